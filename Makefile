@@ -1,0 +1,77 @@
+# One verb per task. `make demo` and `make test` do all the set-up that a fresh machine needs.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo demo-clean test lint unit cluster e2e localcluster hardware generate pins bench fmt clean
+
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
+
+setup: $(READY) ## Make the virtual environment
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "$(PYTHON) is too old: install Python 3.11 or newer, or call make with PYTHON=/path/to/it."; exit 1; }
+	@echo "Setting up $(VENV) (torch is large: a minute with a warm cache)"
+	@test -x $(BIN)/uv || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes --requirement requirements/dev.txt
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
+	@touch $@
+
+demo: $(READY) ## From nothing to a streamed chat completion and a rolling upgrade, on a local cluster
+	@$(BIN)/python -m demo
+
+demo-clean: $(READY) ## Remove what `make demo` left running
+	@$(BIN)/python -m demo --clean
+
+test: lint unit cluster localcluster e2e ## Everything that CI runs, quickest first
+
+lint: $(READY) ## Formatting, types, import layers, generated files
+	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it."; exit 1; }
+	@$(BIN)/ruff format --check --quiet . || { echo "Run make fmt."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m gaudi_operator.api.crd --check
+	@$(BIN)/python -m scripts.chart_docs --check
+
+fmt: $(READY) ## Format the code
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+unit: $(READY) ## Pure tests: seconds
+	$(BIN)/python -m pytest tests/unit
+
+cluster: $(READY) ## A real API server and controllers; we play the kubelet
+	$(BIN)/python -m pytest tests/cluster
+
+localcluster: $(READY) ## The local node itself: starts, serves, leaves nothing behind
+	$(BIN)/python -m pytest tests/localcluster
+
+e2e: $(READY) ## A real node, real images, real pods, real traffic
+	$(BIN)/python -m pytest tests/e2e
+
+hardware: $(READY) ## Only with a card: pytest markers cuda and hpu
+	$(BIN)/python -m pytest tests/hardware
+
+generate: $(READY) ## Write CRD, reference docs and chart docs anew
+	@$(BIN)/python -m gaudi_operator.api.crd
+	@$(BIN)/python -m gaudi_operator.settings > docs/settings.md
+	@$(BIN)/python -m scripts.chart_docs
+
+pins: $(READY) ## Write requirements/*.txt anew: hashed, without index or host names
+	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/compile
+
+bench: $(READY) ## Measure against limits and rivals named in the tables
+	@$(BIN)/python -m tests.benchmarks
+
+clean: demo-clean ## Remove what was built in this folder
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
