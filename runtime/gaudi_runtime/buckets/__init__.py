@@ -1,0 +1,1 @@
+"""Which shapes a server prepares: pure values and arithmetic (docs/bucketing.md)."""

@@ -1,0 +1,92 @@
+"""Reading buckets from text: one tuple per line, never evaluated as code (docs/bucketing.md, Bucket file)."""
+
+import ast
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.errors import PlanImpossible
+
+MAX_ELEMENTS = 10_000
+MAX_FILE_BUCKETS = 250_000
+MAX_LINE = 4096
+MAX_VALUE = 16_777_216
+
+
+class FileBucket(NamedTuple):
+    """A bucket and the line that asked for it, counted from 1."""
+
+    line: int
+    bucket: Bucket
+
+
+def read_bucket_file(text: str) -> Iterator[FileBucket]:
+    """The buckets of a file in its order; query length 1 makes a decode bucket.
+
+    A line is a tuple of three elements, each an integer, a list of integers, or range(start, stop[, step]); the line
+    stands for the product. Raises PlanImpossible with number and text of a bad line.
+    """
+    total = 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        content = line.split("#", 1)[0].strip()
+        if not content:
+            continue
+        try:
+            elements = _parse(content)
+            total += prod(len(element) for element in elements)
+            if total > MAX_FILE_BUCKETS:
+                raise ValueError(f"the file asks for more than {MAX_FILE_BUCKETS} buckets")
+        except ValueError as error:
+            raise PlanImpossible(f"bucket file, line {number}: {error}: {line[:200]!r}") from error
+        for batch_size, query, blocks in product(*elements):
+            yield FileBucket(number, Bucket(batch_size, query, blocks))
+
+
+def _parse(content: str) -> list[list[int]]:
+    if len(content) > MAX_LINE:
+        raise ValueError(f"the line is longer than {MAX_LINE} characters")
+    try:
+        node = ast.parse(content, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError("not a tuple of three elements") from error
+    if not isinstance(node, ast.Tuple) or len(node.elts) != 3:
+        raise ValueError("not a tuple of three elements")
+    batches, queries, blocks = (_element(element) for element in node.elts)
+    if min(batches) < 1 or min(queries) < 1:
+        raise ValueError("batch size and query length must be at least 1")
+    return [batches, queries, blocks]
+
+
+def _element(node: ast.expr) -> list[int]:
+    match node:
+        case ast.List(elts=elements):
+            values = [_integer(element) for element in elements]
+        case ast.Call(func=ast.Name(id="range"), args=arguments, keywords=[]):
+            values = _range([_integer(argument) for argument in arguments])
+        case _:
+            values = [_integer(node)]
+    if not values:
+        raise ValueError("an element without values")
+    return values
+
+
+def _range(arguments: list[int]) -> list[int]:
+    if len(arguments) not in (2, 3):
+        raise ValueError("range takes start, stop and an optional step")
+    if arguments[2:] == [0]:
+        raise ValueError("range with step 0")
+    values = range(*arguments)
+    if len(values) > MAX_ELEMENTS:
+        raise ValueError(f"range with {len(values)} elements, at most {MAX_ELEMENTS} are allowed")
+    return list(values)
+
+
+def _integer(node: ast.expr) -> int:
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            if value > MAX_VALUE:
+                raise ValueError(f"{value} is above {MAX_VALUE}")
+            return value
+    raise ValueError(f"{ast.unparse(node)} is not a whole number >= 0, a list of them, or a range")

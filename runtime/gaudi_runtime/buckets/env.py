@@ -1,0 +1,59 @@
+"""The bucket variables of public releases, read into a BucketPolicy (docs/bucketing.md, Variables)."""
+
+import re
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
+from gaudi_runtime.errors import ConfigError
+
+_NAME = re.compile(r"VLLM_(PROMPT|DECODE)_(BS|QUERY|SEQ|CTX|BLOCK)_BUCKET_(MIN|STEP|MAX|LIMIT|PAD_MAX|PAD_PERCENT)")
+_DIMENSIONS = {
+    ("PROMPT", "BS"): "batch_size",
+    ("PROMPT", "SEQ"): "query",
+    ("PROMPT", "QUERY"): "query",
+    ("PROMPT", "CTX"): "context",
+    ("DECODE", "BS"): "batch_size",
+    ("DECODE", "BLOCK"): "blocks",
+}
+Settings = dict[str, dict[str, dict[str, int]]]
+
+
+def policy_from_env(strategy: Strategy, variables: Mapping[str, str | int]) -> BucketPolicy:
+    """A policy with the ranges that `variables` set, such as VLLM_DECODE_BLOCK_BUCKET_MAX.
+
+    SEQ is the old name of QUERY and yields to it. Raises ConfigError naming the variable at fault.
+    """
+    settings: Settings = {"prompt": {}, "decode": {}}
+    # Old names first, so that the new one is applied last and wins.
+    for name in sorted(variables, key=lambda name: "_SEQ_" not in name):
+        phase, dimension, setting = _place(name)
+        settings[phase].setdefault(dimension, {})[setting] = _whole(name, variables[name])
+    return _validated(strategy, settings)
+
+
+def _place(name: str) -> tuple[str, str, str]:
+    match = _NAME.fullmatch(name)
+    dimension = match and _DIMENSIONS.get((match[1], match[2]))
+    if not match or not dimension:
+        raise ConfigError(f"{name} is not a bucket variable; docs/bucketing.md lists them")
+    return match[1].lower(), dimension, match[3].lower()
+
+
+def _whole(name: str, value: str | int) -> int:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return int(value)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {value!r} is not a whole number") from error
+
+
+def _validated(strategy: Strategy, settings: Settings) -> BucketPolicy:
+    try:
+        return BucketPolicy.model_validate({"strategy": strategy, **settings})
+    except ValidationError as error:
+        first = error.errors()[0]
+        setting = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"bucket variable for {setting}: {first['msg']}, got {first['input']}") from error

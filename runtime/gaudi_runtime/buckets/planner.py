@@ -1,0 +1,103 @@
+"""From a policy, the limits of a model and a device's KV blocks to a BucketPlan (docs/bucketing.md)."""
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket_file import read_bucket_file
+from gaudi_runtime.buckets.defaults import LONG_MODEL_LEN
+from gaudi_runtime.buckets.filters import Rule, clamp_blocks, decode_rule, prompt_rule
+from gaudi_runtime.buckets.ignored import ignored_settings
+from gaudi_runtime.buckets.sieve import Sieve, check_candidates
+from gaudi_runtime.buckets.values import Values, plan_values
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+
+MAX_FILE_WARNINGS = 20
+
+
+def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
+    """All buckets for a model on a device with `kv_blocks` KV blocks.
+
+    Raises PlanImpossible with a sentence that names the phase, the dimension or the rule at fault.
+    """
+    if kv_blocks < 1:
+        raise PlanImpossible("the device has no room for a single KV block; give it more memory or a smaller model")
+    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
+    warnings = list(ignored_settings(policy, limits))
+    if policy.strategy is Strategy.FILE:
+        warnings += _take_file(prompt, decode, policy.file or "", limits)
+    else:
+        values = plan_values(policy, limits, kv_blocks)
+        _take_prompt(prompt, values, limits, policy.prompt.context.max)
+        _take_decode(decode, values, limits)
+    return BucketPlan(
+        prompt=prompt.buckets(),
+        decode=decode.buckets(),
+        warnings=tuple(warnings),
+        dropped=prompt.dropped() + decode.dropped(),
+    )
+
+
+def _take_prompt(sieve: Sieve, values: Values, limits: Limits, context_cap: int | None) -> None:
+    check_candidates(BucketPhase.PROMPT, values.prompt_batch, values.prompt_query, values.prompt_context)
+    for batch_size in values.prompt_batch:
+        contexts = values.prompt_context
+        for query in values.prompt_query:
+            contexts = _fit_context(contexts, query, limits, context_cap)
+            rule = prompt_rule(limits, batch_size, query, 0)
+            if rule:
+                sieve.drop(rule, len(contexts))
+                continue
+            for context in contexts:
+                _sift_prompt(sieve, Bucket(batch_size, query, context), limits)
+
+
+def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | None) -> list[int]:
+    """With a long model the largest context gives way to what the query leaves of the model length.
+
+    Where that is impossible the value of the query before stays, as in the public planner.
+    """
+    edge = (limits.max_model_len - query) // limits.block_size
+    long = limits.max_model_len >= LONG_MODEL_LEN and limits.prefix_caching
+    if not long or edge < 0 or (cap is not None and edge >= cap):
+        return contexts
+    return [*contexts[:-1], edge]
+
+
+def _sift_prompt(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
+    rule = prompt_rule(limits, *bucket)
+    if rule:
+        sieve.drop(rule)
+    else:
+        sieve.keep(bucket)
+    return rule
+
+
+def _take_decode(sieve: Sieve, values: Values, limits: Limits) -> None:
+    check_candidates(BucketPhase.DECODE, values.decode_batch, values.decode_blocks)
+    for batch_size in values.decode_batch:
+        for blocks in values.decode_blocks:
+            _sift_decode(sieve, Bucket(batch_size, 1, blocks), limits)
+
+
+def _sift_decode(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
+    rule = decode_rule(limits, bucket.batch_size, bucket.num_blocks)
+    if rule:
+        sieve.drop(rule)
+    else:
+        blocks = clamp_blocks(limits, bucket.batch_size, bucket.num_blocks)
+        sieve.keep(bucket._replace(num_blocks=blocks))
+    return rule
+
+
+def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[str]:
+    """Sift the buckets of a file; every dropped one is reported with its line and rule."""
+    reports = []
+    for line, bucket in read_bucket_file(text):
+        is_decode = bucket.query_len == 1
+        rule = _sift_decode(decode, bucket, limits) if is_decode else _sift_prompt(prompt, bucket, limits)
+        if rule:
+            reports.append(f"bucket file, line {line}: {tuple(bucket)} was dropped: {rule}")
+    if len(reports) > MAX_FILE_WARNINGS:
+        more = len(reports) - MAX_FILE_WARNINGS
+        reports = [*reports[:MAX_FILE_WARNINGS], f"bucket file: {more} more buckets were dropped"]
+    return reports

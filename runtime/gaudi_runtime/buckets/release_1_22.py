@@ -1,0 +1,52 @@
+"""The plans of Gaudi software 1.22, for servers that still run it (docs/bucketing.md, Release 1.22; seeds 001, 003).
+
+Its exponential ranges fill gaps that rounding leaves, and a prompt with context is planned only where context and
+query together fit the token budget.
+"""
+
+from itertools import product
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.defaults import Range, ceil_log2
+from gaudi_runtime.buckets.filters import Rule
+from gaudi_runtime.buckets.ranges import exponential_fill
+from gaudi_runtime.buckets.sieve import Sieve
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+
+
+def plan_1_22(limits: Limits, kv_blocks: int) -> BucketPlan:
+    """The exponential plan of release 1.22. Raises PlanImpossible when a phase is empty."""
+    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
+    _take_prompt(prompt, limits)
+    _take_decode(decode, limits, kv_blocks)
+    return BucketPlan(prompt.buckets(), decode.buckets(), dropped=prompt.dropped() + decode.dropped())
+
+
+def _take_prompt(sieve: Sieve, limits: Limits) -> None:
+    block, longest = limits.block_size, limits.max_model_len
+    batches = _batches(limits.max_num_prefill_seqs, limits)
+    queries = _fill(Range(block, block, longest, ceil_log2(longest) + 1), limits)
+    for batch_size, query in product(batches, queries):
+        wanted = (longest - query) // block + 1 if limits.prefix_caching else 1
+        tokens = limits.max_num_batched_tokens // batch_size
+        fitting = min(wanted, max(0, (tokens - query) // block + 1))
+        for context in range(fitting):
+            sieve.keep(Bucket(batch_size, query, context))
+        if fitting < wanted:
+            sieve.drop(Rule.OVER_BUDGET_WITH_CONTEXT, wanted - fitting)
+
+
+def _take_decode(sieve: Sieve, limits: Limits, kv_blocks: int) -> None:
+    block = limits.block_size
+    blocks = _fill(Range(block, block, kv_blocks, ceil_log2(kv_blocks) + 1), limits)
+    for batch_size, count in product(_batches(limits.max_num_seqs, limits), blocks):
+        sieve.keep(Bucket(batch_size, 1, count))
+
+
+def _batches(most: int, limits: Limits) -> list[int]:
+    return _fill(Range(1, 1, most, ceil_log2(most) + 1), limits)
+
+
+def _fill(r: Range, limits: Limits) -> list[int]:
+    return exponential_fill(r.min, r.step, r.max, r.limit, ends_exact=limits.contiguous_paged_attention)

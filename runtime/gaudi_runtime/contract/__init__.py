@@ -1,0 +1,1 @@
+"""What the operator and the runtime agree on: pure pydantic values, no effects."""

@@ -1,0 +1,22 @@
+"""The base of every model that travels as JSON: snake_case in Python, camelCase on the wire."""
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class Wire(BaseModel):
+    """A frozen value that refuses unknown fields, so that a typing error is never silently ignored."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        allow_inf_nan=False,
+    )
+
+
+class Tolerant(Wire):
+    """A value read from another release: unknown fields are dropped instead of refused."""
+
+    model_config = ConfigDict(extra="ignore")

@@ -1,0 +1,84 @@
+"""What people may say about buckets and about the limits that shape them (docs/bucketing.md)."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from gaudi_runtime.contract.base import Wire
+
+Tokens = Annotated[int, Field(ge=1, le=16_777_216)]
+Sequences = Annotated[int, Field(ge=1, le=65_536)]
+RangeValue = Annotated[int, Field(ge=0, le=16_777_216)]
+
+
+class Strategy(StrEnum):
+    """How the values of a bucket dimension are chosen."""
+
+    EXPONENTIAL = "exponential"
+    LINEAR = "linear"
+    PADDING_AWARE = "paddingAware"
+    UNIFIED = "unified"
+    FILE = "file"
+    OPTIMAL = "optimal"
+
+
+class RangeSettings(Wire):
+    """One dimension of one phase. A value left out takes the default of the strategy."""
+
+    min: RangeValue | None = Field(None, description="Smallest value of the range.")
+    step: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
+        None, description="Distance between two values once the ramp-up is over."
+    )
+    max: RangeValue | None = Field(None, description="Largest value of the range.")
+    limit: Annotated[int, Field(ge=1, le=20_000)] | None = Field(
+        None, description="Number of points of an exponential range."
+    )
+    pad_max: RangeValue | None = Field(None, description="Largest padding in tokens or blocks (paddingAware only).")
+    pad_percent: Annotated[int, Field(ge=0, le=50)] | None = Field(
+        None, description="Largest padding in percent of the bucket (paddingAware only)."
+    )
+
+
+class PromptRanges(Wire):
+    """Ranges of prompt (prefill) buckets: (batch size, query tokens, context blocks)."""
+
+    batch_size: RangeSettings = Field(RangeSettings(), description="Sequences in a prompt batch.")
+    query: RangeSettings = Field(RangeSettings(), description="New tokens per sequence.")
+    context: RangeSettings = Field(RangeSettings(), description="Cached context per sequence, in KV blocks.")
+
+
+class DecodeRanges(Wire):
+    """Ranges of decode buckets: (batch size, 1, KV blocks of the whole batch)."""
+
+    batch_size: RangeSettings = Field(RangeSettings(), description="Sequences in a decode batch.")
+    blocks: RangeSettings = Field(RangeSettings(), description="KV blocks referenced by the whole batch.")
+
+
+class BucketPolicy(Wire):
+    """Which buckets a server prepares: every request is padded to the smallest one that holds it."""
+
+    strategy: Strategy = Field(Strategy.EXPONENTIAL, description="How the values of each dimension are chosen.")
+    prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
+    decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")
+    file: Annotated[str, Field(max_length=65_536)] | None = Field(
+        None,
+        description="Buckets of the file strategy: one (batch size, query, blocks) per line, as text.",
+    )
+
+
+class Limits(Wire):
+    """The limits of the served model that shape a plan; the KV blocks are known later, from the device."""
+
+    max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")
+    max_num_seqs: Sequences = Field(description="Most sequences in a decode batch.")
+    max_num_prefill_seqs: Sequences = Field(1, description="Most sequences in a prompt batch.")
+    max_num_batched_tokens: Tokens = Field(description="Most tokens in a prompt batch, padding included.")
+    block_size: Annotated[int, Field(ge=1, le=4096)] = Field(128, description="Tokens per KV block.")
+    contiguous_paged_attention: bool = Field(
+        True, description="Whether decode attention reads one contiguous range of KV blocks."
+    )
+    prefix_caching: bool = Field(
+        False,
+        description="Whether prompts reuse cached blocks, so that prompt buckets have a context dimension.",
+    )

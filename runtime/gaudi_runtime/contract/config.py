@@ -1,0 +1,131 @@
+"""RuntimeConfig: everything that a runtime process is told, one immutable ConfigMap per revision."""
+
+import hashlib
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+
+Port = Annotated[int, Field(ge=1, le=65_535)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class EngineName(StrEnum):
+    """Which engine runs the model."""
+
+    VLLM = "vllm"
+    TORCH = "torch"
+    SIM = "sim"
+
+
+class ExecutionMode(StrEnum):
+    """How a shape becomes fast: by HPU graphs, by torch.compile, by lazy mode's recipes, or not at all."""
+
+    HPU_GRAPHS = "hpuGraphs"
+    TORCH_COMPILE = "torchCompile"
+    LAZY = "lazy"
+    EAGER = "eager"
+
+
+class CompileBackend(StrEnum):
+    """What Dynamo hands a captured CPU graph to: replay as traced, or C++ kernels by Inductor."""
+
+    EAGER = "eager"
+    INDUCTOR = "inductor"
+
+
+class Dtype(StrEnum):
+    """Number format of weights and KV cache; `auto` takes the checkpoint's own."""
+
+    AUTO = "auto"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+
+
+class CaptureOrder(StrEnum):
+    """In which order graphs of a phase are captured (docs/warmup.md, Capture order)."""
+
+    MIN_TOKENS = "minTokens"
+    MAX_BS = "maxBs"
+
+
+class ModelConfig(Wire):
+    """The checkpoint as the runtime sees it: a folder with config.json, safetensors files and a tokenizer."""
+
+    path: str = Field(description="Folder of the checkpoint inside the container.")
+    served_names: tuple[str, ...] = Field(description="Names that requests may use; the first is the main one.")
+    dtype: Dtype = Dtype.AUTO
+
+
+class EngineConfig(Wire):
+    """Which engine, and how it executes."""
+
+    name: EngineName
+    execution_mode: ExecutionMode = ExecutionMode.TORCH_COMPILE
+    compile_backend: CompileBackend = CompileBackend.EAGER
+    device: Literal["cpu", "cuda", "hpu"] = "cpu"
+    device_memory_bytes: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Memory budget where the device has no memory of its own (CPU), in bytes."
+    )
+    device_memory_utilization: Share = 0.9
+    sim_script: dict[str, str | int | float] = Field(
+        default_factory=dict, description="Card and faults of the sim engine."
+    )
+
+
+class WarmupConfig(Wire):
+    """How graphs are warmed up and captured before the model port opens."""
+
+    enabled: bool = True
+    graph_memory_share: Share = Field(0.1, description="Share of usable memory kept for graphs.")
+    prompt_ratio: Share = Field(0.3, description="Share of the graph pool offered to prompt graphs first.")
+    prompt_order: CaptureOrder = CaptureOrder.MIN_TOKENS
+    decode_order: CaptureOrder = CaptureOrder.MAX_BS
+    sampler: bool = True
+    defragmenter: bool = True
+
+
+class ServingConfig(Wire):
+    """Ports and limits of serving."""
+
+    model_port: Port = 8000
+    status_port: Port = 8001
+    max_queued_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        256, description="Requests that may wait for a place in a batch; one more is answered with 429."
+    )
+    drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
+        30, description="How long running requests may take to finish after SIGTERM."
+    )
+    stall_timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = Field(
+        1800, description="While starting, /livez fails when nothing has moved for this long."
+    )
+
+
+class RuntimeConfig(Wire):
+    """What `gaudi-runtime serve --config FILE` reads.
+
+    Readiness thresholds are absent on purpose: only the operator judges them, so changing one makes no
+    revision.
+    """
+
+    version: Literal["v1"] = "v1"
+    model: ModelConfig
+    engine: EngineConfig
+    limits: Limits
+    bucketing: BucketPolicy = BucketPolicy()
+    warmup: WarmupConfig = WarmupConfig()
+    serving: ServingConfig = ServingConfig()
+
+
+def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
+    """SHA-256 of the canonical inputs of a plan, as 64 hex digits.
+
+    Inputs, not buckets: the number of KV blocks is known only after a device's memory split, so two pods of a
+    revision may differ in their lists while they agree on this hash.
+    """
+    inputs = f"{policy.model_dump_json(by_alias=True)}\n{limits.model_dump_json(by_alias=True)}"
+    return hashlib.sha256(inputs.encode()).hexdigest()

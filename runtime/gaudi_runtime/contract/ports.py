@@ -1,0 +1,13 @@
+"""Names and paths that both sides of the contract use."""
+
+MODEL_PORT_NAME = "http"
+STATUS_PORT_NAME = "status"
+WARMUP_PATH = "/v1/warmup"
+LIVEZ_PATH = "/livez"
+READYZ_PATH = "/readyz"
+METRICS_PATH = "/metrics"
+INSTANCE_HEADER = "x-gaudi-instance"
+"""On every answer of the model port: which container instance gave it, as its report names itself."""
+CONFIG_PATH = "/etc/gaudi/config.json"
+MODEL_PATH = "/models"
+CACHE_PATH = "/cache"

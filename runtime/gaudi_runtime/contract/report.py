@@ -1,0 +1,120 @@
+"""WarmupReport: what `GET /v1/warmup` answers, and all that the operator knows about a pod's graphs.
+
+It carries durations, never the pod's clock, and stays below MAX_REPORT_BYTES.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gaudi_runtime.contract.base import Tolerant
+
+MAX_REPORT_BYTES = 256 * 1024
+MAX_SKIPPED = 50
+MAX_COLD_SHAPES = 20
+
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Bytes = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0)]
+Shape = tuple[int, int, int]
+Text = Annotated[str, Field(max_length=2048)]
+
+
+class Phase(StrEnum):
+    """The start-up story of a runtime, in order; FAILED is final for this instance."""
+
+    STARTING = "Starting"
+    LOADING = "Loading"
+    PROFILING = "Profiling"
+    ALLOCATING = "Allocating"
+    COMPILING = "Compiling"
+    SAMPLER = "Sampler"
+    DEFRAGMENTER = "Defragmenter"
+    CAPTURING = "Capturing"
+    SERVING = "Serving"
+    DRAINING = "Draining"
+    FAILED = "Failed"
+
+
+class BucketPhase(StrEnum):
+    """Which kind of batch a bucket is for."""
+
+    PROMPT = "prompt"
+    DECODE = "decode"
+
+
+class Skipped(Tolerant):
+    """A planned bucket without a graph, and the rule or event that left it out."""
+
+    phase: BucketPhase
+    bucket: Shape
+    reason: Text
+
+
+class PhaseProgress(Tolerant):
+    """How far one phase is. `planned` is always the denominator (docs/warmup.md, Percentages)."""
+
+    planned: Count = 0
+    warmed: Count = 0
+    captured: Count = 0
+    capture_applies: bool = Field(True, description="False in modes without graphs: nothing is ever captured then.")
+    graph_bytes: Bytes = Field(0, description="Measured bytes of the captured graphs.")
+    current: Shape | None = Field(None, description="(batch size, query tokens, KV blocks) in work right now.")
+
+
+class MemorySplit(Tolerant):
+    """The device's memory after the profile run, in bytes (docs/warmup.md, Memory split)."""
+
+    free: Bytes
+    usable: Bytes
+    graphs: Bytes
+    kv_cache: Bytes
+    kv_blocks: Count
+
+
+class ColdShape(Tolerant):
+    """A shape that met no warm graph while serving, and how often."""
+
+    phase: BucketPhase
+    shape: Shape
+    count: Count
+
+
+class RuntimeFailure(Tolerant):
+    """Why this instance cannot serve: a stable reason (CamelCase) and a sentence that says what to do."""
+
+    reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
+    message: Text
+
+
+class WarmupReport(Tolerant):
+    """The state of one container instance; `sequence` grows with every change."""
+
+    version: Literal["v1"] = "v1"
+    instance: Annotated[str, Field(min_length=1, max_length=64)] = Field(
+        description="Random per process start: a restarted container never reuses the gate of the one before."
+    )
+    sequence: Count
+    plan_hash: Annotated[str, Field(min_length=64, max_length=64)]
+    buckets_digest: Annotated[str, Field(max_length=64)] | None = None
+    phase: Phase
+    prompt: PhaseProgress = PhaseProgress()
+    decode: PhaseProgress = PhaseProgress()
+    warmup_skipped: bool = Field(
+        False, description="Warm-up is switched off: nothing is warmed or captured, and shapes compile on demand."
+    )
+    sampler_done: bool = False
+    defragmenter_done: bool = False
+    skipped: Annotated[tuple[Skipped, ...], Field(max_length=MAX_SKIPPED)] = ()
+    skipped_total: Count = 0
+    memory: MemorySplit | None = None
+    elapsed_seconds: Seconds = 0.0
+    since_progress_seconds: Seconds = Field(0.0, description="Time since anything moved; compared with stallTimeout.")
+    eta_seconds: Seconds | None = Field(None, description="Estimate of what is left of warm-up, in seconds.")
+    compiles: Count = 0
+    recompiles_since_ready: Count = 0
+    cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()
+    warnings: Annotated[tuple[Text, ...], Field(max_length=50)] = ()
+    simulated: bool = False
+    failure: RuntimeFailure | None = None

@@ -1,0 +1,1 @@
+"""The engines: the only place that may import torch, transformers or vllm."""

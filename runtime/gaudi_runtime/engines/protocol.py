@@ -1,0 +1,142 @@
+"""The narrow interface between the orchestrator and an engine.
+
+The orchestrator owns order, budget, progress and stop; an engine only does what one verb says. Verbs up to
+`warm_defragmenter` block and are called from one worker thread, one at a time, before the first request.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.report import BucketPhase
+
+Progress = Callable[[], None]
+"""Called by an engine whenever something moved (bytes loaded, a step done): the stall clock starts anew."""
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """Bytes of device memory."""
+
+    free: int
+    total: int
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How tokens are chosen. temperature 0 is greedy; top_k 0 and top_p 1 switch those filters off."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    max_tokens: int = 16
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True)
+class GenerationChunk:
+    """A piece of one completion; `finish_reason` ("stop" or "length") is set on the last."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class EngineLoad:
+    """What the engine is doing now, in sequences and KV blocks."""
+
+    running: int
+    waiting: int
+    used_blocks: int
+    total_blocks: int
+
+
+@dataclass
+class ServingCounters:
+    """Shapes met while serving: `hits` had a warm graph, `cold` (phase, shape) -> count had none."""
+
+    hits: int = 0
+    recompiles: int = 0
+    cold: dict[tuple[BucketPhase, Bucket], int] = field(default_factory=dict)
+
+
+class ChatTokenizer(Protocol):
+    """Text to tokens and back, with the checkpoint's own chat template."""
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a plain prompt."""
+
+    def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
+        """Token ids of a conversation up to the answer; ValueError when the template refuses it."""
+
+
+class Engine(Protocol):
+    """What the runtime needs from an engine."""
+
+    @property
+    def tokenizer(self) -> ChatTokenizer:
+        """The checkpoint's tokenizer; there after `load`."""
+
+    @property
+    def counters(self) -> ServingCounters:
+        """What serving met so far."""
+
+    @property
+    def captures_graphs(self) -> bool:
+        """Whether this execution mode has graphs to capture."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether there is no model behind it."""
+
+    def load(self, progress: Progress) -> None:
+        """Read weights and tokenizer. Raises a RuntimeStartError."""
+
+    def profile(self) -> DeviceMemory:
+        """Run the largest dummy forward and return the memory that is free after it."""
+
+    def block_bytes(self) -> int:
+        """Bytes of one KV block over all layers of this rank."""
+
+    def allocate(self, kv_blocks: int) -> None:
+        """Allocate the KV cache. Raises DeviceOutOfMemory."""
+
+    def use_plan(self, plan: BucketPlan) -> None:
+        """Take the buckets that requests will be padded to."""
+
+    def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
+        """Compile this shape with a real forward."""
+
+    def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
+        """Capture the graph of this shape and return its measured bytes. Raises DeviceOutOfMemory."""
+
+    def warm_sampler(self, batch_size: int, progress: Progress) -> None:
+        """Run the sampler's settings for one batch size."""
+
+    def warm_defragmenter(self, progress: Progress) -> None:
+        """Run the block swaps of every size."""
+
+    def memory(self) -> DeviceMemory:
+        """Device memory now."""
+
+    def start_serving(self) -> None:
+        """From here on `generate` may be called; the counters start at zero."""
+
+    def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
+        """Stream one completion; closing the generator cancels the request and frees its blocks."""
+
+    def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
+        """None when a request of this size can ever be served, otherwise the sentence that says why not."""
+
+    def load_now(self) -> EngineLoad:
+        """Current load, cheap enough to be read on every request."""
+
+    def heartbeat_seconds(self) -> float:
+        """Seconds since the engine's loop last turned; 0 when idle or inside a compile."""
+
+    async def close(self) -> None:
+        """Free everything; running requests have been drained or cancelled before."""

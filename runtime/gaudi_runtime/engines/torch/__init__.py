@@ -1,0 +1,1 @@
+"""The built-in engine: transformers models, paged KV cache, continuous batching, one static graph per bucket."""

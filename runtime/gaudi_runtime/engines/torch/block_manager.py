@@ -1,0 +1,60 @@
+"""Who owns which KV block. The last one is nobody's: padding is written there. No torch here."""
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+
+class BlockManager:
+    """Free and used KV blocks of one cache; the lowest free id goes first, which keeps the used range short."""
+
+    def __init__(self, kv_blocks: int) -> None:
+        self.total = kv_blocks - 1
+        self._free = list(range(self.total))
+        self._used: set[int] = set()
+        heapify(self._free)
+
+    @property
+    def free(self) -> int:
+        """Blocks that nobody owns."""
+        return len(self._free)
+
+    @property
+    def used(self) -> int:
+        """Blocks that sequences own."""
+        return len(self._used)
+
+    @property
+    def highest_used(self) -> int:
+        """Largest id in use; -1 when none is."""
+        return max(self._used, default=-1)
+
+    def allocate(self, count: int) -> list[int]:
+        """Take `count` blocks. MemoryError when fewer are free: callers ask `free` first."""
+        if count > len(self._free):
+            raise MemoryError(f"{count} KV blocks are wanted, {len(self._free)} are free")
+        blocks = [heappop(self._free) for _ in range(count)]
+        self._used.update(blocks)
+        return blocks
+
+    def release(self, blocks: Iterable[int]) -> None:
+        """Give blocks back. ValueError for a block that is not in use."""
+        for block in blocks:
+            if block not in self._used:
+                raise ValueError(f"KV block {block} is released but not in use")
+            self._used.remove(block)
+            heappush(self._free, block)
+
+    def compact(self, threshold: int, most: int) -> dict[int, int]:
+        """Move the highest used ids to the lowest free ones when the used range is `threshold` wider than needed.
+
+        Returns old id -> new id, at most `most` pairs (docs/warmup.md, Defragmenter).
+        """
+        moves: dict[int, int] = {}
+        if self.highest_used - threshold <= self.used:
+            return moves
+        for high in sorted(self._used, reverse=True)[:most]:
+            if self._free[0] > high:
+                break
+            moves[high] = self.allocate(1)[0]
+            self.release([high])
+        return moves

@@ -1,0 +1,125 @@
+"""Buffers: the fixed-shape tensors of one bucket. A graph reads and writes these and nothing else but the cache."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.torch.geometry import Geometry
+from gaudi_runtime.engines.torch.sequence import Work
+
+INDEX = torch.int64
+
+
+class Buffers(NamedTuple):
+    """B rows, Q tokens per row, N KV blocks (prompt: B * context blocks; decode: of the whole batch), block size S.
+
+    Inputs: `tokens` and `positions` (B, Q); `slots` (B*Q) where each token's key and value go; `last` (B) index of
+    each row's last token in B*Q; `blocks` (N) block ids; `owners` (N) row of each block, decode only; `lengths`
+    tokens that count: per row in its context (prompt, B), per block (decode, N).
+    Workspace: `hidden` (B*Q, hidden); `keys` and `values` (N, S, kv heads, head dim), gathered blocks.
+    Output: `logits` (B, vocabulary) in float32.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    slots: Tensor
+    last: Tensor
+    blocks: Tensor
+    owners: Tensor
+    lengths: Tensor
+    hidden: Tensor
+    keys: Tensor
+    values: Tensor
+    logits: Tensor
+
+
+def _layout(geometry: Geometry, phase: BucketPhase, bucket: Bucket) -> Iterator[tuple[tuple[int, ...], torch.dtype]]:
+    """Shape and type of each field of Buffers, in order."""
+    rows, query, blocks = bucket
+    prompt = phase is BucketPhase.PROMPT
+    blocks *= rows if prompt else 1
+    gathered = 0 if geometry.contiguous and not prompt else blocks
+    window = (gathered, geometry.block_size, geometry.kv_heads, geometry.head_dim)
+    yield from [((rows, query), INDEX)] * 2
+    yield (rows * query,), INDEX
+    yield (rows,), INDEX
+    yield (blocks,), INDEX
+    yield (0 if prompt else blocks,), INDEX
+    yield (rows if prompt else blocks,), INDEX
+    yield (rows * query, geometry.hidden), geometry.dtype
+    yield from [(window, geometry.dtype)] * 2
+    yield (rows, geometry.vocabulary), torch.float32
+
+
+def buffer_bytes(geometry: Geometry, phase: BucketPhase, bucket: Bucket) -> int:
+    """Bytes that `empty_buffers` allocates for this bucket."""
+    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in _layout(geometry, phase, bucket))
+
+
+def empty_buffers(geometry: Geometry, phase: BucketPhase, bucket: Bucket, device: torch.device) -> Buffers:
+    """Buffers of zeros: one token in slot 0, no context counts."""
+    layout = _layout(geometry, phase, bucket)
+    return Buffers(*(torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in layout))
+
+
+Inputs = dict[str, NDArray[np.int64]]
+"""Host copies of the inputs, by field of Buffers: numpy writes single elements much faster than torch."""
+
+INPUT_FIELDS = ("tokens", "positions", "slots", "last", "blocks", "owners", "lengths")
+
+
+def fill(buffers: Buffers, phase: BucketPhase, works: tuple[Work, ...], geometry: Geometry, padding: int) -> None:
+    """Write a batch into the inputs; what no work covers is padding that goes to the block `padding`.
+
+    The rules are in docs/torch-engine.md, Padding.
+    """
+    inputs = {name: np.zeros(getattr(buffers, name).shape, dtype=np.int64) for name in INPUT_FIELDS}
+    inputs["slots"] += padding * geometry.block_size
+    for row, work in enumerate(works):
+        _fill_row(inputs, row, work, geometry.block_size)
+    if phase is BucketPhase.PROMPT:
+        _fill_contexts(inputs, works, geometry.block_size)
+    else:
+        _fill_decode(inputs, works, geometry)
+    for name, array in inputs.items():
+        getattr(buffers, name).copy_(torch.from_numpy(array))
+
+
+def _fill_row(inputs: Inputs, row: int, work: Work, block_size: int) -> None:
+    query, count = inputs["tokens"].shape[1], len(work.tokens)
+    positions = np.arange(work.start, work.start + count)
+    blocks = np.array(work.blocks)
+    inputs["tokens"][row, :count] = work.tokens
+    inputs["positions"][row, :count] = positions
+    slots = blocks[positions // block_size] * block_size + positions % block_size
+    inputs["slots"][row * query : row * query + count] = slots
+    inputs["last"][row] = row * query + count - 1
+
+
+def _fill_contexts(inputs: Inputs, works: tuple[Work, ...], block_size: int) -> None:
+    """Block tables of what was computed before: row after row, each as wide as the bucket's context."""
+    width = len(inputs["blocks"]) // len(inputs["tokens"])
+    for row, work in enumerate(works):
+        used = -(-work.start // block_size)
+        inputs["blocks"][row * width : row * width + used] = work.blocks[:used]
+        inputs["lengths"][row] = work.start
+
+
+def _fill_decode(inputs: Inputs, works: tuple[Work, ...], geometry: Geometry) -> None:
+    """One entry per block with its row and its tokens; contiguous puts each block's entry at its own id."""
+    end = 0
+    for row, work in enumerate(works):
+        blocks = np.array(work.blocks)
+        start, end = end, end + len(blocks)
+        entries = blocks if geometry.contiguous else np.arange(start, end)
+        first_tokens = np.arange(len(blocks)) * geometry.block_size
+        inputs["blocks"][entries] = blocks
+        inputs["owners"][entries] = row
+        inputs["lengths"][entries] = (work.start + 1 - first_tokens).clip(0, geometry.block_size)

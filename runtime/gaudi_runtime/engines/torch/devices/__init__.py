@@ -1,0 +1,1 @@
+"""What differs between CPU, CUDA and HPU: memory, compilation and graphs."""

@@ -1,0 +1,142 @@
+"""TorchEngine: the Engine protocol over a model runner, a serving loop and one worker thread.
+
+All device work, start-up verbs included, runs in that one thread: compiled code is bound to its thread's settings,
+and the event loop stays free.
+"""
+
+import gc
+from collections.abc import AsyncGenerator, Sequence
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.protocol import (
+    DeviceMemory,
+    EngineLoad,
+    GenerationChunk,
+    Progress,
+    SamplingParams,
+    ServingCounters,
+)
+from gaudi_runtime.engines.torch.block_manager import BlockManager
+from gaudi_runtime.engines.torch.device_thread import DeviceThread
+from gaudi_runtime.engines.torch.runner import ModelRunner
+from gaudi_runtime.engines.torch.serving import ServingLoop
+from gaudi_runtime.engines.torch.tokenizer import TransformersTokenizer
+from gaudi_runtime.errors import PlanImpossible
+
+LEAST_BLOCKS = 2  # one for padding, one to use
+
+
+class TorchEngine:
+    """The embedded engine (docs/torch-engine.md). Verbs are called in the order of the protocol."""
+
+    simulated = False
+    tokenizer: TransformersTokenizer
+
+    def __init__(self, config: RuntimeConfig) -> None:
+        self.counters = ServingCounters()
+        self._limits = config.limits
+        self._runner = ModelRunner(config)
+        self.captures_graphs = self._runner.captures_graphs
+        self._thread = DeviceThread()
+        self._blocks: BlockManager
+        self._plan: BucketPlan
+        self._serving: ServingLoop | None = None
+
+    def load(self, progress: Progress) -> None:
+        """Read weights and tokenizer. Raises a RuntimeStartError."""
+        self._thread.call(lambda: self._runner.load(progress))
+        self.tokenizer = TransformersTokenizer(self._runner.checkpoint.folder)
+
+    def profile(self) -> DeviceMemory:
+        """Run the largest prompt and return the memory that is free beside it, in bytes."""
+        return self._thread.call(self._runner.profile)
+
+    def block_bytes(self) -> int:
+        """Bytes of one KV block over all layers."""
+        return self._runner.geometry.block_bytes
+
+    def allocate(self, kv_blocks: int) -> None:
+        """Allocate the cache, whose last block is for padding. Raises DeviceOutOfMemory or PlanImpossible."""
+        if kv_blocks < LEAST_BLOCKS:
+            raise PlanImpossible(
+                f"There is memory for {kv_blocks} KV blocks, but at least {LEAST_BLOCKS} are needed (one is for "
+                "padding): give the device more memory or lower limits.blockSize"
+            )
+        self._thread.call(lambda: self._runner.allocate(kv_blocks))
+        self._blocks = BlockManager(kv_blocks)
+
+    def use_plan(self, plan: BucketPlan) -> None:
+        """Take the buckets that batches will be padded to."""
+        self._plan = plan
+
+    def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
+        """Compile this shape with a real forward."""
+        self._thread.call(lambda: self._runner.warm(phase, bucket))
+
+    def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
+        """Capture the graph of this shape and return its bytes. Raises DeviceOutOfMemory."""
+        return self._thread.call(lambda: self._runner.capture(phase, bucket))
+
+    def warm_sampler(self, batch_size: int, progress: Progress) -> None:
+        """Run the sampler's settings for one batch size."""
+        self._thread.call(lambda: self._runner.warm_sampler(batch_size, progress))
+
+    def warm_defragmenter(self, progress: Progress) -> None:
+        """Run the block moves of every size."""
+        self._thread.call(lambda: self._runner.warm_defragmenter(progress))
+
+    def memory(self) -> DeviceMemory:
+        """Device memory now, in bytes."""
+        return self._thread.call(self._runner.device.memory)
+
+    def start_serving(self) -> None:
+        """Start the counters at zero; `generate` may be called from here on."""
+        gc.freeze()  # what warm-up made lives as long as the process; full collections need not walk it under load
+        self.counters = ServingCounters()
+        self._serving = ServingLoop(
+            self._runner,
+            self._thread,
+            self._plan,
+            self._limits,
+            self._blocks,
+            self.tokenizer.decode,
+            self.counters,
+        )
+
+    def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
+        """Stream one completion. ValueError for what `admissible` refuses, RuntimeError before `start_serving`."""
+        if refusal := self.admissible(len(prompt), sampling.max_tokens):
+            raise ValueError(refusal)
+        if self._serving is None:
+            raise RuntimeError("the engine is not serving yet")
+        return self._serving.stream(tuple(prompt), sampling)
+
+    def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
+        """None when a request of this size can ever be served, otherwise the sentence that says why not."""
+        wanted, longest = prompt_tokens + max_tokens, self._limits.max_model_len
+        if prompt_tokens < 1 or max_tokens < 1:
+            return "A prompt needs at least one token, and max_tokens must be at least 1."
+        asked = f"The prompt has {prompt_tokens} tokens and max_tokens is {max_tokens}, together {wanted}"
+        if wanted > longest:
+            return f"{asked}, but the model serves at most {longest}: shorten the prompt or lower max_tokens."
+        room = self._blocks.total * self._limits.block_size
+        if wanted > room:
+            return f"{asked}, but the KV cache holds {room}: shorten the prompt or lower max_tokens."
+        return None
+
+    def load_now(self) -> EngineLoad:
+        """Sequences and KV blocks at work."""
+        return self._serving.load() if self._serving else EngineLoad(0, 0, 0, 0)
+
+    def heartbeat_seconds(self) -> float:
+        """Seconds since the serving loop last turned; 0 when idle or inside a compile."""
+        return self._serving.heartbeat_seconds() if self._serving else 0.0
+
+    async def close(self) -> None:
+        """End the serving loop after its running step, and free everything."""
+        if self._serving is not None:
+            await self._serving.close()
+            self._serving = None
+        await self._thread.close()

@@ -1,0 +1,157 @@
+"""ModelRunner: everything that touches the device, one verb after the other, always from the same thread."""
+
+import torch
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.filters import most_context_blocks
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.protocol import DeviceMemory, Progress, SamplingParams
+from gaudi_runtime.engines.torch import sampler
+from gaudi_runtime.engines.torch.buffers import buffer_bytes
+from gaudi_runtime.engines.torch.checkpoint import Checkpoint, open_checkpoint
+from gaudi_runtime.engines.torch.devices.interface import GRAPH_MODES, Device, open_device
+from gaudi_runtime.engines.torch.geometry import Geometry, KVCache, empty_cache, padding_block
+from gaudi_runtime.engines.torch.graphs import GraphTable
+from gaudi_runtime.engines.torch.model import (
+    Network,
+    check_architecture,
+    geometry,
+    load_network,
+    network_bytes,
+)
+from gaudi_runtime.engines.torch.sequence import Batch
+from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
+from gaudi_runtime.warmup.defragmenter import SWAP_SIZES, warmup_swaps
+from gaudi_runtime.warmup.sampler import SAMPLER_RUNS
+
+
+class ModelRunner:
+    """Weights, cache and graphs of one model on one device."""
+
+    def __init__(self, config: RuntimeConfig) -> None:
+        self.checkpoint: Checkpoint
+        self.geometry: Geometry
+        self.graphs: GraphTable
+        self.device: Device
+        self.captures_graphs = config.engine.execution_mode in GRAPH_MODES
+        self._config = config
+        self._network: Network = None
+        self.cache: KVCache = []
+
+    def load(self, progress: Progress) -> None:
+        """Open the device and read the checkpoint. Raises a RuntimeStartError."""
+        self.device = open_device(self._config.engine)
+        self.checkpoint = open_checkpoint(self._config.model.path, progress)
+        check_architecture(self.checkpoint.config)
+        self._network = load_network(self.checkpoint, self._config.model.dtype, self.device.torch_device)
+        progress()
+        limits = self._config.limits
+        self.geometry = geometry(self._network, limits.block_size, limits.contiguous_paged_attention)
+        self._check_length(limits)
+        weights = network_bytes(self._network)
+        self.device.adapt(weights)
+        try:
+            self.device.reserve(weights)
+        except DeviceOutOfMemory as error:
+            raise PlanImpossible(f"the weights do not fit the device: {error}") from error
+
+    @torch.inference_mode()
+    def profile(self) -> DeviceMemory:
+        """Run the largest prompt over padding and return the memory that is free beside it."""
+        bucket, cache = self._largest_prompt(), empty_cache(self.geometry, 1, self.device.torch_device)
+        graphs = GraphTable(self.device, self._network, cache, self.geometry)
+        nbytes = buffer_bytes(self.geometry, BucketPhase.PROMPT, bucket)
+        try:
+            return self.device.profile(lambda: graphs.dry_run(BucketPhase.PROMPT, bucket), nbytes)
+        except DeviceOutOfMemory as error:
+            raise PlanImpossible(f"a prompt of {bucket.query_len} tokens does not fit the device: {error}") from error
+
+    @torch.inference_mode()
+    def allocate(self, kv_blocks: int) -> None:
+        """Allocate the cache. Raises DeviceOutOfMemory."""
+        nbytes = kv_blocks * self.geometry.block_bytes
+        self.device.reserve(nbytes)
+        try:
+            self.cache = empty_cache(self.geometry, kv_blocks, self.device.torch_device)
+        except RuntimeError as error:
+            self.device.release(nbytes)
+            if self.device.is_out_of_memory(error):
+                raise DeviceOutOfMemory(f"the device has no room for {kv_blocks} KV blocks: {error}") from error
+            raise
+        self.graphs = GraphTable(self.device, self._network, self.cache, self.geometry)
+
+    @torch.inference_mode()
+    def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
+        """Compile one bucket."""
+        self.graphs.warm(phase, bucket)
+
+    @torch.inference_mode()
+    def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
+        """Capture one bucket and return its bytes. Raises DeviceOutOfMemory."""
+        return self.graphs.capture(phase, bucket)
+
+    def is_warm(self, phase: BucketPhase, bucket: Bucket) -> bool:
+        """Whether a batch of this bucket runs as fast as it can: from its graph, or compiled where none is made."""
+        graphs = self.graphs
+        return graphs.is_captured(phase, bucket) if self.captures_graphs else graphs.is_compiled(phase, bucket)
+
+    @torch.inference_mode()
+    def warm_sampler(self, batch_size: int, progress: Progress) -> None:
+        """Sample dummy logits with every setting, twice each."""
+        shape = (batch_size, self.geometry.vocabulary)
+        logits = torch.zeros(shape, dtype=torch.float32, device=self.device.torch_device)
+        for run in SAMPLER_RUNS:
+            params = SamplingParams(temperature=run.temperature, top_p=run.top_p, top_k=run.top_k)
+            rows = [(params, 0.5)] * batch_size
+            sampler.choose(logits, sampler.choice(rows, batch_size, self.device.torch_device))
+            progress()
+        self.device.synchronize()
+
+    @torch.inference_mode()
+    def warm_defragmenter(self, progress: Progress) -> None:
+        """Move the padding block onto itself at every size."""
+        padding = padding_block(self.cache, self.geometry)
+        for size in warmup_swaps():
+            self._move([padding] * size, [padding] * size)
+            progress()
+        self.device.synchronize()
+
+    @torch.inference_mode()
+    def execute(self, batch: Batch, bucket: Bucket) -> list[int]:
+        """Run a batch padded to its bucket and return one token per row; rows that do not sample get one, too."""
+        logits = self.graphs.run(batch.phase, bucket, batch.works)
+        rows = [sampler.next_draw(work.sequence) for work in batch.works]
+        wanted = sampler.choice(rows, bucket.batch_size, self.device.torch_device)
+        tokens: list[int] = sampler.choose(logits, wanted).tolist()
+        return tokens[: len(batch.works)]
+
+    @torch.inference_mode()
+    def move_blocks(self, moves: dict[int, int]) -> None:
+        """Copy KV blocks, old id -> new id, at most SWAP_SIZES[-1] of them."""
+        size = next(size for size in SWAP_SIZES if size >= len(moves))
+        padding = [padding_block(self.cache, self.geometry)] * (size - len(moves))
+        self._move([*moves.keys(), *padding], [*moves.values(), *padding])
+
+    def _move(self, sources: list[int], targets: list[int]) -> None:
+        device = self.device.torch_device
+        source, target = torch.tensor(sources, device=device), torch.tensor(targets, device=device)
+        for layer in self.cache:
+            for tensor in layer:
+                blocks = tensor.view(-1, self.geometry.block_size, *tensor.shape[1:])
+                blocks.index_copy_(0, target, blocks.index_select(0, source))
+
+    def _largest_prompt(self) -> Bucket:
+        limits = self._config.limits
+        query = min(limits.max_num_batched_tokens, limits.max_model_len)
+        rows = min(limits.max_num_prefill_seqs, limits.max_num_batched_tokens // query)
+        return Bucket(rows, query, most_context_blocks(limits) if limits.prefix_caching else 0)
+
+    def _check_length(self, limits: Limits) -> None:
+        longest = getattr(self.checkpoint.config, "max_position_embeddings", limits.max_model_len)
+        if limits.max_model_len > longest:
+            raise PlanImpossible(
+                f"limits.maxModelLen is {limits.max_model_len}, but the model has positions for {longest} tokens: "
+                "lower maxModelLen"
+            )

@@ -1,0 +1,75 @@
+"""Choosing tokens from logits.
+
+The random number of a token depends only on its request's seed and on its position in the answer, so an answer does
+not depend on the batch it ran in, on preemption, or on the device's generator.
+"""
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gaudi_runtime.engines.protocol import SamplingParams
+from gaudi_runtime.engines.torch.sequence import Sequence
+
+DRAW_BITS = 24  # what a float32 holds exactly
+COLDEST = 1e-5
+
+
+class Choice(NamedTuple):
+    """Per-row settings of a sampled batch, each of shape (B)."""
+
+    temperature: Tensor
+    top_p: Tensor
+    top_k: Tensor
+    draws: Tensor
+
+
+def draw(seed: int, index: int) -> float:
+    """A number in [0, 1) for the token `index` of an answer."""
+    digest = blake2b(f"{seed} {index}".encode(), digest_size=8).digest()
+    return (int.from_bytes(digest) >> (64 - DRAW_BITS)) / (1 << DRAW_BITS)
+
+
+def choice(rows: list[tuple[SamplingParams, float]], batch_size: int, device: torch.device) -> Choice | None:
+    """Settings and draws of a batch, padded with greedy rows; None when every row is greedy."""
+    if all(params.temperature == 0 for params, _ in rows):
+        return None
+    padded = rows + [(SamplingParams(temperature=0), 0.0)] * (batch_size - len(rows))
+    settings, draws = [params for params, _ in padded], [number for _, number in padded]
+    return Choice(
+        torch.tensor([params.temperature for params in settings], dtype=torch.float32, device=device),
+        torch.tensor([params.top_p for params in settings], dtype=torch.float32, device=device),
+        torch.tensor([params.top_k for params in settings], device=device),
+        torch.tensor(draws, dtype=torch.float32, device=device),
+    )
+
+
+def choose(logits: Tensor, wanted: Choice | None) -> Tensor:
+    """Token ids (B) for logits (B, vocabulary): temperature, then top-k, then top-p, as transformers orders them."""
+    best = logits.argmax(-1)
+    if wanted is None:
+        return best
+    scaled = logits / wanted.temperature.clamp_min(COLDEST)[:, None]
+    ordered, tokens = scaled.sort(dim=-1, descending=True, stable=True)
+    weights = _kept(ordered, wanted).cumsum(-1)
+    target = wanted.draws[:, None] * weights[:, -1:]
+    rank = (weights <= target).sum(-1, keepdim=True)
+    last_kept = (weights < weights[:, -1:]).sum(-1, keepdim=True)
+    sampled = tokens.gather(-1, torch.minimum(rank, last_kept)).squeeze(-1)
+    return torch.where(wanted.temperature > 0, sampled, best)
+
+
+def _kept(ordered: Tensor, wanted: Choice) -> Tensor:
+    """Probabilities of sorted logits with everything outside top-k and top-p at zero; the best always stays."""
+    ranks = torch.arange(ordered.shape[-1], device=ordered.device)
+    beyond = (ranks >= wanted.top_k[:, None]) & (wanted.top_k > 0)[:, None]
+    chances = ordered.masked_fill(beyond, float("-inf")).softmax(-1)
+    before = chances.cumsum(-1) - chances
+    return chances.masked_fill((before >= wanted.top_p[:, None]) & (ranks > 0), 0)
+
+
+def next_draw(sequence: Sequence) -> tuple[SamplingParams, float]:
+    """The row of `choice` for the next token of a sequence."""
+    return sequence.sampling, draw(sequence.seed, sequence.generated)

@@ -1,0 +1,145 @@
+"""Which sequences run next: prompts first, then one decode step for everybody. No torch here.
+
+Running out of KV blocks never fails a request: the youngest sequence gives its blocks back, waits, and is computed
+again with what it has generated as part of its prompt. The oldest one always finishes, because a request is only
+accepted when it fits the cache alone.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.torch.block_manager import BlockManager
+from gaudi_runtime.engines.torch.sequence import Batch, Sequence, Work
+
+Planned = Callable[[BucketPhase, Bucket], bool]
+"""Whether some bucket of the plan holds this shape."""
+
+
+class Scheduler:
+    """Waiting and running sequences of one engine, oldest first."""
+
+    def __init__(self, limits: Limits, blocks: BlockManager, planned: Planned) -> None:
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        self.blocks = blocks
+        self._limits = limits
+        self._planned = planned
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a sequence that `admissible` has accepted."""
+        self.waiting.append(sequence)
+
+    def remove(self, sequence: Sequence) -> None:
+        """Forget a finished or cancelled sequence and free its blocks; nothing happens the second time."""
+        if sequence in self.running:
+            self.running.remove(sequence)
+            self._free(sequence)
+        elif sequence in self.waiting:
+            self.waiting.remove(sequence)
+
+    def next_batch(self) -> Batch | None:
+        """The next forward, or None when there is nothing to do."""
+        return self._prompt_batch() or self._decode_batch()
+
+    def compact(self, threshold: int, most: int) -> dict[int, int]:
+        """Renumber KV blocks as BlockManager.compact says; the caller moves their content."""
+        moves = self.blocks.compact(threshold, most)
+        if moves:
+            for sequence in self.running:
+                sequence.blocks = [moves.get(block, block) for block in sequence.blocks]
+        return moves
+
+    def _prompt_batch(self) -> Batch | None:
+        """Prompts in order of arrival while they fit one planned bucket; the first one always goes."""
+        works: list[Work] = []
+        shape = Bucket(0, 0, 0)
+        for sequence in self._prompts():
+            grown = self._grown(shape, sequence)
+            if works and not self._fits(grown):
+                break
+            if not sequence.blocks and not self._admit(sequence):
+                break
+            works.append(self._prompt_work(sequence))
+            shape = grown
+        return Batch(BucketPhase.PROMPT, tuple(works), shape) if works else None
+
+    def _prompts(self) -> Iterator[Sequence]:
+        """Prompts that are partly computed, then those that wait."""
+        yield from [sequence for sequence in self.running if sequence.pending > 1]
+        yield from list(self.waiting)
+
+    def _grown(self, shape: Bucket, sequence: Sequence) -> Bucket:
+        """The shape of a prompt batch with one sequence more; a long prompt is computed in parts."""
+        query = min(sequence.pending, self._limits.max_num_batched_tokens)
+        return Bucket(
+            shape.batch_size + 1,
+            max(shape.query_len, query),
+            max(shape.num_blocks, self._blocks_for(sequence.computed)),
+        )
+
+    def _fits(self, shape: Bucket) -> bool:
+        return (
+            shape.batch_size <= self._limits.max_num_prefill_seqs
+            and shape.batch_size * shape.query_len <= self._limits.max_num_batched_tokens
+            and self._planned(BucketPhase.PROMPT, shape)
+        )
+
+    def _admit(self, sequence: Sequence) -> bool:
+        """Give a waiting sequence its blocks, leaving one for each running sequence to grow into."""
+        needed = self._blocks_for(len(sequence.tokens))
+        if len(self.running) >= self._limits.max_num_seqs or self.blocks.free < needed + len(self.running):
+            return False
+        self.waiting.remove(sequence)
+        self.running.append(sequence)
+        sequence.blocks = self.blocks.allocate(needed)
+        return True
+
+    def _prompt_work(self, sequence: Sequence) -> Work:
+        start, most = sequence.computed, self._limits.max_num_batched_tokens
+        tokens = tuple(sequence.tokens[start : start + most])
+        last = start + len(tokens) == len(sequence.tokens)
+        return Work(sequence, tokens, start, tuple(sequence.blocks), samples=last)
+
+    def _decode_batch(self) -> Batch | None:
+        """One token for every running sequence that has, or gets, a block for it."""
+        ready = [sequence for sequence in list(self.running) if self._has_room(sequence)]
+        if not ready:
+            return None
+        works = tuple(Work(s, (s.tokens[-1],), s.computed, tuple(s.blocks), samples=True) for s in ready)
+        return Batch(BucketPhase.DECODE, works, Bucket(len(works), 1, self._decode_blocks(works)))
+
+    def _has_room(self, sequence: Sequence) -> bool:
+        """Whether the last token has a slot; takes a block for it, from the youngest sequence if none is free."""
+        if sequence not in self.running:
+            return False
+        if self._blocks_for(len(sequence.tokens)) == len(sequence.blocks):
+            return True
+        while self.blocks.free == 0:
+            youngest = self.running[-1]
+            self._preempt(youngest)
+            if youngest is sequence:
+                return False
+        sequence.blocks += self.blocks.allocate(1)
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self._free(sequence)
+        sequence.computed = 0
+        self.waiting.appendleft(sequence)
+
+    def _free(self, sequence: Sequence) -> None:
+        self.blocks.release(sequence.blocks)
+        sequence.blocks = []
+
+    def _decode_blocks(self, works: tuple[Work, ...]) -> int:
+        """KV blocks that a decode batch reads: a prefix of the cache if contiguous, otherwise only its own."""
+        if self._limits.contiguous_paged_attention:
+            return 1 + max(max(work.blocks) for work in works)
+        return sum(len(work.blocks) for work in works)
+
+    def _blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self._limits.block_size)

@@ -1,0 +1,174 @@
+"""ServingLoop: continuous batching. It lives only while there is work, and runs every step in the device thread."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from functools import partial
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.protocol import EngineLoad, GenerationChunk, SamplingParams, ServingCounters
+from gaudi_runtime.engines.torch.block_manager import BlockManager
+from gaudi_runtime.engines.torch.detokenizer import Decode, Detokenizer
+from gaudi_runtime.engines.torch.device_thread import DeviceThread
+from gaudi_runtime.engines.torch.request import Request
+from gaudi_runtime.engines.torch.runner import ModelRunner
+from gaudi_runtime.engines.torch.scheduler import Scheduler
+from gaudi_runtime.engines.torch.sequence import Batch, Sequence
+from gaudi_runtime.warmup.defragmenter import SWAP_SIZES
+
+log = logging.getLogger(__name__)
+
+COMPACT_THRESHOLD = 32  # blocks (docs/warmup.md, Defragmenter)
+
+
+class ServingLoop:
+    """Requests, their scheduler, and the task that turns them into chunks."""
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        thread: DeviceThread,
+        plan: BucketPlan,
+        limits: Limits,
+        blocks: BlockManager,
+        decode: Decode,
+        counters: ServingCounters,
+    ) -> None:
+        self._runner = runner
+        self._thread = thread
+        self._plan = plan
+        self._limits = limits
+        self._blocks = blocks
+        self._decode = decode
+        self._counters = counters
+        self._scheduler = Scheduler(limits, blocks, self._is_planned)
+        self._requests: dict[Sequence, Request] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._turned = 0.0
+        self._compiles_before = runner.device.compiles()
+
+    async def stream(self, prompt: tuple[int, ...], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
+        """The chunks of one completion; closing the iterator frees the request's blocks."""
+        request = self._submit(prompt, sampling)
+        try:
+            finished = False
+            while not finished:
+                chunk = await request.chunks.get()
+                if isinstance(chunk, Exception):
+                    raise chunk
+                finished = chunk.finish_reason is not None
+                yield chunk
+        finally:
+            self._forget(request)
+
+    def load(self) -> EngineLoad:
+        """Sequences and KV blocks at work."""
+        return EngineLoad(
+            running=len(self._scheduler.running),
+            waiting=len(self._scheduler.waiting),
+            used_blocks=self._blocks.used,
+            total_blocks=self._blocks.total,
+        )
+
+    def heartbeat_seconds(self) -> float:
+        """Seconds since the loop last turned; 0 when idle or inside a compile."""
+        if self._task is None or self._runner.graphs.compiling:
+            return 0.0
+        return time.monotonic() - self._turned
+
+    async def close(self) -> None:
+        """End what still runs and wait for the step in work."""
+        self._fail(list(self._requests), RuntimeError("the engine is closed"))
+        if self._task is not None:
+            await self._task
+
+    def _is_planned(self, phase: BucketPhase, shape: Bucket) -> bool:
+        return self._plan.find(phase, *shape) is not None
+
+    def _submit(self, prompt: tuple[int, ...], sampling: SamplingParams) -> Request:
+        seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
+        sequence = Sequence(prompt, sampling, seed)
+        detokenizer = Detokenizer(self._decode, sampling.stop)
+        request = Request(sequence, detokenizer, self._runner.checkpoint.stop_tokens)
+        self._requests[sequence] = request
+        self._scheduler.add(sequence)
+        if self._task is None:
+            self._turned = time.monotonic()
+            self._task = asyncio.create_task(self._serve(), name="torch-engine")
+        return request
+
+    def _forget(self, request: Request) -> None:
+        self._requests.pop(request.sequence, None)
+        self._scheduler.remove(request.sequence)
+
+    async def _serve(self) -> None:
+        """Batch after batch until nothing is left to do."""
+        try:
+            while batch := self._scheduler.next_batch():
+                self._turned = time.monotonic()
+                await self._run(batch)
+                await self._defragment()
+        except Exception as error:
+            log.exception("The serving loop failed; it starts anew with the next request")
+            self._fail(list(self._requests), error)
+        finally:
+            self._task = None
+
+    async def _run(self, batch: Batch) -> None:
+        """One batch. If it fails, its requests end with the error, and only those."""
+        try:
+            bucket = self._bucket(batch)
+            chunks = await self._thread.call_async(partial(self._step, batch, bucket))
+        except Exception as error:
+            log.exception("A %s batch of %d sequences failed", batch.phase, len(batch.works))
+            self._fail([work.sequence for work in batch.works], error)
+        else:
+            self._deliver(batch, chunks)
+
+    def _step(self, batch: Batch, bucket: Bucket) -> list[GenerationChunk | None]:
+        """In the device thread: a forward, and its tokens as chunks; None for a row that has no token yet."""
+        tokens = self._runner.execute(batch, bucket)
+        return [
+            request.accept(token) if work.samples and (request := self._requests.get(work.sequence)) else None
+            for work, token in zip(batch.works, tokens, strict=True)
+        ]
+
+    def _bucket(self, batch: Batch) -> Bucket:
+        """The bucket of a batch, counted as a hit or as cold."""
+        found = self._plan.find(batch.phase, *batch.shape)
+        bucket = found or self._plan.fallback(batch.phase, self._limits, *batch.shape)
+        if self._runner.is_warm(batch.phase, bucket):
+            self._counters.hits += 1
+        else:
+            cold, key = self._counters.cold, (batch.phase, bucket)
+            cold[key] = cold.get(key, 0) + 1
+        return bucket
+
+    def _deliver(self, batch: Batch, chunks: list[GenerationChunk | None]) -> None:
+        """Hand chunks to their consumers; an ended sequence frees its blocks at once."""
+        self._counters.recompiles = self._runner.device.compiles() - self._compiles_before
+        for work, chunk in zip(batch.works, chunks, strict=True):
+            work.sequence.computed = work.start + len(work.tokens)
+            request = self._requests.get(work.sequence)
+            if request is None or chunk is None:
+                continue
+            request.chunks.put_nowait(chunk)
+            if chunk.finish_reason is not None:
+                self._forget(request)
+
+    def _fail(self, sequences: list[Sequence], error: Exception) -> None:
+        for sequence in sequences:
+            if request := self._requests.get(sequence):
+                request.chunks.put_nowait(error)
+                self._forget(request)
+
+    async def _defragment(self) -> None:
+        """Contiguous attention reads up to the highest block in use, so high blocks move down when it pays."""
+        if not self._limits.contiguous_paged_attention:
+            return
+        if moves := self._scheduler.compact(COMPACT_THRESHOLD, SWAP_SIZES[-1]):
+            await self._thread.call_async(partial(self._runner.move_blocks, moves))

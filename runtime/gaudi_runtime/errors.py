@@ -1,0 +1,64 @@
+"""What can go wrong in a runtime, as a tree; every leaf has a stable reason for the report.
+
+RuntimeStartError        this instance cannot serve; the report says why
+├── ConfigError          the RuntimeConfig is missing or wrong
+├── ModelNotFound        the checkpoint's folder or one of its files is missing
+├── ModelUnreadable      a file of the checkpoint cannot be parsed
+├── UnsupportedModel     the architecture is not served by this engine
+├── PlanImpossible       no bucket or no KV block fits
+├── DeviceUnavailable    the wanted device is not there
+└── PortUnavailable      a port that this instance serves on is taken
+DeviceOutOfMemory        a graph or buffer did not fit; ends capture of a phase, not the process
+"""
+
+
+class RuntimeStartError(Exception):
+    """Ends the start-up of this instance with a sentence for the user."""
+
+    reason = "StartFailed"
+
+
+class ConfigError(RuntimeStartError):
+    """The RuntimeConfig is missing or wrong."""
+
+    reason = "ConfigInvalid"
+
+
+class ModelNotFound(RuntimeStartError):
+    """The checkpoint's folder or one of its files is missing."""
+
+    reason = "ModelNotFound"
+
+
+class ModelUnreadable(RuntimeStartError):
+    """A file of the checkpoint cannot be parsed."""
+
+    reason = "ModelUnreadable"
+
+
+class UnsupportedModel(RuntimeStartError):
+    """The model's architecture is not served by this engine."""
+
+    reason = "UnsupportedModel"
+
+
+class PlanImpossible(RuntimeStartError):
+    """No bucket or no KV block fits."""
+
+    reason = "PlanImpossible"
+
+
+class DeviceUnavailable(RuntimeStartError):
+    """The wanted device is not there."""
+
+    reason = "DeviceUnavailable"
+
+
+class PortUnavailable(RuntimeStartError):
+    """A port that this instance serves on is taken."""
+
+    reason = "PortUnavailable"
+
+
+class DeviceOutOfMemory(Exception):
+    """The device has no room for a graph or buffer; the caller goes on without it."""

@@ -1,0 +1,128 @@
+"""One uvicorn server inside our own event loop: our signals, our drain, no access log."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import uvicorn
+from fastapi import FastAPI, Request
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gaudi_runtime.errors import PortUnavailable
+
+TICK_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """Bounds of one port; times in seconds, sizes in bytes. `connections` None is unbounded."""
+
+    header_bytes: int
+    keep_alive_seconds: int
+    drain_seconds: int
+    connections: int | None = None
+    first_request_seconds: float = 10.0
+
+
+def _protocol(first_request_seconds: float) -> type[H11Protocol]:
+    """Drops a connection that sends no whole request head in time; uvicorn itself waits for ever."""
+
+    class Impatient(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.loop.call_later(first_request_seconds, self._drop_if_silent)
+
+        def _drop_if_silent(self) -> None:
+            if self.cycle is None:
+                self.transport.close()
+
+    return Impatient
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.stop = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals belong to the process's start-up story, not to a server."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Tick once a second (uvicorn: ten times), so that hundreds of idle servers fit one machine."""
+        while not self.stop.is_set():
+            await self.on_tick(0)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), TICK_SECONDS)
+
+
+def bind(port: int) -> socket.socket:
+    """A listening socket on all addresses of both families. Raises PortUnavailable."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
+        return socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=1024)
+    except OSError as error:
+        raise PortUnavailable(
+            f"Port {port} cannot be bound: {error.strerror}. Free it or choose another in serving."
+        ) from error
+
+
+@contextlib.asynccontextmanager
+async def http_server(
+    app: FastAPI, port: int, limits: ServerLimits, headers: Sequence[tuple[str, str]] = ()
+) -> AsyncIterator[None]:
+    """Serve `app` on `port` while the block runs; then refuse connections, finish answers, and return.
+
+    Every answer carries `headers`.
+
+    Answers that take longer than `limits.drain_seconds` after the end of the block are cut.
+    Raises PortUnavailable.
+    """
+    listener = bind(port)
+    config = uvicorn.Config(
+        app,
+        http=_protocol(limits.first_request_seconds),
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        headers=list(headers),
+        h11_max_incomplete_event_size=limits.header_bytes,
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=limits.keep_alive_seconds,
+        timeout_graceful_shutdown=limits.drain_seconds,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        server.stop.set()
+        await task
+
+
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `work`, or None when the client goes away first; `work` is cancelled then."""
+    doing = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        for task in (doing, leaving):
+            task.cancel()
+        await asyncio.gather(doing, leaving, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

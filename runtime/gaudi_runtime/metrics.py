@@ -1,0 +1,110 @@
+"""Prometheus metrics of one runtime, in a registry of their own; names are listed in docs/metrics.md."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gaudi_runtime.contract.report import BucketPhase, Phase, WarmupReport
+from gaudi_runtime.engines.protocol import Engine, EngineLoad, ServingCounters
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+@dataclass
+class Observed:
+    """What metrics and probes look at; `engine` appears once it serves."""
+
+    report: Callable[[], WarmupReport]
+    engine: Engine | None = None
+
+    def heartbeat_seconds(self) -> float:
+        """Seconds since the engine's loop last turned; 0 before it serves."""
+        return 0.0 if self.engine is None else self.engine.heartbeat_seconds()
+
+
+class RequestMetrics:
+    """Counters of the OpenAI API, in requests, tokens and seconds."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests = Counter("gaudi_requests", "Requests answered.", ["endpoint", "code"], registry=registry)
+        self.prompt_tokens = Counter("gaudi_prompt_tokens", "Prompt tokens taken in.", registry=registry)
+        self.generated_tokens = Counter("gaudi_generated_tokens", "Tokens generated.", registry=registry)
+        self.first_token = Histogram(
+            "gaudi_time_to_first_token_seconds",
+            "Time from request to first token.",
+            registry=registry,
+            buckets=SECONDS,
+        )
+
+
+class RuntimeCollector(Collector):
+    """Reads the report and the engine at scrape time, so that no figure is kept twice."""
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All gauges and counters of this moment."""
+        report = self._observed.report()
+        yield _phases(report)
+        yield from _buckets(report)
+        yield CounterMetricFamily(
+            "gaudi_recompiles_since_ready",
+            "Compiles on the request path.",
+            value=report.recompiles_since_ready,
+        )
+        engine = self._observed.engine
+        if engine is not None:
+            yield from _shapes(engine.counters)
+            yield from _load(engine.load_now())
+
+
+def new_registry(observed: Observed) -> CollectorRegistry:
+    """A registry with the runtime's own collector and the process's figures."""
+    registry = CollectorRegistry()
+    registry.register(RuntimeCollector(observed))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def _phases(report: WarmupReport) -> Metric:
+    family = GaugeMetricFamily("gaudi_phase", "1 for the current phase of start-up.", labels=["phase"])
+    for phase in Phase:
+        family.add_metric([phase], float(phase is report.phase))
+    return family
+
+
+def _buckets(report: WarmupReport) -> Iterator[Metric]:
+    buckets = GaugeMetricFamily("gaudi_buckets", "Buckets by phase and state.", labels=["phase", "state"])
+    graph_bytes = GaugeMetricFamily("gaudi_graph_bytes", "Measured bytes of graphs.", labels=["phase"])
+    for name, progress in (("prompt", report.prompt), ("decode", report.decode)):
+        buckets.add_metric([name, "planned"], progress.planned)
+        buckets.add_metric([name, "warmed"], progress.warmed)
+        buckets.add_metric([name, "captured"], progress.captured)
+        graph_bytes.add_metric([name], progress.graph_bytes)
+    yield buckets
+    yield graph_bytes
+    yield GaugeMetricFamily("gaudi_warmup_seconds", "Time that start-up took or takes.", value=report.elapsed_seconds)
+
+
+def _shapes(counters: ServingCounters) -> Iterator[Metric]:
+    yield CounterMetricFamily("gaudi_graph_hits", "Batches that met a warm graph.", value=counters.hits)
+    cold = CounterMetricFamily("gaudi_cold_shapes", "Batches without a warm graph.", labels=["phase"])
+    shapes = dict(counters.cold)
+    for phase in BucketPhase:
+        cold.add_metric([phase], sum(count for (of, _), count in shapes.items() if of is phase))
+    yield cold
+
+
+def _load(load: EngineLoad) -> Iterator[Metric]:
+    yield GaugeMetricFamily("gaudi_sequences_running", "Sequences in a batch.", value=load.running)
+    yield GaugeMetricFamily("gaudi_sequences_waiting", "Sequences that wait.", value=load.waiting)
+    yield GaugeMetricFamily("gaudi_kv_blocks_used", "KV blocks in use.", value=load.used_blocks)
+    yield GaugeMetricFamily("gaudi_kv_blocks", "KV blocks of the cache.", value=load.total_blocks)

@@ -1,0 +1,133 @@
+"""What a request may say. Fields of OpenAI that would change the answer are refused; the rest is ignored."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from gaudi_runtime.engines.protocol import SamplingParams
+
+StopString = Annotated[str, Field(min_length=1, max_length=1024)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+
+HARMLESS: dict[str, tuple[object, ...]] = {
+    "audio": (None,),
+    "best_of": (None, 1),
+    "frequency_penalty": (None, 0, 0.0),
+    "function_call": (None, "none", "auto"),
+    "functions": (None, []),
+    "logit_bias": (None, {}),
+    "logprobs": (None, False),
+    "min_p": (None, 0, 0.0),
+    "min_tokens": (None, 0),
+    "modalities": (None, ["text"]),
+    "prediction": (None,),
+    "presence_penalty": (None, 0, 0.0),
+    "repetition_penalty": (None, 1, 1.0),
+    "response_format": (None, {"type": "text"}),
+    "stop_token_ids": (None, []),
+    "suffix": (None, ""),
+    "tool_choice": (None, "none", "auto"),
+    "tools": (None, []),
+    "top_logprobs": (None, 0),
+    "web_search_options": (None,),
+}
+"""Fields that this server does not act upon, each with the values that change nothing."""
+
+
+class StreamOptions(BaseModel):
+    """What a stream carries besides text."""
+
+    include_usage: bool = False
+
+
+class GenerationRequest(BaseModel):
+    """What completions and chat completions have in common. max_tokens in tokens, temperature 0 is greedy."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    model: str
+    n: Annotated[int, Field(ge=1, le=128)] = 1
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=1_000_000)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    stop: StopString | Annotated[list[StopString], Field(max_length=16)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    ignore_eos: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_what_would_change_the_answer(cls, data: Any) -> Any:
+        for name, harmless in HARMLESS.items():
+            value = data.get(name) if isinstance(data, dict) else None
+            if not any(type(value) is type(same) and value == same for same in harmless):
+                raise PydanticCustomError(
+                    "unsupported", "{param} is not supported by this server; leave it out.", {"param": name}
+                )
+        return data
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether a stream ends with a chunk of usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def sampling(self, choice: int, max_tokens: int) -> SamplingParams:
+        """How the tokens of one choice are chosen; with a seed every choice gets its own, in a fixed way."""
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        return SamplingParams(
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            top_k=max(0, self.top_k or 0),
+            seed=None if self.seed is None else self.seed + choice,
+            max_tokens=max_tokens,
+            stop=stop,
+            ignore_eos=self.ignore_eos,
+        )
+
+
+class CompletionRequest(GenerationRequest):
+    """POST /v1/completions."""
+
+    prompt: str | TokenIds | Annotated[list[str], Field(min_length=1)] | Annotated[list[TokenIds], Field(min_length=1)]
+    echo: bool = False
+
+    def prompts(self) -> list[str | list[int]]:
+        """The prompts one by one, as text or token ids."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if isinstance(self.prompt[0], int):
+            return [self.prompt]
+        return list(self.prompt)
+
+
+class TextPart(BaseModel):
+    """A piece of a message. Other kinds (images, audio) are refused by the type."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(BaseModel):
+    """One message of a conversation."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[TextPart] | None = None
+    name: str | None = None
+
+    def for_template(self) -> dict[str, object]:
+        """As chat templates read it: plain text, `developer` by its older name."""
+        parts = [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
+        text = "".join(part.text for part in parts or ())
+        return {"role": "system" if self.role == "developer" else self.role, "content": text}
+
+
+class ChatRequest(GenerationRequest):
+    """POST /v1/chat/completions."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None

@@ -1,0 +1,116 @@
+"""The one place that holds the current WarmupReport: written from any thread, read and awaited in the loop.
+
+Waiters hear of a change of phase or a failure at once and of mere progress at most twice a second, so that a
+fast warm-up does not turn every watcher's long-poll into a busy loop.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from gaudi_runtime.contract.report import Phase, RuntimeFailure, WarmupReport
+
+COALESCE_SECONDS = 0.5
+MAX_WAIT_SECONDS = 60.0
+MAX_WAITERS = 16
+SETTLED = frozenset({Phase.SERVING, Phase.DRAINING, Phase.FAILED})
+
+
+class TooManyWaiters(Exception):
+    """All places of the long-poll are taken."""
+
+
+class ReportBoard:
+    """Publishes the report of this instance. Create it inside the running event loop.
+
+    `clock` returns monotonic seconds.
+    """
+
+    def __init__(self, plan_hash: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._report = WarmupReport(instance=uuid4().hex, sequence=1, plan_hash=plan_hash, phase=Phase.STARTING)
+        self._started = self._moved = self._eta_at = clock()
+        self._announced = 1
+        self._news = asyncio.Event()
+        self._pending: asyncio.TimerHandle | None = None
+        self._waiters = 0
+        self._closed = False
+
+    def touch(self) -> None:
+        """Something moved that the report does not show: the stall clock starts anew. From any thread."""
+        self._moved = self._clock()
+
+    def update(self, **changes: Any) -> None:
+        """Replace fields of the report, from any thread; the sequence grows by one."""
+        with self._lock:
+            before = self._report
+            now = self._moved = self._clock()
+            if "eta_seconds" in changes:
+                self._eta_at = now
+            if before.phase not in SETTLED and changes.get("phase") in SETTLED:
+                changes |= {"elapsed_seconds": now - self._started, "eta_seconds": None}
+            self._report = before.model_copy(update={**changes, "sequence": before.sequence + 1})
+            urgent = self._report.phase is not before.phase
+        self._loop.call_soon_threadsafe(self._announce_soon, urgent)
+
+    def fail(self, failure: RuntimeFailure) -> None:
+        """End this instance's start-up with a reason and a sentence."""
+        self.update(phase=Phase.FAILED, failure=failure)
+
+    def report(self) -> WarmupReport:
+        """The report now, its durations brought up to date."""
+        with self._lock:
+            report, now = self._report, self._clock()
+            if report.phase in SETTLED:
+                return report
+            eta = report.eta_seconds
+            return report.model_copy(
+                update={
+                    "elapsed_seconds": now - self._started,
+                    "since_progress_seconds": max(0.0, now - self._moved),
+                    "eta_seconds": None if eta is None else max(0.0, eta - (now - self._eta_at)),
+                }
+            )
+
+    async def wait_beyond(self, after: int, seconds: float) -> WarmupReport:
+        """The report once its announced sequence is above `after`, or after `seconds` (at most 60).
+
+        An `after` above the current sequence is of another instance and is answered at once.
+        Raises TooManyWaiters when MAX_WAITERS others wait already.
+        """
+        if self._waiters >= MAX_WAITERS:
+            raise TooManyWaiters
+        self._waiters += 1
+        try:
+            async with asyncio.timeout(min(seconds, MAX_WAIT_SECONDS)):
+                while self._announced <= after <= self._report.sequence and not self._closed:
+                    await self._news.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiters -= 1
+        return self.report()
+
+    def close(self) -> None:
+        """Answer all who wait, and let nobody wait again: the process is about to end."""
+        self._closed = True
+        self._announce()
+
+    def _announce_soon(self, urgent: bool) -> None:
+        if urgent:
+            self._announce()
+        elif self._pending is None:
+            self._pending = self._loop.call_later(COALESCE_SECONDS, self._announce)
+
+    def _announce(self) -> None:
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+        self._announced = self._report.sequence
+        news, self._news = self._news, asyncio.Event()
+        news.set()

@@ -1,0 +1,154 @@
+"""The life of a runtime process, from its configuration to the last drained answer."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import traceback
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from prometheus_client import CollectorRegistry
+
+from gaudi_runtime.config_file import ports_of_a_wrong_config, read_config
+from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
+from gaudi_runtime.contract.ports import INSTANCE_HEADER
+from gaudi_runtime.contract.report import Phase, RuntimeFailure
+from gaudi_runtime.counters import publish_counters
+from gaudi_runtime.engines.protocol import Engine
+from gaudi_runtime.errors import ConfigError, RuntimeStartError
+from gaudi_runtime.http_server import ServerLimits, http_server
+from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
+from gaudi_runtime.openai_api.app import openai_app
+from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.signals import Signals
+from gaudi_runtime.startup import start_engine
+from gaudi_runtime.status_api import STATUS_LIMITS, status_app
+from gaudi_runtime.warmup.runner import Stopped
+from gaudi_runtime.worker import in_worker_thread
+
+log = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 5.0
+NO_PLAN = "0" * 64
+"""Plan hash of an instance whose configuration cannot be read: equal to no revision's."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the status port shows."""
+
+    board: ReportBoard
+    observed: Observed
+    registry: CollectorRegistry
+
+
+async def serve(config_file: Path) -> None:
+    """Run until SIGTERM: answer probes at once, and serve the model when, and only when, this instance is warm.
+
+    A failed start does not end the process: its report says why, and a restart would only meet the same fault.
+    """
+    signals = Signals()
+    try:
+        config = read_config(config_file)
+    except ConfigError as error:
+        async with status_server(ports_of_a_wrong_config(config_file), NO_PLAN, signals) as status:
+            await _stay_failed(error, status.board, signals)
+        return
+    async with status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status:
+        try:
+            engine = await _start(config, status.board, signals)
+            await _serve_model(config, engine, status, signals)
+        except Stopped:
+            log.info("Stopped before serving.")
+        except Exception as error:  # whatever it was, the report must say it
+            await _stay_failed(error, status.board, signals)
+
+
+@contextlib.asynccontextmanager
+async def status_server(serving: ServingConfig, plan: str, signals: Signals) -> AsyncIterator[Status]:
+    """The status port, answering before anything heavy is imported. Raises PortUnavailable."""
+    board = ReportBoard(plan)
+    observed = Observed(board.report)
+    status = Status(board, observed, new_registry(observed))
+    app = status_app(board, observed, status.registry, serving.stall_timeout_seconds, lambda: signals.closing)
+    async with http_server(app, serving.status_port, STATUS_LIMITS):
+        log.info("Instance %s, status on port %d", board.report().instance, serving.status_port)
+        try:
+            yield status
+        finally:
+            board.close()
+
+
+def describe(error: Exception) -> RuntimeFailure:
+    """A start-up error's own reason and sentence; anything else is a crash with its last line."""
+    if isinstance(error, RuntimeStartError):
+        return RuntimeFailure(reason=error.reason, message=str(error)[:2048])
+    last_line = traceback.format_exception_only(error)[-1].strip()
+    return RuntimeFailure(reason="Crashed", message=last_line[:2048])
+
+
+async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -> None:
+    failure = describe(error)
+    known = isinstance(error, RuntimeStartError)
+    log.error("Start-up failed (%s): %s", failure.reason, failure.message, exc_info=None if known else error)
+    board.fail(failure)
+    await signals.stop.wait()
+
+
+async def _start(config: RuntimeConfig, board: ReportBoard, signals: Signals) -> Engine:
+    work = asyncio.ensure_future(in_worker_thread(lambda: start_engine(config, board, signals.stop_between_buckets)))
+    stopping = asyncio.ensure_future(signals.stop.wait())
+    await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({work}, timeout=config.serving.drain_seconds)
+    if not work.done():
+        _leave_at_once()
+    engine = work.result()
+    if signals.stop.is_set():
+        raise Stopped
+    stopping.cancel()
+    return engine
+
+
+async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, signals: Signals) -> None:
+    """Open the model port, publish Serving, and after SIGTERM refuse connections and finish answers."""
+    serving = config.serving
+    engine.start_serving()
+    status.observed.engine = engine
+    app = openai_app(engine, config, RequestMetrics(status.registry), lambda: signals.closing)
+    signature = [(INSTANCE_HEADER, status.board.report().instance)]
+    async with http_server(app, serving.model_port, model_port_limits(serving), signature):
+        status.board.update(phase=Phase.SERVING)
+        log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
+        counting = asyncio.create_task(publish_counters(engine, status.board))
+        await signals.stop.wait()
+        counting.cancel()
+        status.board.update(phase=Phase.DRAINING)
+        log.info("Draining for at most %d s", serving.drain_seconds)
+    await _close(engine)
+    log.info("Drained.")
+
+
+def model_port_limits(serving: ServingConfig) -> ServerLimits:
+    """Idle connections are kept longer than load balancers keep theirs: who closes first must be the client.
+
+    A server that closes an idle connection may meet a request that is already on its way.
+    """
+    return ServerLimits(header_bytes=65536, keep_alive_seconds=620, drain_seconds=serving.drain_seconds)
+
+
+async def _close(engine: Engine) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await engine.close()
+    except TimeoutError:
+        _leave_at_once()
+
+
+def _leave_at_once() -> NoReturn:
+    """An orderly exit would wait for a running compile, or tear the interpreter down under it."""
+    log.warning("Stopped in the middle of a step that cannot be interrupted.")
+    logging.shutdown()
+    os._exit(0)

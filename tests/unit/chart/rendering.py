@@ -1,0 +1,41 @@
+"""What real Helm makes of the chart with given values."""
+
+import json
+import subprocess
+from typing import Any
+
+import yaml
+
+from localcluster.build import helm
+from scripts.chart_docs import CHART, NAMESPACE
+
+Object = dict[str, Any]
+
+
+def render(release: str = "gaudi-operator", **values: Any) -> list[Object]:
+    """All objects of a release with `values`, given by section: `crds={"install": False}`."""
+    return [each for each in yaml.safe_load_all(template(release, **values).stdout) if each]
+
+
+def refusal(**values: Any) -> str:
+    """What Helm says instead of rendering."""
+    done = template("gaudi-operator", **values)
+    assert done.returncode, "Helm rendered what it should refuse"
+    return done.stderr
+
+
+def of_kind(objects: list[Object], kind: str) -> list[Object]:
+    """Those of one kind."""
+    return [each for each in objects if each["kind"] == kind]
+
+
+def only(objects: list[Object], kind: str) -> Object:
+    """The one object of a kind."""
+    (found,) = of_kind(objects, kind)
+    return found
+
+
+def template(release: str, **values: Any) -> subprocess.CompletedProcess[str]:
+    """`helm template` in the usual namespace."""
+    command = [str(helm() / "helm"), "template", release, str(CHART), "--namespace", NAMESPACE, "--values", "-"]
+    return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)

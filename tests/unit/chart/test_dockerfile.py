@@ -1,0 +1,105 @@
+"""Rules of the Dockerfile that a build does not enforce."""
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from scripts.chart_docs import ROOT
+
+TARGETS = ("operator", "runtime", "runtime-hpu")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: its name, what it starts from, and its instructions as (word, rest)."""
+
+    name: str
+    base: str
+    instructions: tuple[tuple[str, str], ...]
+
+    def every(self, word: str) -> list[str]:
+        """The rest of all instructions of one kind."""
+        return [rest for each, rest in self.instructions if each == word]
+
+
+def parsed() -> tuple[list[tuple[str, str]], dict[str, Stage]]:
+    """Instructions before the first stage, and the stages by name."""
+    text = "\n".join(
+        line for line in (ROOT / "Dockerfile").read_text().splitlines() if not line.lstrip().startswith("#")
+    )
+    lines = re.sub(r"\s*\\\n\s*", " ", text).splitlines()
+    instructions = [(word, rest) for word, _, rest in (line.partition(" ") for line in lines if line.strip())]
+    starts = [index for index, (word, _) in enumerate(instructions) if word == "FROM"]
+    stages = {}
+    for start, end in zip(starts, [*starts[1:], len(instructions)], strict=True):
+        base, name = instructions[start][1].split(" AS ")
+        stages[name] = Stage(name, base, tuple(instructions[start + 1 : end]))
+    return instructions[: starts[0]], stages
+
+
+BEFORE, STAGES = parsed()
+RUNS = [(stage.name, command) for stage in STAGES.values() for command in stage.every("RUN")]
+
+
+def test_every_promised_target_is_there() -> None:
+    assert set(TARGETS) <= set(STAGES)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_target_ends_as_an_ordinary_user_given_by_number(target: str) -> None:
+    assert STAGES[target].every("USER")[-1] == "65532:65532"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_target_starts_its_program_without_a_shell(target: str) -> None:
+    program = "gaudi-operator" if target == "operator" else "gaudi-runtime"
+    assert STAGES[target].every("ENTRYPOINT") == [f'["{program}"]']
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_target_says_what_it_is(target: str) -> None:
+    labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", " ".join(STAGES[target].every("LABEL"))))
+    assert labels == {"title", "description", "licenses", "version"}
+
+
+@pytest.mark.parametrize("target", ["operator", "runtime"])
+def test_our_own_code_is_the_last_layer(target: str) -> None:
+    layers = [(word, rest) for word, rest in STAGES[target].instructions if word in ("RUN", "COPY")]
+    assert layers[-1] == ("COPY", "--from=app /opt/app /opt/app")
+
+
+def test_no_registry_is_named() -> None:
+    bases = [stage.base for stage in STAGES.values()] + [rest for word, rest in BEFORE if word == "ARG"]
+    assert [base for base in bases if re.search(r"[a-z0-9-]+\.[a-z]+[:/]", base)] == []
+
+
+def test_nothing_is_added_from_a_url() -> None:
+    assert [stage.name for stage in STAGES.values() if stage.every("ADD")] == []
+
+
+def test_bases_are_given_by_argument() -> None:
+    given = {stage.base for stage in STAGES.values()} - set(STAGES)
+    assert given == {"${BASE_IMAGE}", "${HPU_BASE_IMAGE}"}
+
+
+def test_third_party_packages_are_installed_by_hash() -> None:
+    installs = [each for _, run in RUNS for each in re.findall(r"(?:pip install|requirements/install) ([^;&]*)", run)]
+    own = ("--no-index", "/wheels/")
+    loose = [each for each in installs if "--require-hashes" not in each and not any(mark in each for mark in own)]
+    assert [each.split()[-1] for each in loose] == ['"torch==$TORCH_VERSION"']  # of an index that the user names
+
+
+def test_debian_packages_come_without_recommendations() -> None:
+    assert [name for name, run in RUNS if "apt-get install" in run and "--no-install-recommends" not in run] == []
+
+
+def test_layers_that_are_shipped_keep_no_package_lists() -> None:
+    shipped = [(name, run) for name, run in RUNS if name in ("python", *TARGETS) and "apt-get" in run]
+    assert shipped
+    assert [name for name, run in shipped if "rm -rf /var/lib/apt/lists/*" not in run] == []
+
+
+def test_torch_of_another_index_has_the_pinned_version() -> None:
+    (pinned,) = re.findall(r"^torch==(\S+)", (ROOT / "requirements" / "torch.txt").read_text(), re.MULTILINE)
+    assert f"TORCH_VERSION={pinned}" in STAGES["runtime"].every("ARG")

@@ -1,0 +1,44 @@
+"""Values that Helm refuses, and what it says."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.chart.rendering import refusal
+
+pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"replicas": 0}, "at '/replicas': minimum: got 0, want 1"),
+        ({"replicas": "two"}, "at '/replicas': got string, want integer"),
+        ({"replica": 3}, "additional properties 'replica' not allowed"),
+        ({"image": {"repository": "x"}}, "at '/image': additional properties 'repository' not allowed"),
+        ({"image": {"prefix": "registry.example.com"}}, "at '/image/prefix': 'registry.example.com' does not match"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "value must be one of 'Always', 'IfNotPresent', 'Never'"),
+        ({"logging": {"level": "debug"}}, "value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
+        ({"watchNamespaces": ["Team A"]}, "at '/watchNamespaces/0': 'Team A' does not match pattern"),
+        ({"watchNamespaces": ["a", "a"]}, "at '/watchNamespaces': items at 0 and 1 are equal"),
+        ({"tuning": {"reportWaitSeconds": 90}}, "at '/tuning/reportWaitSeconds': maximum: got 90, want 60"),
+        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "maxUnavailable': minimum: got 0, want 1"),
+        ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "interval': 'often' does not match pattern"),
+        (
+            {"leaderElection": {"renewDeadlineSeconds": 20}},
+            "leaderElection: retryPeriodSeconds (2) must be below renewDeadlineSeconds (20), and that below"
+            " leaseDurationSeconds (15): a leader has to give up before another one may take over.",
+        ),
+        (
+            {"metrics": {"service": False, "serviceMonitor": {"enabled": True}}},
+            "metrics.serviceMonitor.enabled needs metrics.service: a ServiceMonitor finds pods through a Service."
+            " Set metrics.service to true.",
+        ),
+        (
+            {"serviceAccount": {"create": False}},
+            "serviceAccount.create is false, so serviceAccount.name must name an existing service account.",
+        ),
+    ],
+)
+def test_wrong_values_stop_rendering(values: dict[str, Any], sentence: str) -> None:
+    assert sentence in refusal(**values)

@@ -1,0 +1,282 @@
+"""What the chart installs."""
+
+import tomllib
+from itertools import product
+from typing import Any
+
+import pytest
+import yaml
+
+from gaudi_operator.api.crd import custom_resource_definition
+from gaudi_operator.api.v1alpha1.resource import GaudiInference
+from gaudi_operator.settings import Settings, variable_of
+from scripts.chart_docs import CHART, NAMESPACE, ROOT
+from tests.permissions import rules
+from tests.unit.chart.rendering import Object, of_kind, only, render
+
+pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+
+CLUSTER_SCOPED = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+SET_BY_NOBODY = {"GAUDI_OPERATOR_HTTP_HOST", "GAUDI_OPERATOR_HTTP_PORT", "KUBECONFIG"}  # the image's own defaults
+
+
+def pod_of(objects: list[Object]) -> Object:
+    """Spec of the operator's pods."""
+    spec: Object = only(objects, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container_of(objects: list[Object]) -> Object:
+    """The operator's container."""
+    (container,) = pod_of(objects)["containers"]
+    return dict(container)
+
+
+def environment_of(objects: list[Object]) -> dict[str, str | None]:
+    """Environment of the operator's container; None for what the pod's own fields fill in."""
+    return {each["name"]: each.get("value") for each in container_of(objects)["env"]}
+
+
+def single(policy: list[Object]) -> set[tuple[Any, ...]]:
+    """Every (group, resource, verb) that policy rules grant."""
+    return {each for rule in policy for each in product(rule["apiGroups"], rule["resources"], rule["verbs"])}
+
+
+def role(objects: list[Object], kind: str, name: str) -> list[Object]:
+    """Policy rules of a role."""
+    (found,) = (each for each in of_kind(objects, kind) if each["metadata"]["name"] == name)
+    return list(found["rules"])
+
+
+@pytest.fixture(scope="module")
+def defaults() -> list[Object]:
+    """The release that the documentation installs."""
+    return render()
+
+
+def test_default_has_every_part(defaults: list[Object]) -> None:
+    assert sorted({each["kind"] for each in defaults}) == [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "Deployment",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+    ]
+
+
+def test_every_namespaced_object_is_in_the_release_namespace(defaults: list[Object]) -> None:
+    namespaced = [each for each in defaults if each["kind"] not in CLUSTER_SCOPED]
+    assert {each["metadata"]["namespace"] for each in namespaced} == {NAMESPACE}
+
+
+def test_two_replicas_by_default(defaults: list[Object]) -> None:
+    assert only(defaults, "Deployment")["spec"]["replicas"] == 2
+
+
+def test_pods_meet_the_restricted_standard(defaults: list[Object]) -> None:
+    security = pod_of(defaults)["securityContext"]
+    assert security["runAsNonRoot"] is True
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container_of(defaults)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_pods_have_no_volumes(defaults: list[Object]) -> None:
+    assert "volumes" not in pod_of(defaults)
+
+
+@pytest.mark.parametrize(
+    ("probe", "path"), [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]
+)
+def test_probes_ask_the_settings_port_with_patience(defaults: list[Object], probe: str, path: str) -> None:
+    container = container_of(defaults)
+    (port,) = container["ports"]
+    assert port["containerPort"] == Settings.model_fields["http_port"].default
+    assert container[probe]["httpGet"] == {"path": path, "port": port["name"]}
+    assert container[probe]["timeoutSeconds"] >= 5
+
+
+def test_memory_is_limited_and_processor_is_not(defaults: list[Object]) -> None:
+    assert container_of(defaults)["resources"]["limits"] == {"memory": "512Mi"}
+
+
+def test_pods_spread_over_nodes_by_their_own_selector(defaults: list[Object]) -> None:
+    (constraint,) = pod_of(defaults)["topologySpreadConstraints"]
+    assert constraint["topologyKey"] == "kubernetes.io/hostname"
+    assert constraint["labelSelector"] == only(defaults, "Deployment")["spec"]["selector"]
+
+
+def test_environment_sets_every_setting_of_the_operator(defaults: list[Object]) -> None:
+    known = {str(field.validation_alias or variable_of(name)) for name, field in Settings.model_fields.items()}
+    assert set(environment_of(defaults)) == known - SET_BY_NOBODY
+
+
+def test_default_environment_gives_the_operators_own_defaults(
+    defaults: list[Object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment_of(defaults).items():
+        monkeypatch.setenv(name, value if value is not None else NAMESPACE)
+    changed = Settings().model_dump(exclude_defaults=True, exclude={"identity"})
+    assert changed == {
+        "runtime_image": "gaudi-runtime:0.1.0",
+        "hpu_image": "gaudi-runtime-hpu:0.1.0",
+        "log_format": "json",
+    }
+
+
+def test_chart_and_images_have_the_packages_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert {chart["version"], chart["appVersion"]} == {project["version"]}
+
+
+def test_image_prefix_stands_before_every_default_name() -> None:
+    objects = render(image={"prefix": "registry.example.com/ai/"})
+    assert container_of(objects)["image"] == "registry.example.com/ai/gaudi-operator:0.1.0"
+    assert environment_of(objects)["GAUDI_OPERATOR_RUNTIME_IMAGE"] == "registry.example.com/ai/gaudi-runtime:0.1.0"
+    assert environment_of(objects)["GAUDI_OPERATOR_HPU_IMAGE"] == "registry.example.com/ai/gaudi-runtime-hpu:0.1.0"
+
+
+def test_image_reference_is_taken_whole() -> None:
+    digest = f"operator@sha256:{'0' * 64}"
+    assert container_of(render(image={"operator": digest, "prefix": "unused/"}))["image"] == digest
+
+
+def test_definition_is_the_generated_one_and_kept(defaults: list[Object]) -> None:
+    definition = only(defaults, "CustomResourceDefinition")
+    assert definition["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    assert definition == custom_resource_definition()
+
+
+def test_definition_goes_with_the_chart_where_it_is_not_kept() -> None:
+    assert "annotations" not in only(render(crds={"keep": False}), "CustomResourceDefinition")["metadata"]
+
+
+def test_definition_is_left_out_where_somebody_else_installs_it() -> None:
+    assert not of_kind(render(crds={"install": False}), "CustomResourceDefinition")
+
+
+def test_cluster_rights_are_those_of_the_documentation(defaults: list[Object]) -> None:
+    assert single(role(defaults, "ClusterRole", "gaudi-operator")) == single(rules("cluster"))
+
+
+def test_lease_rights_are_those_of_the_documentation(defaults: list[Object]) -> None:
+    assert single(role(defaults, "Role", "gaudi-operator-leader")) == single(rules("namespace"))
+
+
+def test_lease_rights_are_for_the_operators_lease_only(defaults: list[Object]) -> None:
+    lease = environment_of(defaults)["GAUDI_OPERATOR_LEASE_NAME"]
+    named = [rule for rule in role(defaults, "Role", "gaudi-operator-leader") if rule["verbs"] != ["create"]]
+    assert [rule["resourceNames"] for rule in named] == [[lease]]
+
+
+def test_operator_reads_no_secrets_and_uses_no_wildcards(defaults: list[Object]) -> None:
+    granted = single(role(defaults, "ClusterRole", "gaudi-operator"))
+    assert not {each for each in granted if "*" in each or "secrets" in each}
+
+
+def test_watched_namespaces_have_rights_in_these_only() -> None:
+    objects = render(watchNamespaces=["team-a", "team-b"])
+    bindings = [each for each in of_kind(objects, "RoleBinding") if each["roleRef"]["kind"] == "ClusterRole"]
+    assert [each["metadata"]["namespace"] for each in bindings] == ["team-a", "team-b"]
+    assert not of_kind(objects, "ClusterRoleBinding")
+    assert environment_of(objects)["GAUDI_OPERATOR_WATCH_NAMESPACES"] == "team-a,team-b"
+
+
+def test_viewers_only_read(defaults: list[Object]) -> None:
+    verbs = {verb for _, _, verb in single(role(defaults, "ClusterRole", "gaudi-operator-view"))}
+    assert verbs == {"get", "list", "watch"}
+
+
+def test_editors_never_write_status(defaults: list[Object]) -> None:
+    resources = {resource for _, resource, _ in single(role(defaults, "ClusterRole", "gaudi-operator-edit"))}
+    assert resources == {"gaudiinferences", "gaudiinferences/scale"}
+
+
+def test_existing_service_account_is_used_and_bound() -> None:
+    objects = render(serviceAccount={"create": False, "name": "mine"})
+    assert not of_kind(objects, "ServiceAccount")
+    assert pod_of(objects)["serviceAccountName"] == "mine"
+    assert only(objects, "ClusterRoleBinding")["subjects"][0]["name"] == "mine"
+
+
+def test_disruption_budget_lets_a_broken_pod_go(defaults: list[Object]) -> None:
+    budget = only(defaults, "PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_network_policy_leaves_one_port_open(defaults: list[Object]) -> None:
+    policy = only(defaults, "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert policy["ingress"] == [{"ports": [{"port": "metrics", "protocol": "TCP"}]}]
+
+
+def test_network_policy_names_who_may_reach_it() -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
+    assert only(render(networkPolicy={"from": [peer]}), "NetworkPolicy")["spec"]["ingress"][0]["from"] == [peer]
+
+
+def test_service_monitor_finds_the_metrics_service() -> None:
+    objects = render(metrics={"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}})
+    monitor, service = only(objects, "ServiceMonitor"), only(objects, "Service")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert [each["port"] for each in monitor["spec"]["endpoints"]] == [
+        port["name"] for port in service["spec"]["ports"]
+    ]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+
+
+@pytest.mark.parametrize(
+    ("section", "kind"),
+    [
+        ({"podDisruptionBudget": {"enabled": False}}, "PodDisruptionBudget"),
+        ({"networkPolicy": {"enabled": False}}, "NetworkPolicy"),
+        ({"metrics": {"service": False}}, "Service"),
+        ({"rbac": {"create": False}}, "ClusterRoleBinding"),
+    ],
+)
+def test_part_that_is_switched_off_is_left_out(section: Object, kind: str) -> None:
+    assert not of_kind(render(**section), kind)
+
+
+def test_user_roles_are_left_out_where_not_wanted() -> None:
+    names = [each["metadata"]["name"] for each in of_kind(render(rbac={"aggregateToUserRoles": False}), "ClusterRole")]
+    assert names == ["gaudi-operator"]
+
+
+def test_second_release_shares_no_name_with_the_first(defaults: list[Object]) -> None:
+    def names(objects: list[Object]) -> set[tuple[str, str]]:
+        return {(each["kind"], each["metadata"]["name"]) for each in objects}
+
+    assert not names(render("other", crds={"install": False})) & names(defaults)
+
+
+def test_pod_settings_of_the_installation_reach_the_pod() -> None:
+    tolerations = [{"key": "infra", "operator": "Exists"}]
+    objects = render(
+        priorityClassName="system-cluster-critical",
+        nodeSelector={"role": "infra"},
+        tolerations=tolerations,
+        image={"pullSecrets": [{"name": "registry"}]},
+        podLabels={"team": "ai"},
+        podAnnotations={"note": "x"},
+    )
+    pod, metadata = pod_of(objects), only(objects, "Deployment")["spec"]["template"]["metadata"]
+    assert (pod["priorityClassName"], pod["nodeSelector"]) == ("system-cluster-critical", {"role": "infra"})
+    assert (pod["tolerations"], pod["imagePullSecrets"]) == (tolerations, [{"name": "registry"}])
+    assert (metadata["labels"]["team"], metadata["annotations"]) == ("ai", {"note": "x"})
+
+
+def test_example_in_the_notes_is_valid() -> None:
+    example = yaml.safe_load((CHART / "files" / "first.yaml").read_text())
+    understood = GaudiInference.model_validate(example).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    assert understood["spec"] == example["spec"]  # unknown fields would have been dropped

@@ -1,0 +1,65 @@
+"""The pinned packages of the images (requirements/README.md)."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from scripts.chart_docs import ROOT
+
+FOLDER = ROOT / "requirements"
+IMAGES = ("build", "operator", "runtime", "torch")
+
+
+def pins(name: str) -> dict[str, str]:
+    """Package -> version of requirements/NAME.txt."""
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (FOLDER / f"{name}.txt").read_text(), re.MULTILINE))
+
+
+def wanted(extra: str) -> set[str]:
+    """Packages that an extra names itself, those of the extras that it takes in included."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names: set[str] = set()
+    for requirement in [*project["dependencies"], *project["optional-dependencies"][extra]]:
+        match = re.match(r"([a-z0-9-]+)(?:\[([a-z,]+)\])?", requirement)
+        assert match
+        inner = match[2].split(",") if match[1] == project["name"] else []
+        names |= {name for each in inner for name in wanted(each)} if inner else {match[1]}
+    return names
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
+def test_file_names_no_index_and_no_host(path: Path) -> None:
+    assert re.search(r"://|^--?[a-z]*-?(index|find)", path.read_text(), re.MULTILINE) is None
+
+
+@pytest.mark.parametrize("name", [*IMAGES, "dev"])
+def test_every_pin_has_hashes(name: str) -> None:
+    entries = re.split(r"\n(?=\S)", (FOLDER / f"{name}.txt").read_text().strip())
+    assert [entry.splitlines()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_image_has_the_versions_that_are_tested(name: str) -> None:
+    tested = pins("dev")
+    assert {
+        (package, version) for package, version in pins(name).items() if tested.get(package, version) != version
+    } == set()
+
+
+@pytest.mark.parametrize(
+    ("extras", "files"),
+    [
+        (("operator",), ("operator",)),
+        (("torch", "cli"), ("runtime", "torch")),
+        (("dev",), ("dev",)),
+    ],
+)
+def test_files_have_everything_that_the_extras_name(extras: tuple[str, ...], files: tuple[str, ...]) -> None:
+    named = {name for extra in extras for name in wanted(extra)}
+    assert named - {name for file in files for name in pins(file)} == set()
+
+
+def test_operator_image_has_no_torch() -> None:
+    assert not {"torch", "transformers", "numpy"} & set(pins("operator"))

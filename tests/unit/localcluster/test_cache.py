@@ -1,0 +1,83 @@
+"""What is kept between runs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localcluster import archive
+from localcluster.cache import cache_dir, made_once
+from localcluster.processes import Identity
+from localcluster.state import State, read_state
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "gaudi-operator"
+
+
+def test_cache_follows_the_users_setting(cache: Path) -> None:
+    assert cache_dir() == cache
+
+
+def test_thing_is_made_the_first_time_only() -> None:
+    made = []
+    for _ in range(2):
+        folder = made_once("thing", lambda draft: made.append((draft / "file").write_text("x")))
+    assert len(made) == 1
+    assert (folder / "file").read_text() == "x"
+
+
+def test_half_made_thing_does_not_count() -> None:
+    def fail(draft: Path) -> None:
+        (draft / "half").write_text("x")
+        raise RuntimeError("out of disk")
+
+    with pytest.raises(RuntimeError):
+        made_once("thing", fail)
+    folder = made_once("thing", lambda draft: (draft / "whole").touch())
+    assert [file.name for file in folder.iterdir()] == ["whole"]
+
+
+def test_state_survives_writing_and_reading(tmp_path: Path) -> None:
+    state = State("demo", "node", 2, pid=11, started=22, ready=True)
+    state.write(tmp_path)
+    assert read_state(tmp_path) == state
+
+
+def test_folder_without_state_has_none(tmp_path: Path) -> None:
+    assert read_state(tmp_path) is None
+
+
+def test_reused_pid_is_not_the_process_of_before() -> None:
+    ours = Identity.of(os.getpid())
+    assert ours.alive
+    assert not Identity(ours.pid, ours.started + 1).alive
+
+
+def test_ended_process_is_not_alive_though_nobody_collected_it() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "pass"], stdout=subprocess.PIPE)
+    identity = Identity.of(child.pid)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not identity.alive
+    child.communicate()
+
+
+def test_state_of_a_dead_cluster_says_what_to_do() -> None:
+    assert State("demo", "node", 0, pid=1, started=-1, ready=True).health == (
+        "crashed: `up` starts it again, `down` clears it away"
+    )
+
+
+def test_same_files_make_the_same_image(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(b"\0" * 100)
+    images = []
+    for name in ("first.tar", "second.tar"):
+        archive.write_folder_image(tmp_path / name, "localhost/model:1", tmp_path / "model")
+        images.append((tmp_path / name).read_bytes())
+        os.utime(tmp_path / "model" / "weights", (1, 1))
+    assert images[0] == images[1]

@@ -1,0 +1,95 @@
+"""Addresses, kubeconfig, configuration files and command lines."""
+
+import base64
+import ipaddress
+import itertools
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from localcluster import components, node_config
+from localcluster.addresses import SLOTS, Addresses
+from localcluster.kubeconfig import write_kubeconfig
+
+RUN_DIR = Path("/run-dir")
+
+
+def test_ranges_of_all_slots_are_disjoint() -> None:
+    ranges = [
+        ipaddress.ip_network(text)
+        for slot in range(SLOTS)
+        for text in (Addresses(slot).pods, Addresses(slot).services, f"10.200.{slot}.0/30")
+    ]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(ranges, 2))
+
+
+@pytest.mark.parametrize("slot", range(SLOTS))
+def test_service_addresses_lie_in_their_range(slot: int) -> None:
+    addresses = Addresses(slot)
+    services = ipaddress.ip_network(addresses.services)
+    assert ipaddress.ip_address(addresses.kubernetes_ip) == services[1]
+    assert ipaddress.ip_address(addresses.dns_ip) in services
+
+
+def test_loopback_address_follows_the_node_address() -> None:
+    assert Addresses(node_ip="10.201.7.9").loopback == "127.201.7.9"
+
+
+def test_link_name_fits_the_kernels_limit() -> None:
+    assert len(Addresses(SLOTS - 1).link) <= 15
+
+
+def test_kubeconfig_holds_its_certificates_itself(tmp_path: Path) -> None:
+    for name in ("ca.crt", "admin.crt", "admin.key"):
+        (tmp_path / name).write_text(name)
+    write_kubeconfig(tmp_path / "kubeconfig", "https://10.200.0.1:6443", tmp_path, "admin", "test")
+    config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+    assert base64.b64decode(config["users"][0]["user"]["client-key-data"]) == b"admin.key"
+    assert config["clusters"][0]["cluster"]["server"] == "https://10.200.0.1:6443"
+    assert (tmp_path / "kubeconfig").stat().st_mode & 0o077 == 0
+
+
+def test_containerd_keeps_images_in_the_store_it_is_given() -> None:
+    config = tomllib.loads(node_config.containerd_config(RUN_DIR, Path('/with "quotes"')))
+    assert config["root"] == '/with "quotes"'
+    assert config["plugins"]["io.containerd.cri.v1.runtime"]["restrict_oom_score_adj"] is True
+
+
+def test_pods_resolve_names_of_the_cluster_only() -> None:
+    config = yaml.safe_load(node_config.kubelet_config(RUN_DIR, Addresses(3)))
+    assert (config["clusterDNS"], config["resolvConf"]) == (["10.96.3.10"], "")
+
+
+def test_kubelet_takes_both_versions_of_cgroups() -> None:
+    config = yaml.safe_load(node_config.kubelet_config(RUN_DIR, Addresses()))
+    assert (config["failCgroupV1"], config["cgroupDriver"], config["cgroupRoot"]) == (
+        False,
+        "cgroupfs",
+        "/gaudi-node-0",
+    )
+
+
+def test_pod_addresses_are_kept_in_the_run_folder() -> None:
+    network = json.loads(node_config.cni_config(RUN_DIR, Addresses()))["plugins"][0]["ipam"]
+    assert network["dataDir"].startswith(str(RUN_DIR))
+
+
+def test_proxy_leaves_the_machines_connection_table_alone() -> None:
+    config = yaml.safe_load(node_config.kube_proxy_config(RUN_DIR, Addresses(), "n"))
+    assert config["conntrack"] == {"maxPerCore": 0}
+
+
+def test_components_listen_on_no_address_of_the_machine() -> None:
+    addresses = Addresses(2)
+    for command in (
+        components.etcd(RUN_DIR, addresses),
+        components.apiserver(RUN_DIR, addresses),
+        components.controller_manager(RUN_DIR, addresses),
+        components.scheduler(RUN_DIR, addresses),
+    ):
+        listening = [flag for flag in command if "bind-address" in flag or "listen" in flag]
+        assert listening
+        assert all(addresses.node_ip in flag or addresses.loopback in flag for flag in listening)

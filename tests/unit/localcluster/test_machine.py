@@ -1,0 +1,103 @@
+"""What is done to the machine: packages, cgroups, build settings, and what is said when it cannot be done."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localcluster import cgroups, cluster, debian
+from localcluster.build_settings import with_settings
+from localcluster.cluster import GivenCluster
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_installed_package_is_not_missing() -> None:
+    assert debian.missing({"python": sys.executable, "unknown": "/no/such/file"}) == ["unknown"]
+
+
+def test_user_without_rights_is_told_what_to_run() -> None:
+    script = (
+        "import os; from localcluster import debian\n"
+        "os.geteuid() or os.setuid(65534)\n"
+        "try: debian.require({'runc': '/no/such/file'})\n"
+        "except debian.LocalClusterError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "The local cluster needs runc: run `sudo apt-get install -y --no-install-recommends runc`"
+        " (on other distributions install the packages of the same purpose).\n"
+    )
+
+
+def v1(root: Path) -> None:
+    for name in ("cpuset", "memory"):
+        (root / name).mkdir()
+        (root / name / "cgroup.procs").touch()
+    (root / "cpuset" / "cpuset.cpus").write_text("0-1")
+    (root / "cpuset" / "cpuset.mems").write_text("0")
+
+
+def v2(root: Path) -> None:
+    (root / "cgroup.controllers").write_text("cpu memory")
+    (root / "cgroup.subtree_control").touch()
+    (root / "cgroup.procs").touch()
+
+
+def test_cgroup_v1_is_made_in_every_hierarchy_with_all_cpus(tmp_path: Path) -> None:
+    v1(tmp_path)
+    cgroups.prepare("node", tmp_path)
+    assert (tmp_path / "memory" / "node").is_dir()
+    assert (tmp_path / "cpuset" / "node" / "cpuset.cpus").read_text() == "0-1"
+
+
+def test_cgroup_v2_is_made_once_with_controllers_handed_down(tmp_path: Path) -> None:
+    v2(tmp_path)
+    cgroups.prepare("node", tmp_path)
+    assert (tmp_path / "node").is_dir()
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
+
+
+def test_cgroup_v2_of_a_container_moves_its_processes_down_first(tmp_path: Path) -> None:
+    v2(tmp_path)
+    (tmp_path / "cgroup.type").write_text("domain")
+    (tmp_path / "cgroup.procs").write_text("1\n")
+    cgroups.prepare("node", tmp_path)
+    assert (tmp_path / "init" / "cgroup.procs").read_text() == "1"
+
+
+def test_removed_cgroup_takes_those_below_along(tmp_path: Path) -> None:
+    v2(tmp_path)
+    (tmp_path / "node" / "kubepods" / "pod").mkdir(parents=True)
+    cgroups.remove("node", tmp_path)
+    assert not (tmp_path / "node").exists()
+
+
+def test_every_stage_learns_of_the_settings_that_exist(tmp_path: Path) -> None:
+    (tmp_path / "apt.conf").touch()
+    assert with_settings("ARG A\nFROM a AS b\nRUN c\nFROM b\n", tmp_path) == (
+        "ARG A\nFROM a AS b\nARG APT_CONFIG=/mnt/apt.conf\nRUN c\nFROM b\nARG APT_CONFIG=/mnt/apt.conf\n"
+    )
+
+
+def test_kubeconfig_of_the_user_is_used_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/somewhere/config")
+    chosen = cluster("unused")
+    assert isinstance(chosen, GivenCluster)
+    assert chosen.kubeconfig == Path("/somewhere/config")
+
+
+def test_user_without_any_cluster_is_told_the_ways_to_one(tmp_path: Path) -> None:
+    script = (
+        "import os; from localcluster import cluster, LocalClusterError\n"
+        "os.geteuid() or os.setuid(65534)\n"
+        "try: cluster()\n"
+        "except LocalClusterError as error: print(error)"
+    )
+    environment = {**os.environ, "PATH": "", "KUBECONFIG": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("No cluster to use: set KUBECONFIG to one, or start Docker and install kind,")

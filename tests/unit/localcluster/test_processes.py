@@ -1,0 +1,34 @@
+"""Whether a process has really ended."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from localcluster.processes import Identity, wait_gone, wait_until
+
+# Its first thread ends, and the process is a zombie to whoever looks at its state, while another thread goes on.
+HEADLESS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_process_whose_first_thread_ended_is_alive_until_its_last() -> None:
+    with subprocess.Popen([sys.executable, "-c", HEADLESS]) as process:
+        identity = Identity.of(process.pid)
+        wait_until(lambda: _state(process.pid) == "Z", "the first thread to end", 20)
+        assert identity.alive
+        identity.kill()
+        wait_gone(identity)
+
+
+def test_zombie_is_not_alive() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        identity = Identity.of(process.pid)
+        wait_until(lambda: _state(process.pid) == "Z", "the process to end", 20)
+        assert not identity.alive

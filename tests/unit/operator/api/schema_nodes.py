@@ -1,0 +1,22 @@
+"""Walks over the generated schema, for the tests that hold for every part of it."""
+
+from collections.abc import Iterator
+
+from gaudi_operator.api.crd import root_schema
+from gaudi_operator.api.schema import Schema
+
+
+def nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+    """Every schema inside `schema` with its path, itself first."""
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from nodes(child, f"{path}.{name}")
+    for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if key in schema:
+            yield from nodes(schema[key], path + mark)
+
+
+ROOT = root_schema()
+SPEC = dict(nodes(ROOT["properties"]["spec"], "spec"))
+STATUS = dict(nodes(ROOT["properties"]["status"], "status"))
+NODES = SPEC | STATUS

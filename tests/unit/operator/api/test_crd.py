@@ -1,0 +1,93 @@
+"""The definition around the schema, and the files that are generated from it."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gaudi_operator.api.crd import (
+    artifacts,
+    chart_template,
+    crd_yaml,
+    custom_resource_definition,
+    main,
+    outdated,
+    write,
+)
+from tests.unit.operator.api.schema_nodes import NODES
+
+CHECKOUT = Path(__file__).parents[4]
+VERSION = custom_resource_definition()["spec"]["versions"][0]
+
+
+def test_generated_files_are_up_to_date() -> None:
+    assert outdated(CHECKOUT) == [], "run `make generate`"
+
+
+def test_changed_file_is_out_of_date(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "docs/reference.md").write_text("by hand")
+    assert outdated(tmp_path) == ["docs/reference.md"]
+
+
+def test_missing_file_is_out_of_date(tmp_path: Path) -> None:
+    assert outdated(tmp_path) == list(artifacts())
+
+
+def test_check_says_which_file_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["--check"]) == 1
+    assert "docs/reference.md is out of date: run `make generate` and commit it." in capsys.readouterr().err
+
+
+def test_written_files_pass_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([]) == 0
+    assert main(["--check"]) == 0
+
+
+def test_unknown_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--chek"]) == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_manifest_is_the_definition() -> None:
+    assert yaml.safe_load(crd_yaml()) == custom_resource_definition()
+
+
+def test_only_version_is_served_and_stored() -> None:
+    assert (VERSION["name"], VERSION["served"], VERSION["storage"]) == ("v1alpha1", True, True)
+
+
+def test_scale_reads_fields_that_exist() -> None:
+    scale = VERSION["subresources"]["scale"]
+    paths = {scale[key] for key in ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")}
+    assert {path.removeprefix(".") for path in paths} <= NODES.keys()
+
+
+def test_printer_column_reads_a_field_that_exists() -> None:
+    paths = [re.sub(r"\[\?.*\]", "[]", column["jsonPath"]) for column in VERSION["additionalPrinterColumns"]]
+    unknown = [path for path in paths if path.removeprefix(".") not in NODES and path != ".metadata.creationTimestamp"]
+    assert unknown == []
+
+
+def test_default_columns_are_those_of_the_design() -> None:
+    shown = [column["name"] for column in VERSION["additionalPrinterColumns"] if not column.get("priority")]
+    assert shown == ["Phase", "Prompt%", "Decode%", "Warmup", "Ready", "Age"]
+
+
+def test_chart_template_is_the_manifest_between_its_conditions() -> None:
+    lines = [line for line in chart_template().splitlines(keepends=True) if "{{-" not in line]
+    plain = "".join(lines).replace('{{ "{{" }}', "{{")
+    without_annotation = re.sub(r"  annotations:\n.*\n    helm.sh/resource-policy: keep\n", "", plain)
+    assert without_annotation == crd_yaml()
+
+
+def test_chart_keeps_the_definition_only_where_asked() -> None:
+    keep = "{{- if .Values.crds.keep }}\n  annotations:\n"
+    assert keep in chart_template()
+    assert chart_template().startswith("{{- if .Values.crds.install }}\n")
+    assert chart_template().endswith("{{- end }}\n")

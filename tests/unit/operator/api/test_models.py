@@ -1,0 +1,106 @@
+"""How an operator reads a resource: in wire names, tolerant of a newer CRD, with the schema's defaults."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from gaudi_operator.api.v1alpha1.resource import GaudiInference
+from gaudi_operator.api.v1alpha1.scaling import Rollout
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.config import plan_hash
+from tests.builders import gaudi_inference, minimal_gaudi_inference
+from tests.unit.operator.api.schema_nodes import SPEC
+
+EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
+
+
+def models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """`model` and all models that its fields hold, by name."""
+    found = {model.__qualname__: model}
+    for field in model.model_fields.values():
+        for inner in inner_models(field.annotation):
+            found |= models(inner)
+    return found
+
+
+def inner_models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Models inside a type, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in getattr(annotation, "__args__", ()):
+        yield from inner_models(argument)
+
+
+def with_unknown_fields(value: Any) -> Any:
+    """`value` with a field of tomorrow in every object."""
+    if isinstance(value, dict):
+        return {"ofTomorrow": 1} | {key: with_unknown_fields(each) for key, each in value.items()}
+    return [with_unknown_fields(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("model", models(GaudiInference).values(), ids=models(GaudiInference))
+def test_model_ignores_fields_of_a_newer_crd(model: type[BaseModel]) -> None:
+    assert model.model_config["extra"] == "ignore"
+
+
+def test_resource_with_unknown_fields_reads_as_without() -> None:
+    known = gaudi_inference(bucketing={"strategy": "linear", "prompt": {"query": {"min": 16}}}, rollout={"canary": {}})
+    assert GaudiInference.model_validate(with_unknown_fields(known)) == GaudiInference.model_validate(known)
+
+
+def test_policy_of_a_resource_has_the_hash_of_the_contract() -> None:
+    policy = {"strategy": "linear", "decode": {"blocks": {"max": 64}}}
+    spec = GaudiInferenceSpec.model_validate(gaudi_inference(bucketing=policy)["spec"])
+    limits = Limits(max_model_len=256, max_num_seqs=4, max_num_batched_tokens=256)
+    assert plan_hash(spec.bucketing, limits) == plan_hash(BucketPolicy.model_validate(policy), limits)
+
+
+def test_contract_still_refuses_unknown_fields() -> None:
+    with pytest.raises(ValidationError, match="stratgy"):
+        BucketPolicy.model_validate({"stratgy": "linear"})
+
+
+def test_missing_section_equals_an_empty_one() -> None:
+    spec = minimal_gaudi_inference()["spec"]
+    sections: dict[str, dict[str, object]] = {
+        name: {} for name in SPEC["spec"]["properties"] if "default" in SPEC[f"spec.{name}"]
+    }
+    filled = {name: value for name, value in sections.items() if "properties" in SPEC[f"spec.{name}"]}
+    assert len(filled) > 8
+    assert GaudiInferenceSpec.model_validate(spec | filled) == GaudiInferenceSpec.model_validate(spec)
+
+
+def test_schema_defaults_equal_those_of_the_models() -> None:
+    spec = minimal_gaudi_inference()["spec"]
+    defaults = {name: node["default"] for name, node in SPEC["spec"]["properties"].items() if "default" in node}
+    assert GaudiInferenceSpec.model_validate(defaults | spec) == GaudiInferenceSpec.model_validate(spec)
+
+
+def test_whole_number_is_a_quantity() -> None:
+    spec = gaudi_inference(pod={"resources": {"cpu": 4}})["spec"]
+    assert GaudiInferenceSpec.model_validate(spec).pod.resources.cpu == "4"
+
+
+@pytest.mark.parametrize("value", [2, "25%", "100%", 0])
+def test_surge_is_a_number_or_percent(value: int | str) -> None:
+    assert Rollout.model_validate({"maxSurge": value}).max_surge == value
+
+
+@pytest.mark.parametrize("value", ["101%", "-1", "1.5", "half", -1, 1001])
+def test_other_surge_is_refused(value: int | str) -> None:
+    with pytest.raises(ValidationError):
+        Rollout.model_validate({"maxSurge": value})
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_is_read(example: Path) -> None:
+    GaudiInference.model_validate(yaml.safe_load(example.read_text()))
+
+
+def test_example_explains_itself() -> None:
+    assert [path.name for path in EXAMPLES if not path.read_text().startswith("# ")] == []

@@ -1,0 +1,59 @@
+"""The reference page says what the schema says."""
+
+from gaudi_operator.api.reference import reference, rows
+from tests.unit.operator.api.schema_nodes import ROOT, SPEC
+
+PAGE = reference(ROOT)
+
+
+def test_row_has_type_bounds_default_and_meaning() -> None:
+    assert "| `blockSize` | integer, 1 to 4096 | `128` | Tokens per KV block. |" in PAGE
+
+
+def test_required_field_is_marked() -> None:
+    assert "| `maxModelLen` | integer, 1 to 16777216 | **required** |" in PAGE
+
+
+def test_exclusive_bound_is_said() -> None:
+    assert "| `deviceMemoryUtilization` | number, above 0 to 1 | `0.9` |" in PAGE
+
+
+def test_fixed_length_is_said_once() -> None:
+    assert "| `coldShapes[].shape` | list of integers, exactly 3 entries |" in PAGE
+
+
+def test_enum_lists_its_values() -> None:
+    assert "| `mode` | `auto` or `surge` or `inPlace` | `auto` |" in PAGE
+
+
+def test_boolean_default_is_written_as_in_yaml() -> None:
+    assert "| `paused` | boolean | `false` |" in PAGE
+
+
+def test_entry_of_a_list_has_its_own_rows() -> None:
+    assert "| `env[].valueFrom.secretKeyRef.name` |" in PAGE
+
+
+def test_rule_stands_with_its_section() -> None:
+    section = PAGE.split("### spec.rollout\n")[1].split("### ")[0]
+    assert "- spec.rollout.maxSurge and maxUnavailable cannot both be 0: no pod could ever be replaced." in section
+
+
+def test_rule_of_a_value_names_its_field() -> None:
+    assert "- `spec.model.source.hostPath.path` must be an absolute path without '..': start it with '/'." in PAGE
+
+
+def test_rule_of_the_name_is_there() -> None:
+    assert "- metadata.name must be at most 45 characters: pods and labels add to it." in PAGE
+
+
+def test_every_field_of_a_section_has_a_row() -> None:
+    engine = SPEC["spec.engine"]
+    below = [path for path in SPEC if path.startswith("spec.engine.") and path[-1] not in "]}"]
+    assert len(list(rows(engine))) == len(below)
+
+
+def test_pipe_in_a_text_does_not_break_the_table() -> None:
+    described = {"type": "object", "properties": {"a": {"type": "boolean", "description": "x | y"}}}
+    spec = {"type": "object", "description": "S.", "properties": {"part": described | {"description": "P."}}}
+    assert "| x \\| y |" in reference({"properties": {"spec": spec, "status": spec}})

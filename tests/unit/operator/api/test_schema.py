@@ -1,0 +1,239 @@
+"""Each rewrite of a JSON schema into a structural one, one fact per test."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, StringConstraints, create_model
+
+from gaudi_operator.api.base import ApiModel, Labels, Quantity, Rule, validated_by
+from gaudi_operator.api.schema import Schema, SchemaError, structural, without_defaults
+
+Short = Annotated[str, Field(max_length=8)]
+
+
+def field(annotation: Any, default: Any = ...) -> Schema:
+    """The structural schema of one field."""
+    model = create_model("Holder", __base__=ApiModel, value=(annotation, default))
+    properties: dict[str, Schema] = structural(model)["properties"]
+    return properties["value"]
+
+
+class Colour(StrEnum):
+    """A colour."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Inner(ApiModel):
+    """Has defaults."""
+
+    size: int = 3
+    name: Short | None = None
+
+
+class Outer(ApiModel):
+    """Holds one with defaults."""
+
+    inner: Inner = Inner()
+
+
+class Bare(ApiModel):
+    """Has nothing to fill in."""
+
+    name: Short | None = None
+    tags: Annotated[tuple[Short, ...], Field(max_length=2)] = ()
+
+
+class Guarded(ApiModel):
+    """Has a rule."""
+
+    model_config = validated_by(Rule(rule="self.low <= self.high", message="low must be at most high"))
+    low: int
+    high: int
+
+
+def test_reference_is_inlined() -> None:
+    assert field(Inner)["properties"]["size"]["default"] == 3
+
+
+def test_description_beside_a_reference_wins() -> None:
+    assert field(Inner, Field(description="Mine."))["description"] == "Mine."
+
+
+def test_description_of_a_model_is_the_fallback() -> None:
+    assert field(Inner)["description"] == "Has defaults."
+
+
+def test_title_is_dropped_and_a_field_named_title_kept() -> None:
+    schema = structural(create_model("Book", __base__=ApiModel, title=(Short, ...)))
+    assert schema["properties"] == {"title": {"type": "string", "maxLength": 8}}
+    assert "title" not in schema
+
+
+def test_optional_is_plain_and_without_default() -> None:
+    assert field(Short | None, None) == {"type": "string", "maxLength": 8}
+
+
+def test_optional_enum_keeps_its_values() -> None:
+    assert field(Colour | None, None)["enum"] == ["red", "blue"]
+
+
+def test_optional_model_has_no_default() -> None:
+    assert "default" not in field(Inner | None, None)
+
+
+def test_required_fields_are_listed_in_wire_names() -> None:
+    schema = structural(create_model("Holder", __base__=ApiModel, two_words=(int, ...), other=(int, 1)))
+    assert schema["required"] == ["twoWords"]
+
+
+def test_int_or_text_is_int_or_string_with_both_bounds() -> None:
+    percent = Annotated[int, Field(ge=0)] | Annotated[str, StringConstraints(max_length=4, pattern="%$")]
+    assert field(percent, 1) == {
+        "x-kubernetes-int-or-string": True,
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "minimum": 0,
+        "maxLength": 4,
+        "pattern": "%$",
+        "default": 1,
+    }
+
+
+def test_quantity_is_int_or_string_with_its_pattern() -> None:
+    schema = field(Quantity | None, None)
+    assert schema["x-kubernetes-int-or-string"] is True
+    assert schema["pattern"].startswith("^[0-9]+")
+    assert "type" not in schema
+
+
+def test_other_union_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"\['boolean', 'integer'\] cannot be a union"):
+        field(int | bool)
+
+
+def test_literal_is_an_enum_of_one() -> None:
+    assert field(Literal["v1"], "v1") == {"type": "string", "enum": ["v1"], "default": "v1"}
+
+
+def test_exclusive_minimum_is_a_flag_beside_the_bound() -> None:
+    schema = field(Annotated[float, Field(gt=0, le=1)])
+    assert (schema["minimum"], schema["exclusiveMinimum"], schema["maximum"]) == (0, True, 1)
+
+
+def test_exclusive_maximum_is_a_flag_beside_the_bound() -> None:
+    schema = field(Annotated[float, Field(ge=0, lt=1)])
+    assert (schema["maximum"], schema["exclusiveMaximum"]) == (1, True)
+
+
+def test_tuple_is_a_list_of_its_length() -> None:
+    schema = field(tuple[int, int, int])
+    assert (schema["minItems"], schema["maxItems"], schema["items"]["type"]) == (3, 3, "integer")
+    assert "prefixItems" not in schema
+
+
+def test_mixed_tuple_is_refused() -> None:
+    with pytest.raises(SchemaError, match="a tuple with members of several types"):
+        field(tuple[int, Short])
+
+
+def test_map_constrains_its_values_only() -> None:
+    schema = field(Annotated[dict[Short, Short], Field(max_length=2)])
+    assert schema == {
+        "type": "object",
+        "maxProperties": 2,
+        "additionalProperties": {"type": "string", "maxLength": 8},
+    }
+
+
+def test_map_with_a_pattern_for_keys_keeps_its_values() -> None:
+    key = Annotated[str, StringConstraints(pattern="^[A-Z]+$")]
+    assert field(Annotated[dict[key, Short], Field(max_length=2)])["additionalProperties"]["maxLength"] == 8
+
+
+def test_labels_bring_the_rule_for_their_keys() -> None:
+    assert "every key must be a name" in field(Labels)["x-kubernetes-validations"][0]["message"]
+
+
+def test_list_is_atomic_unless_it_says_otherwise() -> None:
+    numbers = Annotated[tuple[int, ...], Field(max_length=2)]
+    by_name = Annotated[tuple[int, ...], Field(max_length=2, json_schema_extra={"x-kubernetes-list-type": "set"})]
+    assert field(numbers)["x-kubernetes-list-type"] == "atomic"
+    assert field(by_name)["x-kubernetes-list-type"] == "set"
+
+
+@pytest.mark.parametrize(("most", "width"), [(2**31 - 1, "int32"), (2**31, "int64")])
+def test_integer_names_its_width(most: int, width: str) -> None:
+    assert field(Annotated[int, Field(le=most)])["format"] == width
+
+
+def test_integer_without_bound_is_wide() -> None:
+    assert field(int)["format"] == "int64"
+
+
+def test_number_is_a_double() -> None:
+    assert field(float)["format"] == "double"
+
+
+def test_default_of_a_value_is_kept() -> None:
+    assert field(bool, False)["default"] is False
+    assert field(int, 0)["default"] == 0
+
+
+def test_default_of_an_object_is_that_of_its_fields() -> None:
+    assert field(Inner, Inner())["default"] == {"size": 3}
+
+
+def test_default_of_a_nested_object_is_whole_on_every_level() -> None:
+    schema = field(Outer, Outer())
+    assert schema["default"] == {"inner": {"size": 3}}
+    assert schema["properties"]["inner"]["default"] == {"size": 3}
+
+
+def test_default_without_content_is_dropped() -> None:
+    assert "default" not in field(Bare, Bare())
+    assert "default" not in field(Annotated[dict[Short, Short], Field(max_length=2)], {})
+
+
+def test_default_that_differs_from_the_fields_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"must be that of its fields \{'size': 3\}, not \{'size': 4\}"):
+        field(Inner, Inner(size=4))
+
+
+@pytest.mark.parametrize("annotation", [str, Annotated[str, Field(pattern="a")]])
+def test_string_without_bound_is_refused(annotation: Any) -> None:
+    with pytest.raises(SchemaError, match="maxLength is missing on this string"):
+        field(annotation)
+
+
+def test_list_without_bound_is_refused() -> None:
+    with pytest.raises(SchemaError, match="maxItems is missing on this array"):
+        field(tuple[int, ...])
+
+
+def test_map_without_bound_is_refused() -> None:
+    with pytest.raises(SchemaError, match="maxProperties is missing on this object"):
+        field(dict[Short, int])
+
+
+def test_unbounded_string_inside_a_list_is_refused() -> None:
+    with pytest.raises(SchemaError, match="maxLength is missing on this string"):
+        field(Annotated[tuple[str, ...], Field(max_length=2)])
+
+
+def test_enum_needs_no_bound() -> None:
+    assert field(Colour) == {"type": "string", "enum": ["red", "blue"], "description": "A colour."}
+
+
+def test_rule_of_a_model_reaches_the_schema() -> None:
+    assert structural(Guarded)["x-kubernetes-validations"] == [
+        {"rule": "self.low <= self.high", "message": "low must be at most high"}
+    ]
+
+
+def test_defaults_can_be_taken_off_on_every_level() -> None:
+    schema = without_defaults(field(Outer, Outer()))
+    assert "default" not in schema
+    assert "default" not in schema["properties"]["inner"]
+    assert "default" not in schema["properties"]["inner"]["properties"]["size"]

@@ -1,0 +1,68 @@
+"""Pods as the API server holds them."""
+
+from datetime import timedelta
+from typing import Any
+
+from gaudi_operator.core.names import CONTAINER, GATE, NAME_LABEL, PLAN_HASH_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.observed import Observed, PodReport
+from gaudi_operator.core.pods import PodView, read_pods
+from gaudi_runtime.contract.report import WarmupReport
+from tests.builders import Object
+from tests.unit.operator.core.reports import PLAN
+from tests.unit.operator.core.resources import NOW, resource
+
+RUNNING = {"running": {"startedAt": "2026-08-01T11:00:00Z"}}
+LONG_AGO = "2026-08-01T11:00:00Z"
+
+
+def condition(kind: str, true: bool, reason: str = "", message: str = "", since: str = LONG_AGO) -> Object:
+    """A condition of a pod."""
+    status = "True" if true else "False"
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+
+
+def gate_condition(true: bool, message: str = "", reason: str = "WarmedUp", since: str = LONG_AGO) -> Object:
+    """The condition of our gate."""
+    return condition(GATE, true, reason, message, since)
+
+
+def pod(
+    name: str = "a",
+    *,
+    revision: str = "r1",
+    conditions: tuple[Object, ...] = (),
+    container: str | None = "c1",
+    state: Object | None = None,
+    last_state: Object | None = None,
+    phase: str = "Running",
+    terminating: bool = False,
+    plan_hash: str = PLAN,
+) -> Object:
+    """A pod of resource `tiny`; `container` None is before the kubelet has looked at it."""
+    metadata: Object = {
+        "name": name,
+        "uid": f"uid-of-{name}",
+        "labels": {NAME_LABEL: "tiny", REVISION_LABEL: revision},
+        "annotations": {PLAN_HASH_ANNOTATION: plan_hash},
+    }
+    if terminating:
+        metadata["deletionTimestamp"] = LONG_AGO
+    status: Object = {"phase": phase, "conditions": list(conditions)}
+    if container is not None:
+        status["containerStatuses"] = [
+            {
+                "name": CONTAINER,
+                "containerID": container,
+                "state": RUNNING if state is None else state,
+                "lastState": last_state or {},
+            }
+        ]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
+
+
+def view(manifest: Object | None = None, report: WarmupReport | None = None, **word: Any) -> PodView:
+    """A pod as decisions see it, with a report of its container `c1` unless `word` says otherwise."""
+    manifest = pod() if manifest is None else manifest
+    given = {"container_id": "c1", "received": NOW - timedelta(seconds=1), "report": report, **word}
+    reports = {manifest["metadata"]["uid"]: PodReport(**given)} if report or word else {}
+    return read_pods(Observed(resource(), pods=(manifest,), reports=reports, now=NOW))[0]

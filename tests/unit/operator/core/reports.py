@@ -1,0 +1,14 @@
+"""Warm-up reports as the tests of core use them."""
+
+from typing import Any
+
+from gaudi_runtime.contract.report import Phase, PhaseProgress, WarmupReport
+
+PLAN = "p" * 64
+FULL = PhaseProgress(planned=8, warmed=8, captured=8)
+
+
+def report(phase: Phase = Phase.SERVING, **fields: Any) -> WarmupReport:
+    """A report of a fully captured instance `first`, unless `fields` say otherwise."""
+    given = {"instance": "first", "sequence": 1, "plan_hash": PLAN, "prompt": FULL, "decode": FULL, **fields}
+    return WarmupReport(phase=phase, **given)

@@ -1,0 +1,24 @@
+"""Resources and installation defaults as the tests of core use them."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.inference import Inference, read_inference
+from tests.builders import Object, gaudi_inference
+
+NOW = datetime(2026, 8, 1, 12, 0, 0, tzinfo=UTC)
+DEFAULTS = InstallationDefaults(runtime_image="runtime:1", hpu_image="runtime-hpu:1", allow_host_path=True)
+CARD = {"generation": "gaudi3", "deviceMemory": None}
+
+
+def resource(generation: int = 1, annotations: dict[str, str] | None = None, **overrides: Any) -> Object:
+    """A GaudiInference `tiny` in namespace `models` as an API server holds it; `overrides` as in builders."""
+    manifest = gaudi_inference("tiny", "models", **overrides)
+    manifest["metadata"] |= {"uid": "uid-of-tiny", "generation": generation, "annotations": annotations or {}}
+    return manifest
+
+
+def inference(annotations: dict[str, str] | None = None, **overrides: Any) -> Inference:
+    """The same, read."""
+    return read_inference(resource(annotations=annotations, **overrides))

@@ -1,0 +1,158 @@
+"""What is refused before a pod starts, with the exact sentences."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.checks import Violation, first_violation
+from gaudi_operator.core.defaults import InstallationDefaults
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
+
+
+def refused(defaults: InstallationDefaults = DEFAULTS, **overrides: Any) -> Violation | None:
+    return first_violation(inference(**overrides), defaults)
+
+
+def source(**kinds: Any) -> dict[str, Any]:
+    return {"source": {"persistentVolumeClaim": None, **kinds}}
+
+
+HOST_PATH = source(hostPath={"path": "/models"})
+
+SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "hub": (
+        {"model": source(huggingFace={"repo": "a/b"})},
+        "NotBuilt",
+        "spec.model.source.huggingFace is not built in this release: use persistentVolumeClaim, hostPath or ociImage.",
+    ),
+    "object_store": (
+        {"model": source(objectStore={"uri": "s3://a/b"})},
+        "NotBuilt",
+        "spec.model.source.objectStore is not built in this release: use persistentVolumeClaim, hostPath or ociImage.",
+    ),
+    "vllm": (
+        {"engine": {"name": "vllm"}},
+        "NotBuilt",
+        "spec.engine.name vllm is not built in this release: use torch or sim.",
+    ),
+    "nodes": (
+        {"accelerator": CARD, "engine": {"name": "sim"}, "parallelism": {"tensor": 16, "nodes": 2}},
+        "NotBuilt",
+        "spec.parallelism.nodes above 1 is not built in this release: use 1.",
+    ),
+    "quantization": (
+        {"engine": {"name": "sim"}, "model": {"quantization": {"method": "fp8"}}},
+        "NotBuilt",
+        "spec.model.quantization is not built in this release: leave it out.",
+    ),
+    "recipe_cache": (
+        {"recipeCache": {"enabled": True}},
+        "NotBuilt",
+        "spec.recipeCache.enabled is not built in this release: set it to false.",
+    ),
+    "canary": (
+        {"rollout": {"canary": {"observeSeconds": 60}}},
+        "NotBuilt",
+        "spec.rollout.canary.observeSeconds is not built in this release: set it to 0.",
+    ),
+    "autoscaling": (
+        {"autoscaling": {"maxReplicas": 3, "targetRunningRequests": 8}},
+        "NotBuilt",
+        "spec.autoscaling is not built in this release: leave it out.",
+    ),
+    "route": (
+        {"route": {"parentRefs": [{"name": "g"}]}},
+        "NotBuilt",
+        "spec.route is not built in this release: leave it out.",
+    ),
+    "strategy_without_a_planner": (
+        {"bucketing": {"strategy": "unified"}},
+        "PlanImpossible",
+        "spec.bucketing.strategy: unified makes no prompt and decode buckets from limits alone; "
+        "choose exponential, linear, paddingAware or file.",
+    ),
+    "empty_bucket_set": (
+        {"bucketing": {"strategy": "linear", "prompt": {"query": {"min": 512, "max": 512, "step": 512}}}},
+        "PlanImpossible",
+        "spec.bucketing: no prompt bucket is left: 1 dropped because its query is longer than maxModelLen; "
+        "change bucketing.prompt or raise the limit.",
+    ),
+    "no_kv_block": (
+        {"accelerator": {"deviceMemory": "32"}},
+        "PlanImpossible",
+        "spec.accelerator.deviceMemory 32 has no room for a single KV block: "
+        "raise it, or lower engine.blockSize or warmup.graphMemoryShare.",
+    ),
+    "no_kv_block_beside_the_graphs": (
+        {"accelerator": {"deviceMemory": "128"}, "warmup": {"graphMemoryShare": 0.9}},
+        "PlanImpossible",
+        "spec.accelerator.deviceMemory 128 has no room for a single KV block: "
+        "raise it, or lower engine.blockSize or warmup.graphMemoryShare.",
+    ),
+    "no_memory_for_graphs": (
+        {"warmup": {"graphMemoryShare": 0}},
+        "ThresholdsUnreachable",
+        "spec.warmup.graphMemoryShare is 0, so no memory is kept for graphs, but spec.readiness asks for "
+        "100 % of prompt and 100 % of decode graphs: raise the share or lower the percentages.",
+    ),
+    "graphs_larger_than_the_memory": (
+        {"accelerator": {"deviceMemory": "2Ki"}},
+        "ThresholdsUnreachable",
+        "spec.readiness asks for 100 % of 8 prompt and 100 % of 24 decode graphs, whose inputs alone take 3424 bytes; "
+        "spec.accelerator.deviceMemory leaves 1843: raise it, plan fewer buckets or lower the percentages.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SENTENCES)
+def test_refusal_says_what_is_wrong_and_what_to_do(case: str) -> None:
+    overrides, reason, message = SENTENCES[case]
+    assert refused(**overrides) == Violation(reason, message)
+
+
+def test_host_path_is_refused_where_it_is_not_allowed() -> None:
+    assert refused(replace(DEFAULTS, allow_host_path=False), model=HOST_PATH) == Violation(
+        "HostPathNotAllowed",
+        "spec.model.source.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage, "
+        "or have the operator installed with hostPath allowed.",
+    )
+
+
+def test_host_path_is_accepted_where_it_is_allowed() -> None:
+    assert refused(model=HOST_PATH) is None
+
+
+def test_cards_without_an_image_are_refused() -> None:
+    assert refused(replace(DEFAULTS, hpu_image=""), accelerator=CARD) == Violation(
+        "NoRuntimeImage",
+        "spec.engine.image is left out and this installation has no default image for cards: name an image.",
+    )
+
+
+def test_own_image_needs_no_default() -> None:
+    assert refused(replace(DEFAULTS, hpu_image=""), accelerator=CARD, engine={"image": "mine:1"}) is None
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        {},
+        {"engine": {"name": "sim"}},
+        {"model": source(ociImage={"reference": "registry/model:1"})},
+        {"accelerator": CARD},
+        {"engine": {"executionMode": "eager"}, "warmup": {"graphMemoryShare": 0}},
+        {"warmup": {"enabled": False, "graphMemoryShare": 0}},
+        {
+            "warmup": {"graphMemoryShare": 0},
+            "readiness": {"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0},
+        },
+        {
+            "accelerator": {"deviceMemory": "2Ki"},
+            "readiness": {"minCapturedDecodePercent": 50, "minCapturedPromptPercent": 50},
+        },
+    ],
+    ids=str,
+)
+def test_what_may_work_is_accepted(accepted: dict[str, Any]) -> None:
+    assert refused(**accepted) is None

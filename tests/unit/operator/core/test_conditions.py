@@ -1,0 +1,262 @@
+"""Each condition by a table of situations; reasons are stable, messages are sentences."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
+from gaudi_operator.core.checks import Violation
+from gaudi_operator.core.conditions import (
+    CONDITIONS,
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    Verdict,
+    conditions_from,
+    judge_conditions,
+)
+from gaudi_operator.core.names import GATE
+from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.troubles import Trouble
+from gaudi_runtime.contract.report import BucketPhase, ColdShape
+from tests.conformance import violations
+from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.situations import DONE, PAUSED, closed, serving, situation, warming
+
+
+def verdict(kind: str, situation: Situation) -> Verdict:
+    return next(each for each in CONDITIONS if each.type == kind).judge(situation)
+
+
+SERVED = situation([serving("a"), serving("b")], DONE)
+REFUSED = situation([serving("a")], violation=Violation("PlanImpossible", "No bucket is left."))
+TROUBLED = situation([serving("a")], trouble=Trouble("ImagePullBackOff", "Check the image."))
+EMPTY = situation([], DONE, wished=0)
+
+TABLE: list[tuple[str, Situation, Verdict]] = [
+    ("Ready", SERVED, Verdict(TRUE, "Serving", "All 2 replicas serve revision new.")),
+    ("Ready", EMPTY, Verdict(TRUE, "ScaledToZero", "No replica is wished, and none runs.")),
+    (
+        "Ready",
+        situation([view(pod(terminating=True)), view(pod("evicted", phase="Failed"))], DONE, wished=0),
+        Verdict(FALSE, "ScalingDown", "1 pods are still ending, none is wished."),
+    ),
+    (
+        "Ready",
+        situation([view(pod(phase="Failed"))], DONE, wished=0),
+        Verdict(TRUE, "ScaledToZero", "No replica is wished, and none runs."),
+    ),
+    ("Ready", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),
+    ("Ready", TROUBLED, Verdict(FALSE, "ImagePullBackOff", "Check the image.")),
+    (
+        "Ready",
+        situation([serving("a"), warming()]),
+        Verdict(
+            FALSE,
+            "WarmingUp",
+            "1 of 2 replicas serve revision new; the others are warming up (status.pods says how far they are).",
+        ),
+    ),
+    (
+        "Ready",
+        situation([serving("a")]),
+        Verdict(FALSE, "StartingPods", "1 of 2 replicas serve revision new; 1 pods are still to be made."),
+    ),
+    (
+        "Ready",
+        situation([serving("a", "old"), serving("b", "old"), warming("c")]),
+        Verdict(
+            FALSE,
+            "RollingOut",
+            "0 of 2 replicas serve revision new; pods of older revisions go as new ones warm up, 2 left.",
+        ),
+    ),
+    (
+        "Ready",
+        situation([serving("a", "old"), serving("b")], PAUSED),
+        Verdict(
+            FALSE,
+            "RolloutPaused",
+            "1 of 2 replicas serve revision new; the rollout waits for spec.rollout.paused to become false.",
+        ),
+    ),
+    (
+        "Ready",
+        situation([serving("a"), serving("b"), serving("c")]),
+        Verdict(FALSE, "ScalingDown", "3 pods run, 2 are wished."),
+    ),
+    ("Reconciling", SERVED, Verdict(FALSE, "Settled", "Everything is as the spec wishes.")),
+    (
+        "Reconciling",
+        REFUSED,
+        Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why."),
+    ),
+    (
+        "Reconciling",
+        situation([serving("a")]),
+        Verdict(TRUE, "StartingPods", "1 of 2 replicas serve revision new; 1 pods are still to be made."),
+    ),
+    ("Stalled", SERVED, Verdict(FALSE, "NotStalled", "Nothing asks for a person.")),
+    ("Stalled", REFUSED, Verdict(TRUE, "PlanImpossible", "No bucket is left.")),
+    ("Stalled", TROUBLED, Verdict(TRUE, "ImagePullBackOff", "Check the image.")),
+    ("Available", SERVED, Verdict(TRUE, "MinimumAvailable", "2 pods take traffic, at least 2 are promised.")),
+    (
+        "Available",
+        situation([serving("a", "old"), serving("b", "old")]),
+        Verdict(TRUE, "MinimumAvailable", "2 pods take traffic, at least 2 are promised."),
+    ),
+    (
+        "Available",
+        situation([serving("a")]),
+        Verdict(FALSE, "BelowMinimum", "1 pods take traffic, at least 2 are promised."),
+    ),
+    (
+        "Available",
+        situation([serving("a")], unavailable=1),
+        Verdict(TRUE, "MinimumAvailable", "1 pods take traffic, at least 1 are promised."),
+    ),
+    (
+        "Available",
+        situation([warming()], wished=1, unavailable=1),
+        Verdict(FALSE, "BelowMinimum", "0 pods take traffic, at least 1 are promised."),
+    ),
+    ("Available", EMPTY, Verdict(TRUE, "MinimumAvailable", "0 pods take traffic, at least 0 are promised.")),
+    (
+        "WarmedUp",
+        SERVED,
+        Verdict(TRUE, "WarmedUp", f"2 of 2 replicas of revision new have passed the gate {GATE}."),
+    ),
+    (
+        "WarmedUp",
+        situation([serving("a", "old"), serving("b")]),
+        Verdict(FALSE, "WarmingUp", f"1 of 2 replicas of revision new have passed the gate {GATE}."),
+    ),
+    (
+        "WarmedUp",
+        EMPTY,
+        Verdict(UNKNOWN, "ScaledToZero", "No replica is wished, so there is nothing to warm up."),
+    ),
+    (
+        "PlanAccepted",
+        SERVED,
+        Verdict(TRUE, "Accepted", "The bucket plan is possible, and this installation offers what is asked for."),
+    ),
+    ("PlanAccepted", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),
+    (
+        "Degraded",
+        SERVED,
+        Verdict(FALSE, "AsPromised", "No replica that has served is missing, and none serves below the thresholds."),
+    ),
+    (
+        "Degraded",
+        situation([serving("a"), closed("c")]),
+        Verdict(TRUE, "ReplicasLost", "1 pods that have served take no traffic now: c."),
+    ),
+    (
+        "Degraded",
+        situation([serving("a", gate="OpenedBelowThreshold"), serving("b")]),
+        Verdict(
+            TRUE,
+            "BelowThresholds",
+            "1 pods serve although fewer graphs are captured than spec.readiness asks for: a.",
+        ),
+    ),
+    ("BucketCoverage", SERVED, Verdict(UNKNOWN, "NothingKnown", "No serving pod has reported yet.")),
+    (
+        "BucketCoverage",
+        situation([serving(said=report())]),
+        Verdict(TRUE, "Covered", "Every request so far met a warm graph."),
+    ),
+    (
+        "BucketCoverage",
+        situation([serving(said=report(recompiles_since_ready=1))]),
+        Verdict(
+            FALSE,
+            "ColdShapes",
+            "Requests met shapes without a warm graph, and waited for a compile: status.recompiles lists them; "
+            "change spec.bucketing so that buckets hold them.",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "found", "expected"), TABLE, ids=[f"{row[0]}-{row[2].reason}" for row in TABLE])
+def test_condition(kind: str, found: Situation, expected: Verdict) -> None:
+    assert verdict(kind, found) == expected
+
+
+@pytest.mark.parametrize("found", [row[1] for row in TABLE])
+def test_conditions_of_every_situation_conform(found: Situation) -> None:
+    conditions = [each.model_dump(mode="json", by_alias=True) for each in judge_conditions(found)]
+    assert violations({"metadata": {"generation": 1}, "status": {"observedGeneration": 0, "conditions": []}}) != []
+    generation = found.inference.identity.generation
+    status = {"observedGeneration": generation, "conditions": conditions}
+    assert violations({"metadata": {"generation": generation}, "status": status}) == []
+
+
+def test_cold_shape_without_a_compile_counts_too() -> None:
+    cold = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 300, 0), count=1)
+    assert verdict("BucketCoverage", situation([serving(said=report(cold_shapes=(cold,)))])).status is FALSE
+
+
+def test_pod_whose_gate_has_just_opened_is_not_lost() -> None:
+    just_now = gate_condition(True, since=stamp(NOW - timedelta(seconds=2)))
+    fresh = view(pod("a", revision="new", conditions=(just_now, condition("Ready", False))))
+    assert verdict("Degraded", situation([fresh])).status is FALSE
+
+
+def test_pod_that_is_long_not_ready_behind_an_open_gate_is_lost() -> None:
+    away = view(pod("a", revision="new", conditions=(gate_condition(True), condition("Ready", False))))
+    assert verdict("Degraded", situation([away])).reason == "ReplicasLost"
+
+
+def test_terminating_pod_is_not_lost() -> None:
+    going = pod("a", revision="new", conditions=(gate_condition(True),), terminating=True)
+    assert verdict("Degraded", situation([view(going)])).status is FALSE
+
+
+def old_condition(status: ConditionStatus) -> Condition:
+    return Condition(
+        type="Ready",
+        status=status,
+        reason="Before",
+        message="Before.",
+        last_transition_time="2026-01-01T00:00:00Z",
+        observed_generation=1,
+    )
+
+
+def ready(before: ConditionStatus) -> Condition:
+    (found,) = conditions_from([("Ready", Verdict(TRUE, "Now", "Now."))], [old_condition(before)], 2, NOW)
+    return found
+
+
+def test_transition_time_stays_while_the_status_does() -> None:
+    assert ready(TRUE).last_transition_time == "2026-01-01T00:00:00Z"
+
+
+def test_transition_time_moves_with_the_status() -> None:
+    assert ready(FALSE).last_transition_time == "2026-08-01T12:00:00Z"
+
+
+def test_condition_bears_the_generation_that_was_judged() -> None:
+    assert ready(TRUE).observed_generation == 2
+
+
+def test_long_message_is_cut() -> None:
+    long = situation(violation=Violation("PlanImpossible", "x" * 10_000))
+    assert len(judge_conditions(long)[0].message) == 2048
+
+
+def test_types_are_distinct() -> None:
+    types = [kind.type for kind in CONDITIONS]
+    assert len(set(types)) == len(types)
+
+
+def test_first_revision_in_trouble_is_not_available() -> None:
+    nothing = replace(TROUBLED, pods=(warming("a"),))
+    assert verdict("Available", nothing).status is FALSE

@@ -1,0 +1,261 @@
+"""Whole stories of a resource, each pass a call of decide()."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.actions import Delete, SetGate
+from gaudi_operator.core.decide import decide
+from gaudi_operator.core.names import GATE
+from gaudi_runtime.contract.report import Phase
+from tests.conformance import violations
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.stories import CHILDREN, condition, kinds, pod_names, revisions, served, status
+
+
+def test_first_pass_writes_every_child_and_pods_last() -> None:
+    assert kinds(Cluster(resource()).operate()) == list(CHILDREN)
+
+
+def test_resource_ends_ready() -> None:
+    cluster = served()
+    assert status(cluster)["ready"] == "2/2"
+    assert status(cluster)["phase"] == "Serving"
+    assert condition(cluster, "Ready") == ("True", "Serving")
+    assert condition(cluster, "WarmedUp") == ("True", "WarmedUp")
+
+
+def test_rest_needs_no_action_and_no_status_write() -> None:
+    cluster = served()
+    writes = cluster.status_writes
+    for _ in range(5):
+        plan = cluster.operate()
+        assert (plan.actions, plan.events, plan.look_again_seconds) == ((), (), None)
+    assert cluster.status_writes == writes
+
+
+def test_every_status_on_the_way_conforms() -> None:
+    cluster = Cluster(resource(replicas=2))
+    for change in ({}, {"model": {"maxModelLen": 512}}, {"replicas": 0}, {"engine": {"name": "vllm"}}):
+        cluster.change(**change)
+        for _ in range(12):
+            cluster.operate()
+            assert violations(cluster.resource) == []
+            cluster.controllers()
+            for name in pod_names(cluster)[:1]:
+                cluster.warm(name)
+            cluster.kubelet()
+
+
+@pytest.mark.parametrize("kind", CHILDREN)
+def test_deleted_child_is_made_again_as_it_was(kind: str) -> None:
+    cluster = served()
+    key, live = next((key, each) for key, each in cluster.objects.items() if key[0] == kind)
+    del cluster.objects[key]
+    cluster.settle()
+    assert _without_uid(cluster.objects[key]) == _without_uid(live)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("Service", ("spec", "ports", 0, "port")),
+        ("ReplicaSet", ("spec", "replicas")),
+        ("NetworkPolicy", ("spec", "policyTypes")),
+        ("PodDisruptionBudget", ("spec", "maxUnavailable")),
+        ("ServiceAccount", ("automountServiceAccountToken",)),
+        ("ConfigMap", ("metadata", "ownerReferences", 0, "controller")),
+    ],
+)
+def test_edited_child_is_healed(kind: str, path: tuple[Any, ...]) -> None:
+    cluster = served()
+    (live,) = cluster.kind(kind)
+    wished = copy.deepcopy(live)
+    place: Any = live
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = [7] if isinstance(place[path[-1]], list) else 7
+    plan = cluster.operate()
+    assert plan.actions[0].reason == f"{'.'.join(_labels(path))} was changed by others"
+    assert cluster.kind(kind)[0] == wished
+
+
+def test_foreign_fields_are_left_alone() -> None:
+    cluster = served()
+    (service,) = cluster.kind("Service")
+    service["spec"]["externalTrafficPolicy"] = "Local"
+    service["metadata"]["annotations"]["somebody.else/s"] = "annotation"
+    assert cluster.operate().actions == ()
+
+
+def test_field_that_is_no_longer_wished_is_applied_away() -> None:
+    cluster = served(service={"annotations": {"a": "b"}})
+    cluster.change(service={"annotations": None})
+    plan = cluster.operate()
+    assert [action.reason for action in plan.actions] == ["what is wished has changed"]
+
+
+def test_config_map_with_another_content_is_made_anew() -> None:
+    cluster = served()
+    (config_map,) = cluster.kind("ConfigMap")
+    wished = copy.deepcopy(config_map["data"])
+    config_map["data"]["config.json"] = "{}"
+    assert isinstance(cluster.operate().actions[0], Delete)
+    cluster.settle()
+    assert cluster.kind("ConfigMap")[0]["data"] == wished
+
+
+def test_broken_revision_never_replaces_what_serves() -> None:
+    cluster = served()
+    old = revisions(cluster)
+    cluster.change(model={"maxModelLen": 512})
+    cluster.operate()
+    cluster.broken = {status(cluster)["revision"]["current"]}
+    for _ in range(10):
+        cluster.operate()
+        cluster.controllers()
+        cluster.kubelet()
+    assert status(cluster)["availableReplicas"] == 2
+    assert status(cluster)["revision"]["previous"] in old
+
+
+def test_pod_that_waits_for_an_ending_one_is_no_stall_until_that_is_gone() -> None:
+    cluster = served(replicas=1)
+    ending, waiting = copy.deepcopy(cluster.kind("Pod")[0]), cluster.kind("Pod")[0]
+    ending["metadata"] |= {"name": "ending", "uid": "uid-ending", "deletionTimestamp": "2026-08-01T12:00:00Z"}
+    cluster.objects["Pod", "ending"] = ending
+    since = {"lastTransitionTime": "2026-08-01T11:00:00Z", "message": "no cards"}
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", **since}
+    waiting["status"] = {"phase": "Pending", "conditions": [scheduled]}
+    cluster.operate()
+    assert condition(cluster, "Stalled") == ("False", "NotStalled")
+    del cluster.objects["Pod", "ending"]
+    cluster.operate()
+    assert condition(cluster, "Stalled") == ("True", "Unschedulable")
+
+
+def test_deleted_resource_is_left_to_the_garbage_collector() -> None:
+    cluster = served()
+    cluster.resource["metadata"]["deletionTimestamp"] = "2026-08-01T12:00:00Z"
+    cluster.objects.clear()
+    assert cluster.operate().actions == ()
+
+
+def test_zero_replicas_end_ready() -> None:
+    cluster = served()
+    cluster.change(replicas=0)
+    cluster.settle()
+    assert condition(cluster, "Ready") == ("True", "ScaledToZero")
+    assert condition(cluster, "WarmedUp") == ("Unknown", "ScaledToZero")
+    assert status(cluster)["phase"] == "ScaledToZero"
+    assert cluster.kind("Pod") == []
+
+
+def test_gates_are_written_before_anything_else() -> None:
+    cluster = served()
+    name = pod_names(cluster)[0]
+    cluster.change(service={"port": 8080})
+    cluster.restart(name)
+    assert isinstance(cluster.operate().actions[0], SetGate)
+
+
+def test_restarted_container_loses_its_gate_and_gets_it_back_warm() -> None:
+    cluster = served()
+    name = pod_names(cluster)[0]
+    cluster.restart(name)
+    cluster.operate()
+    cluster.kubelet()
+    assert status(cluster)["ready"] == "1/2"
+    cluster.report(name, Phase.COMPILING)
+    cluster.operate()
+    assert condition(cluster, "Degraded") == ("True", "ReplicasLost")
+    cluster.settle()
+    assert condition(cluster, "Degraded") == ("False", "AsPromised")
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_operator_without_any_report_keeps_status_and_gates() -> None:
+    cluster = served()
+    before = copy.deepcopy(status(cluster))
+    cluster.reports.clear()
+    assert cluster.operate().actions == ()
+    coverage = [each for each in before["conditions"] if each["type"] != "BucketCoverage"]
+    assert [each for each in status(cluster)["conditions"] if each["type"] != "BucketCoverage"] == coverage
+    assert status(cluster)["capturedPercent"] == {"prompt": 100, "decode": 100}
+    assert status(cluster)["buckets"] == before["buckets"]
+
+
+def test_network_policy_goes_when_it_is_switched_off() -> None:
+    cluster = served()
+    cluster.change(networkAccess={"enabled": False})
+    cluster.settle()
+    assert cluster.kind("NetworkPolicy") == []
+
+
+def test_own_service_account_is_left_out_when_another_is_named() -> None:
+    cluster = served(pod={"serviceAccountName": "theirs"})
+    assert cluster.kind("ServiceAccount") == []
+
+
+def test_revisions_that_differ_in_the_pod_only_share_their_config_map() -> None:
+    cluster = served()
+    names = {each["metadata"]["name"] for each in cluster.kind("ConfigMap")}
+    cluster.change(pod={"labels": {"team": "a"}})
+    cluster.settle()
+    assert {each["metadata"]["name"] for each in cluster.kind("ConfigMap")} == names
+
+
+def test_old_revision_whose_memory_was_deleted_is_still_replaced() -> None:
+    cluster = served()
+    (old,) = cluster.kind("ControllerRevision")
+    cluster.change(model={"maxModelLen": 512})
+    del cluster.objects["ControllerRevision", old["metadata"]["name"]]
+    cluster.settle()
+    assert condition(cluster, "Ready") == ("True", "Serving")
+    assert len(cluster.kind("ReplicaSet")) == 1
+
+
+def test_operator_that_dies_after_any_single_action_ends_the_same() -> None:
+    for survived in range(8):
+        cluster = served()
+        cluster.change(model={"maxModelLen": 512})
+        plan = decide(cluster.observed(), cluster.defaults)
+        for action in plan.actions[:survived]:
+            cluster.perform(action)
+        cluster.settle()
+        assert condition(cluster, "Ready") == ("True", "Serving")
+        assert len(cluster.kind("ReplicaSet")) == 1
+
+
+def test_events_tell_the_story_once() -> None:
+    cluster = served(replicas=1)
+    told = [event.reason for event in cluster.events]
+    assert told == ["RevisionWished", "GateOpened", "WarmedUp", "Ready"]
+
+
+def test_host_path_is_refused_where_the_installation_forbids_it() -> None:
+    model = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}}
+    cluster = Cluster(resource(model=model))
+    cluster.defaults = replace(cluster.defaults, allow_host_path=False)
+    cluster.operate()
+    assert condition(cluster, "Stalled") == ("True", "HostPathNotAllowed")
+
+
+def test_open_gate_names_our_gate() -> None:
+    cluster = served(replicas=1)
+    (pod,) = cluster.kind("Pod")
+    assert GATE in [each["type"] for each in pod["status"]["conditions"]]
+    assert pod["spec"]["readinessGates"] == [{"conditionType": GATE}]
+
+
+def _without_uid(manifest: dict[str, Any]) -> dict[str, Any]:
+    return {**manifest, "metadata": {key: value for key, value in manifest["metadata"].items() if key != "uid"}}
+
+
+def _labels(path: tuple[Any, ...]) -> list[str]:
+    """As has_drifted names them: entries of lists by their key."""
+    names = {("ports", 0): "http", ("ownerReferences", 0): "tiny"}
+    return [names.get((before, key), str(key)) for before, key in zip((None, *path), path, strict=False)]

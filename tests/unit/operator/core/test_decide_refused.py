@@ -1,0 +1,71 @@
+"""A spec that is refused touches nothing that serves: whole stories of decide()."""
+
+import copy
+
+from gaudi_operator.core.actions import SetGate
+from tests.conformance import violations
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.stories import condition, pod_names, served, status
+
+
+def test_refused_spec_makes_no_pod() -> None:
+    cluster = Cluster(resource(engine={"name": "vllm"}))
+    assert cluster.operate().actions == ()
+    assert condition(cluster, "PlanAccepted") == ("False", "NotBuilt")
+    assert condition(cluster, "Stalled") == ("True", "NotBuilt")
+    assert status(cluster)["phase"] == "Stalled"
+
+
+def test_refused_spec_leaves_serving_pods_untouched() -> None:
+    cluster = served()
+    before = copy.deepcopy(cluster.kind("Pod"))
+    cluster.change(engine={"name": "vllm"})
+    for _ in range(5):
+        cluster.operate()
+        cluster.controllers()
+    assert cluster.kind("Pod") == before
+    assert condition(cluster, "Available") == ("True", "MinimumAvailable")
+    assert condition(cluster, "Ready") == ("False", "NotBuilt")
+
+
+def test_refused_spec_holds_a_rollout_where_it_is() -> None:
+    cluster = served()
+    cluster.change(model={"maxModelLen": 512})
+    cluster.operate()
+    cluster.controllers()
+    cluster.change(engine={"name": "vllm"})
+    running = pod_names(cluster)
+    for _ in range(5):
+        cluster.operate()
+        cluster.controllers()
+        for name in pod_names(cluster):
+            cluster.warm(name)
+        cluster.kubelet()
+    assert pod_names(cluster) == running
+    assert status(cluster)["readyReplicas"] == 3
+
+
+def test_refused_spec_still_scales_and_heals_what_serves() -> None:
+    cluster = served()
+    cluster.change(engine={"name": "vllm"}, replicas=3)
+    cluster.delete("Service", "tiny")
+    cluster.settle()
+    assert status(cluster)["ready"] == "3/3"
+    assert len(cluster.kind("Service")) == 1
+
+
+def test_refused_spec_still_closes_the_gate_of_a_restarted_container() -> None:
+    cluster = served()
+    cluster.change(engine={"name": "vllm"})
+    cluster.restart(pod_names(cluster)[0])
+    gates = [action for action in cluster.operate().actions if isinstance(action, SetGate)]
+    assert [gate.open for gate in gates] == [False]
+
+
+def test_spec_that_cannot_be_read_touches_nothing() -> None:
+    cluster = served()
+    cluster.change(engine={"executionMode": "fromTheFuture"})
+    assert cluster.operate().actions == ()
+    assert condition(cluster, "Stalled") == ("True", "SpecUnreadable")
+    assert violations(cluster.resource) == []

@@ -1,0 +1,142 @@
+"""What makes a revision, what replaces pods, and what restarts nothing: whole stories of decide()."""
+
+from gaudi_operator.core.actions import Delete
+from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from tests.unit.operator.core.cluster import upgraded
+from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
+
+
+def test_scaling_makes_no_revision() -> None:
+    cluster = served()
+    before = revisions(cluster)
+    cluster.change(replicas=4)
+    cluster.settle()
+    assert revisions(cluster) == before
+    assert status(cluster)["ready"] == "4/4"
+
+
+def test_change_of_substance_replaces_all_pods_under_the_floor() -> None:
+    cluster = served()
+    before = revisions(cluster)
+    cluster.change(model={"maxModelLen": 512})
+    for _ in range(20):
+        cluster.operate()
+        cluster.controllers()
+        for name in pod_names(cluster):
+            cluster.warm(name)
+        cluster.kubelet()
+        assert status(cluster)["availableReplicas"] >= 2
+        assert status(cluster)["replicas"] <= 3
+    cluster.settle()
+    assert not revisions(cluster) & before
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_old_replica_set_and_config_map_go_and_the_revision_stays() -> None:
+    cluster = served()
+    cluster.change(model={"maxModelLen": 512})
+    cluster.settle()
+    assert len(cluster.kind("ReplicaSet")) == 1
+    assert len(cluster.kind("ConfigMap")) == 1
+    assert [each["revision"] for each in cluster.kind("ControllerRevision")].count(2) == 1
+    assert len(cluster.kind("ControllerRevision")) == 2
+
+
+def test_previous_revision_is_the_one_that_served_before() -> None:
+    cluster = served()
+    (first,) = revisions(cluster)
+    cluster.change(model={"maxModelLen": 512})
+    cluster.settle()
+    (second,) = revisions(cluster)
+    assert status(cluster)["revision"] == {"current": second, "previous": first}
+
+
+def test_history_is_bounded() -> None:
+    cluster = served(rollout={"revisionHistoryLimit": 2})
+    for length in (512, 768, 1024, 1280):
+        cluster.change(model={"maxModelLen": length})
+        cluster.settle()
+    assert sorted(each["revision"] for each in cluster.kind("ControllerRevision")) == [3, 4, 5]
+
+
+def test_old_replica_set_and_config_map_stay_until_the_last_pod_has_ended() -> None:
+    cluster = served(replicas=1)
+    (old,) = cluster.kind("ReplicaSet")
+    cluster.change(model={"maxModelLen": 512})
+    while old["metadata"]["name"] in [each["metadata"]["name"] for each in cluster.kind("ReplicaSet")]:
+        plan = cluster.operate()
+        deleted = {action.kind for action in plan.actions if isinstance(action, Delete)}
+        ending = [pod for pod in cluster.kind("Pod") if "deletionTimestamp" in pod["metadata"]]
+        assert not (ending and deleted)
+        cluster.controllers()
+        for name in pod_names(cluster):
+            cluster.warm(name)
+        cluster.kubelet()
+    assert deleted == {"ReplicaSet", "ConfigMap"}
+
+
+def test_child_that_is_being_deleted_is_made_again_only_once_it_is_gone() -> None:
+    cluster = served()
+    (service,) = cluster.kind("Service")
+    service["metadata"]["deletionTimestamp"] = "2026-08-01T12:00:00Z"
+    service["spec"]["type"] = "NodePort"
+    assert cluster.operate().actions == ()
+
+
+def test_going_back_reuses_the_revision() -> None:
+    cluster = served()
+    first = revisions(cluster)
+    cluster.change(model={"maxModelLen": 512})
+    cluster.settle()
+    cluster.change(model={"maxModelLen": 256})
+    cluster.settle()
+    assert revisions(cluster) == first
+    assert sorted(each["revision"] for each in cluster.kind("ControllerRevision")) == [2, 3]
+
+
+def test_asked_for_restart_replaces_all_pods() -> None:
+    cluster = served()
+    before = set(pod_names(cluster))
+    cluster.resource["metadata"]["annotations"] = {RESTARTED_AT_ANNOTATION: "2026-08-01T12:00:00Z"}
+    cluster.settle()
+    assert not before & set(pod_names(cluster))
+
+
+def test_newer_operator_restarts_nothing() -> None:
+    cluster = served()
+    before = pod_names(cluster)
+    cluster.defaults = upgraded(cluster.defaults)
+    cluster.settle()
+    assert pod_names(cluster) == before
+
+
+def test_newer_crd_restarts_nothing() -> None:
+    cluster = served()
+    before = pod_names(cluster)
+    cluster.change(engine={"fromTheFuture": 1}, bucketing={"fromTheFuture": 1})
+    cluster.settle()
+    assert pod_names(cluster) == before
+
+
+def test_new_pods_of_a_stored_revision_keep_the_image_it_was_made_with() -> None:
+    cluster = served()
+    cluster.defaults = upgraded(cluster.defaults)
+    cluster.change(replicas=3)
+    cluster.settle()
+    assert {pod["spec"]["containers"][0]["image"] for pod in cluster.kind("Pod")} == {"runtime:1"}
+
+
+def test_new_revision_takes_the_newer_image() -> None:
+    cluster = served()
+    cluster.defaults = upgraded(cluster.defaults)
+    cluster.change(model={"maxModelLen": 512})
+    cluster.settle()
+    assert {pod["spec"]["containers"][0]["image"] for pod in cluster.kind("Pod")} == {"runtime:2"}
+
+
+def test_threshold_restarts_nothing() -> None:
+    cluster = served()
+    before = pod_names(cluster)
+    cluster.change(readiness={"minCapturedPromptPercent": 90})
+    cluster.settle()
+    assert pod_names(cluster) == before

@@ -1,0 +1,36 @@
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.drift import has_drifted
+
+CASES: dict[str, tuple[Any, Any, str | None]] = {
+    "equal_objects": ({"a": {"b": 1}}, {"a": {"b": 1}}, None),
+    "changed_value": ({"spec": {"replicas": 2}}, {"spec": {"replicas": 3}}, "spec.replicas"),
+    "missing_field": ({"spec": {"replicas": 2}}, {"spec": {}}, "spec.replicas"),
+    "missing_object": ({"spec": {"a": {"b": 1}}}, {"spec": {}}, "spec.a"),
+    "foreign_field": ({"a": 1}, {"a": 1, "b": 2}, None),
+    "foreign_entry_of_a_named_list": ([{"name": "a", "v": 1}], [{"name": "x"}, {"name": "a", "v": 1, "w": 2}], None),
+    "changed_entry_of_a_named_list": ([{"name": "a", "v": 1}], [{"name": "a", "v": 2}], "a.v"),
+    "missing_entry_of_a_named_list": ([{"name": "a"}], [{"name": "b"}], "a"),
+    "mounts_go_by_their_path": ([{"mountPath": "/a", "readOnly": True}], [{"mountPath": "/a"}], "/a.readOnly"),
+    "longer_plain_list": ({"args": ["serve"]}, {"args": ["serve", "--debug"]}, "args"),
+    "longer_list_without_names": ({"peers": [{"a": 1}]}, {"peers": [{"a": 1}, {"b": 2}]}, "peers"),
+    "changed_list_without_names": ({"peers": [{"a": 1}]}, {"peers": [{"a": 2}]}, "peers.0.a"),
+    "changed_plain_list": ({"args": ["serve"]}, {"args": ["sleep"]}, "args"),
+    "list_that_became_a_value": ({"args": ["serve"]}, {"args": "serve"}, "args"),
+    "empty_object_that_the_server_drops": ({"a": {}}, {}, None),
+    "empty_list_that_the_server_drops": ({"a": []}, {}, None),
+    "empty_text_that_the_server_drops": ({"env": [{"name": "A", "value": ""}]}, {"env": [{"name": "A"}]}, None),
+    "false_is_a_wish": ({"automount": False}, {}, "automount"),
+    "zero_is_a_wish": ({"replicas": 0}, {}, "replicas"),
+    "quantity_in_other_words": ({"limits": {"memory": "1024Mi"}}, {"limits": {"memory": "1Gi"}}, None),
+    "another_quantity": ({"limits": {"memory": "1Gi"}}, {"limits": {"memory": "2Gi"}}, "limits.memory"),
+    "label_that_looks_like_a_quantity": ({"labels": {"v": "1024Mi"}}, {"labels": {"v": "1Gi"}}, "labels.v"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_drift(case: str) -> None:
+    applied, live, path = CASES[case]
+    assert has_drifted(applied, live) == path

@@ -1,0 +1,64 @@
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, Revisions
+from gaudi_operator.core.actions import Event, SetGate
+from gaudi_operator.core.conditions import FALSE, TRUE, Verdict, conditions_from
+from gaudi_operator.core.events import events
+from tests.unit.operator.core.resources import NOW
+
+NOTHING = GaudiInferenceStatus()
+
+
+def with_condition(kind: str, verdict: Verdict) -> GaudiInferenceStatus:
+    conditions: tuple[Condition, ...] = conditions_from([(kind, verdict)], (), 1, NOW)
+    return GaudiInferenceStatus(conditions=conditions)
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "expected"),
+    [
+        ("Ready", Verdict(TRUE, "Serving", "All serve."), Event("Normal", "Ready", "All serve.")),
+        ("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."), Event("Normal", "WarmedUp", "All passed.")),
+        ("PlanAccepted", Verdict(FALSE, "NotBuilt", "Not built."), Event("Warning", "PlanRefused", "Not built.")),
+        ("Stalled", Verdict(TRUE, "NotBuilt", "Not built."), Event("Warning", "Stalled", "NotBuilt: Not built.")),
+        ("Degraded", Verdict(TRUE, "ReplicasLost", "1 lost."), Event("Warning", "Degraded", "1 lost.")),
+        ("BucketCoverage", Verdict(FALSE, "ColdShapes", "Cold."), Event("Warning", "ColdShapes", "Cold.")),
+    ],
+)
+def test_turn_of_a_condition_is_told_once(kind: str, verdict: Verdict, expected: Event) -> None:
+    after = with_condition(kind, verdict)
+    assert events(NOTHING, after, ()) == (expected,)
+    assert events(after, after, ()) == ()
+
+
+@pytest.mark.parametrize("kind", ["Ready", "WarmedUp", "PlanAccepted", "Stalled", "Degraded", "Reconciling"])
+def test_turn_to_the_usual_is_not_told(kind: str) -> None:
+    usual = FALSE if kind in ("Ready", "WarmedUp", "Stalled", "Degraded", "Reconciling") else TRUE
+    assert events(NOTHING, with_condition(kind, Verdict(usual, "Usual", "As usual.")), ()) == ()
+
+
+def test_new_reason_of_a_stall_is_told() -> None:
+    before = with_condition("Stalled", Verdict(TRUE, "NotBuilt", "Not built."))
+    after = with_condition("Stalled", Verdict(TRUE, "PlanImpossible", "No bucket."))
+    assert events(before, after, ()) == (Event("Warning", "Stalled", "PlanImpossible: No bucket."),)
+
+
+def test_new_words_for_the_same_reason_are_not_told() -> None:
+    before = with_condition("Stalled", Verdict(TRUE, "Unschedulable", "0/1 nodes."))
+    after = with_condition("Stalled", Verdict(TRUE, "Unschedulable", "0/2 nodes."))
+    assert events(before, after, ()) == ()
+
+
+def test_wished_revision_is_told() -> None:
+    after = GaudiInferenceStatus(revision=Revisions(current="r2"))
+    assert events(NOTHING, after, ()) == (Event("Normal", "RevisionWished", "Revision r2 is to be rolled out."),)
+    assert events(after, after, ()) == ()
+
+
+@pytest.mark.parametrize(
+    ("opened", "kind", "reason"), [(True, "Normal", "GateOpened"), (False, "Warning", "GateClosed")]
+)
+def test_gate_is_told(opened: bool, kind: str, reason: str) -> None:
+    gate = SetGate("a", "uid-of-a", opened, "Because", "It is so.")
+    (told,) = events(NOTHING, NOTHING, (gate,))
+    assert (told.type, told.reason, told.message) == (kind, reason, "Pod a: It is so.")

@@ -1,0 +1,166 @@
+"""When a gate opens and closes, with the exact words that stand in the pod afterwards."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
+from gaudi_operator.core.actions import SetGate
+from gaudi_operator.core.gate import Record, judge, record_of
+from gaudi_operator.core.pods import PodView
+from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
+from tests.unit.operator.core.pod_objects import gate_condition, pod, view
+from tests.unit.operator.core.reports import PLAN, report
+
+STRICT = Readiness()
+LENIENT = Readiness(on_shortfall=Shortfall.SERVE_AND_WARN)
+SHORT = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15))
+RECORD = f"Container c1, instance first, plan {PLAN}."
+OPEN = gate_condition(True, f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}")
+
+
+def gate(open_: bool, reason: str, message: str) -> SetGate:
+    return SetGate("a", "uid-of-a", open_, reason, message)
+
+
+def opened(**pod_fields: Any) -> PodView:
+    return view(pod(conditions=(OPEN,), **pod_fields))
+
+
+def test_warm_pod_is_opened_with_a_record_of_what_was_judged() -> None:
+    expected = f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}"
+    assert judge(view(report=report()), STRICT) == gate(True, "WarmedUp", expected)
+
+
+def test_record_is_read_back_from_the_pod() -> None:
+    assert record_of(opened()) == Record("c1", "first", PLAN)
+
+
+def test_open_gate_of_the_same_instance_is_not_written_again() -> None:
+    assert judge(view(pod(conditions=(OPEN,)), report()), STRICT) is None
+
+
+def test_open_gate_without_a_record_gets_one() -> None:
+    action = judge(view(pod(conditions=(gate_condition(True, "by hand"),)), report()), STRICT)
+    assert action is not None
+    assert action.open
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.SERVING])
+def test_pod_that_does_not_serve_is_not_opened(phase: Phase) -> None:
+    assert judge(view(report=report(phase)), STRICT) is None
+
+
+def test_pod_below_a_threshold_is_not_opened() -> None:
+    assert judge(view(report=SHORT), STRICT) is None
+
+
+def test_pod_below_a_threshold_is_opened_with_a_warning_if_asked_for() -> None:
+    assert judge(view(report=SHORT), LENIENT) == gate(
+        True,
+        "OpenedBelowThreshold",
+        "Below the thresholds, but to be served: 15 of 24 prompt graphs (62 %) are captured, 100 % are asked for. "
+        + RECORD,
+    )
+
+
+def test_pod_whose_warmup_is_switched_off_is_opened() -> None:
+    cold = report(prompt=PhaseProgress(planned=8), warmup_skipped=True)
+    assert judge(view(report=cold), STRICT) == gate(True, "WarmedUp", f"Warm-up is switched off. {RECORD}")
+
+
+def test_report_of_another_plan_opens_nothing() -> None:
+    assert judge(view(pod(plan_hash="q" * 64), report()), STRICT) is None
+
+
+def test_report_of_another_plan_says_why_it_is_ignored() -> None:
+    assert view(pod(plan_hash="q" * 64), report()).report_ignored == (
+        "Its report is for plan pppppppppp, the pod was made for plan qqqqqqqqqq: "
+        "another release of the runtime may be in its image."
+    )
+
+
+def test_report_of_another_container_opens_nothing() -> None:
+    assert judge(view(pod(), report(), container_id="c0"), STRICT) is None
+
+
+def test_terminating_pod_is_left_alone() -> None:
+    assert judge(view(pod(terminating=True), report()), STRICT) is None
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_ended_pod_is_left_alone(phase: str) -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    assert judge(opened(phase=phase, state=ended), STRICT) is None
+
+
+def test_unreachable_pod_stays_open() -> None:
+    assert judge(opened(), STRICT) is None
+
+
+def test_report_that_cannot_be_read_changes_nothing() -> None:
+    unreadable = view(pod(conditions=(OPEN,)), None, ignored="The report is larger than 262144 bytes.")
+    assert judge(unreadable, STRICT) is None
+
+
+def test_report_of_another_plan_closes_nothing() -> None:
+    assert judge(view(pod(conditions=(OPEN,), plan_hash="q" * 64), report()), STRICT) is None
+
+
+def test_restarted_container_closes_at_once_without_a_report() -> None:
+    assert judge(opened(container="c2"), STRICT) == gate(
+        False, "ContainerRestarted", "Container c2 has replaced c1, which was judged; it must warm up again."
+    )
+
+
+def test_late_report_of_the_container_before_does_not_keep_the_gate_open() -> None:
+    late = view(pod(conditions=(OPEN,), container="c2"), report(), container_id="c1")
+    action = judge(late, STRICT)
+    assert action is not None
+    assert action.reason == "ContainerRestarted"
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, "CrashLoopBackOff"),
+        ({"terminated": {"exitCode": 1, "reason": "Error"}}, "Error, exit code 1"),
+    ],
+)
+def test_container_that_does_not_run_closes_at_once(state: dict[str, Any], word: str) -> None:
+    assert judge(opened(state=state), STRICT) == gate(
+        False, "ContainerNotRunning", f"The container does not run ({word}); it must warm up again."
+    )
+
+
+def test_restarted_container_that_is_warm_is_opened_with_a_new_record() -> None:
+    action = judge(view(pod(conditions=(OPEN,), container="c2"), report(), container_id="c2"), STRICT)
+    assert action is not None
+    assert action.open
+    assert action.message.endswith(f"Container c2, instance first, plan {PLAN}.")
+
+
+def test_another_instance_that_warms_up_closes() -> None:
+    warming = report(Phase.COMPILING, instance="second")
+    assert judge(view(pod(conditions=(OPEN,)), warming), STRICT) == gate(
+        False, "NotServing", "The runtime is in phase Compiling."
+    )
+
+
+def test_failed_runtime_closes_with_its_own_words() -> None:
+    failure = RuntimeFailure(reason="ModelNotFound", message="There is no folder /models/tiny.")
+    failed = view(pod(conditions=(OPEN,)), report(Phase.FAILED, failure=failure))
+    assert judge(failed, STRICT) == gate(False, "ModelNotFound", "There is no folder /models/tiny.")
+
+
+def test_lost_threshold_closes() -> None:
+    assert judge(view(pod(conditions=(OPEN,)), SHORT), STRICT) == gate(
+        False,
+        "CapturedBelowThreshold",
+        "Warm-up ended below the thresholds: 15 of 24 prompt graphs (62 %) are captured, 100 % are asked for.",
+    )
+
+
+def test_closed_gate_is_not_closed_again() -> None:
+    closed = gate_condition(False, "The runtime is in phase Compiling.", "NotServing")
+    assert judge(view(pod(conditions=(closed,)), report(Phase.COMPILING)), STRICT) is None

@@ -1,0 +1,102 @@
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.inputs import RevisionInputs, revision_inputs, revision_name, same_inputs, stored_form
+from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from tests.unit.operator.core.resources import CARD, inference
+
+
+def inputs(**overrides: Any) -> RevisionInputs:
+    return revision_inputs(inference(**overrides))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": {"maxModelLen": 512}},
+        {"model": {"servedNames": ["a"]}},
+        {"accelerator": {"deviceMemory": "1Gi"}},
+        {"parallelism": {"tensor": 2}},
+        {"engine": {"maxNumSeqs": 8}},
+        {"engine": {"image": "runtime:2"}},
+        {"engine": {"env": [{"name": "A", "value": "1"}]}},
+        {"engine": {"settings": {"A": "1"}}},
+        {"bucketing": {"strategy": "linear"}},
+        {"bucketing": {"strategy": "linear", "prompt": {"query": {"max": 64}}}},
+        {"warmup": {"graphMemoryShare": 0.2}},
+        {"recipeCache": {"enabled": True}},
+        {"pod": {"labels": {"team": "a"}}},
+        {"pod": {"tolerations": [{"key": "gaudi"}]}},
+        {"pod": {"drainSeconds": 60}},
+        {"readiness": {"stallTimeoutSeconds": 60}},
+        {"annotations": {RESTARTED_AT_ANNOTATION: "2026-08-01"}},
+    ],
+    ids=str,
+)
+def test_change_of_what_a_pod_runs_makes_a_revision(change: dict[str, Any]) -> None:
+    assert not same_inputs(stored_form(inputs()), inputs(**change))
+    assert revision_name(inputs()) != revision_name(inputs(**change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"replicas": 5},
+        {"rollout": {"maxSurge": 2, "paused": True}},
+        {"service": {"port": 8080}},
+        {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "serveAndWarn"}},
+        {"autoscaling": {"maxReplicas": 4, "targetRunningRequests": 8}},
+        {"route": {"parentRefs": [{"name": "gate"}]}},
+        {"networkAccess": {"enabled": False}},
+        {"annotations": {"somebody.else/s": "annotation"}},
+    ],
+    ids=str,
+)
+def test_change_of_what_surrounds_a_pod_makes_none(change: dict[str, Any]) -> None:
+    assert same_inputs(stored_form(inputs()), inputs(**change))
+    assert revision_name(inputs()) == revision_name(inputs(**change))
+
+
+def test_field_of_a_newer_crd_at_its_default_makes_none() -> None:
+    stored = stored_form(inputs())
+    del stored["engine"]["prefixCaching"], stored["warmup"], stored["pod"]["resources"]["sharedMemory"]
+    assert same_inputs(stored, inputs())
+
+
+def test_field_of_a_newer_crd_beside_its_default_makes_one() -> None:
+    stored = stored_form(inputs())
+    del stored["engine"]["prefixCaching"]
+    assert not same_inputs(stored, inputs(engine={"prefixCaching": True}))
+
+
+def test_stored_field_that_is_unknown_here_makes_none() -> None:
+    stored = stored_form(inputs())
+    stored["engine"]["fromTheFuture"] = 7
+    stored["speculation"] = {"draft": "tiny"}
+    assert same_inputs(stored, inputs())
+
+
+def test_value_that_was_taken_back_makes_one() -> None:
+    assert not same_inputs(stored_form(inputs(accelerator={**CARD, "cards": 1})), inputs(accelerator=CARD))
+
+
+def test_label_is_data_and_not_a_field_so_one_more_in_the_store_makes_one() -> None:
+    assert not same_inputs(stored_form(inputs(pod={"labels": {"team": "a"}})), inputs())
+
+
+@pytest.mark.parametrize("stored", [None, "", [], 3])
+def test_store_that_is_no_object_matches_nothing(stored: object) -> None:
+    assert not same_inputs(stored, inputs())
+
+
+def test_number_that_the_api_server_writes_without_fraction_is_the_same() -> None:
+    stored = stored_form(inputs(engine={"deviceMemoryUtilization": 1.0}))
+    stored["engine"]["deviceMemoryUtilization"] = 1
+    assert same_inputs(stored, inputs(engine={"deviceMemoryUtilization": 1.0}))
+
+
+def test_name_is_ten_hex_digits_and_stays_over_runs() -> None:
+    assert len(revision_name(inputs())) == 10
+    assert int(revision_name(inputs()), 16) >= 0
+    assert revision_name(inputs()) == revision_name(inputs())

@@ -1,0 +1,38 @@
+"""When the clock alone can change a judgement."""
+
+from datetime import timedelta
+
+import pytest
+
+from gaudi_operator.core.patience import look_again_seconds
+from gaudi_operator.core.pods import PodView
+from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
+from tests.unit.operator.core.resources import NOW
+
+
+def unschedulable(seconds: int, terminating: bool = False) -> PodView:
+    since = stamp(NOW - timedelta(seconds=seconds))
+    scheduled = condition("PodScheduled", False, "Unschedulable", "", since)
+    return view(pod(container=None, conditions=(scheduled,), terminating=terminating))
+
+
+def just_opened(seconds: int) -> PodView:
+    return view(pod(conditions=(gate_condition(True, since=stamp(NOW - timedelta(seconds=seconds))),)))
+
+
+def test_pod_without_a_node_is_looked_at_when_its_patience_ends() -> None:
+    assert look_again_seconds([unschedulable(12)], None, NOW) == pytest.approx(18.1)
+
+
+def test_opened_gate_is_looked_at_when_the_kubelet_should_have_followed() -> None:
+    assert look_again_seconds([just_opened(4)], None, NOW) == pytest.approx(6.1)
+
+
+def test_first_of_all_waits_counts() -> None:
+    assert look_again_seconds([unschedulable(12), just_opened(4)], 1.5, NOW) == pytest.approx(1.6)
+
+
+@pytest.mark.parametrize("seen", [unschedulable(31), just_opened(11), unschedulable(12, terminating=True), view()])
+def test_judgement_that_time_does_not_change_asks_for_nothing(seen: PodView) -> None:
+    assert look_again_seconds([seen], None, NOW) is None

@@ -1,0 +1,82 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_operator.api.v1alpha1.warmup import Readiness
+from gaudi_operator.core.percent import captured_percent, counts, shortfalls, warmup_percent
+from gaudi_runtime.contract.report import Phase, PhaseProgress
+from tests.unit.operator.core.reports import report
+
+
+def thresholds(prompt: int = 100, decode: int = 100) -> Readiness:
+    return Readiness(min_captured_prompt_percent=prompt, min_captured_decode_percent=decode)
+
+
+def progress(planned: int, warmed: int, captured: int, applies: bool = True) -> PhaseProgress:
+    return PhaseProgress(planned=planned, warmed=warmed, captured=captured, capture_applies=applies)
+
+
+def test_percentage_is_floored() -> None:
+    assert captured_percent(progress(1000, 1000, 999)) == 99
+
+
+@pytest.mark.parametrize("phase", [progress(0, 0, 0), progress(8, 8, 0, applies=False)])
+def test_phase_without_graphs_has_no_percentage(phase: PhaseProgress) -> None:
+    assert captured_percent(phase) is None
+
+
+@given(st.integers(1, 10_000), st.integers(0, 100), st.data())
+def test_threshold_compares_counts_and_not_rounded_percentages(planned: int, least: int, data: st.DataObject) -> None:
+    captured = data.draw(st.integers(0, planned))
+    found = shortfalls(report(prompt=progress(planned, planned, captured)), thresholds(prompt=least))
+    assert bool(found) == (captured / planned < least / 100)
+
+
+def test_shortfall_says_counts_percent_and_threshold() -> None:
+    short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 48))
+    assert shortfalls(short, thresholds(prompt=80)) == (
+        "15 of 24 prompt graphs (62 %) are captured, 80 % are asked for",
+    )
+
+
+def test_phase_without_graphs_needs_every_bucket_warmed() -> None:
+    cold = report(prompt=progress(4, 3, 0, applies=False), decode=progress(4, 4, 0, applies=False))
+    assert shortfalls(cold, thresholds(0, 0)) == ("3 of 4 prompt buckets are warmed, and without graphs all must be",)
+
+
+def test_empty_phase_falls_short_of_nothing() -> None:
+    assert shortfalls(report(prompt=progress(0, 0, 0)), thresholds()) == ()
+
+
+def test_warmup_that_is_switched_off_falls_short_of_nothing() -> None:
+    off = report(prompt=progress(4, 0, 0), warmup_skipped=True)
+    assert shortfalls(off, thresholds()) == ()
+
+
+def test_warmup_counts_compiles_and_captures() -> None:
+    half = report(Phase.CAPTURING, prompt=progress(4, 4, 0), decode=progress(4, 4, 0))
+    assert warmup_percent(half) == 50
+
+
+def test_warmup_without_graphs_counts_compiles_only() -> None:
+    half = report(Phase.COMPILING, prompt=progress(4, 4, 0, False), decode=progress(4, 0, 0, False))
+    assert warmup_percent(half) == 50
+
+
+def test_warmup_is_complete_only_once_it_is_over() -> None:
+    last = report(Phase.CAPTURING, prompt=progress(4, 4, 4), decode=progress(4, 4, 4))
+    assert warmup_percent(last) == 99
+
+
+def test_warmup_that_captured_less_than_planned_is_complete_when_it_serves() -> None:
+    assert warmup_percent(report(prompt=progress(24, 24, 15))) == 100
+
+
+def test_warmup_without_a_plan_yet_is_at_zero() -> None:
+    loading = report(Phase.LOADING, prompt=PhaseProgress(), decode=PhaseProgress())
+    assert warmup_percent(loading) == 0
+
+
+def test_counts_say_what_stands_for_each_phase() -> None:
+    mixed = report(prompt=progress(24, 24, 15), decode=progress(4, 4, 0, applies=False))
+    assert counts(mixed) == "15 of 24 prompt graphs captured and 4 of 4 decode buckets warmed"

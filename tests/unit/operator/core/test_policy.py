@@ -1,0 +1,33 @@
+import pytest
+
+from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
+from gaudi_operator.core.policy import pods_of, rollout_policy
+from gaudi_operator.core.rollout import Policy
+
+
+@pytest.mark.parametrize(
+    ("amount", "round_up", "pods"),
+    [(2, True, 2), ("25%", True, 2), ("25%", False, 1), ("100%", False, 5), ("0%", True, 0)],
+)
+def test_percent_is_of_replicas(amount: int | str, round_up: bool, pods: int) -> None:
+    assert pods_of(amount, 5, round_up=round_up) == pods
+
+
+def test_surge_is_the_default() -> None:
+    assert rollout_policy(Rollout(), 3) == Policy(3, max_surge=1, max_unavailable=0)
+
+
+def test_in_place_has_no_surge_and_lets_one_go() -> None:
+    assert rollout_policy(Rollout(mode=RolloutMode.IN_PLACE), 3) == Policy(3, max_surge=0, max_unavailable=1)
+
+
+def test_two_numbers_that_come_to_zero_let_one_go() -> None:
+    assert rollout_policy(Rollout(max_surge=0, max_unavailable="10%"), 3) == Policy(3, max_surge=0, max_unavailable=1)
+
+
+def test_no_more_are_missing_than_are_wished() -> None:
+    assert rollout_policy(Rollout(max_unavailable=5), 3).max_unavailable == 3
+
+
+def test_refused_spec_holds_the_rollout() -> None:
+    assert rollout_policy(Rollout(), 3, frozen=True).paused

@@ -1,0 +1,32 @@
+from fractions import Fraction
+
+import pytest
+
+from gaudi_operator.core.quantity import parse_quantity, whole_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("4", Fraction(4)),
+        ("500m", Fraction(1, 2)),
+        ("0.5", Fraction(1, 2)),
+        ("2k", Fraction(2000)),
+        ("1M", Fraction(10**6)),
+        ("1Gi", Fraction(2**30)),
+        ("1024Mi", Fraction(2**30)),
+        ("1Ei", Fraction(2**60)),
+    ],
+)
+def test_quantity_is_read_exactly(text: str, amount: Fraction) -> None:
+    assert parse_quantity(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "Gi", "-1", "1GB", "1 Gi", "1e3"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no quantity such as 500m, 4 or 64Gi"):
+        parse_quantity(text)
+
+
+def test_bytes_are_rounded_down() -> None:
+    assert whole_bytes("1.5") == 1

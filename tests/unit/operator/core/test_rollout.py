@@ -1,0 +1,283 @@
+"""Complete rollouts as readable step lists, and invariants over every rollout that hypothesis can think of."""
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gaudi_operator.core.rollout import Policy, Progress, RevisionPods, Step, next_step
+
+SURGE = Policy(wished=2, max_surge=1, max_unavailable=0)
+IN_PLACE = Policy(wished=2, max_surge=0, max_unavailable=1)
+
+
+def pods(name: str, replicas: int, ready: int = 0, served: int | None = None, number: int = 1) -> RevisionPods:
+    return RevisionPods(name, number, replicas, ready, ready if served is None else served)
+
+
+def scales(step: Step) -> dict[str, int]:
+    return {scale.revision: scale.replicas for scale in step.scales}
+
+
+def rollout(old: RevisionPods, policy: Policy) -> list[tuple[int, int]]:
+    """(old, new) replicas of every step, with every pod made ready before the next one."""
+    new, seen = pods("new", 0, number=2), []
+    while (step := next_step(new, [old], policy)).progress is Progress.MOVING:
+        to = scales(step)
+        left, made = to.get("old", old.replicas), to.get("new", new.replicas)
+        old, new = pods("old", left, min(old.ready, left)), pods("new", made, made, number=2)
+        seen.append((left, made))
+    assert step.progress is Progress.DONE
+    return seen
+
+
+def test_surge_of_one_replaces_pod_by_pod() -> None:
+    assert rollout(pods("old", 2, 2), SURGE) == [(2, 1), (1, 1), (1, 2), (0, 2)]
+
+
+def test_surge_of_all_replaces_at_once() -> None:
+    assert rollout(pods("old", 2, 2), replace(SURGE, max_surge=2)) == [(2, 2), (0, 2)]
+
+
+def test_in_place_takes_an_old_pod_before_it_starts_a_new_one() -> None:
+    assert rollout(pods("old", 2, 2), IN_PLACE) == [(1, 0), (1, 1), (0, 1), (0, 2)]
+
+
+def test_single_replica_in_place_is_replaced() -> None:
+    assert rollout(pods("old", 1, 1), replace(IN_PLACE, wished=1)) == [(0, 0), (0, 1)]
+
+
+def test_first_revision_starts_all_pods() -> None:
+    assert scales(next_step(pods("new", 0), [], SURGE)) == {"new": 2}
+
+
+def test_old_pods_stay_while_no_new_one_is_ready() -> None:
+    step = next_step(pods("new", 1), [pods("old", 2, 2)], SURGE)
+    assert step == Step(
+        Progress.WAITING, (), "0 of 1 pods of revision new are ready; 2 of older revisions serve until more are."
+    )
+
+
+def test_reason_names_the_revision_and_the_limit() -> None:
+    step = next_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], SURGE)
+    assert step.reason == "stop 1 of revision old: at least 2 stay available"
+
+
+def test_old_pod_that_never_served_goes_before_its_successor_is_ready() -> None:
+    assert scales(next_step(pods("new", 0, number=2), [pods("old", 2, 0, served=0)], SURGE))["old"] == 0
+
+
+def test_old_pods_that_are_only_away_are_not_given_up() -> None:
+    step = next_step(pods("new", 1, number=2), [pods("old", 2, 0, served=2)], SURGE)
+    assert step.progress is Progress.WAITING
+
+
+def test_pod_that_is_away_goes_before_one_that_serves() -> None:
+    olds = [pods("a", 1, 1, number=1), pods("b", 1, 0, served=1, number=2)]
+    assert scales(next_step(pods("new", 1, 1, number=3), olds, SURGE))["b"] == 0
+
+
+def test_older_revision_goes_first() -> None:
+    olds = [pods("b", 1, 1, number=2), pods("a", 1, 1, number=1)]
+    assert scales(next_step(pods("new", 1, 1, number=3), olds, SURGE)) == {"a": 0}
+
+
+def test_broken_revision_between_makes_room_at_once() -> None:
+    olds = [pods("good", 2, 2, number=1), pods("bad", 1, 0, number=2)]
+    assert scales(next_step(pods("new", 0, number=3), olds, SURGE)) == {"bad": 0}
+
+
+def test_scaling_up_starts_pods_of_the_current_revision() -> None:
+    assert scales(next_step(pods("new", 2, 2), [], replace(SURGE, wished=4))) == {"new": 4}
+
+
+def test_scaling_down_stops_pods_at_once() -> None:
+    assert scales(next_step(pods("new", 4, 4), [], SURGE)) == {"new": 2}
+
+
+def test_zero_replicas_stop_everything() -> None:
+    step = next_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], Policy(0, 0, 0))
+    assert scales(step) == {"new": 0, "old": 0}
+
+
+def test_scaling_down_in_the_middle_keeps_the_new_floor() -> None:
+    step = next_step(pods("new", 1, 0, number=2), [pods("old", 4, 4)], SURGE)
+    assert scales(step) == {"old": 2}
+
+
+def test_scaling_up_in_the_middle_starts_new_pods_only() -> None:
+    step = next_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, wished=4))
+    assert scales(step) == {"new": 3}
+
+
+def test_ceiling_that_sinks_takes_new_pods_that_are_not_ready() -> None:
+    step = next_step(pods("new", 3, 0, number=2), [pods("old", 3, 3)], Policy(3, 0, 1))
+    assert scales(step) == {"new": 1, "old": 2}
+
+
+def test_paused_rollout_moves_nothing() -> None:
+    step = next_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], replace(SURGE, paused=True))
+    assert step == Step(Progress.PAUSED, (), "The rollout is paused: old and new pods stay as they are.")
+
+
+def test_paused_rollout_scales_up_what_serves() -> None:
+    step = next_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, wished=5, paused=True))
+    assert scales(step) == {"old": 4}
+
+
+def test_paused_rollout_scales_down_what_does_not_serve_first() -> None:
+    step = next_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, wished=2, paused=True))
+    assert scales(step) == {"new": 0}
+
+
+def test_pause_without_an_old_revision_starts_the_first_pods() -> None:
+    assert scales(next_step(pods("new", 0), [], replace(SURGE, paused=True))) == {"new": 2}
+
+
+@dataclass
+class Pod:
+    """A pod of the simulation. A broken one never gets ready."""
+
+    broken: bool = False
+    ready: bool = False
+    served: bool = False
+
+
+@dataclass
+class World:
+    """Revisions by number, the newest last; `settle` plays the ReplicaSet controller."""
+
+    policy: Policy
+    revisions: dict[int, list[Pod]]
+    broken: frozenset[int] = frozenset()
+    wished: dict[int, int] = field(default_factory=dict)
+
+    def ready(self) -> int:
+        return sum(pod.ready for each in self.revisions.values() for pod in each)
+
+    def total(self) -> int:
+        return sum(len(each) for each in self.revisions.values())
+
+    def step(self) -> Step:
+        counted = [
+            RevisionPods(
+                str(number),
+                number,
+                self.wished.get(number, len(each)),
+                sum(p.ready for p in each),
+                sum(p.served for p in each),
+            )
+            for number, each in sorted(self.revisions.items())
+        ]
+        return next_step(counted[-1], counted[:-1], self.policy)
+
+    def apply(self, step: Step) -> None:
+        for scale in step.scales:
+            self.wished[int(scale.revision)] = scale.replicas
+
+    def settle(self) -> None:
+        for number, wished in self.wished.items():
+            each = self.revisions[number]
+            each.sort(key=lambda pod: (not pod.ready, not pod.served))
+            del each[wished:]
+            each += [Pod(broken=number in self.broken) for _ in range(wished - len(each))]
+
+    def warm_one(self, index: int) -> bool:
+        waiting = [pod for each in self.revisions.values() for pod in each if not pod.ready and not pod.broken]
+        if not waiting:
+            return False
+        pod = waiting[index % len(waiting)]
+        pod.ready = pod.served = True
+        return True
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    wished = draw(st.integers(0, 8))
+    surge = draw(st.integers(0, 4))
+    unavailable = draw(st.integers(0 if surge else 1, 4))
+    return Policy(wished, surge, min(unavailable, wished))
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """Any state that an operator may wake up to: several revisions, each pod ready, away or never ready."""
+    kinds = st.sampled_from([(True, True), (False, True), (False, False)])
+    revisions = {
+        number: [Pod(ready=ready, served=served) for ready, served in draw(st.lists(kinds, max_size=6))]
+        for number in range(draw(st.integers(1, 4)))
+    }
+    return World(draw(policies()), revisions)
+
+
+def run(world: World, choices: st.DataObject, limit: int = 200) -> None:
+    """To the end, pods getting ready in any order, a floor and a ceiling watched at every moment."""
+    for _ in range(limit):
+        before, total = world.ready(), world.total()
+        step = world.step()
+        world.apply(step)
+        if step.progress is not Progress.MOVING or choices.draw(st.booleans(), label="the controller is quick"):
+            world.settle()
+        assert world.ready() >= min(before, world.policy.floor)
+        assert world.total() <= max(total, world.policy.ceiling)
+        if step.progress is Progress.DONE:
+            return
+        if step.progress is Progress.WAITING and not world.warm_one(choices.draw(st.integers(0, 50))):
+            raise AssertionError(f"nobody can move: {world}")
+    raise AssertionError(f"no end: {world}")
+
+
+@settings(max_examples=300)
+@given(worlds(), st.data())
+def test_rollout_from_any_state_ends_within_its_limits(world: World, choices: st.DataObject) -> None:
+    run(world, choices)
+    *olds, newest = [pods for _, pods in sorted(world.revisions.items())]
+    assert not any(olds)
+    assert len(newest) == world.policy.wished
+    assert all(pod.ready for pod in newest)
+
+
+@settings(max_examples=200)
+@given(worlds(), st.lists(policies(), min_size=1, max_size=3), st.data())
+def test_replicas_and_policy_may_change_in_the_middle(
+    world: World, later: list[Policy], choices: st.DataObject
+) -> None:
+    for policy in later:
+        for _ in range(choices.draw(st.integers(0, 4))):
+            world.apply(world.step())
+            world.settle()
+            world.warm_one(choices.draw(st.integers(0, 50)))
+        world.policy = policy
+    run(world, choices)
+
+
+@settings(max_examples=200)
+@given(worlds(), st.data())
+@example(World(SURGE, {0: [Pod(ready=True, served=True)] * 2, 1: []}), None)
+def test_revision_that_never_warms_up_costs_nothing_above_the_floor(world: World, choices: object) -> None:
+    newest = max(world.revisions)
+    world.broken, world.revisions[newest] = frozenset({newest}), []
+    before = world.ready()
+    for _ in range(20):
+        world.apply(world.step())
+        world.settle()
+    assert world.ready() >= min(before, world.policy.floor)
+
+
+@settings(max_examples=200)
+@given(worlds())
+def test_step_is_the_same_until_it_is_carried_out(world: World) -> None:
+    assert world.step() == world.step()
+
+
+@settings(max_examples=200)
+@given(worlds())
+def test_pause_takes_no_pod_that_serves_while_replicas_stay(world: World) -> None:
+    world.policy = replace(world.policy, paused=True)
+    if not any(world.revisions[number] for number in sorted(world.revisions)[:-1]):
+        return
+    kept = min(world.ready(), world.policy.wished)
+    for _ in range(10):
+        world.apply(world.step())
+        world.settle()
+    assert world.ready() >= kept

@@ -1,0 +1,80 @@
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.revision import wished_revision
+from gaudi_operator.core.runtime_config import checkpoint_folder, runtime_config
+from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, plan_hash
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
+
+
+def config(**overrides: Any) -> RuntimeConfig:
+    return runtime_config(inference(**overrides))
+
+
+def test_runtime_reads_back_what_the_operator_writes() -> None:
+    revision = wished_revision(inference(), (), DEFAULTS)
+    assert RuntimeConfig.model_validate_json(revision.config) == config()
+
+
+def test_plan_hash_is_the_one_that_the_runtime_computes_from_its_file() -> None:
+    revision = wished_revision(
+        inference(bucketing={"strategy": "linear", "prompt": {"query": {"max": 64}}}), (), DEFAULTS
+    )
+    read = RuntimeConfig.model_validate_json(revision.config)
+    annotations = revision.template["metadata"]["annotations"]
+    assert annotations["inference.gaudi.dev/plan-hash"] == plan_hash(read.bucketing, read.limits)
+
+
+def test_thresholds_are_not_told_to_the_runtime() -> None:
+    assert config(readiness={"minCapturedPromptPercent": 1}) == config()
+
+
+def test_model_is_called_as_the_resource_unless_named() -> None:
+    assert config().model.served_names == ("tiny",)
+    assert config(model={"servedNames": ["a", "b"]}).model.served_names == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("source", "folder"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "models", "path": "./a/b"}}, "/models/a/b"),
+        ({"persistentVolumeClaim": {"claimName": "models", "path": None}}, "/models"),
+        ({"persistentVolumeClaim": None, "ociImage": {"reference": "model:1", "path": "tiny"}}, "/models/tiny"),
+        ({"persistentVolumeClaim": None, "hostPath": {"path": "/data/tiny"}}, "/models"),
+    ],
+    ids=str,
+)
+def test_checkpoint_lies_below_the_mounted_source(source: dict[str, Any], folder: str) -> None:
+    assert checkpoint_folder(inference(model={"source": source}).spec.model.source) == folder
+
+
+def test_cpu_compiles_and_cards_capture_unless_a_mode_is_named() -> None:
+    assert config().engine.execution_mode is ExecutionMode.TORCH_COMPILE
+    assert config(accelerator=CARD).engine.execution_mode is ExecutionMode.HPU_GRAPHS
+    assert config(engine={"executionMode": "eager"}).engine.execution_mode is ExecutionMode.EAGER
+
+
+def test_device_follows_the_generation() -> None:
+    assert (config().engine.device, config().engine.device_memory_bytes) == ("cpu", 512 * 2**20)
+    assert (config(accelerator=CARD).engine.device, config(accelerator=CARD).engine.device_memory_bytes) == (
+        "hpu",
+        None,
+    )
+
+
+def test_prompt_batch_holds_a_longest_prompt_unless_limited() -> None:
+    assert config().limits.max_num_batched_tokens == 256
+    assert config(engine={"maxNumBatchedTokens": 128}).limits.max_num_batched_tokens == 128
+
+
+def test_simulation_is_passed_on() -> None:
+    script = {"compileSeconds": "0.5"}
+    assert config(engine={"name": "sim", "simulation": script}).engine.sim_script == script
+
+
+def test_serving_limits_are_passed_on() -> None:
+    found = config(
+        engine={"maxQueuedRequests": 7}, pod={"drainSeconds": 8}, readiness={"stallTimeoutSeconds": 9}
+    ).serving
+    assert (found.max_queued_requests, found.drain_seconds, found.stall_timeout_seconds) == (7, 8, 9)

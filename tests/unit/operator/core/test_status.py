@@ -1,0 +1,281 @@
+"""The figures of status, and how often they move."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import (
+    BucketCounts,
+    Buckets,
+    CapturedPercent,
+    GaudiInferenceStatus,
+    PodState,
+    Revisions,
+    WarmupProgress,
+)
+from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.status import make_status, throttled
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    ColdShape,
+    MemorySplit,
+    Phase,
+    PhaseProgress,
+    RuntimeFailure,
+    WarmupReport,
+)
+from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.situations import DONE, serving, situation, warming
+
+
+def captured(prompt: int, decode: int = 48, phase: Phase = Phase.SERVING, **fields: Any) -> WarmupReport:
+    return report(
+        phase,
+        prompt=PhaseProgress(planned=24, warmed=24, captured=prompt),
+        decode=PhaseProgress(planned=48, warmed=48, captured=decode),
+        **fields,
+    )
+
+
+def status(pods: Iterable[PodView], **fields: Any) -> GaudiInferenceStatus:
+    return make_status(situation(pods, **fields))
+
+
+def moving(name: str, said: WarmupReport, revision: str = "new") -> PodView:
+    return view(pod(name, revision=revision), said)
+
+
+def test_percentages_are_the_least_over_serving_pods() -> None:
+    pods = [serving("a", said=captured(24, 12)), serving("b", said=captured(15, 48))]
+    assert status(pods).captured_percent == CapturedPercent(prompt=62, decode=25)
+
+
+def test_warming_pods_do_not_lower_what_serving_ones_say() -> None:
+    pods = [serving("a", "old", said=captured(24)), moving("b", captured(0, 0, Phase.COMPILING))]
+    assert status(pods).captured_percent == CapturedPercent(prompt=100, decode=100)
+
+
+def test_percentages_are_of_warming_pods_while_none_serves() -> None:
+    pods = [moving("a", captured(12, 0, Phase.CAPTURING)), moving("b", captured(6, 0, Phase.CAPTURING))]
+    assert status(pods).captured_percent == CapturedPercent(prompt=25, decode=0)
+
+
+def test_percentages_of_old_pods_that_do_not_serve_are_nobodys() -> None:
+    assert status([moving("a", captured(12, 0, Phase.CAPTURING), "old")]).captured_percent == CapturedPercent()
+
+
+def test_buckets_are_of_the_pod_with_the_fewest_captured() -> None:
+    pods = [serving("a", said=captured(24)), serving("b", said=captured(15))]
+    assert status(pods).buckets == Buckets(
+        prompt=BucketCounts(planned=24, warmed=24, captured=15), decode=BucketCounts(planned=48, warmed=48, captured=48)
+    )
+
+
+def test_memory_is_of_the_pod_with_the_fewest_blocks() -> None:
+    def split(blocks: int) -> MemorySplit:
+        return MemorySplit(free=10, usable=9, graphs=1, kv_cache=8, kv_blocks=blocks)
+
+    pods = [serving("a", said=captured(24, memory=split(80))), serving("b", said=captured(24, memory=split(70)))]
+    found = status(pods).memory
+    assert found is not None
+    assert found.kv_blocks == 70
+
+
+def test_recompiles_are_summed_over_serving_pods() -> None:
+    def cold(count: int) -> ColdShape:
+        return ColdShape(phase=BucketPhase.PROMPT, shape=(1, 300, 0), count=count)
+
+    rare = ColdShape(phase=BucketPhase.DECODE, shape=(4, 1, 9), count=1)
+    pods = [
+        serving("a", said=captured(24, recompiles_since_ready=2, cold_shapes=(cold(2), rare))),
+        serving("b", said=captured(24, recompiles_since_ready=3, cold_shapes=(cold(3),))),
+    ]
+    found = status(pods).recompiles
+    assert found.since_ready == 5
+    assert [(shape.phase, shape.shape, shape.count) for shape in found.cold_shapes] == [
+        ("prompt", (1, 300, 0), 5),
+        ("decode", (4, 1, 9), 1),
+    ]
+
+
+def test_warmup_is_of_the_least_advanced_pod_of_the_current_revision() -> None:
+    pods = [
+        serving("a", "old", said=captured(0, 0)),
+        moving("b", captured(12, 0, Phase.CAPTURING)),
+        moving("c", captured(0, 0, Phase.COMPILING)),
+    ]
+    assert status(pods).warmup == WarmupProgress(percent=50, phase="Compiling")
+
+
+def test_end_of_warmup_is_rounded_to_ten_seconds() -> None:
+    found = status([moving("a", captured(0, 0, Phase.COMPILING, eta_seconds=93.0))]).warmup
+    assert found is not None
+    assert found.eta == "2026-08-01T12:01:30Z"
+
+
+@pytest.mark.parametrize(("seconds", "eta"), [(100.0, "2026-08-01T12:01:30Z"), (110.0, "2026-08-01T12:01:50Z")])
+def test_end_of_warmup_moves_only_by_more_than_ten_seconds(seconds: float, eta: str) -> None:
+    before = GaudiInferenceStatus(warmup=WarmupProgress(phase="Compiling", eta="2026-08-01T12:01:30Z"))
+    found = status([moving("a", captured(0, 0, Phase.COMPILING, eta_seconds=seconds))], before=before).warmup
+    assert found is not None
+    assert found.eta == eta
+
+
+def test_simulation_says_so() -> None:
+    assert status([serving("a", said=captured(24, simulated=True))]).simulated
+    assert not status([serving("a", said=captured(24))]).simulated
+
+
+def test_counts_of_replicas() -> None:
+    found = status([serving("a", "old"), serving("b"), warming("c")])
+    assert (found.replicas, found.updated_replicas, found.ready_replicas) == (3, 2, 2)
+    assert found.ready == "2/2"
+
+
+def test_selector_is_a_string_that_kubectl_scale_and_autoscalers_read() -> None:
+    assert status([]).selector == "inference.gaudi.dev/name=tiny"
+
+
+def test_endpoint_is_shown() -> None:
+    assert status([]).endpoint == "http://tiny.models.svc:80/v1"
+
+
+def test_pods_stand_worst_first_and_at_most_twenty() -> None:
+    pods = [serving(f"s{index:02}", said=captured(24)) for index in range(20)]
+    found = status([*pods, moving("w", captured(0, 0, Phase.COMPILING)), warming("z")]).pods
+    assert [each.name for each in found[:3]] == ["z", "w", "s00"]
+    assert len(found) == 20
+
+
+def test_row_of_a_pod_says_how_far_it_is() -> None:
+    (row,) = status([moving("a", captured(12, 0, Phase.CAPTURING, recompiles_since_ready=0))]).pods
+    assert row == PodState(
+        name="a",
+        revision="new",
+        phase="Capturing",
+        gate=False,
+        ready=False,
+        warmup_percent=58,
+        captured_percent=CapturedPercent(prompt=50, decode=0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "phase", "message"),
+    [
+        (view(pod(container=None, phase="Pending")), "Pending", None),
+        (
+            view(pod(state={"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})),
+            "ImagePullBackOff",
+            "no such image",
+        ),
+        (view(pod(state={"terminated": {"exitCode": 1}})), "Ended", None),
+        (view(pod()), "Starting", None),
+        (view(pod(), None, ignored="The report is not JSON."), "Starting", "The report is not JSON."),
+        (
+            view(pod(container=None, conditions=(condition("PodScheduled", False, "Unschedulable", "no cards"),))),
+            "Unschedulable",
+            "no cards",
+        ),
+        (
+            view(report=report(Phase.FAILED, failure=RuntimeFailure(reason="ModelNotFound", message="No folder."))),
+            "Failed",
+            "No folder.",
+        ),
+        (
+            view(report=captured(15)),
+            "Serving",
+            "Warm-up ended below the thresholds: 15 of 24 prompt graphs (62 %) are captured, 100 % are asked for.",
+        ),
+        (view(report=report(warnings=("Graphs were left out.",))), "Serving", "Graphs were left out."),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_row_says_what_stands_in_the_way(seen: PodView, phase: str, message: str | None) -> None:
+    (row,) = status([seen]).pods
+    assert (row.phase, row.message) == (phase, message)
+
+
+def test_pod_that_has_not_reported_to_this_operator_keeps_its_figures() -> None:
+    known = PodState(
+        name="a",
+        revision="new",
+        phase="Capturing",
+        gate=False,
+        ready=False,
+        warmup_percent=70,
+        recompiles_since_ready=2,
+    )
+    (row,) = status([warming("a")], before=GaudiInferenceStatus(pods=(known,))).pods
+    assert row == known
+
+
+def test_pod_whose_container_has_ended_loses_its_figures() -> None:
+    known = PodState(name="a", revision="new", phase="Serving", gate=True, ready=True, warmup_percent=100)
+    ended = view(pod("a", revision="new", state={"terminated": {"exitCode": 1}}))
+    (row,) = status([ended], before=GaudiInferenceStatus(pods=(known,))).pods
+    assert (row.warmup_percent, row.phase) == (0, "Ended")
+
+
+def test_figures_of_all_stay_while_nobody_has_reported() -> None:
+    before = status([serving("a", said=captured(15, recompiles_since_ready=2, simulated=True))])
+    after = status([serving("a")], before=before)
+    keys = ("captured_percent", "buckets", "recompiles", "simulated", "memory")
+    assert [getattr(after, key) for key in keys] == [getattr(before, key) for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("pods", "step", "phase"),
+    [
+        ([], None, "Pending"),
+        ([view(pod("a", revision="new", container=None))], None, "Pending"),
+        ([warming("a")], None, "WarmingUp"),
+        ([serving("a"), serving("b")], DONE, "Serving"),
+        ([serving("a", "old"), warming("b")], None, "RollingOut"),
+    ],
+)
+def test_phase_is_one_word(pods: list[PodView], step: Any, phase: str) -> None:
+    assert status(pods, step=step).phase == phase
+
+
+EARLIER = GaudiInferenceStatus(warmup=WarmupProgress(percent=10, phase="Compiling"))
+FURTHER = GaudiInferenceStatus(warmup=WarmupProgress(percent=11, phase="Compiling"))
+TURNED = FURTHER.model_copy(update={"revision": Revisions(current="new")})
+
+
+def test_progress_waits_while_the_last_write_is_young() -> None:
+    assert throttled(EARLIER, FURTHER, NOW - timedelta(seconds=0.5), NOW) == (EARLIER, 1.5)
+
+
+def test_progress_is_shown_after_two_seconds() -> None:
+    assert throttled(EARLIER, FURTHER, NOW - timedelta(seconds=2), NOW) == (FURTHER, None)
+
+
+def test_first_write_of_this_process_waits_for_nothing() -> None:
+    assert throttled(EARLIER, FURTHER, None, NOW) == (FURTHER, None)
+
+
+def test_anything_but_progress_is_shown_at_once_with_all_progress() -> None:
+    assert throttled(EARLIER, TURNED, NOW, NOW) == (TURNED, None)
+
+
+def test_pod_that_became_ready_is_shown_at_once() -> None:
+    def row(ready: bool) -> PodState:
+        return PodState(name="a", revision="new", phase="Serving", gate=True, ready=ready)
+
+    before, after = GaudiInferenceStatus(pods=(row(False),)), GaudiInferenceStatus(pods=(row(True),))
+    assert throttled(before, after, NOW, NOW) == (after, None)
+
+
+def test_unchanged_status_asks_for_no_other_look() -> None:
+    assert throttled(EARLIER, EARLIER, NOW, NOW) == (EARLIER, None)
+
+
+def test_situation_without_a_revision_has_no_endpoint() -> None:
+    nothing: Situation = situation([], current=None, step=None)
+    assert make_status(nothing).endpoint is None

@@ -1,0 +1,119 @@
+"""Random stories: changes, deaths, deletions and half-done passes in any order; everything must end right."""
+
+import copy
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gaudi_operator.core.decide import decide
+from gaudi_runtime.contract.report import Phase
+from tests.conformance import violations
+from tests.unit.operator.core.cluster import Cluster, upgraded
+from tests.unit.operator.core.resources import resource
+
+Happening = Callable[[Cluster, st.DataObject], None]
+
+
+def change_substance(cluster: Cluster, data: st.DataObject) -> None:
+    cluster.change(model={"maxModelLen": data.draw(st.sampled_from([256, 512, 768]), label="maxModelLen")})
+
+
+def change_replicas(cluster: Cluster, data: st.DataObject) -> None:
+    cluster.change(replicas=data.draw(st.integers(0, 4), label="replicas"))
+
+
+def change_rollout(cluster: Cluster, data: st.DataObject) -> None:
+    surge = data.draw(st.sampled_from([1, 2, "25%", "100%"]), label="maxSurge")
+    mode = data.draw(st.sampled_from(["auto", "surge", "inPlace"]), label="mode")
+    cluster.change(rollout={"maxSurge": surge, "maxUnavailable": 1, "mode": mode})
+
+
+def refuse(cluster: Cluster, _: st.DataObject) -> None:
+    cluster.change(engine={"name": "vllm"})
+    cluster.operate()
+    cluster.change(engine={"name": "torch"})
+
+
+def restart_container(cluster: Cluster, data: st.DataObject) -> None:
+    names = [pod["metadata"]["name"] for pod in cluster.kind("Pod")]
+    if names:
+        cluster.restart(data.draw(st.sampled_from(names), label="pod"))
+
+
+def fall_back_to_warming(cluster: Cluster, data: st.DataObject) -> None:
+    names = [pod["metadata"]["name"] for pod in cluster.kind("Pod")]
+    if names:
+        cluster.report(data.draw(st.sampled_from(names), label="pod"), Phase.COMPILING)
+
+
+def delete_something(cluster: Cluster, data: st.DataObject) -> None:
+    if cluster.objects:
+        cluster.delete(*data.draw(st.sampled_from(sorted(cluster.objects)), label="object"))
+
+
+def lose_reports(cluster: Cluster, _: st.DataObject) -> None:
+    cluster.reports.clear()
+
+
+def upgrade_operator(cluster: Cluster, _: st.DataObject) -> None:
+    cluster.defaults = upgraded(cluster.defaults)
+
+
+def half_a_pass(cluster: Cluster, data: st.DataObject) -> None:
+    plan = decide(cluster.observed(), cluster.defaults)
+    for action in plan.actions[: data.draw(st.integers(0, 3), label="actions")]:
+        cluster.perform(action)
+
+
+def a_pass(cluster: Cluster, _: st.DataObject) -> None:
+    cluster.operate()
+
+
+def a_turn_of_the_others(cluster: Cluster, data: st.DataObject) -> None:
+    cluster.controllers()
+    for pod in cluster.kind("Pod"):
+        if data.draw(st.booleans(), label="warm"):
+            cluster.warm(pod["metadata"]["name"])
+    cluster.kubelet()
+
+
+HAPPENINGS = (
+    change_substance,
+    change_replicas,
+    change_rollout,
+    refuse,
+    restart_container,
+    fall_back_to_warming,
+    delete_something,
+    lose_reports,
+    upgrade_operator,
+    half_a_pass,
+    a_pass,
+    a_turn_of_the_others,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.sampled_from(HAPPENINGS), max_size=15), st.data())
+def test_every_story_ends_ready_and_at_rest(story: list[Happening], data: st.DataObject) -> None:
+    cluster = Cluster(resource(replicas=2))
+    for happening in story:
+        happening(cluster, data)
+        if "status" in cluster.resource:
+            assert violations(cluster.resource) == []
+    cluster.settle()
+    _is_right(cluster)
+
+
+def _is_right(cluster: Cluster) -> None:
+    status, wished = cluster.resource["status"], cluster.resource["spec"].get("replicas", 1)
+    conditions = {each["type"]: each["status"] for each in status["conditions"]}
+    assert (conditions["Ready"], conditions["Degraded"]) == ("True", "False")
+    assert status["ready"] == f"{wished}/{wished}"
+    assert len(cluster.kind("Pod")) == wished
+    assert len(cluster.kind("ReplicaSet")) == len(cluster.kind("ConfigMap")) == 1
+    assert len(cluster.kind("ControllerRevision")) <= 1 + 5
+    before = copy.deepcopy(cluster.objects)
+    assert cluster.operate().actions == ()
+    assert cluster.objects == before

@@ -1,0 +1,48 @@
+"""Settings come from the environment, wrong ones in sentences, and the document lists them all."""
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_operator.settings import from_environment, table
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "settings.md"
+
+
+@pytest.fixture(autouse=True)
+def _runtime_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAUDI_OPERATOR_RUNTIME_IMAGE", "runtime:1")
+
+
+def test_document_is_up_to_date() -> None:
+    assert DOCUMENT.read_text() == table()
+
+
+def test_namespaces_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAUDI_OPERATOR_WATCH_NAMESPACES", "blue, green,")
+    assert from_environment().watch_namespaces == ("blue", "green")
+
+
+def test_no_namespaces_mean_all() -> None:
+    assert from_environment().watch_namespaces == ()
+
+
+def test_kubeconfig_is_read_without_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/some/where")
+    assert from_environment().kubeconfig == "/some/where"
+
+
+def test_two_processes_have_different_identities() -> None:
+    assert from_environment().identity != from_environment().identity
+
+
+def test_missing_image_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GAUDI_OPERATOR_RUNTIME_IMAGE")
+    with pytest.raises(SystemExit, match="GAUDI_OPERATOR_RUNTIME_IMAGE: Field required"):
+        from_environment()
+
+
+def test_renew_deadline_above_the_lease_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAUDI_OPERATOR_RENEW_DEADLINE_SECONDS", "20")
+    with pytest.raises(SystemExit, match="a leader has to give up before another one may take over"):
+        from_environment()

@@ -1,0 +1,113 @@
+"""The store keeps the newest version of every object and shows a resource only what it owns."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.shell.kinds import POD, REPLICA_SET, RESOURCE, SERVICE, Kind
+from gaudi_operator.shell.store import Key, Store
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+KEY = Key("ns", "tiny")
+
+
+def manifest(kind: Kind, uid: str, version: int, owner: str | None = None, **body: Any) -> dict[str, Any]:
+    references = [{"uid": owner, "controller": True}] if owner else []
+    metadata = {
+        "namespace": "ns",
+        "name": "tiny" if kind is RESOURCE else f"{kind.plural}-{uid}",
+        "uid": uid,
+        "resourceVersion": str(version),
+        "labels": {NAME_LABEL: "tiny"},
+        "ownerReferences": references,
+        "managedFields": [{"manager": "kubectl"}],
+    }
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **body}
+
+
+def store_of(*manifests: dict[str, Any]) -> Store:
+    store = Store()
+    for each in manifests:
+        store.put(each)
+    return store
+
+
+def test_newer_version_replaces_and_wakes() -> None:
+    store = store_of(manifest(SERVICE, "s", 1, "r"))
+    assert store.put(manifest(SERVICE, "s", 2, "r", spec="new")) == KEY
+    service = store.get(KEY, SERVICE, "services-s")
+    assert service is not None
+    assert service["spec"] == "new"
+
+
+def test_same_and_older_versions_are_no_news() -> None:
+    store = store_of(manifest(SERVICE, "s", 10, "r"))
+    assert store.put(manifest(SERVICE, "s", 10, "r")) is None
+    assert store.put(manifest(SERVICE, "s", 9, "r", spec="old")) is None
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    store = store_of(manifest(SERVICE, "s", 9, "r"))
+    assert store.put(manifest(SERVICE, "s", 10, "r")) == KEY
+
+
+def test_late_event_does_not_bring_a_deleted_object_back() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
+    assert store.remove(manifest(SERVICE, "s", 6, "r")) == KEY
+    assert store.put(manifest(SERVICE, "s", 5, "r")) is None
+    assert store.get(KEY, SERVICE, "services-s") is None
+
+
+def test_object_without_our_label_is_a_stranger() -> None:
+    stranger = manifest(SERVICE, "s", 1)
+    stranger["metadata"]["labels"] = {}
+    assert store_of(stranger).put(stranger) is None
+
+
+def test_object_that_loses_our_label_is_dropped() -> None:
+    store = store_of(manifest(SERVICE, "s", 1, "r"))
+    changed = manifest(SERVICE, "s", 2, "r")
+    changed["metadata"]["labels"] = {}
+    assert store.put(changed) == KEY
+    assert store.get(KEY, SERVICE, "services-s") is None
+
+
+def test_managed_fields_are_not_kept() -> None:
+    service = store_of(manifest(SERVICE, "s", 1, "r")).get(KEY, SERVICE, "services-s")
+    assert service is not None
+    assert "managedFields" not in service["metadata"]
+
+
+def test_snapshot_holds_only_what_the_resource_owns() -> None:
+    store = store_of(
+        manifest(RESOURCE, "r", 1),
+        manifest(REPLICA_SET, "mine", 1, "r"),
+        manifest(REPLICA_SET, "foreign", 1, "somebody"),
+        manifest(POD, "p", 1, "mine"),
+        manifest(POD, "q", 1, "foreign"),
+    )
+    observed = store.observe(KEY, {}, NOW)
+    assert observed is not None
+    assert [each["metadata"]["uid"] for each in observed.replica_sets] == ["mine"]
+    assert [each["metadata"]["uid"] for each in observed.pods] == ["p"]
+
+
+def test_unknown_resource_has_no_snapshot() -> None:
+    assert store_of(manifest(SERVICE, "s", 1, "r")).observe(KEY, {}, NOW) is None
+
+
+def test_sweep_forgets_what_a_list_no_longer_holds() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "gone", 3, "mine"), manifest(POD, "there", 4, "mine"))
+    assert store.sweep(POD, None, {"there"}, version=10) == {KEY}
+    assert store.get(KEY, POD, "pods-gone") is None
+    assert store.get(KEY, POD, "pods-there") is not None
+
+
+def test_sweep_spares_what_was_made_after_the_list() -> None:
+    store = store_of(manifest(POD, "young", 11, "mine"))
+    assert store.sweep(POD, None, set(), version=10) == set()
+
+
+def test_sweep_of_one_namespace_spares_the_others() -> None:
+    store = store_of(manifest(POD, "p", 1, "mine"))
+    assert store.sweep(POD, "elsewhere", set(), version=10) == set()

@@ -1,0 +1,65 @@
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_file import read_bucket_file
+from gaudi_runtime.errors import PlanImpossible
+
+
+def buckets(text: str) -> list[Bucket]:
+    return [entry.bucket for entry in read_bucket_file(text)]
+
+
+def test_integers_make_one_bucket() -> None:
+    assert buckets("(1, 2048, 0)") == [Bucket(1, 2048, 0)]
+
+
+def test_lists_and_ranges_make_their_product() -> None:
+    assert buckets("([1, 2], 1, range(256, 512, 128))") == [
+        Bucket(1, 1, 256),
+        Bucket(1, 1, 384),
+        Bucket(2, 1, 256),
+        Bucket(2, 1, 384),
+    ]
+
+
+def test_range_without_step_counts_by_one() -> None:
+    assert buckets("(1, 1, range(2, 4))") == [Bucket(1, 1, 2), Bucket(1, 1, 3)]
+
+
+def test_comments_and_blank_lines_are_skipped_but_counted() -> None:
+    assert [entry.line for entry in read_bucket_file("# head\n\n(1, 128, 0)  # short prompts\n")] == [3]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1, 128", "not a tuple of three elements"),
+        ("(1, 128, 0", "not a tuple of three elements"),
+        ("(" * 3000, "not a tuple of three elements"),
+        ("\x00", "not a tuple of three elements"),
+        ("(1, 128, -1)", "-1 is not a whole number >= 0"),
+        ("(1, 128, 0.5)", "0.5 is not a whole number >= 0"),
+        ("(True, 128, 0)", "True is not a whole number >= 0"),
+        ("(1, 128, 'a')", "'a' is not a whole number >= 0"),
+        ("(1, 128, [])", "an element without values"),
+        ("(1, 128, range(4, 2))", "an element without values"),
+        ("(0, 128, 0)", "batch size and query length must be at least 1"),
+        ("(1, 0, 0)", "batch size and query length must be at least 1"),
+        ("(1, 128, 99999999999)", "99999999999 is above 16777216"),
+        ("(1, 1, range(0, 10, 0))", "range with step 0"),
+        ("(1, 1, range(10))", "range takes start, stop and an optional step"),
+        ("(1, 1, range(0, 10**9))", r"10 \*\* 9 is not a whole number >= 0"),
+        ("(1, 1, range(0, 16777216))", "range with 16777216 elements, at most 10000 are allowed"),
+        ("(1, 1, __import__('os').getpid())", "is not a whole number >= 0"),
+        ("(1, range(1, 9001), range(1, 9001))", "the file asks for more than 250000 buckets"),
+        ("(1, 128, " + "1" * 5000 + ")", "the line is longer than 4096 characters"),
+    ],
+)
+def test_bad_line_is_refused_with_its_number_and_reason(line: str, reason: str) -> None:
+    with pytest.raises(PlanImpossible, match=f"bucket file, line 2: .*{reason}"):
+        buckets(f"(1, 128, 0)\n{line}")
+
+
+def test_bad_line_is_quoted() -> None:
+    with pytest.raises(PlanImpossible, match=r": '\(1, oops, 0\)'$"):
+        buckets("(1, oops, 0)")

@@ -1,0 +1,229 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import BucketPlan, Dropped
+from gaudi_runtime.buckets.filters import Rule, decode_rule, prompt_rule
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import (
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    PromptRanges,
+    RangeSettings,
+    Strategy,
+)
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+
+LIMITS = Limits(max_model_len=2048, max_num_seqs=4, max_num_batched_tokens=2048, prefix_caching=True)
+RANGED = st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+
+
+def linear(**dimensions: RangeSettings) -> BucketPolicy:
+    prompt = {name: value for name, value in dimensions.items() if name in PromptRanges.model_fields}
+    decode = {name: value for name, value in dimensions.items() if name == "blocks"}
+    return BucketPolicy(strategy=Strategy.LINEAR, prompt=PromptRanges(**prompt), decode=DecodeRanges(**decode))
+
+
+def file(text: str) -> BucketPolicy:
+    return BucketPolicy(strategy=Strategy.FILE, file=text)
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> Limits:
+    return Limits(
+        max_model_len=draw(st.integers(1, 20_000)),
+        max_num_seqs=draw(st.integers(1, 64)),
+        max_num_prefill_seqs=draw(st.integers(1, 8)),
+        max_num_batched_tokens=draw(st.integers(512, 8192)),
+        block_size=draw(st.sampled_from([128, 256, 512])),
+        contiguous_paged_attention=draw(st.booleans()),
+        prefix_caching=draw(st.booleans()),
+    )
+
+
+def plan_or_none(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan | None:
+    try:
+        return make_plan(policy, limits, kv_blocks)
+    except PlanImpossible:
+        return None
+
+
+@given(RANGED, limits(), st.integers(1, 6000))
+def test_plan_is_sorted_and_distinct(strategy: Strategy, limits: Limits, kv_blocks: int) -> None:
+    plan = plan_or_none(BucketPolicy(strategy=strategy), limits, kv_blocks)
+    for buckets in (plan.prompt, plan.decode) if plan else ():
+        assert list(buckets) == sorted(set(buckets))
+
+
+@given(RANGED, limits(), st.integers(1, 6000))
+def test_every_planned_bucket_passes_the_filters(strategy: Strategy, limits: Limits, kv_blocks: int) -> None:
+    plan = plan_or_none(BucketPolicy(strategy=strategy), limits, kv_blocks)
+    for bucket in plan.prompt if plan else ():
+        assert prompt_rule(limits, *bucket) is None
+    for bucket in plan.decode if plan else ():
+        assert decode_rule(limits, bucket.batch_size, bucket.num_blocks) is None
+
+
+@given(RANGED, limits(), st.integers(1, 6000))
+def test_equal_inputs_make_equal_plans(strategy: Strategy, limits: Limits, kv_blocks: int) -> None:
+    policy = BucketPolicy(strategy=strategy)
+    assert plan_or_none(policy, limits, kv_blocks) == plan_or_none(policy, limits, kv_blocks)
+
+
+@given(st.integers(1, 4), st.integers(1, 1519))
+def test_contiguous_attention_has_a_bucket_for_every_block_count(batch: int, blocks: int) -> None:
+    plan = make_plan(BucketPolicy(), LIMITS, kv_blocks=1519)
+    assert plan.find(BucketPhase.DECODE, batch, 1, blocks) is not None
+
+
+def test_without_prefix_caching_prompts_have_no_context() -> None:
+    without = LIMITS.model_copy(update={"prefix_caching": False})
+    plan = make_plan(BucketPolicy(), without, kv_blocks=1519)
+    assert {bucket.num_blocks for bucket in plan.prompt} == {0}
+
+
+def test_long_model_without_prefix_caching_has_no_context_either() -> None:
+    without = LIMITS.model_copy(update={"prefix_caching": False, "max_model_len": 16_384})
+    plan = make_plan(BucketPolicy(), without, kv_blocks=1519)
+    assert {bucket.num_blocks for bucket in plan.prompt} == {0}
+
+
+def test_contiguous_attention_ends_with_all_blocks_of_the_device() -> None:
+    assert make_plan(BucketPolicy(), LIMITS, kv_blocks=1519).decode[-1].num_blocks == 1519
+
+
+def test_dropped_buckets_are_counted_by_rule() -> None:
+    policy = linear(query=RangeSettings(max=4096), context=RangeSettings(max=0))
+    plan = make_plan(policy, LIMITS, kv_blocks=64)
+    assert plan.dropped == (Dropped(BucketPhase.PROMPT, Rule.QUERY_TOO_LONG, 16),)
+
+
+def test_prompt_without_any_bucket_names_phase_and_rule() -> None:
+    policy = linear(query=RangeSettings(min=4096, max=4096), context=RangeSettings(max=0))
+    with pytest.raises(
+        PlanImpossible,
+        match=r"no prompt bucket is left: 1 dropped because its query is longer than maxModelLen; "
+        r"change bucketing\.prompt or raise the limit",
+    ):
+        make_plan(policy, LIMITS, kv_blocks=64)
+
+
+def test_batch_over_the_token_budget_names_its_rule() -> None:
+    policy = linear(batch_size=RangeSettings(min=32, max=32), query=RangeSettings(min=128, max=128))
+    with pytest.raises(PlanImpossible, match=r"16 dropped because its tokens \(batch size \* query\) exceed"):
+        make_plan(policy, LIMITS, kv_blocks=64)
+
+
+def test_decode_without_any_bucket_names_phase_and_rule() -> None:
+    limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
+    policy = linear(blocks=RangeSettings(min=1, step=1, max=1)).model_copy(
+        update={"decode": DecodeRanges(batch_size=RangeSettings(min=4), blocks=RangeSettings(max=1))}
+    )
+    with pytest.raises(PlanImpossible, match=r"no decode bucket is left: .* fewer KV blocks than sequences"):
+        make_plan(policy, limits, kv_blocks=64)
+
+
+def test_min_above_max_names_the_dimension() -> None:
+    policy = linear(query=RangeSettings(min=512, max=256))
+    with pytest.raises(PlanImpossible, match=r"bucketing.prompt.query: min 512 is above max 256"):
+        make_plan(policy, LIMITS, kv_blocks=64)
+
+
+def test_batch_size_zero_is_refused() -> None:
+    policy = linear(batch_size=RangeSettings(min=0))
+    with pytest.raises(PlanImpossible, match=r"bucketing.prompt.batchSize: min 0 is below 1"):
+        make_plan(policy, LIMITS, kv_blocks=64)
+
+
+def test_device_without_a_block_is_refused() -> None:
+    with pytest.raises(PlanImpossible, match="no room for a single KV block"):
+        make_plan(BucketPolicy(), LIMITS, kv_blocks=0)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.UNIFIED, Strategy.OPTIMAL])
+def test_strategy_without_ranges_is_refused_by_name(strategy: Strategy) -> None:
+    with pytest.raises(PlanImpossible, match=f"bucketing.strategy: {strategy} makes no"):
+        make_plan(BucketPolicy(strategy=strategy), LIMITS, kv_blocks=64)
+
+
+def test_ranges_that_explode_are_refused_at_once() -> None:
+    huge = LIMITS.model_copy(update={"max_num_batched_tokens": 8_388_608, "max_model_len": 8_388_608})
+    started = time.monotonic()
+    with pytest.raises(PlanImpossible, match=r"prompt ranges combine to \d+ buckets"):
+        make_plan(linear(), huge, kv_blocks=64)
+    assert time.monotonic() - started < 1
+
+
+def test_exponential_names_every_ignored_setting() -> None:
+    policy = BucketPolicy(
+        prompt=PromptRanges(query=RangeSettings(step=256, max=1024)),
+        decode=DecodeRanges(blocks=RangeSettings(pad_percent=10)),
+    )
+    assert make_plan(policy, LIMITS, kv_blocks=1519).warnings == (
+        "bucketing.prompt.query.step is ignored by the exponential strategy",
+        "bucketing.prompt.query.max is ignored by the exponential strategy",
+        "bucketing.decode.blocks.padPercent is ignored by the exponential strategy",
+    )
+
+
+def test_exponential_with_a_long_model_reads_the_largest_context() -> None:
+    long = LIMITS.model_copy(update={"max_model_len": 16_384})
+    policy = BucketPolicy(prompt=PromptRanges(context=RangeSettings(max=100)))
+    plan = make_plan(policy, long, kv_blocks=1519)
+    assert plan.warnings == ()
+    assert plan.prompt != make_plan(BucketPolicy(), long, kv_blocks=1519).prompt
+
+
+def test_linear_names_an_ignored_padding() -> None:
+    plan = make_plan(linear(query=RangeSettings(pad_max=10)), LIMITS, kv_blocks=64)
+    assert plan.warnings == ("bucketing.prompt.query.padMax is ignored by the linear strategy",)
+
+
+def test_context_without_prefix_caching_is_named_as_ignored() -> None:
+    without = LIMITS.model_copy(update={"prefix_caching": False})
+    plan = make_plan(linear(context=RangeSettings(max=4)), without, kv_blocks=64)
+    assert plan.warnings == (
+        "bucketing.prompt.context.max is ignored: prefix caching is off, so prompts have no context",
+    )
+
+
+def test_file_buckets_are_split_by_query_length() -> None:
+    plan = make_plan(file("(1, [256, 128], 0)\n(4, 1, 64)"), LIMITS, kv_blocks=64)
+    assert plan.prompt == ((1, 128, 0), (1, 256, 0))
+    assert plan.decode == ((4, 1, 64),)
+
+
+def test_file_bucket_that_breaks_a_rule_is_reported_with_its_line() -> None:
+    plan = make_plan(file("(1, 128, 0)\n\n(1, 4096, 0)\n(1, 1, 8)"), LIMITS, kv_blocks=64)
+    assert plan.warnings == ("bucket file, line 3: (1, 4096, 0) was dropped: its query is longer than maxModelLen",)
+
+
+def test_file_with_many_dropped_buckets_reports_a_bounded_number() -> None:
+    text = "(1, 128, 0)\n(1, 1, 8)\n(1, range(2049, 2149), 0)"
+    warnings = make_plan(file(text), LIMITS, kv_blocks=64).warnings
+    assert len(warnings) == 21
+    assert warnings[-1] == "bucket file: 80 more buckets were dropped"
+
+
+def test_file_without_decode_buckets_is_refused() -> None:
+    with pytest.raises(PlanImpossible, match="no decode bucket is left: none was asked for"):
+        make_plan(file("(1, 128, 0)"), LIMITS, kv_blocks=64)
+
+
+def test_plan_of_20000_buckets_takes_less_than_a_second() -> None:
+    limits = Limits(
+        max_model_len=12_288,
+        max_num_seqs=16,
+        max_num_prefill_seqs=32,
+        max_num_batched_tokens=8192,
+        prefix_caching=True,
+    )
+    started = time.perf_counter()
+    plan = make_plan(linear(), limits, kv_blocks=5781)
+    elapsed = time.perf_counter() - started
+    assert len(plan.prompt) + len(plan.decode) > 20_000
+    assert elapsed < 1

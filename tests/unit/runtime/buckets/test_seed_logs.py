@@ -1,0 +1,87 @@
+"""Bucket lists printed by real servers (seeds 000 to 004), reproduced from the settings in the same logs."""
+
+import json
+from typing import Any
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.buckets.release_1_22 import plan_1_22
+from gaudi_runtime.buckets.unified import UnifiedBucket, plan_unified
+from gaudi_runtime.contract.bucketing import (
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    PromptRanges,
+    RangeSettings,
+    Strategy,
+)
+from gaudi_runtime.contract.report import BucketPhase
+from tests.unit.runtime.buckets.vectors import DATA
+
+LOGS = json.loads((DATA / "seed_plans.json").read_text())
+
+TWO_DIMENSIONAL = BucketPolicy(
+    strategy=Strategy.LINEAR,
+    prompt=PromptRanges(
+        batch_size=RangeSettings(min=1, step=32, max=4), query=RangeSettings(min=128, step=128, max=1024)
+    ),
+    decode=DecodeRanges(
+        batch_size=RangeSettings(min=1, step=128, max=4), blocks=RangeSettings(min=128, step=128, max=2048)
+    ),
+)
+# These releases count decode lengths in tokens: blocks of one token each.
+TWO_DIMENSIONAL_LIMITS = Limits(
+    max_model_len=2048,
+    max_num_seqs=4,
+    max_num_prefill_seqs=4,
+    max_num_batched_tokens=4096,
+    block_size=1,
+    contiguous_paged_attention=False,
+)
+
+
+def rows(buckets: tuple[Any, ...]) -> list[list[int]]:
+    return [list(bucket) for bucket in buckets]
+
+
+def test_seeds_000_002_and_004_linear_plan_24_prompt_and_48_decode_buckets() -> None:
+    plan = make_plan(TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS, kv_blocks=1519 * 128)
+    assert [[bs, query] for bs, query, _ in plan.prompt] == LOGS["linear_prompt"]
+    assert [[bs, length] for bs, _, length in plan.decode] == LOGS["linear_decode"]
+
+
+def test_seed_000_example_of_three_sequences_of_412_tokens_is_padded_as_told() -> None:
+    plan = make_plan(TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS, kv_blocks=1519 * 128)
+    assert plan.find(BucketPhase.PROMPT, 3, 412, 0) == Bucket(4, 512, 0)
+    assert plan.find(BucketPhase.DECODE, 3, 1, 412) == Bucket(4, 1, 512)
+    assert plan.find(BucketPhase.DECODE, 2, 1, 412) == Bucket(2, 1, 512)
+    assert plan.find(BucketPhase.DECODE, 3, 1, 513) == Bucket(4, 1, 640)
+
+
+def test_seed_003_release_1_22_without_context_plans_36_prompt_and_42_decode_buckets() -> None:
+    limits = Limits(max_model_len=4096, max_num_seqs=4, max_num_prefill_seqs=4, max_num_batched_tokens=8192)
+    plan = plan_1_22(limits, kv_blocks=5746)
+    assert rows(plan.prompt) == LOGS["release_1_22_prompt"]
+    assert rows(plan.decode) == LOGS["release_1_22_decode"]
+
+
+def test_seeds_001_and_003_release_1_22_with_prefix_caching_plan_every_context() -> None:
+    limits = Limits(
+        max_model_len=1024,
+        max_num_seqs=4,
+        max_num_batched_tokens=1024,
+        contiguous_paged_attention=False,
+        prefix_caching=True,
+    )
+    plan = plan_1_22(limits, kv_blocks=5781)
+    assert rows(plan.prompt) == LOGS["release_1_22_context_prompt"]
+    assert rows(plan.decode) == LOGS["release_1_22_context_decode"]
+
+
+def test_seed_001_unified_plans_375_buckets() -> None:
+    limits = Limits(max_model_len=1024, max_num_seqs=32, max_num_batched_tokens=2048)
+    plan = plan_unified(limits, kv_blocks=5781)
+    assert len(plan) == 375
+    assert plan[:2] == (UnifiedBucket(8, 0, 0, 1), UnifiedBucket(8, 0, 8, 0))
+    assert plan[-2:] == (UnifiedBucket(2048, 256, 2890, 1), UnifiedBucket(2048, 256, 5781, 1))
+    assert list(plan) == sorted(set(plan))

@@ -1,0 +1,55 @@
+"""RuntimeConfigs of the sim engine for tests, on ports that are free now."""
+
+import socket
+from typing import Any
+
+from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.config import (
+    EngineConfig,
+    EngineName,
+    ExecutionMode,
+    ModelConfig,
+    RuntimeConfig,
+    ServingConfig,
+    WarmupConfig,
+)
+
+GIB = 1024**3
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def linear(step: int, largest: int) -> RangeSettings:
+    """A range from `step` to `largest`."""
+    return RangeSettings(min=step, step=step, max=largest)
+
+
+def sim_config(
+    script: dict[str, Any] | None = None,
+    *,
+    mode: ExecutionMode = ExecutionMode.HPU_GRAPHS,
+    warmup: WarmupConfig | None = None,
+    serving: dict[str, Any] | None = None,
+    **limits: Any,
+) -> RuntimeConfig:
+    """Four prompt buckets (128 to 512 tokens) and a few decode buckets on a simulated card."""
+    ports = {"model_port": free_port(), "status_port": free_port(), "drain_seconds": 20}
+    return RuntimeConfig(
+        model=ModelConfig(path="/models", served_names=("echo", "echo-alias")),
+        engine=EngineConfig(name=EngineName.SIM, execution_mode=mode, sim_script=script or {}),
+        limits=Limits(
+            **{"max_model_len": 512, "max_num_seqs": 4, "max_num_batched_tokens": 512, "block_size": 128} | limits
+        ),
+        bucketing=BucketPolicy(
+            strategy=Strategy.LINEAR,
+            prompt=PromptRanges(batch_size=linear(1, 1), query=linear(128, 512)),
+            decode=DecodeRanges(batch_size=linear(2, 4), blocks=linear(8, 16)),
+        ),
+        warmup=warmup or WarmupConfig(),
+        serving=ServingConfig(**ports | (serving or {})),
+    )

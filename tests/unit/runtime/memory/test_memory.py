@@ -1,0 +1,66 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.memory import block_bytes, graph_pool, kv_blocks, latent_block_bytes, split_memory
+
+GIB = 2**30
+SHARE = st.floats(0, 1)
+BYTES = st.integers(0, 2**45)
+
+
+def gib(value: float) -> int:
+    return round(value * GIB)
+
+
+def test_seed_000_split_leaves_the_logged_gibibytes() -> None:
+    split = split_memory(gib(79.16), utilization=0.5, graph_memory_share=0.4)
+    assert split.usable / GIB == pytest.approx(39.58, abs=0.005)
+    assert split.graphs / GIB == pytest.approx(15.83, abs=0.005)
+    assert split.kv_cache / GIB == pytest.approx(23.75, abs=0.005)
+
+
+def test_seed_000_llama_3_1_8b_has_1519_blocks() -> None:
+    split = split_memory(gib(79.16), utilization=0.5, graph_memory_share=0.4)
+    llama = block_bytes(block_size=128, kv_heads=8, head_dim=128, dtype_bytes=2, layers=32)
+    assert kv_blocks(split.kv_cache, llama) == 1519
+
+
+def test_seed_000_pool_is_split_by_the_prompt_ratio() -> None:
+    split = split_memory(gib(79.16), utilization=0.5, graph_memory_share=0.4)
+    pool = graph_pool(gib(55.43), split.margin, prompt_ratio=0.3)
+    assert pool.total / GIB == pytest.approx(15.85, abs=0.005)
+    assert pool.prompt / GIB == pytest.approx(4.755, abs=0.0005)
+    assert pool.decode / GIB == pytest.approx(11.095, abs=0.0005)
+
+
+def test_block_of_llama_3_1_8b_in_bfloat16_takes_16_mib() -> None:
+    assert block_bytes(block_size=128, kv_heads=8, head_dim=128, dtype_bytes=2, layers=32) == 16 * 2**20
+
+
+def test_latent_block_holds_one_vector_per_token() -> None:
+    assert latent_block_bytes(block_size=128, latent_dim=576, dtype_bytes=2, layers=61) == 128 * 576 * 2 * 61
+
+
+def test_cache_smaller_than_a_block_is_refused() -> None:
+    with pytest.raises(PlanImpossible, match="1023 bytes are left for the KV cache and one block takes 1024"):
+        kv_blocks(1023, 1024)
+
+
+def test_pool_of_less_memory_than_the_margin_is_empty() -> None:
+    assert graph_pool(free_now=10, margin=11, prompt_ratio=0.3).total == 0
+
+
+@given(BYTES, SHARE, SHARE)
+def test_split_adds_up_to_what_is_free(free: int, utilization: float, share: float) -> None:
+    split = split_memory(free, utilization, share)
+    assert split.graphs + split.kv_cache + split.margin == free
+    assert min(split.graphs, split.kv_cache, split.margin) >= 0
+
+
+@given(BYTES, BYTES, SHARE)
+def test_shares_add_up_to_the_pool(free: int, margin: int, ratio: float) -> None:
+    pool = graph_pool(free, margin, ratio)
+    assert pool.prompt + pool.decode == pool.total
+    assert min(pool.prompt, pool.decode) >= 0

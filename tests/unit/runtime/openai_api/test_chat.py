@@ -1,0 +1,98 @@
+"""Chat completions as the real openai client sees them. The sim engine echoes the whole prompt."""
+
+import openai
+import pytest
+
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.serving import Served, served
+
+HELLO = [{"role": "user", "content": "hi"}]
+ECHO = "user: hi\nassistant:"
+
+
+async def test_whole_answer_echoes_the_conversation(api: Served) -> None:
+    answer = await api.openai.chat.completions.create(model="echo", messages=HELLO)
+    assert answer.object == "chat.completion"
+    assert answer.choices[0].message.role == "assistant"
+    assert answer.choices[0].message.content == ECHO
+    assert answer.choices[0].finish_reason == "stop"
+
+
+async def test_usage_counts_prompt_and_answer(api: Served) -> None:
+    answer = await api.openai.chat.completions.create(model="echo", messages=HELLO, max_tokens=4)
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (19, 4, 23)
+
+
+async def test_max_completion_tokens_ends_with_length(api: Served) -> None:
+    answer = await api.openai.chat.completions.create(model="echo", messages=HELLO, max_completion_tokens=4)
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("user", "length")
+
+
+async def test_stream_begins_with_the_role_and_ends_with_a_reason(api: Served) -> None:
+    stream = await api.openai.chat.completions.create(model="echo", messages=HELLO, stream=True)
+    chunks = [chunk async for chunk in stream]
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == ECHO
+    assert [chunk.choices[0].finish_reason for chunk in chunks[-2:]] == [None, "stop"]
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert all(chunk.usage is None for chunk in chunks)
+
+
+async def test_stream_with_usage_ends_with_a_chunk_without_choices(api: Served) -> None:
+    stream = await api.openai.chat.completions.create(
+        model="echo", messages=HELLO, stream=True, stream_options={"include_usage": True}
+    )
+    last = [chunk async for chunk in stream][-1]
+    assert last.choices == []
+    assert last.usage is not None
+    assert last.usage.total_tokens == 38
+
+
+async def test_n_makes_as_many_choices_in_order(api: Served) -> None:
+    answer = await api.openai.chat.completions.create(model="echo", messages=HELLO, n=3)
+    assert [(choice.index, choice.message.content) for choice in answer.choices] == [(at, ECHO) for at in range(3)]
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (19, 57)
+
+
+async def test_streamed_choices_are_complete_each(api: Served) -> None:
+    stream = await api.openai.chat.completions.create(model="echo", messages=HELLO, n=2, stream=True)
+    texts = {0: "", 1: ""}
+    async for chunk in stream:
+        texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+    assert texts == {0: ECHO, 1: ECHO}
+
+
+async def test_text_parts_are_joined_and_developer_speaks_as_system(api: Served) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    answer = await api.openai.chat.completions.create(model="echo", messages=[{"role": "developer", "content": parts}])
+    assert answer.choices[0].message.content == "system: ab\nassistant:"
+
+
+async def test_text_beyond_ascii_arrives_whole_in_a_stream(api: Served) -> None:
+    stream = await api.openai.chat.completions.create(
+        model="echo", messages=[{"role": "user", "content": "Grüße 🙂"}], stream=True
+    )
+    text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+    assert text == "user: Grüße 🙂\nassistant:"
+
+
+async def test_a_template_that_refuses_is_a_bad_request(api: Served) -> None:
+    with pytest.raises(openai.BadRequestError, match="cannot begin with the assistant"):
+        await api.openai.chat.completions.create(model="echo", messages=[{"role": "assistant", "content": "me"}])
+
+
+async def test_images_are_refused(api: Served) -> None:
+    image = [{"type": "image_url", "image_url": {"url": "data:,"}}]
+    with pytest.raises(openai.BadRequestError):
+        await api.openai.chat.completions.create(model="echo", messages=[{"role": "user", "content": image}])
+
+
+async def test_without_a_limit_the_answer_gets_what_the_cache_leaves() -> None:
+    small = {"deviceMemoryBytes": 2**30, "weightBytes": 0, "blockBytes": 2**28, "graphBytesPerToken": 1}
+    async with served(sim_config(small)) as api:
+        assert api.engine.load_now().total_blocks == 3
+        answer = await api.openai.chat.completions.create(model="echo", messages=HELLO, extra_body={"ignore_eos": True})
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == 3 * 128

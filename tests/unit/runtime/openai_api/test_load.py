@@ -1,0 +1,87 @@
+"""Full houses, clients that go away, and the closing mode."""
+
+import asyncio
+from collections.abc import Callable
+
+import openai
+import pytest
+
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.serving import Served, served
+
+SLOW = {"tokensPerSecond": 5}
+ENDLESS = {"max_tokens": 400, "extra_body": {"ignore_eos": True}}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # the engine has no event for it
+            await asyncio.sleep(0.01)
+
+
+async def endless_stream(api: Served) -> openai.AsyncStream[openai.types.Completion]:
+    return await api.openai.completions.create(model="echo", prompt="abc", stream=True, **ENDLESS)
+
+
+async def test_a_full_queue_is_answered_with_429_and_when_to_retry() -> None:
+    async with served(sim_config(SLOW, max_num_seqs=1, serving={"max_queued_requests": 1})) as api:
+        first, second = await endless_stream(api), await endless_stream(api)
+        await until(lambda: (api.engine.load_now().running, api.engine.load_now().waiting) == (1, 1))
+        with pytest.raises(openai.RateLimitError) as refused:
+            await api.openai.completions.create(model="echo", prompt="abc")
+        assert refused.value.response.headers["retry-after"] == "1"
+        assert refused.value.code == "queue_full"
+        await first.close()
+        await until(lambda: api.engine.load_now().waiting == 0)
+        await second.close()
+        await until(lambda: api.engine.load_now().running == 0)
+        answer = await api.openai.completions.create(model="echo", prompt="a")
+        assert answer.choices[0].text == "a"
+
+
+async def test_closing_a_stream_frees_its_sequence_and_its_blocks() -> None:
+    async with served(sim_config(SLOW)) as api:
+        stream = await endless_stream(api)
+        await anext(stream)
+        assert (api.engine.load_now().running, api.engine.load_now().used_blocks) == (1, 4)
+        await stream.close()
+        await until(lambda: (api.engine.load_now().running, api.engine.load_now().used_blocks) == (0, 0))
+
+
+async def test_a_client_that_goes_away_frees_all_choices_of_a_whole_answer() -> None:
+    async with served(sim_config(SLOW)) as api:
+        request = asyncio.create_task(api.openai.completions.create(model="echo", prompt="abc", n=3, **ENDLESS))
+        await until(lambda: api.engine.load_now().running == 3)
+        request.cancel()
+        await until(lambda: api.engine.load_now().running == 0)
+
+
+async def test_more_requests_than_places_are_all_answered_in_the_end() -> None:
+    async with served(sim_config(max_num_seqs=2)) as api:
+        answers = await asyncio.gather(
+            *(api.openai.completions.create(model="echo", prompt=f"request {number}") for number in range(20))
+        )
+        assert [answer.choices[0].text for answer in answers] == [f"request {number}" for number in range(20)]
+
+
+async def test_while_closing_every_answer_ends_its_connection(api: Served) -> None:
+    assert "connection" not in (await api.http.get("/v1/models")).headers
+    api.closing.append(True)
+    answer = await api.http.get("/v1/models")
+    assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+    refused = await api.http.post("/v1/completions", json={})
+    assert (refused.status_code, refused.headers["connection"]) == (400, "close")
+
+
+async def test_an_engine_that_fails_is_a_server_error_and_frees_its_place() -> None:
+    async with served(sim_config({"failAtToken": 3}, max_num_seqs=1, serving={"max_queued_requests": 0})) as api:
+        for _ in range(2):
+            with pytest.raises(openai.InternalServerError, match="its log says why"):
+                await api.openai.completions.create(model="echo", prompt="abc")
+
+
+async def test_an_engine_that_fails_midway_ends_the_stream_with_an_error_event() -> None:
+    async with served(sim_config({"failAtToken": 3})) as api:
+        stream = await api.openai.completions.create(model="echo", prompt="abc", stream=True)
+        with pytest.raises(openai.APIError, match="failed midway"):
+            assert [chunk.choices[0].text async for chunk in stream] == []

@@ -1,0 +1,43 @@
+"""A Service in small: connections go to a chosen pod, and open ones stay where they are, as with kube-proxy."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class Proxy:
+    """Routes every new connection to `backend`, a port on this machine."""
+
+    def __init__(self, backend: int) -> None:
+        self.backend = backend
+        self.port = 0
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Join a client's connection with a new one to the backend."""
+        try:
+            upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self.backend)
+        except OSError:
+            writer.transport.abort()
+            return
+        await asyncio.gather(_pipe(reader, upstream_writer), _pipe(upstream_reader, writer))
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        writer.transport.abort()
+    finally:
+        writer.close()
+
+
+@asynccontextmanager
+async def proxy(backend: int) -> AsyncIterator[Proxy]:
+    """A proxy on a free port while the block runs."""
+    routes = Proxy(backend)
+    server = await asyncio.start_server(routes.accept, "127.0.0.1", 0)
+    routes.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield routes

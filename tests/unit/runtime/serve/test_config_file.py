@@ -1,0 +1,49 @@
+"""Reading the RuntimeConfig."""
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.config_file import ports_of_a_wrong_config, read_config
+from gaudi_runtime.contract.config import ServingConfig
+from gaudi_runtime.errors import ConfigError
+from tests.unit.runtime.configs import sim_config
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "config.json"
+    file.write_text(text)
+    return file
+
+
+def test_what_the_operator_writes_is_read_back(tmp_path: Path) -> None:
+    config = sim_config()
+    assert read_config(written(tmp_path, config.model_dump_json(by_alias=True))) == config
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.json cannot be read: No such file or directory\."):
+        read_config(tmp_path / "none.json")
+
+
+def test_every_wrong_field_is_named(tmp_path: Path) -> None:
+    file = written(tmp_path, '{"model": {"path": "/"}, "typo": 1}')
+    with pytest.raises(ConfigError) as wrong:
+        read_config(file)
+    assert "model.servedNames: Field required" in str(wrong.value)
+    assert "typo: Extra inputs are not permitted" in str(wrong.value)
+
+
+def test_no_json_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="document: Invalid JSON"):
+        read_config(written(tmp_path, "{"))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"serving": {"statusPort": 0}}', '{"serving": 3}'])
+def test_ports_of_an_unreadable_config_are_the_defaults(tmp_path: Path, text: str) -> None:
+    assert ports_of_a_wrong_config(written(tmp_path, text)) == ServingConfig()
+
+
+def test_ports_of_a_config_that_is_wrong_elsewhere_are_its_own(tmp_path: Path) -> None:
+    file = written(tmp_path, '{"serving": {"statusPort": 9}, "engine": 3}')
+    assert ports_of_a_wrong_config(file).status_port == 9

@@ -1,0 +1,78 @@
+"""Start-ups that fail: the process stays, its report says why, and nothing restarts it in a loop."""
+
+import signal
+from pathlib import Path
+
+from gaudi_runtime.contract.report import Phase, WarmupReport
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
+
+
+def failed(runtime: RuntimeProcess) -> WarmupReport:
+    wait_until(lambda: runtime.report().phase is Phase.FAILED)
+    return runtime.report()
+
+
+def test_a_checkpoint_that_cannot_be_loaded_is_reported_and_the_process_stays(tmp_path: Path) -> None:
+    with runtime_process(tmp_path, sim_config({"failLoad": "ModelNotFound"})) as runtime:
+        failure = failed(runtime).failure
+        assert failure is not None
+        assert failure.reason == "ModelNotFound"
+        assert runtime.get("/livez").status_code == 200
+        assert runtime.get("/readyz").json()["message"].startswith("Start-up failed (ModelNotFound): ")
+        assert not runtime.model_port_open()
+        runtime.signal(signal.SIGTERM)
+        assert runtime.exit_code() == 0
+
+
+def test_an_unexpected_exception_is_reported_as_a_crash_with_its_traceback_in_the_log(tmp_path: Path) -> None:
+    with runtime_process(tmp_path, sim_config({"raiseAtBucket": "decode:1"})) as runtime:
+        failure = failed(runtime).failure
+        assert failure is not None
+        assert failure.reason == "Crashed"
+        assert failure.message == "RuntimeError: the script says raiseAtBucket=decode:1"
+        assert "Traceback (most recent call last)" in runtime.log.read_text()
+
+
+def test_a_wrong_config_is_reported_on_the_port_that_it_names(tmp_path: Path) -> None:
+    config = sim_config()
+    text = f'{{"serving": {config.serving.model_dump_json(by_alias=True)}, "engine": {{"name": "tpu"}}}}'
+    with runtime_process(tmp_path, config, text) as runtime:
+        report = failed(runtime)
+        assert report.failure is not None
+        assert report.failure.reason == "ConfigInvalid"
+        assert "engine.name: Input should be 'vllm', 'torch' or 'sim'" in report.failure.message
+        assert report.plan_hash == "0" * 64
+
+
+def test_a_stall_fails_the_liveness_probe_with_a_sentence(tmp_path: Path) -> None:
+    config = sim_config({"stallAtBucket": "prompt:3"}, serving={"stall_timeout_seconds": 1})
+    with runtime_process(tmp_path, config) as runtime:
+        wait_until(lambda: runtime.get("/livez").status_code == 503)
+        assert "stands still in phase Compiling" in runtime.get("/livez").json()["message"]
+        assert runtime.report().prompt.current is not None
+
+
+def test_a_crash_of_the_process_is_not_hidden(tmp_path: Path) -> None:
+    with runtime_process(tmp_path, sim_config({"crashAtBucket": "prompt:1"})) as runtime:
+        assert runtime.exit_code() == 139
+
+
+def test_a_taken_model_port_is_a_failure_with_the_port_in_its_sentence(tmp_path: Path) -> None:
+    config = sim_config()
+    taken = config.serving.model_copy(update={"model_port": config.serving.status_port})
+    with runtime_process(tmp_path, config.model_copy(update={"serving": taken})) as runtime:
+        failure = failed(runtime).failure
+        assert failure is not None
+        assert failure.reason == "PortUnavailable"
+        assert str(config.serving.status_port) in failure.message
+
+
+def test_an_out_of_memory_in_capture_is_served_with_a_partial_percentage(tmp_path: Path) -> None:
+    with runtime_process(tmp_path, sim_config({"oomAtBucket": "prompt:3"})) as runtime:
+        report = runtime.follow(Phase.SERVING)[-1]
+        assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 4, 2)
+        assert report.decode.captured == report.decode.planned
+        assert report.skipped_total == 2
+        assert "out of memory" in report.skipped[0].reason
+        assert "Graph/Prompt captured:2 (50.0%)" in runtime.log.read_text()

@@ -1,0 +1,82 @@
+"""No failed request when one pod replaces another under load, streams and kept-alive connections included."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import httpx
+
+from gaudi_runtime.contract.report import Phase
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process
+from tests.unit.runtime.serve.proxy import Proxy, proxy
+
+KUBE_PROXY_LAG_SECONDS = 2.0
+PROMPT = "a text that takes a second to be echoed"
+
+
+class Load:
+    """Clients that ask without pause, half of them with streams; every failure is kept."""
+
+    def __init__(self, port: int) -> None:
+        self.answered = 0
+        self.failures: list[str] = []
+        self._stop = False
+        self._port = port
+
+    async def run(self, clients: int) -> None:
+        """Ask until `end`."""
+        url = f"http://127.0.0.1:{self._port}/v1/completions"
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+            await asyncio.gather(*(self._ask(http, url, stream=bool(number % 2)) for number in range(clients)))
+
+    def end(self) -> None:
+        """Let every client finish what it asked."""
+        self._stop = True
+
+    async def _ask(self, http: httpx.AsyncClient, url: str, stream: bool) -> None:
+        body = {"model": "echo", "prompt": PROMPT, "max_tokens": 100, "stream": stream}
+        while not self._stop:
+            try:
+                answer = await http.post(url, json=body)
+            except httpx.TransportError as error:
+                self.failures.append(repr(error))
+                continue
+            complete = answer.text.endswith("[DONE]\n\n") if stream else answer.json()["usage"]["total_tokens"] > 0
+            self.answered += 1
+            if answer.status_code != 200 or not complete:
+                self.failures.append(answer.text)
+
+
+async def replace(old: RuntimeProcess, new: RuntimeProcess, service: Proxy) -> int:
+    """End `old` as the kubelet does: preStop hook, SIGTERM after it, while routes change with a delay."""
+    hook = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gaudi_runtime", "prestop", "--pid", str(old.process.pid)
+    )
+    await asyncio.sleep(KUBE_PROXY_LAG_SECONDS)
+    service.backend = new.model_port
+    assert await hook.wait() == 0
+    old.signal(signal.SIGTERM)
+    return await asyncio.to_thread(old.exit_code)
+
+
+async def test_replacing_a_pod_under_load_fails_no_request(tmp_path: Path) -> None:
+    script = {"tokensPerSecond": 50}
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    with (
+        runtime_process(tmp_path / "old", sim_config(script)) as old,
+        runtime_process(tmp_path / "new", sim_config(script)) as new,
+    ):
+        old.follow(Phase.SERVING)
+        new.follow(Phase.SERVING)
+        async with proxy(old.model_port) as service:
+            load = Load(service.port)
+            running = asyncio.create_task(load.run(clients=6))
+            exit_code = await replace(old, new, service)
+            load.end()
+            await running
+    assert exit_code == 0
+    assert load.failures == []
+    assert load.answered > 6

@@ -1,0 +1,50 @@
+"""The sim engine and its OpenAI API in this process: a real uvicorn server on real sockets, without a subprocess."""
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx
+from openai import AsyncOpenAI
+from prometheus_client import CollectorRegistry
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.engines.protocol import Engine
+from gaudi_runtime.http_server import ServerLimits, http_server
+from gaudi_runtime.metrics import RequestMetrics
+from gaudi_runtime.openai_api.app import openai_app
+from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.startup import start_engine
+
+
+@dataclass
+class Served:
+    """A running model port."""
+
+    engine: Engine
+    openai: AsyncOpenAI
+    http: httpx.AsyncClient
+    registry: CollectorRegistry
+    closing: list[bool] = field(default_factory=list)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of one sample; 0 when there is none yet."""
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+
+@asynccontextmanager
+async def served(config: RuntimeConfig) -> AsyncIterator[Served]:
+    """Warm the engine up and serve its API while the block runs."""
+    engine = start_engine(config, ReportBoard("0" * 64), threading.Event())
+    engine.start_serving()
+    registry = CollectorRegistry()
+    closing: list[bool] = []
+    app = openai_app(engine, config, RequestMetrics(registry), lambda: bool(closing))
+    url = f"http://127.0.0.1:{config.serving.model_port}"
+    async with (
+        http_server(app, config.serving.model_port, ServerLimits(65536, 75, drain_seconds=5)),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+        AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as openai,
+    ):
+        yield Served(engine, openai, http, registry, closing)

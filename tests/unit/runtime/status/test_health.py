@@ -1,0 +1,62 @@
+"""The judgements behind /livez and /readyz."""
+
+import pytest
+
+from gaudi_runtime.contract.report import Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.health import why_not_alive, why_not_ready
+
+
+def report(phase: Phase, since_progress: float = 0.0, failure: RuntimeFailure | None = None) -> WarmupReport:
+    return WarmupReport(
+        instance="i",
+        sequence=1,
+        plan_hash="0" * 64,
+        phase=phase,
+        since_progress_seconds=since_progress,
+        failure=failure,
+    )
+
+
+def test_progress_within_the_stall_timeout_is_alive() -> None:
+    assert why_not_alive(report(Phase.COMPILING, 30), stall_timeout=30, heartbeat=0) is None
+
+
+def test_standstill_beyond_the_stall_timeout_is_not_alive() -> None:
+    assert why_not_alive(report(Phase.COMPILING, 31), stall_timeout=30, heartbeat=0) == (
+        "Start-up stands still in phase Compiling for 31 s; the stall timeout is 30 s."
+    )
+
+
+def test_failed_start_is_alive_because_a_restart_would_not_help() -> None:
+    assert why_not_alive(report(Phase.FAILED, 9999), stall_timeout=1, heartbeat=0) is None
+
+
+@pytest.mark.parametrize("phase", [Phase.SERVING, Phase.DRAINING])
+def test_engine_that_stands_still_is_not_alive(phase: Phase) -> None:
+    assert why_not_alive(report(phase), stall_timeout=1, heartbeat=61) == (
+        "The engine's loop has not turned for 61 s; the limit is 60 s."
+    )
+
+
+def test_idle_engine_is_alive() -> None:
+    assert why_not_alive(report(Phase.SERVING), stall_timeout=1, heartbeat=0) is None
+
+
+def test_serving_is_ready() -> None:
+    assert why_not_ready(report(Phase.SERVING), closing=False) is None
+
+
+def test_closing_is_not_ready() -> None:
+    assert why_not_ready(report(Phase.SERVING), closing=True) is not None
+
+
+@pytest.mark.parametrize("phase", sorted(set(Phase) - {Phase.SERVING}))
+def test_any_other_phase_is_not_ready(phase: Phase) -> None:
+    assert why_not_ready(report(phase), closing=False) is not None
+
+
+def test_failure_is_told_in_its_own_words() -> None:
+    failure = RuntimeFailure(reason="ModelNotFound", message="no such folder")
+    assert why_not_ready(report(Phase.FAILED, failure=failure), closing=False) == (
+        "Start-up failed (ModelNotFound): no such folder"
+    )

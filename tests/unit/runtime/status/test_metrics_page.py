@@ -1,0 +1,23 @@
+"""docs/metrics.md lists what a runtime exposes, and nothing else."""
+
+import re
+import threading
+from pathlib import Path
+
+from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
+from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.startup import start_engine
+from tests.unit.runtime.configs import sim_config
+
+PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"
+
+
+async def test_the_page_names_every_metric() -> None:
+    board = ReportBoard("0" * 64)
+    observed = Observed(board.report, start_engine(sim_config(), board, threading.Event()))
+    registry = new_registry(observed)
+    RequestMetrics(registry)
+    suffix = {"counter": "_total"}
+    exposed = {family.name + suffix.get(family.type, "") for family in registry.collect()}
+    documented = set(re.findall(r"^\| `(gaudi_\w+)`", PAGE.read_text(), re.MULTILINE))
+    assert documented == {name for name in exposed if name.startswith("gaudi_")}

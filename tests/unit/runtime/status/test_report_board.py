@@ -1,0 +1,142 @@
+"""Sequences, durations and waiting on the report board."""
+
+import asyncio
+import threading
+
+import pytest
+
+from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
+from gaudi_runtime.report_board import COALESCE_SECONDS, MAX_WAITERS, ReportBoard, TooManyWaiters
+
+HASH = "a" * 64
+
+
+class Clock:
+    """Monotonic seconds that move when told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_every_change_makes_the_sequence_grow_by_one() -> None:
+    board = ReportBoard(HASH)
+    before = board.report().sequence
+    board.update(phase=Phase.LOADING)
+    board.update(compiles=1)
+    assert board.report().sequence == before + 2
+
+
+async def test_two_instances_have_different_names() -> None:
+    assert ReportBoard(HASH).report().instance != ReportBoard(HASH).report().instance
+
+
+async def test_durations_count_from_start_and_from_the_last_move() -> None:
+    clock = Clock()
+    board = ReportBoard(HASH, clock)
+    clock.now += 10
+    board.update(phase=Phase.LOADING)
+    clock.now += 5
+    report = board.report()
+    assert (report.elapsed_seconds, report.since_progress_seconds) == (15, 5)
+
+
+async def test_touch_restarts_the_stall_clock_without_a_new_sequence() -> None:
+    clock = Clock()
+    board = ReportBoard(HASH, clock)
+    sequence = board.report().sequence
+    clock.now += 10
+    board.touch()
+    assert (board.report().since_progress_seconds, board.report().sequence) == (0, sequence)
+
+
+async def test_an_estimate_melts_as_time_goes_by_and_never_below_zero() -> None:
+    clock = Clock()
+    board = ReportBoard(HASH, clock)
+    board.update(phase=Phase.COMPILING, eta_seconds=30.0)
+    clock.now += 20
+    assert board.report().eta_seconds == 10
+    clock.now += 20
+    assert board.report().eta_seconds == 0
+
+
+async def test_once_serving_the_durations_stand_still() -> None:
+    clock = Clock()
+    board = ReportBoard(HASH, clock)
+    board.update(phase=Phase.COMPILING, eta_seconds=30.0)
+    clock.now += 20
+    board.update(phase=Phase.SERVING)
+    clock.now += 1000
+    report = board.report()
+    assert (report.elapsed_seconds, report.since_progress_seconds, report.eta_seconds) == (20, 0, None)
+
+
+async def test_a_change_of_phase_wakes_the_waiter_at_once() -> None:
+    board = ReportBoard(HASH)
+    waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 30))
+    await asyncio.sleep(0)
+    board.update(phase=Phase.SERVING)
+    async with asyncio.timeout(COALESCE_SECONDS / 2):
+        assert (await waiting).phase is Phase.SERVING
+
+
+async def test_a_failure_wakes_the_waiter_at_once() -> None:
+    board = ReportBoard(HASH)
+    waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 30))
+    await asyncio.sleep(0)
+    board.fail(RuntimeFailure(reason="Crashed", message="boom"))
+    async with asyncio.timeout(COALESCE_SECONDS / 2):
+        failure = (await waiting).failure
+    assert failure is not None
+    assert failure.message == "boom"
+
+
+async def test_many_small_changes_wake_the_waiter_once() -> None:
+    board = ReportBoard(HASH)
+    first = board.report().sequence
+    waiting = asyncio.create_task(board.wait_beyond(first, 30))
+    await asyncio.sleep(0)
+    for warmed in range(1, 101):
+        board.update(prompt=PhaseProgress(planned=100, warmed=warmed))
+    report = await waiting
+    assert (report.sequence, report.prompt.warmed) == (first + 100, 100)
+
+
+async def test_changes_from_another_thread_wake_the_waiter() -> None:
+    board = ReportBoard(HASH)
+    waiting = asyncio.create_task(board.wait_beyond(board.report().sequence, 30))
+    thread = threading.Thread(target=lambda: board.update(phase=Phase.LOADING))
+    thread.start()
+    assert (await waiting).phase is Phase.LOADING
+    thread.join()
+
+
+async def test_an_older_sequence_is_answered_at_once() -> None:
+    board = ReportBoard(HASH)
+    async with asyncio.timeout(5):
+        await board.wait_beyond(0, 60)
+
+
+async def test_a_sequence_of_another_instance_is_answered_at_once() -> None:
+    board = ReportBoard(HASH)
+    async with asyncio.timeout(5):
+        await board.wait_beyond(999, 60)
+
+
+async def test_a_wait_without_news_ends_after_its_time() -> None:
+    board = ReportBoard(HASH)
+    sequence = board.report().sequence
+    assert (await board.wait_beyond(sequence, 0.01)).sequence == sequence
+
+
+async def test_one_waiter_too_many_is_turned_away() -> None:
+    board = ReportBoard(HASH)
+    waiting = [asyncio.create_task(board.wait_beyond(1, 30)) for _ in range(MAX_WAITERS)]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyWaiters):
+        await board.wait_beyond(1, 30)
+    board.close()
+    await asyncio.gather(*waiting)
+    await board.wait_beyond(1, 30)

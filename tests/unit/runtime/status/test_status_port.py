@@ -1,0 +1,124 @@
+"""The status port over real sockets: paths, methods, bounds."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import httpx
+import pytest
+import pytest_asyncio
+from prometheus_client.parser import text_string_to_metric_families
+
+from gaudi_runtime.contract.report import MAX_REPORT_BYTES, Phase, PhaseProgress, WarmupReport
+from gaudi_runtime.http_server import http_server
+from gaudi_runtime.metrics import Observed, new_registry
+from gaudi_runtime.report_board import MAX_WAITERS, ReportBoard
+from gaudi_runtime.status_api import STATUS_LIMITS, status_app
+from tests.unit.runtime.configs import free_port
+
+
+@dataclass
+class StatusPort:
+    board: ReportBoard
+    http: httpx.AsyncClient
+    port: int
+
+
+@pytest_asyncio.fixture
+async def status() -> AsyncIterator[StatusPort]:
+    board = ReportBoard("a" * 64)
+    observed = Observed(board.report)
+    app = status_app(board, observed, new_registry(observed), 30, lambda: False)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    async with (
+        http_server(app, port, replace(STATUS_LIMITS, first_request_seconds=0.3)),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+    ):
+        yield StatusPort(board, http, port)
+        board.close()
+
+
+async def test_the_report_is_the_contract_in_camel_case(status: StatusPort) -> None:
+    answer = await status.http.get("/v1/warmup")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["planHash"] == "a" * 64
+    assert WarmupReport.model_validate_json(answer.content).phase is Phase.STARTING
+    assert len(answer.content) < MAX_REPORT_BYTES
+
+
+async def test_a_long_poll_is_answered_when_the_phase_changes(status: StatusPort) -> None:
+    sequence = status.board.report().sequence
+    poll = asyncio.create_task(status.http.get("/v1/warmup", params={"after": sequence, "wait": 30}))
+    await asyncio.sleep(0)
+    assert not poll.done()
+    status.board.update(phase=Phase.LOADING)
+    assert (await poll).json()["phase"] == "Loading"
+
+
+@pytest.mark.parametrize("query", [{"wait": 61}, {"wait": -1}, {"after": -1}, {"wait": "nan"}, {"after": "x"}])
+async def test_a_query_out_of_bounds_is_refused(status: StatusPort, query: dict[str, str]) -> None:
+    assert (await status.http.get("/v1/warmup", params=query)).status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/v1/warmup", "/livez", "/readyz", "/metrics"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
+async def test_anything_but_get_is_refused(status: StatusPort, method: str, path: str) -> None:
+    assert (await status.http.request(method, path)).status_code == 405
+
+
+async def test_a_pollers_place_is_free_again_when_it_goes_away(status: StatusPort) -> None:
+    sequence = status.board.report().sequence
+    query = {"after": sequence, "wait": 60}
+    for _ in range(MAX_WAITERS + 1):
+        with pytest.raises(httpx.ReadTimeout):
+            await status.http.get("/v1/warmup", params=query, timeout=0.02)
+    assert (await status.http.get("/v1/warmup", params={"after": sequence, "wait": 0.01})).status_code == 200
+
+
+async def test_one_poller_too_many_is_told_to_come_back(status: StatusPort) -> None:
+    query = {"after": status.board.report().sequence, "wait": 30}
+    polls = [asyncio.create_task(status.http.get("/v1/warmup", params=query)) for _ in range(MAX_WAITERS + 1)]
+    done, _ = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
+    (refused,) = (task.result() for task in done)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    status.board.update(phase=Phase.LOADING)
+    await asyncio.gather(*polls)
+
+
+async def test_not_ready_is_503_with_a_sentence(status: StatusPort) -> None:
+    answer = await status.http.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["message"] == "Phase Starting: the model port is open only while serving."
+
+
+async def test_serving_is_ready_and_alive(status: StatusPort) -> None:
+    status.board.update(phase=Phase.SERVING)
+    assert (await status.http.get("/readyz")).status_code == 200
+    assert (await status.http.get("/livez")).status_code == 200
+
+
+async def test_metrics_show_buckets_and_phase(status: StatusPort) -> None:
+    status.board.update(phase=Phase.CAPTURING, prompt=PhaseProgress(planned=4, warmed=3, captured=2))
+    families = text_string_to_metric_families((await status.http.get("/metrics")).text)
+    samples = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
+    assert samples["gaudi_buckets", "prompt", "planned"] == 4
+    assert samples["gaudi_buckets", "prompt", "captured"] == 2
+    assert samples["gaudi_phase", "Capturing"] == 1
+
+
+async def test_a_header_beyond_the_limit_is_refused(status: StatusPort) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", status.port)
+    writer.write(b"GET /livez HTTP/1.1\r\nx: " + b"y" * 10_000)
+    async with asyncio.timeout(5):
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_silent_connection_is_dropped(status: StatusPort) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", status.port)
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()

@@ -1,0 +1,105 @@
+"""Torch engines on tiny checkpoints, started the way the orchestrator starts them."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.config import EngineConfig, EngineName, ExecutionMode, ModelConfig, RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.protocol import GenerationChunk, SamplingParams
+from gaudi_runtime.engines.torch.engine import TorchEngine
+
+MIB = 1024**2
+EAGER = {"execution_mode": ExecutionMode.EAGER}
+LIMITS: dict[str, Any] = {
+    "max_model_len": 128,
+    "max_num_seqs": 4,
+    "max_num_prefill_seqs": 2,
+    "max_num_batched_tokens": 64,
+    "block_size": 8,
+}
+"""Small blocks, so that short sequences have several."""
+
+
+def ranges(smallest: int, step: int, largest: int) -> RangeSettings:
+    """One dimension of a linear policy."""
+    return RangeSettings(min=smallest, step=step, max=largest)
+
+
+FEW_BUCKETS = BucketPolicy(
+    strategy=Strategy.LINEAR,
+    prompt=PromptRanges(batch_size=ranges(1, 1, 2), query=ranges(32, 32, 64)),
+    decode=DecodeRanges(batch_size=ranges(2, 2, 4), blocks=ranges(16, 16, 32)),
+)
+"""Prompt (1, 32), (1, 64), (2, 32); decode 2 or 4 rows with 16 or 32 blocks, or the whole cache."""
+
+
+def torch_config(
+    folder: Path, *, policy: BucketPolicy = FEW_BUCKETS, engine: dict[str, Any] | None = None, **limits: Any
+) -> RuntimeConfig:
+    """A torch engine on the CPU with 64 MiB of device memory."""
+    settings: dict[str, Any] = {"device_memory_bytes": 64 * MIB} | (engine or {})
+    return RuntimeConfig(
+        model=ModelConfig(path=str(folder), served_names=("tiny",)),
+        engine=EngineConfig(name=EngineName.TORCH, **settings),
+        limits=Limits(**LIMITS | limits),
+        bucketing=policy,
+    )
+
+
+def prompt_of(length: int, seed: int = 0) -> list[int]:
+    """Random token ids, none of them special."""
+    generator = torch.Generator().manual_seed(1000 * seed + length)
+    return [int(token) for token in torch.randint(3, 512, (length,), generator=generator)]
+
+
+def start(config: RuntimeConfig, kv_blocks: int = 65, *, warm: bool = True) -> TorchEngine:
+    """Load, allocate, plan, and warm up unless told not to."""
+    engine = TorchEngine(config)
+    engine.load(_nothing)
+    engine.profile()
+    engine.allocate(kv_blocks)
+    plan = make_plan(config.bucketing, config.limits, kv_blocks)
+    engine.use_plan(plan)
+    for phase in BucketPhase:
+        for bucket in plan.of(phase):
+            if warm:
+                engine.warm(phase, bucket)
+            if warm and engine.captures_graphs:
+                engine.capture(phase, bucket)
+    engine.start_serving()
+    return engine
+
+
+async def collect(
+    engine: TorchEngine, prompt: list[int], sampling: SamplingParams
+) -> tuple[str, list[int], str | None]:
+    """Text, token ids and finish reason of one completion."""
+    chunks: list[GenerationChunk] = [chunk async for chunk in engine.generate(prompt, sampling)]
+    tokens = [token for chunk in chunks for token in chunk.token_ids]
+    return "".join(chunk.text for chunk in chunks), tokens, chunks[-1].finish_reason
+
+
+async def answers(engine: TorchEngine, prompts: list[list[int]], sampling: SamplingParams) -> list[list[int]]:
+    """Token ids of completions that run at the same time."""
+    return [tokens for _, tokens, _ in await asyncio.gather(*(collect(engine, p, sampling) for p in prompts))]
+
+
+def greedy(max_tokens: int, **settings: Any) -> SamplingParams:
+    """Greedy decoding for exactly `max_tokens`, whatever the model says."""
+    return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True, **settings)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until the condition holds; the test's own timeout bounds it."""
+    while not condition():  # noqa: ASYNC110 (the engine has no event for what tests look at)
+        await asyncio.sleep(0)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,73 @@
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from gaudi_runtime.engines.torch.block_manager import BlockManager
+
+BLOCKS = 12
+
+
+class Ownership(RuleBasedStateMachine):
+    """Sequences come, grow, go and are moved; every block has one owner or none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.manager = BlockManager(BLOCKS)
+        self.owned: list[list[int]] = []
+
+    @rule(count=st.integers(0, BLOCKS))
+    def allocate(self, count: int) -> None:
+        if count <= self.manager.free:
+            self.owned.append(self.manager.allocate(count))
+
+    @precondition(lambda self: self.owned)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        index = data.draw(st.integers(0, len(self.owned) - 1))
+        self.manager.release(self.owned.pop(index))
+
+    @rule(threshold=st.integers(0, 4), most=st.integers(1, 4))
+    def compact(self, threshold: int, most: int) -> None:
+        moves = self.manager.compact(threshold, most)
+        assert not set(moves) & set(moves.values())
+        assert all(new < old for old, new in moves.items())
+        self.owned = [[moves.get(block, block) for block in blocks] for blocks in self.owned]
+
+    @invariant()
+    def every_block_has_one_owner_or_none(self) -> None:
+        owned = [block for blocks in self.owned for block in blocks]
+        assert len(owned) == len(set(owned)) == self.manager.used
+        assert self.manager.used + self.manager.free == self.manager.total == BLOCKS - 1
+        assert BLOCKS - 1 not in owned
+        assert self.manager.highest_used == max(owned, default=-1)
+
+
+TestOwnership = Ownership.TestCase
+
+
+def test_too_many_blocks_are_refused() -> None:
+    with pytest.raises(MemoryError, match="4 KV blocks are wanted, 3 are free"):
+        BlockManager(4).allocate(4)
+
+
+def test_released_twice_is_refused() -> None:
+    manager = BlockManager(4)
+    blocks = manager.allocate(2)
+    manager.release(blocks)
+    with pytest.raises(ValueError, match="KV block 0 is released but not in use"):
+        manager.release(blocks)
+
+
+def test_lowest_ids_go_first() -> None:
+    manager = BlockManager(8)
+    first, second = manager.allocate(2), manager.allocate(2)
+    manager.release(first)
+    assert (first, second, manager.allocate(3)) == ([0, 1], [2, 3], [0, 1, 4])
+
+
+def test_compact_below_the_threshold_moves_nothing() -> None:
+    manager = BlockManager(8)
+    low, _ = manager.allocate(3), manager.allocate(1)
+    manager.release(low)
+    assert manager.compact(threshold=2, most=8) == {}
+    assert manager.compact(threshold=1, most=8) == {3: 0}

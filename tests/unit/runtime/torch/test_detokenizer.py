@@ -1,0 +1,84 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from examples.make_tiny_checkpoint import make_tokenizer
+from gaudi_runtime.engines.torch.detokenizer import Detokenizer
+from gaudi_runtime.engines.torch.tokenizer import TransformersTokenizer
+
+TOKENIZER = make_tokenizer()
+
+
+def encode(text: str) -> list[int]:
+    return [int(token) for token in TOKENIZER(text)["input_ids"]]
+
+
+def letters(text: str) -> list[int]:
+    """One token per letter."""
+    return [token for letter in text for token in encode(letter)]
+
+
+def decode(tokens: list[int]) -> str:
+    return str(TOKENIZER.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def pieces(tokens: list[int], *stop: str) -> list[str]:
+    """What each token lets out, and at last what the end lets out."""
+    detokenizer = Detokenizer(decode, stop)
+    shown = []
+    for token in tokens:
+        shown.append(detokenizer.push(token))
+        if detokenizer.stopped:
+            return shown
+    return [*shown, detokenizer.flush()]
+
+
+@given(st.lists(st.integers(0, 511), max_size=40))
+def test_pieces_of_any_tokens_are_the_decoded_text(tokens: list[int]) -> None:
+    assert "".join(pieces(tokens)) == decode(tokens)
+
+
+@given(st.text(max_size=30))
+def test_pieces_of_text_are_the_text(text: str) -> None:
+    assert "".join(pieces(encode(text))) == text
+
+
+@given(st.text(alphabet="abc", max_size=30), st.text(alphabet="abc", min_size=1, max_size=4))
+def test_text_ends_before_the_stop_string(text: str, stop: str) -> None:
+    assert "".join(pieces(encode(text), stop)) == text.split(stop)[0]
+
+
+def test_first_complete_stop_string_counts() -> None:
+    assert pieces(letters("axyzb"), "axyzb", "y") == ["", "", "ax"]
+
+
+def test_character_of_several_tokens_comes_out_whole() -> None:
+    tokens = encode("𝄞")
+    assert len(tokens) > 1
+    assert pieces(tokens) == [""] * (len(tokens) - 1) + ["𝄞", ""]
+
+
+def test_start_of_a_stop_string_is_held_back() -> None:
+    assert pieces(letters("axyb"), "xyz") == ["a", "", "", "xyb", ""]
+
+
+def test_stop_string_across_tokens_ends_the_text() -> None:
+    assert pieces(letters("axyzb"), "xyz") == ["a", "", "", ""]
+
+
+def test_stop_string_not_finished_comes_out_at_the_end() -> None:
+    assert pieces(letters("axy"), "xyz") == ["a", "", "", "xy"]
+
+
+def test_chat_template_opens_the_answer(checkpoint: Path) -> None:
+    tokenizer = TransformersTokenizer(checkpoint)
+    tokens = tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}])
+    assert TOKENIZER.decode(tokens) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_messages_that_the_template_cannot_use_are_refused(checkpoint: Path) -> None:
+    tokenizer = TransformersTokenizer(checkpoint)
+    with pytest.raises(ValueError, match="chat template refuses these messages: content must be text"):
+        tokenizer.apply_chat_template([{"role": "user", "content": 7}])

@@ -1,0 +1,74 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from gaudi_runtime.engines.protocol import SamplingParams
+from gaudi_runtime.engines.torch.sampler import choice, choose, draw
+
+CPU = torch.device("cpu")
+LOGITS = torch.randn(1, 40, generator=torch.Generator().manual_seed(0)) * 3
+
+
+def sample(params: SamplingParams, number: float) -> int:
+    return int(choose(LOGITS, choice([(params, number)], 1, CPU)))
+
+
+def reachable(params: SamplingParams) -> set[int]:
+    return {sample(params, step / 2000) for step in range(2000)}
+
+
+def test_temperature_zero_takes_the_best() -> None:
+    assert reachable(SamplingParams(temperature=0.0)) == {int(LOGITS.argmax())}
+
+
+def test_top_k_leaves_the_k_best() -> None:
+    assert reachable(SamplingParams(temperature=2.0, top_k=3)) == set(LOGITS.topk(3).indices[0].tolist())
+
+
+def test_tiny_top_p_leaves_the_best() -> None:
+    assert reachable(SamplingParams(temperature=2.0, top_p=1e-6)) == {int(LOGITS.argmax())}
+
+
+def test_filters_leave_what_transformers_leaves() -> None:
+    scores = LOGITS
+    for warper in (TemperatureLogitsWarper(1.5), TopKLogitsWarper(20), TopPLogitsWarper(0.8)):
+        scores = warper(torch.zeros(1, 1, dtype=torch.long), scores)
+    left = set(scores[0].isfinite().nonzero().flatten().tolist())
+    assert reachable(SamplingParams(temperature=1.5, top_k=20, top_p=0.8)) <= left
+    assert len(left) < 20
+
+
+def test_frequencies_follow_the_probabilities() -> None:
+    logits = torch.tensor([[0.0, 1.0, 2.0]])
+    rows = [(SamplingParams(), draw(seed, 0)) for seed in range(4000)]
+    tokens = choose(logits.expand(4000, 3), choice(rows, 4000, CPU))
+    shares = tokens.bincount(minlength=3) / 4000
+    assert torch.allclose(shares, logits[0].softmax(-1), atol=0.03)
+
+
+@given(st.floats(0, 2), st.floats(0, 1), st.integers(0, 100), st.integers(0, 2**24 - 1), st.integers(0, 2**31))
+def test_token_never_has_probability_zero(temperature: float, top_p: float, top_k: int, number: int, seed: int) -> None:
+    logits = torch.randn(1, 40, generator=torch.Generator().manual_seed(seed)) * 20
+    params = SamplingParams(temperature=temperature, top_p=top_p, top_k=top_k)
+    token = int(choose(logits, choice([(params, number / 2**24)], 1, CPU)))
+    rank = int((logits > logits[0, token]).sum())
+    assert rank < (top_k or 40)
+
+
+def test_padding_rows_change_nothing() -> None:
+    row = (SamplingParams(seed=1), 0.7)
+    alone = choose(LOGITS, choice([row], 1, CPU))
+    padded = choose(LOGITS.expand(4, 40), choice([row], 4, CPU))
+    assert alone[0] == padded[0]
+
+
+def test_greedy_batch_needs_no_settings() -> None:
+    assert choice([(SamplingParams(temperature=0), 0.5)] * 3, 4, CPU) is None
+
+
+def test_draw_depends_on_seed_and_position() -> None:
+    draws = {draw(seed, index) for seed in range(30) for index in range(30)}
+    assert len(draws) == 900
+    assert all(0 <= number < 1 for number in draws)
+    assert draw(3, 4) == draw(3, 4)

@@ -1,0 +1,37 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.warmup.percent import meets, percent
+
+
+@pytest.mark.parametrize(("part", "planned", "expected"), [(15, 24, 62), (999, 1000, 99), (48, 48, 100), (0, 3, 0)])
+def test_percent_is_floored(part: int, planned: int, expected: int) -> None:
+    assert percent(part, planned) == expected
+
+
+def test_percent_of_nothing_planned_is_none() -> None:
+    assert percent(0, 0) is None
+
+
+def test_62_percent_of_24_is_met_by_15() -> None:
+    assert meets(15, 24, 62) is True
+
+
+def test_63_percent_of_24_is_not_met_by_15() -> None:
+    assert meets(15, 24, 63) is False
+
+
+def test_hundred_percent_is_not_met_by_999_of_1000() -> None:
+    assert meets(999, 1000, 100) is False
+
+
+def test_threshold_of_nothing_planned_is_none() -> None:
+    assert meets(0, 0, 100) is None
+
+
+@given(st.integers(0, 1000), st.integers(1, 1000), st.integers(0, 100))
+def test_threshold_agrees_with_the_shown_percentage(part: int, planned: int, wanted: int) -> None:
+    shown = percent(part, planned)
+    assert shown is not None
+    assert meets(part, planned, wanted) == (shown >= wanted)

@@ -1,0 +1,187 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.config import CaptureOrder
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.memory import GraphPool, graph_pool
+from gaudi_runtime.warmup.order import weight
+from gaudi_runtime.warmup.percent import percent
+from gaudi_runtime.warmup.schedule import CaptureBudget, CaptureStep
+
+PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
+MIB, GIB = 2**20, 2**30
+LOGS = json.loads((Path(__file__).parents[3] / "data" / "seed_plans.json").read_text())
+SEED_PLAN = BucketPlan(
+    prompt=tuple(Bucket(bs, query, 0) for bs, query in LOGS["linear_prompt"]),
+    decode=tuple(Bucket(bs, 1, length) for bs, length in LOGS["linear_decode"]),
+)
+
+
+def seed_bytes(step: CaptureStep) -> int:
+    """The graph bytes that the log of seeds 000 and 002 implies."""
+    if step.phase is DECODE:
+        return int(3.37 * MIB)
+    return int(1.43 * MIB * step.bucket.batch_size * step.bucket.query_len)
+
+
+def run(budget: CaptureBudget, measure: Callable[[CaptureStep], int | None]) -> list[CaptureStep]:
+    """Capture everything; `measure` answers a step's bytes, or None for out of memory."""
+    steps = []
+    while step := budget.next():
+        steps.append(step)
+        graph_bytes = measure(step)
+        if graph_bytes is None:
+            budget.out_of_memory()
+        else:
+            budget.captured(graph_bytes)
+    return steps
+
+
+def small_plan(prompts: int = 4, decodes: int = 3) -> BucketPlan:
+    return BucketPlan(
+        prompt=tuple(Bucket(1, 128 * n, 0) for n in range(1, prompts + 1)),
+        decode=tuple(Bucket(n, 1, 64) for n in range(1, decodes + 1)),
+    )
+
+
+def small_budget(prompt: int, decode: int, plan: BucketPlan | None = None) -> CaptureBudget:
+    return CaptureBudget(plan or small_plan(), GraphPool(prompt + decode, prompt, decode), block_size=128)
+
+
+def by_weight(step: CaptureStep) -> int:
+    return weight(step.phase, step.bucket, block_size=128)
+
+
+@pytest.fixture(params=[0.5, 0.3], ids=["ratio-0.5", "ratio-0.3"])
+def seed_budget(request: pytest.FixtureRequest) -> CaptureBudget:
+    pool = graph_pool(free_now=round(15.85 * GIB), margin=0, prompt_ratio=request.param)
+    return CaptureBudget(SEED_PLAN, pool, block_size=128)
+
+
+def test_seeds_000_and_002_ratio_half_captures_11_prompt_48_decode_then_4_prompt() -> None:
+    pool = graph_pool(free_now=round(15.85 * GIB), margin=0, prompt_ratio=0.5)
+    steps = run(CaptureBudget(SEED_PLAN, pool, block_size=128), seed_bytes)
+    assert [step.phase for step in steps] == [PROMPT] * 11 + [DECODE] * 48 + [PROMPT] * 4
+    assert max(step.bucket.query_len for step in steps[:11]) == 896
+    assert [step.bucket[:2] for step in steps[-4:]] == [(4, 256), (2, 512), (1, 1024), (2, 640)]
+
+
+def test_seeds_000_and_002_capture_the_logged_15_prompt_buckets(seed_budget: CaptureBudget) -> None:
+    run(seed_budget, seed_bytes)
+    assert [list(bucket[:2]) for bucket in sorted(seed_budget.buckets(PROMPT))] == LOGS["captured_prompt"]
+
+
+def test_seeds_000_and_002_end_with_62_percent_prompt_and_all_decode(seed_budget: CaptureBudget) -> None:
+    run(seed_budget, seed_bytes)
+    captured = len(seed_budget.buckets(PROMPT))
+    assert captured / len(SEED_PLAN.prompt) == 0.625
+    assert percent(captured, len(SEED_PLAN.prompt)) == 62
+    assert percent(len(seed_budget.buckets(DECODE)), len(SEED_PLAN.decode)) == 100
+
+
+def test_seeds_000_and_002_prompt_graphs_take_13_94_gib(seed_budget: CaptureBudget) -> None:
+    run(seed_budget, seed_bytes)
+    assert seed_budget.graph_bytes(PROMPT) / GIB == pytest.approx(13.94, abs=0.005)
+
+
+def test_seeds_000_and_002_steps_are_numbered_like_the_log(seed_budget: CaptureBudget) -> None:
+    steps = [step for step in run(seed_budget, seed_bytes) if step.phase is PROMPT]
+    assert [(step.position, step.planned) for step in steps] == [(n, 24) for n in range(1, 16)]
+
+
+def test_pool_with_room_for_all_captures_all() -> None:
+    budget = small_budget(10_000, 10_000)
+    assert len(run(budget, by_weight)) == 7
+    assert budget.skipped() == ()
+
+
+def test_bucket_whose_estimate_equals_what_is_left_is_left_out() -> None:
+    budget = small_budget(128 + 256, 0)
+    assert [step.bucket.query_len for step in run(budget, by_weight)] == [128]
+
+
+def test_larger_bucket_is_passed_over_for_a_smaller_one_behind_it() -> None:
+    plan = BucketPlan(prompt=(Bucket(1, 128, 0),), decode=tuple(Bucket(n, 1, 64) for n in (1, 2, 8)))
+    budget = CaptureBudget(plan, GraphPool(1000, 990, 10), block_size=128, decode_order=CaptureOrder.MIN_TOKENS)
+    taken = [step.bucket.batch_size for step in run(budget, by_weight) if step.phase is DECODE]
+    assert taken == [1, 2, 8]
+
+
+def test_empty_pool_captures_nothing_and_says_so_for_every_bucket() -> None:
+    budget = small_budget(0, 0)
+    assert run(budget, by_weight) == []
+    assert len(budget.skipped()) == 7
+    assert budget.skipped()[0].reason == "it needs about 0 bytes and 0 are left for prompt graphs"
+
+
+def test_two_incomplete_phases_keep_to_their_shares() -> None:
+    budget = small_budget(400, 4)
+    run(budget, by_weight)
+    assert budget.graph_bytes(PROMPT) <= 400
+    assert budget.graph_bytes(DECODE) <= 4
+
+
+def test_leftover_of_prompt_goes_to_decode() -> None:
+    budget = small_budget(10_000, 4)
+    steps = run(budget, by_weight)
+    assert [step.bucket.batch_size for step in steps if step.phase is DECODE] == [3, 2, 1]
+
+
+def test_out_of_memory_ends_its_phase_and_names_the_bucket() -> None:
+    budget = small_budget(10_000, 10_000)
+    run(budget, lambda step: None if step.bucket == (1, 256, 0) else by_weight(step))
+    assert budget.buckets(PROMPT) == (Bucket(1, 128, 0),)
+    assert [(skipped.bucket, skipped.reason) for skipped in budget.skipped()] == [
+        ((1, 256, 0), "the device ran out of memory while its graph was captured"),
+        ((1, 384, 0), "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"),
+        ((1, 512, 0), "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"),
+    ]
+
+
+def test_out_of_memory_in_prompt_leaves_decode_going() -> None:
+    budget = small_budget(10_000, 10_000)
+    run(budget, lambda step: None if step.phase is PROMPT else by_weight(step))
+    assert len(budget.buckets(DECODE)) == 3
+
+
+def test_out_of_memory_in_the_leftover_pass_ends_capture() -> None:
+    budget = small_budget(200, 1800)
+    steps = run(budget, lambda step: None if step.bucket == (1, 384, 0) else by_weight(step))
+    assert [step.bucket.query_len for step in steps if step.phase is PROMPT] == [128, 256, 384]
+    assert budget.next() is None
+
+
+def test_bytes_above_the_estimate_are_taken_off_the_share() -> None:
+    budget = small_budget(1000, 0)
+    steps = run(budget, lambda step: 900)
+    assert [step.bucket.query_len for step in steps] == [128]
+
+
+@given(st.integers(0, 20_000), st.integers(0, 200), st.integers(1, 8), st.integers(1, 8))
+def test_captured_never_exceeds_the_pool_when_bytes_follow_weights(
+    prompt: int, decode: int, prompts: int, decodes: int
+) -> None:
+    """Only the first graph of a phase, of which nothing can be known, may be too large."""
+    budget = small_budget(prompt + 128, decode + 8, small_plan(prompts, decodes))
+    run(budget, by_weight)
+    assert budget.graph_bytes(PROMPT) + budget.graph_bytes(DECODE) <= prompt + 128 + decode + 8
+
+
+@given(st.integers(0, 3000), st.integers(0, 30), st.integers(1, 8), st.integers(1, 8), st.randoms())
+def test_every_bucket_is_either_captured_or_skipped(
+    prompt: int, decode: int, prompts: int, decodes: int, random: Random
+) -> None:
+    plan = small_plan(prompts, decodes)
+    budget = small_budget(prompt, decode, plan)
+    run(budget, lambda step: None if random.random() < 0.1 else random.randint(1, 500))
+    captured = set(budget.buckets(PROMPT)) | set(budget.buckets(DECODE))
+    skipped = {Bucket(*skipped.bucket) for skipped in budget.skipped()}
+    assert captured | skipped == set(plan.prompt) | set(plan.decode)
+    assert not captured & skipped
