@@ -1,0 +1,1 @@
+"""The operator: GaudiInference resources become served models, gated on warm-up."""

@@ -1,0 +1,102 @@
+"""The base of all API types, bounded leaf types, and how a CEL rule is written beside the fields it guards."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic.config import JsonDict
+
+from gaudi_runtime.contract.base import Tolerant
+
+
+class Rule(BaseModel):
+    """A CEL rule of the schema: the API server refuses an object that breaks it, with this sentence."""
+
+    rule: str
+    message: str
+
+
+def rules(*rules: Rule) -> JsonDict:
+    """JSON schema keywords that make the API server check `rules`; for `json_schema_extra` of a field."""
+    return {"x-kubernetes-validations": [{"rule": each.rule, "message": each.message} for each in rules]}
+
+
+def list_map(*keys: str) -> JsonDict:
+    """JSON schema keywords of a list whose entries are merged by `keys` (server-side apply)."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+def validated_by(*checks: Rule) -> ConfigDict:
+    """Model configuration that puts CEL rules into the schema; they see the object as `self`."""
+    return ConfigDict(json_schema_extra=rules(*checks))
+
+
+class ApiModel(Tolerant):
+    """A part of a resource. Unknown fields are dropped: a newer CRD must not break an older operator."""
+
+
+def _number_as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+QUALIFIED_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
+LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+
+ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
+NamespaceName = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=DNS_LABEL)]
+Quantity = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=32, pattern=QUANTITY),
+    BeforeValidator(_number_as_text),
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0}),
+]
+"""An amount in Kubernetes' notation; people write whole numbers without quotes, so the wire takes both."""
+ShortText = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+PathText = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+AbsolutePath = Annotated[
+    PathText,
+    Field(
+        json_schema_extra=rules(
+            Rule(
+                rule="self.startsWith('/') && !self.split('/').exists(part, part == '..')",
+                message="must be an absolute path without '..': start it with '/'",
+            )
+        )
+    ),
+]
+RelativePath = Annotated[
+    PathText,
+    Field(
+        json_schema_extra=rules(
+            Rule(
+                rule="!self.startsWith('/') && !self.split('/').exists(part, part == '..')",
+                message="must be a relative path without '..': it is looked up inside its folder",
+            )
+        )
+    ),
+]
+ImageReference = Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][^\s]*$")]
+Percent = Annotated[int, Field(ge=0, le=100)]
+Seconds = Annotated[int, Field(ge=1, le=604_800)]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=LABEL_VALUE)]
+AnnotationValue = Annotated[str, StringConstraints(max_length=4096)]
+KeyText = Annotated[str, StringConstraints(min_length=1, max_length=317)]
+VALID_KEYS = Rule(
+    rule="self.all(key, key.matches('^([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",
+    message="every key must be a name like app or example.com/app",
+)
+Labels = Annotated[dict[KeyText, LabelValue], Field(max_length=32, json_schema_extra=rules(VALID_KEYS))]
+Annotations = Annotated[dict[KeyText, AnnotationValue], Field(max_length=32, json_schema_extra=rules(VALID_KEYS))]
+
+
+class SecretKey(ApiModel):
+    """A key of a Secret in the same namespace; the operator never reads it, only the kubelet does."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+    name: ObjectName = Field(description="Name of the Secret.")
+    key: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = Field(
+        description="Key inside the Secret."
+    )

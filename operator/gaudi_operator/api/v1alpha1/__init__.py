@@ -1,0 +1,1 @@
+"""inference.gaudi.dev/v1alpha1."""

@@ -1,0 +1,73 @@
+"""spec.accelerator and spec.parallelism: what a pod gets, and how the model is spread over it."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from gaudi_operator.api.base import QUALIFIED_NAME, ApiModel, ObjectName, Quantity, Rule, validated_by
+
+ResourceName = Annotated[str, StringConstraints(min_length=3, max_length=317, pattern=QUALIFIED_NAME)]
+Ranks = Annotated[int, Field(ge=1, le=512)]
+
+
+class Generation(StrEnum):
+    """Card generation; `none` runs on the CPU, for laptops and CI."""
+
+    GAUDI2 = "gaudi2"
+    GAUDI3 = "gaudi3"
+    NONE = "none"
+
+
+class Accelerator(ApiModel):
+    """The cards and memory of one pod."""
+
+    model_config = validated_by(
+        Rule(
+            rule="self.generation != 'none' || !has(self.cards)",
+            message="spec.accelerator.cards must be left out when generation is none: there are no cards",
+        ),
+        Rule(
+            rule="(self.generation == 'none') == has(self.deviceMemory)",
+            message="spec.accelerator.deviceMemory belongs to generation none, and only to it:"
+            " a card's memory is measured",
+        ),
+        Rule(
+            rule="!has(self.resourceClaimTemplateName) || self.generation != 'none'",
+            message="spec.accelerator.resourceClaimTemplateName needs a card: set generation to gaudi2 or gaudi3",
+        ),
+    )
+    generation: Generation = Field(description="Card generation: gaudi2, gaudi3, or none for the CPU.")
+    cards: Annotated[int, Field(ge=1, le=8)] | None = Field(
+        None, description="Cards per pod; tensor x pipeline x data / nodes when left out."
+    )
+    resource_name: ResourceName = Field(
+        "habana.ai/gaudi", description="Extended resource that the device plugin offers."
+    )
+    resource_claim_template_name: ObjectName | None = Field(
+        None, description="ResourceClaimTemplate of the DRA driver, instead of the extended resource."
+    )
+    hugepages: Quantity | None = Field(None, description="hugepages-2Mi of a pod, for example 21000Mi.")
+    device_memory: Quantity | None = Field(
+        None, description="Memory budget that stands for a card's memory when generation is none."
+    )
+
+
+class Parallelism(ApiModel):
+    """How one replica of the model is spread over cards and nodes."""
+
+    model_config = validated_by(
+        Rule(
+            rule="(self.nodes == 1) == (oldSelf.nodes == 1)",
+            message="spec.parallelism.nodes cannot change between one node and several: the pods are of"
+            " another kind; create a new GaudiInference",
+        ),
+        Rule(
+            rule="self.tensor * self.pipeline * self.data % self.nodes == 0",
+            message="spec.parallelism.nodes must divide tensor x pipeline x data",
+        ),
+    )
+    tensor: Ranks = Field(1, description="Tensor-parallel ranks.")
+    pipeline: Ranks = Field(1, description="Pipeline-parallel stages.")
+    data: Ranks = Field(1, description="Data-parallel ranks inside one replica.")
+    nodes: Annotated[int, Field(ge=1, le=64)] = Field(1, description="Nodes that one replica spans.")

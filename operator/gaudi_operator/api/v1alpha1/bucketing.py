@@ -1,0 +1,72 @@
+"""spec.bucketing: the contract's bucket policy as users write it.
+
+The contract refuses unknown fields, because a typing error in a RuntimeConfig must not pass. The API server
+has already refused those of a resource, so what is unknown here comes from a newer CRD and is dropped.
+"""
+
+from pydantic import ConfigDict, Field
+
+from gaudi_operator.api.base import Rule, rules, validated_by
+from gaudi_runtime.contract import bucketing as contract
+
+_RANGES = ("prompt.?batchSize", "prompt.?query", "prompt.?context", "decode.?batchSize", "decode.?blocks")
+
+
+def _nowhere(*fields: str) -> str:
+    """CEL that holds when none of `fields` is set in any range."""
+    paths = ", ".join(f"self.?{each}.?{field}" for each in _RANGES for field in fields)
+    return f"![{paths}].exists(value, value.hasValue())"
+
+
+class RangeSettings(contract.RangeSettings):
+    """One dimension of one phase. A value left out takes the default of the strategy."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra=rules(
+            Rule(
+                rule="!has(self.min) || !has(self.max) || self.min <= self.max",
+                message="min must be at most max: the range would be empty",
+            )
+        ),
+    )
+
+
+class PromptRanges(contract.PromptRanges):
+    """Ranges of prompt (prefill) buckets: (batch size, query tokens, context blocks)."""
+
+    model_config = ConfigDict(extra="ignore")
+    batch_size: RangeSettings = Field(RangeSettings(), description="Sequences in a prompt batch.")
+    query: RangeSettings = Field(RangeSettings(), description="New tokens per sequence.")
+    context: RangeSettings = Field(
+        RangeSettings(),
+        description="Cached context per sequence, in KV blocks; only with engine.prefixCaching.",
+    )
+
+
+class DecodeRanges(contract.DecodeRanges):
+    """Ranges of decode buckets: (batch size, 1, KV blocks of the whole batch)."""
+
+    model_config = ConfigDict(extra="ignore")
+    batch_size: RangeSettings = Field(RangeSettings(), description="Sequences in a decode batch.")
+    blocks: RangeSettings = Field(RangeSettings(), description="KV blocks referenced by the whole batch.")
+
+
+class Bucketing(contract.BucketPolicy):
+    """Which buckets a server prepares: every request is padded to the smallest one that holds it."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        **validated_by(
+            Rule(
+                rule="(self.strategy == 'file') == has(self.file)",
+                message="spec.bucketing.file belongs to strategy file: give both or neither",
+            ),
+            Rule(
+                rule=f"self.strategy == 'paddingAware' || {_nowhere('padMax', 'padPercent')}",
+                message="spec.bucketing: padMax and padPercent are only for strategy paddingAware",
+            ),
+        ),
+    )
+    prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
+    decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")

@@ -1,0 +1,116 @@
+"""spec.engine: which engine runs the model, and its limits."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from gaudi_operator.api.base import ApiModel, ImageReference, Rule, SecretKey, ShortText, list_map, rules, validated_by
+from gaudi_operator.api.v1alpha1.model import PullPolicy
+from gaudi_runtime.contract.bucketing import Sequences, Tokens
+from gaudi_runtime.contract.config import CompileBackend, EngineName, ExecutionMode
+
+SettingName = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Z][A-Z0-9_]*$")]
+VariableName = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+SettingValue = Annotated[str, StringConstraints(max_length=1024)]
+Argument = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+
+class EnvVarSource(ApiModel):
+    """Where the value of a variable comes from."""
+
+    secret_key_ref: SecretKey = Field(description="Key of a Secret in the same namespace.")
+
+
+class EnvVar(ApiModel):
+    """An environment variable of the runtime container, written as in a Pod."""
+
+    model_config = validated_by(
+        Rule(
+            rule="has(self.value) != has(self.valueFrom)",
+            message="spec.engine.env: every entry needs exactly one of value or valueFrom",
+        )
+    )
+    name: VariableName = Field(description="Name of the variable.")
+    value: SettingValue | None = Field(None, description="Plain value; never put a secret here.")
+    value_from: EnvVarSource | None = Field(None, description="Where the value comes from.")
+
+
+class Engine(ApiModel):
+    """The engine, its execution mode and the limits that shape the bucket plan."""
+
+    model_config = validated_by(
+        Rule(
+            rule="!has(self.maxNumPrefillSeqs) || self.maxNumPrefillSeqs <= self.maxNumSeqs",
+            message="spec.engine.maxNumPrefillSeqs must be at most maxNumSeqs",
+        ),
+        Rule(
+            rule="!has(self.maxNumBatchedTokens) || self.maxNumBatchedTokens >= self.blockSize",
+            message="spec.engine.maxNumBatchedTokens must be at least blockSize: no prompt bucket would fit",
+        ),
+        Rule(
+            rule="self.name == 'torch' || !has(self.compileBackend)",
+            message="spec.engine.compileBackend is only for the torch engine",
+        ),
+        Rule(
+            rule="self.name == 'vllm' || !has(self.extraArgs) || self.extraArgs.size() == 0",
+            message="spec.engine.extraArgs is only for the vllm engine",
+        ),
+        Rule(
+            rule="self.name == 'sim' || !has(self.simulation)",
+            message="spec.engine.simulation is only for the sim engine",
+        ),
+        Rule(
+            rule="self.name != 'torch' || !has(self.executionMode) || self.executionMode != 'lazy'",
+            message="spec.engine.executionMode lazy is not offered by the torch engine:"
+            " use hpuGraphs, torchCompile or eager",
+        ),
+    )
+    name: EngineName = Field(EngineName.VLLM, description="vllm, the built-in torch engine, or the simulation.")
+    image: ImageReference | None = Field(None, description="Runtime image; the operator's own default when left out.")
+    image_pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the image is pulled.")
+    execution_mode: ExecutionMode | None = Field(
+        None,
+        description="hpuGraphs captures a graph per bucket, torchCompile compiles one, lazy and eager capture nothing;"
+        " hpuGraphs on a card and torchCompile without when left out.",
+    )
+    compile_backend: CompileBackend | None = Field(
+        None, description="What a captured CPU graph runs on: eager (as traced) or inductor (C++ kernels)."
+    )
+    block_size: Annotated[int, Field(ge=1, le=4096)] = Field(128, description="Tokens per KV block.")
+    max_num_seqs: Sequences = Field(128, description="Most sequences in a decode batch.")
+    max_num_batched_tokens: Tokens | None = Field(
+        None, description="Most tokens in a prompt batch, padding included; maxModelLen when left out."
+    )
+    max_num_prefill_seqs: Sequences = Field(1, description="Most sequences in a prompt batch.")
+    device_memory_utilization: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.9, description="Share of the memory that is free after the profile run which may be used."
+    )
+    prefix_caching: bool = Field(False, description="Whether prompts reuse KV blocks of earlier prompts.")
+    contiguous_paged_attention: bool = Field(
+        True, description="Whether decode attention reads one contiguous range of KV blocks."
+    )
+    max_queued_requests: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        256,
+        description="Requests of a pod that may wait for a place in a batch; one more is answered with 429.",
+    )
+    settings: Annotated[dict[SettingName, SettingValue], Field(max_length=128)] = Field(
+        {},
+        description="Knobs of the engine without a field of their own, by name.",
+        json_schema_extra=rules(
+            Rule(
+                rule="self.all(key, key.matches('^[A-Z][A-Z0-9_]*$'))",
+                message="every name must be in capitals like VLLM_SKIP_WARMUP",
+            )
+        ),
+    )
+    extra_args: Annotated[tuple[Argument, ...], Field(max_length=64)] = Field(
+        (), description="Further arguments of the vllm engine."
+    )
+    env: Annotated[tuple[EnvVar, ...], Field(max_length=64)] = Field(
+        (),
+        description="Environment of the runtime container.",
+        json_schema_extra=list_map("name"),
+    )
+    simulation: Annotated[dict[ShortText, SettingValue], Field(max_length=32)] | None = Field(
+        None, description="Card and faults of the sim engine, by name."
+    )

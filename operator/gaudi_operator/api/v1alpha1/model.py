@@ -1,0 +1,155 @@
+"""spec.model: which checkpoint is served, and from where."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from gaudi_operator.api.base import (
+    AbsolutePath,
+    ApiModel,
+    ImageReference,
+    ObjectName,
+    PathText,
+    RelativePath,
+    Rule,
+    SecretKey,
+    ShortText,
+    list_map,
+    rules,
+    validated_by,
+)
+from gaudi_runtime.contract.bucketing import Tokens
+from gaudi_runtime.contract.config import Dtype
+
+Repository = Annotated[
+    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_.]*(/[-A-Za-z0-9_.]+)?$")
+]
+
+
+class HuggingFaceSource(ApiModel):
+    """A repository of the Hugging Face hub."""
+
+    repo: Repository = Field(description="Repository, for example meta-llama/Llama-3.1-8B-Instruct.")
+    revision: ShortText = Field("main", description="Branch, tag or commit; pin a commit to make restarts repeatable.")
+    token_secret_ref: SecretKey | None = Field(None, description="Secret that holds the access token.")
+
+
+class ClaimSource(ApiModel):
+    """A folder on a PersistentVolumeClaim in the same namespace."""
+
+    claim_name: ObjectName = Field(description="Name of the PersistentVolumeClaim.")
+    path: RelativePath = Field(".", description="Folder of the checkpoint inside the volume.")
+
+
+class HostPathSource(ApiModel):
+    """A folder on the node; only where the operator was installed with hostPath allowed."""
+
+    path: AbsolutePath = Field(description="Absolute folder of the checkpoint on every node that may run a pod.")
+
+
+class PullPolicy(StrEnum):
+    """When an image is pulled."""
+
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class OciImageSource(ApiModel):
+    """An OCI image whose root holds the checkpoint, mounted as an image volume."""
+
+    reference: ImageReference = Field(description="Image reference; a digest makes restarts repeatable.")
+    path: RelativePath = Field(".", description="Folder of the checkpoint inside the image.")
+    pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the image is pulled.")
+
+
+class ObjectStoreSource(ApiModel):
+    """A prefix in an object store."""
+
+    uri: PathText = Field(
+        description="s3:// or gs:// address of the checkpoint's folder.",
+        json_schema_extra=rules(Rule(rule="self.matches('^(s3|gs)://.+')", message="must start with s3:// or gs://")),
+    )
+    credentials_secret_name: ObjectName | None = Field(
+        None, description="Secret whose keys become the environment of the fetch container."
+    )
+
+
+class ModelSource(ApiModel):
+    """Exactly one place that the checkpoint comes from."""
+
+    model_config = validated_by(
+        Rule(
+            rule="[has(self.huggingFace), has(self.persistentVolumeClaim), has(self.hostPath),"
+            " has(self.ociImage), has(self.objectStore)].filter(x, x).size() == 1",
+            message="spec.model.source must name exactly one of huggingFace,"
+            " persistentVolumeClaim, hostPath, ociImage or objectStore",
+        ),
+    )
+    hugging_face: HuggingFaceSource | None = Field(None, description="A repository of the Hugging Face hub.")
+    persistent_volume_claim: ClaimSource | None = Field(None, description="A folder on a PersistentVolumeClaim.")
+    host_path: HostPathSource | None = Field(None, description="A folder on the node.")
+    oci_image: OciImageSource | None = Field(None, description="An OCI image, mounted as a volume.")
+    object_store: ObjectStoreSource | None = Field(None, description="A prefix in an object store.")
+
+
+class QuantizationMethod(StrEnum):
+    """How weights are stored in fewer bits."""
+
+    INC = "inc"
+    FP8 = "fp8"
+    AWQ = "awq"
+    GPTQ = "gptq"
+
+
+class Quantization(ApiModel):
+    """Quantized execution; INC needs its configuration file and measurements inside the model's folder."""
+
+    model_config = validated_by(
+        Rule(
+            rule="self.method != 'inc' || has(self.configFile)",
+            message="spec.model.quantization.configFile is needed when method is inc",
+        )
+    )
+    method: QuantizationMethod = Field(
+        description="inc converts by measurements at load; fp8, awq and gptq are the checkpoint's own format."
+    )
+    config_file: RelativePath | None = Field(
+        None, description="Configuration file of the method, relative to the model's folder."
+    )
+    measurements: RelativePath | None = Field(
+        None, description="Folder of INC measurements, relative to the model's folder."
+    )
+
+
+class Adapter(ApiModel):
+    """A LoRA adapter that requests choose by its name."""
+
+    name: ShortText = Field(description="Name that requests use.")
+    source: ModelSource = Field(description="Where the adapter comes from.")
+
+
+class Model(ApiModel):
+    """The checkpoint and how it is presented."""
+
+    model_config = validated_by(
+        Rule(
+            rule="!has(self.servedNames) || self.servedNames.all(name, self.servedNames.exists_one(n, n == name))",
+            message="spec.model.servedNames must be distinct",
+        )
+    )
+    source: ModelSource = Field(description="Where the checkpoint comes from.")
+    served_names: Annotated[tuple[ShortText, ...], Field(max_length=16)] = Field(
+        (), description="Names that requests may use; the resource's name when empty."
+    )
+    dtype: Dtype = Field(
+        Dtype.AUTO, description="Number format of weights and KV cache; auto takes the checkpoint's own."
+    )
+    max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")
+    quantization: Quantization | None = Field(None, description="Quantized execution.")
+    adapters: Annotated[tuple[Adapter, ...], Field(max_length=32)] = Field(
+        (),
+        description="LoRA adapters.",
+        json_schema_extra=list_map("name"),
+    )

@@ -1,0 +1,88 @@
+"""spec.rollout and spec.autoscaling: how replicas are replaced and counted."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from gaudi_operator.api.base import ApiModel, Rule, validated_by
+
+MAX_REPLICAS = 1000
+IntOrPercent = (
+    Annotated[int, Field(ge=0, le=MAX_REPLICAS)]
+    | Annotated[str, StringConstraints(min_length=2, max_length=4, pattern=r"^(100|[1-9]?[0-9])%$")]
+)
+_ZERO = "['0', '0%']"
+
+
+class RolloutMode(StrEnum):
+    """Whether new pods start beside old ones (surge), in their place, or as the scheduler allows (auto)."""
+
+    AUTO = "auto"
+    SURGE = "surge"
+    IN_PLACE = "inPlace"
+
+
+class OnFailure(StrEnum):
+    """What a failed revision leads to."""
+
+    ROLLBACK = "rollback"
+    PAUSE = "pause"
+
+
+class Canary(ApiModel):
+    """The first pod of a revision is watched before the next one starts."""
+
+    observe_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
+        0, description="How long the first pod must hold its gate under traffic, in seconds."
+    )
+
+
+class Rollout(ApiModel):
+    """How a new revision replaces the old one; old pods go only as new ones pass the gate."""
+
+    model_config = validated_by(
+        Rule(
+            rule=f"!(string(self.maxSurge) in {_ZERO} && string(self.maxUnavailable) in {_ZERO})",
+            message="spec.rollout.maxSurge and maxUnavailable cannot both be 0: no pod could ever be replaced",
+        ),
+        Rule(
+            rule=f"self.mode != 'surge' || !(string(self.maxSurge) in {_ZERO})",
+            message="spec.rollout.maxSurge must be above 0 when mode is surge: new pods start beside old ones",
+        ),
+        Rule(
+            rule=f"self.mode != 'inPlace' || !(string(self.maxUnavailable) in {_ZERO})",
+            message="spec.rollout.maxUnavailable must be above 0 when mode is inPlace:"
+            " a pod goes before its successor starts",
+        ),
+    )
+    mode: RolloutMode = Field(
+        RolloutMode.AUTO,
+        description="surge starts new pods beside old ones, inPlace in their stead, auto tries surge first and"
+        " replaces in place where the scheduler finds no room.",
+    )
+    max_surge: IntOrPercent = Field(1, description="Most pods above replicas during a rollout; percent is rounded up.")
+    max_unavailable: IntOrPercent = Field(
+        0,
+        description="Most replicas that may be missing during a rollout; percent is rounded down.",
+    )
+    paused: bool = Field(False, description="Stops the rollout where it is; nothing already serving is touched.")
+    canary: Canary = Field(Canary(), description="How the first pod of a revision is watched.")
+    on_failure: OnFailure = Field(OnFailure.ROLLBACK, description="What a failed revision leads to.")
+    revision_history_limit: Annotated[int, Field(ge=1, le=50)] = Field(5, description="Old revisions that are kept.")
+
+
+class Autoscaling(ApiModel):
+    """A HorizontalPodAutoscaler on the scale subresource."""
+
+    model_config = validated_by(
+        Rule(
+            rule="self.minReplicas <= self.maxReplicas",
+            message="spec.autoscaling.minReplicas must be at most maxReplicas",
+        )
+    )
+    min_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] = Field(1, description="Fewest replicas.")
+    max_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] = Field(description="Most replicas.")
+    target_running_requests: Annotated[int, Field(ge=1, le=65_536)] = Field(
+        description="Running requests per pod that the autoscaler aims for."
+    )

@@ -1,0 +1,78 @@
+"""GaudiInferenceSpec: everything that a user may say."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gaudi_operator.api.base import ApiModel, Rule, validated_by
+from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
+from gaudi_operator.api.v1alpha1.bucketing import Bucketing
+from gaudi_operator.api.v1alpha1.engine import Engine
+from gaudi_operator.api.v1alpha1.model import Model
+from gaudi_operator.api.v1alpha1.network import NetworkAccess, Route, Service
+from gaudi_operator.api.v1alpha1.pod import Pod
+from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
+from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
+
+
+class GaudiInferenceSpec(ApiModel):
+    """A model that is served on Gaudi: every replica takes traffic once its graphs are captured."""
+
+    model_config = validated_by(
+        Rule(
+            rule="self.accelerator.generation != 'none' || !has(self.engine.executionMode) ||"
+            " self.engine.executionMode in ['torchCompile', 'eager']",
+            message="spec.engine.executionMode must be torchCompile or eager when accelerator.generation is none:"
+            " there is no card to capture HPU graphs on",
+        ),
+        Rule(
+            rule="!has(self.accelerator.cards) || has(self.accelerator.resourceClaimTemplateName) ||"
+            " self.accelerator.cards * self.parallelism.nodes =="
+            " self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.data",
+            message="spec.accelerator.cards x parallelism.nodes must equal tensor x pipeline x data:"
+            " every rank has one card",
+        ),
+        Rule(
+            rule="self.accelerator.generation == 'none' || has(self.accelerator.resourceClaimTemplateName) ||"
+            " self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.data"
+            " <= 8 * self.parallelism.nodes",
+            message="spec.parallelism asks for more than 8 cards of a node: lower tensor, pipeline or data,"
+            " or raise nodes",
+        ),
+        Rule(
+            rule="self.engine.blockSize <= self.model.maxModelLen",
+            message="spec.engine.blockSize must be at most model.maxModelLen",
+        ),
+        Rule(
+            rule="self.engine.name != 'torch' || self.parallelism.tensor * self.parallelism.pipeline *"
+            " self.parallelism.data == 1",
+            message="spec.parallelism must be 1 in every direction with the torch engine: use engine vllm",
+        ),
+        Rule(
+            rule="self.engine.name != 'torch' || !has(self.model.quantization)",
+            message="spec.model.quantization is not offered by the torch engine: use engine vllm",
+        ),
+        Rule(
+            rule="self.engine.name != 'torch' || !has(self.model.adapters) || self.model.adapters.size() == 0",
+            message="spec.model.adapters is not offered by the torch engine: use engine vllm",
+        ),
+        Rule(
+            rule="self.engine.prefixCaching || !self.?bucketing.?prompt.?context.hasValue()",
+            message="spec.bucketing.prompt.context needs engine.prefixCaching: without it prompts have no context",
+        ),
+    )
+    model: Model = Field(description="The checkpoint and how it is presented.")
+    accelerator: Accelerator = Field(description="The cards and memory of one pod.")
+    parallelism: Parallelism = Field(Parallelism(), description="How one replica is spread over cards and nodes.")
+    engine: Engine = Field(Engine(), description="The engine, its mode and its limits.")
+    bucketing: Bucketing = Field(Bucketing(), description="Which shapes are prepared.")
+    warmup: Warmup = Field(Warmup(), description="What is prepared before traffic, and with how much memory.")
+    readiness: Readiness = Field(Readiness(), description="When a pod's gate opens.")
+    recipe_cache: RecipeCache = Field(RecipeCache(), description="A volume of compiled recipes.")
+    replicas: Annotated[int, Field(ge=0, le=1000)] = Field(1, description="Wished replicas; 0 stops serving.")
+    rollout: Rollout = Field(Rollout(), description="How a new revision replaces the old one.")
+    autoscaling: Autoscaling | None = Field(None, description="A HorizontalPodAutoscaler on replicas.")
+    service: Service = Field(Service(), description="The Service in front of the replicas.")
+    route: Route | None = Field(None, description="An HTTPRoute to the Service.")
+    network_access: NetworkAccess = Field(NetworkAccess(), description="Who may reach the pods.")
+    pod: Pod = Field(Pod(), description="What may be said about the pods.")

@@ -1,0 +1,166 @@
+"""GaudiInferenceStatus: what everybody can see. Small; per-pod detail stands in the pod's own report."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from gaudi_operator.api.base import ApiModel, Count, Percent, list_map
+
+Text = Annotated[str, Field(max_length=1024)]
+Word = Annotated[str, Field(max_length=32)]
+Revision = Annotated[str, Field(max_length=64)]
+Bytes = Annotated[int, Field(ge=0)]
+Generation = Annotated[int, Field(ge=0)]
+# Type, reason and message are bounded as in metav1.Condition, so that a condition of any writer is accepted.
+ConditionType = Annotated[
+    str,
+    Field(
+        max_length=316,
+        pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+        r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+    ),
+]
+ConditionReason = Annotated[
+    str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+]
+Timestamp = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
+MAX_PODS = 20
+
+
+class ConditionStatus(StrEnum):
+    """Whether a condition holds."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(ApiModel):
+    """One judged fact about the resource, as Kubernetes writes it."""
+
+    type: ConditionType = Field(description="Which fact.")
+    status: ConditionStatus = Field(description="True, False or Unknown.")
+    reason: ConditionReason = Field(description="Stable word for machines.")
+    message: Annotated[str, Field(max_length=32_768)] = Field(description="Sentence for people.")
+    last_transition_time: Timestamp = Field(description="When status last changed.")
+    observed_generation: Generation | None = Field(None, description="Generation of the spec that was judged.")
+
+
+class BucketCounts(ApiModel):
+    """Buckets of one phase; planned is always the denominator."""
+
+    planned: Count = Field(description="Buckets in the plan.")
+    warmed: Count = Field(description="Buckets that are compiled.")
+    captured: Count = Field(description="Buckets whose graph is captured.")
+
+
+class Buckets(ApiModel):
+    """Buckets of both phases, of the pod that capturedPercent speaks of."""
+
+    prompt: BucketCounts | None = Field(None, description="Prompt buckets.")
+    decode: BucketCounts | None = Field(None, description="Decode buckets.")
+
+
+class CapturedPercent(ApiModel):
+    """Captured graphs in percent of the plan, floored; the least over the serving pods."""
+
+    prompt: Percent | None = Field(None, description="Captured prompt graphs in percent of planned prompt buckets.")
+    decode: Percent | None = Field(None, description="Captured decode graphs in percent of planned decode buckets.")
+
+
+class WarmupProgress(ApiModel):
+    """How far the least advanced pod of the current revision is."""
+
+    percent: Percent = Field(0, description="Warm-up done, in percent of all buckets compiled and captured.")
+    phase: Word = Field(description="Phase of the least advanced pod.")
+    eta: Timestamp | None = Field(None, description="Estimated end of warm-up, rounded to 10 s.")
+
+
+class PodState(ApiModel):
+    """One pod, as its last accepted report says."""
+
+    name: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod.")
+    revision: Revision = Field(description="Revision that it runs.")
+    phase: Word = Field(description="Phase of its runtime, or of the pod before that.")
+    gate: bool = Field(description="Whether its gate inference.gaudi.dev/warmed-up is open.")
+    ready: bool = Field(description="Whether the pod takes traffic.")
+    warmup_percent: Percent = Field(0, description="Warm-up done in percent.")
+    captured_percent: CapturedPercent = Field(CapturedPercent(), description="Captured graphs in percent of the plan.")
+    recompiles_since_ready: Count = Field(0, description="Compiles on the request path since it serves.")
+    message: Text | None = Field(None, description="What stands in its way.")
+
+
+class MemorySplit(ApiModel):
+    """Memory of the least roomy pod after its profile run, in bytes."""
+
+    usable_bytes: Bytes = Field(description="Bytes that may be used.")
+    graph_bytes: Bytes = Field(description="Bytes kept for graphs.")
+    kv_cache_bytes: Bytes = Field(description="Bytes of the KV cache.")
+    kv_blocks: Count = Field(description="KV blocks.")
+
+
+class ColdShape(ApiModel):
+    """A shape that met no warm graph."""
+
+    phase: Annotated[str, Field(max_length=16)] = Field(description="prompt or decode.")
+    shape: tuple[Count, Count, Count] = Field(description="(batch size, query tokens, KV blocks).")
+    count: Count = Field(description="How often, over all pods.")
+
+
+class Recompiles(ApiModel):
+    """Compiles on the request path since pods became ready."""
+
+    since_ready: Count = Field(0, description="Over all serving pods.")
+    cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=10)] = Field(
+        (),
+        description="The most frequent cold shapes.",
+    )
+
+
+class RecipeCacheState(ApiModel):
+    """What the recipe cache did for the current revision."""
+
+    phase: Word = Field(description="Empty, Seeding while the first pod fills it, or Filled.")
+    hit_percent: Percent | None = Field(None, description="Recipes found in the cache by the last pod, in percent.")
+
+
+class Revisions(ApiModel):
+    """Which revisions exist."""
+
+    current: Revision | None = Field(None, description="The wished revision.")
+    previous: Revision | None = Field(None, description="The revision that still has pods, or served last.")
+
+
+class GaudiInferenceStatus(ApiModel):
+    """What the operator saw and judged."""
+
+    observed_generation: Generation = Field(0, description="Generation of the spec that this status judges.")
+    phase: Word = Field(
+        "Pending", description="One word: Pending, WarmingUp, Serving, RollingOut, ScaledToZero, Stalled."
+    )
+    ready: Annotated[str, Field(max_length=16)] = Field("0/0", description="Ready replicas of wished replicas.")
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = Field(
+        (),
+        description="Judged facts: Ready, Reconciling, Stalled, Available, WarmedUp, PlanAccepted, and more.",
+        json_schema_extra=list_map("type"),
+    )
+    replicas: Count = Field(0, description="Pods of all revisions.")
+    updated_replicas: Count = Field(0, description="Pods of the current revision.")
+    ready_replicas: Count = Field(0, description="Pods that take traffic.")
+    available_replicas: Count = Field(0, description="Pods that take traffic, of any revision.")
+    selector: Annotated[str, Field(max_length=1024)] = Field("", description="Label selector of the pods.")
+    captured_percent: CapturedPercent = Field(
+        CapturedPercent(), description="Captured graphs, the least over the serving pods."
+    )
+    buckets: Buckets | None = Field(None, description="Planned, warmed and captured buckets.")
+    warmup: WarmupProgress | None = Field(None, description="Progress of warm-up.")
+    memory: MemorySplit | None = Field(None, description="Memory split.")
+    recompiles: Recompiles = Field(Recompiles(), description="Compiles on the request path.")
+    recipe_cache: RecipeCacheState | None = Field(None, description="Recipe cache, where spec.recipeCache is enabled.")
+    simulated: bool = Field(False, description="True when the figures come from the sim engine.")
+    revision: Revisions = Field(Revisions(), description="Revisions.")
+    endpoint: Text | None = Field(None, description="Address of the OpenAI API inside the cluster.")
+    pods: Annotated[tuple[PodState, ...], Field(max_length=MAX_PODS)] = Field(
+        (), description="Up to 20 pods, worst first."
+    )

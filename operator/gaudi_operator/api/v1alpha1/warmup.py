@@ -1,0 +1,67 @@
+"""spec.warmup, spec.readiness and spec.recipeCache: what a pod prepares, and when its gate opens."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Rule, Seconds, validated_by
+from gaudi_runtime.contract.config import CaptureOrder, Share
+
+
+class Warmup(ApiModel):
+    """What is prepared before a replica may take traffic."""
+
+    enabled: bool = Field(True, description="False serves cold: the first request of every shape pays its compile.")
+    graph_memory_share: Share = Field(0.1, description="Share of the usable memory kept for graphs.")
+    prompt_ratio: Share = Field(0.3, description="Share of the graph pool offered to prompt graphs first.")
+    prompt_order: CaptureOrder = Field(
+        CaptureOrder.MIN_TOKENS,
+        description="minTokens captures prompt graphs from the fewest tokens up, maxBs from the largest batch down.",
+    )
+    decode_order: CaptureOrder = Field(
+        CaptureOrder.MAX_BS,
+        description="minTokens captures decode graphs from the fewest tokens up, maxBs from the largest batch down.",
+    )
+    sampler: bool = Field(True, description="Whether the sampler's shapes are warmed up.")
+    defragmenter: bool = Field(True, description="Whether the block swaps of the defragmenter are warmed up.")
+
+
+class Shortfall(StrEnum):
+    """What happens when a warmed-up pod stays below the captured percentages."""
+
+    BLOCK = "block"
+    SERVE_AND_WARN = "serveAndWarn"
+
+
+class Readiness(ApiModel):
+    """When a pod's gate opens. Changing a threshold restarts nothing: only the operator judges it."""
+
+    min_captured_prompt_percent: Percent = Field(
+        100, description="Least share of planned prompt buckets whose graph is captured, in percent."
+    )
+    min_captured_decode_percent: Percent = Field(
+        100, description="Least share of planned decode buckets whose graph is captured, in percent."
+    )
+    on_shortfall: Shortfall = Field(
+        Shortfall.BLOCK,
+        description="block keeps a pod that ends below the thresholds out of traffic; serveAndWarn lets it serve.",
+    )
+    stall_timeout_seconds: Seconds = Field(
+        1800,
+        description="A pod is stalled when nothing of its warm-up has moved for this long; no other deadline exists.",
+    )
+
+
+class RecipeCache(ApiModel):
+    """A volume of compiled recipes that later pods start from."""
+
+    model_config = validated_by(
+        Rule(
+            rule="has(self.storageClassName) == has(oldSelf.storageClassName) &&"
+            " (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
+            message="spec.recipeCache.storageClassName cannot be changed: a volume claim keeps its class",
+        )
+    )
+    enabled: bool = Field(False, description="Whether compiled recipes are kept.")
+    size: Quantity = Field("20Gi", description="Size of the volume claim.")
+    storage_class_name: ObjectName | None = Field(None, description="Storage class of the volume claim.")

@@ -1,0 +1,62 @@
+"""What a pass wants done. Every action carries the reason that stands in the log and, when set, in an event."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.observed import Manifest
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event on the resource, published only after the status write of its pass succeeded."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Server-side apply of one child under our field manager."""
+
+    manifest: Manifest
+    reason: str
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete one child, only if it still has this UID."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SetGate:
+    """Write the gate's condition of one pod by server-side apply on pods/status, only if it still has this UID."""
+
+    pod: str
+    uid: str
+    open: bool
+    reason: str
+    message: str
+
+
+Action = Apply | Delete | SetGate
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The outcome of a pass: actions in order, the status to show, events after it, and when to look again.
+
+    `look_again_seconds` is None when only a change in the cluster or a report can change the outcome.
+    """
+
+    actions: tuple[Action, ...]
+    status: GaudiInferenceStatus
+    events: tuple[Event, ...] = ()
+    look_again_seconds: float | None = None

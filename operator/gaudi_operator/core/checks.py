@@ -1,0 +1,124 @@
+"""What makes a spec impossible before a pod is started: ordered small checks, the first violation counts.
+
+What the API server can see by itself is refused there, by rules beside the fields; these need the installation,
+the bucket planner or the memory budget.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core import fit
+from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.manifests.container import image
+from gaudi_operator.core.runtime_config import bucket_policy, on_cpu, plan_limits
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.config import EngineName
+from gaudi_runtime.errors import PlanImpossible
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Why a spec cannot run: a stable reason and a sentence that says what to do."""
+
+    reason: str
+    message: str
+
+
+def first_violation(inference: Inference, defaults: InstallationDefaults) -> Violation | None:
+    """The first check that fails; None when the spec may run."""
+    return next((found for check in CHECKS if (found := check(inference, defaults))), None)
+
+
+def host_path_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Violation | None:
+    """hostPath reads the node's files, so the installation decides."""
+    if inference.spec.model.source.host_path is None or defaults.allow_host_path:
+        return None
+    return Violation(
+        "HostPathNotAllowed",
+        "spec.model.source.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage, "
+        "or have the operator installed with hostPath allowed.",
+    )
+
+
+def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Violation | None:
+    """A field that is promised by the API and not served by this release is refused, never ignored."""
+    found = next((f"{path}{advice}" for path, advice, asked in _not_built(inference.spec) if asked), None)
+    return None if found is None else Violation("NotBuilt", found)
+
+
+def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
+    release = " is not built in this release"
+    source = f"{release}: use persistentVolumeClaim, hostPath or ociImage."
+    return (
+        ("spec.model.source.huggingFace", source, spec.model.source.hugging_face is not None),
+        ("spec.model.source.objectStore", source, spec.model.source.object_store is not None),
+        ("spec.engine.name vllm", f"{release}: use torch or sim.", spec.engine.name is EngineName.VLLM),
+        ("spec.parallelism.nodes above 1", f"{release}: use 1.", spec.parallelism.nodes > 1),
+        ("spec.model.quantization", f"{release}: leave it out.", spec.model.quantization is not None),
+        ("spec.model.adapters", f"{release}: leave it out.", bool(spec.model.adapters)),
+        ("spec.recipeCache.enabled", f"{release}: set it to false.", spec.recipe_cache.enabled),
+        ("spec.rollout.canary.observeSeconds", f"{release}: set it to 0.", spec.rollout.canary.observe_seconds > 0),
+        ("spec.autoscaling", f"{release}: leave it out.", spec.autoscaling is not None),
+        ("spec.route", f"{release}: leave it out.", spec.route is not None),
+    )
+
+
+def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Violation | None:
+    """The installation may have no image for cards: it is built on Intel's base."""
+    if image(inference.spec, defaults):
+        return None
+    kind = "the CPU" if on_cpu(inference.spec.accelerator) else "cards"
+    return Violation(
+        "NoRuntimeImage",
+        f"spec.engine.image is left out and this installation has no default image for {kind}: name an image.",
+    )
+
+
+def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Violation | None:
+    """No KV block fits, or no bucket is left."""
+    spec = inference.spec
+    blocks = fit.most_kv_blocks(spec)
+    if blocks < 1:
+        return Violation(
+            "PlanImpossible",
+            f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} has no room for a single KV block: "
+            "raise it, or lower engine.blockSize or warmup.graphMemoryShare.",
+        )
+    outcome = _plan(bucket_policy(spec), plan_limits(spec), blocks)
+    if not isinstance(outcome, str):
+        return None
+    prefix = "spec." if outcome.startswith("bucketing.") else "spec.bucketing: "
+    return Violation("PlanImpossible", f"{prefix}{outcome}.")
+
+
+def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Violation | None:
+    """Not even the smallest graphs that the thresholds ask for fit into the memory."""
+    spec = inference.spec
+    outcome = _plan(bucket_policy(spec), plan_limits(spec), fit.most_kv_blocks(spec))
+    if isinstance(outcome, str) or not fit.captures(spec):
+        return None
+    sentence = fit.why_unreachable(spec, outcome)
+    return None if sentence is None else Violation("ThresholdsUnreachable", sentence)
+
+
+CHECKS: tuple[Callable[[Inference, InstallationDefaults], Violation | None], ...] = (
+    host_path_is_not_allowed,
+    something_is_not_built,
+    no_image_is_known,
+    plan_is_impossible,
+    thresholds_are_unreachable,
+)
+
+
+@lru_cache(maxsize=256)
+def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan | str:
+    """The plan, or the sentence that says why there is none. Kept, because every pass asks again."""
+    try:
+        return make_plan(policy, limits, kv_blocks)
+    except PlanImpossible as error:
+        return str(error)

@@ -1,0 +1,71 @@
+"""Whether a live object still has what we applied. Fields of others, and the server's defaults, do not matter."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gaudi_operator.core.quantity import parse_quantity
+
+_LIST_KEYS = ("name", "uid", "mountPath", "containerPort", "topologyKey", "conditionType")
+"""Keys by which the API server merges lists of objects: entries of others may stand between ours."""
+
+_ATOMIC = frozenset({"selector", "matchLabels", "nodeSelector"})
+"""Maps that mean something as a whole: one more key selects other pods, or none."""
+
+_QUANTITY_PARENTS = frozenset({"limits", "requests", "sizeLimit"})
+
+
+def has_drifted(applied: object, live: object) -> str | None:
+    """Path of the first field whose live value is not ours, such as `spec.replicas`; None when all are."""
+    return _drift(applied, live, ())
+
+
+def _drift(applied: object, live: object, path: tuple[str, ...]) -> str | None:
+    if isinstance(applied, Mapping):
+        return _mapping(applied, live, path)
+    if isinstance(applied, list | tuple):
+        return _sequence(applied, live, path)
+    if applied == live or (applied == "" and live is None) or _same_amount(applied, live, path):
+        return None
+    return ".".join(path)
+
+
+def _mapping(applied: Mapping[str, Any], live: object, path: tuple[str, ...]) -> str | None:
+    if not isinstance(live, Mapping):
+        return None if not applied and live is None else ".".join(path)
+    if path and path[-1] in _ATOMIC and live.keys() - applied.keys():
+        return ".".join(path)
+    drifts = (_drift(value, live.get(key), (*path, key)) for key, value in applied.items())
+    return next((drift for drift in drifts if drift is not None), None)
+
+
+def _sequence(applied: Sequence[Any], live: object, path: tuple[str, ...]) -> str | None:
+    if not isinstance(live, list | tuple):
+        return None if not applied and live is None else ".".join(path)
+    key = _list_key(applied)
+    if key is not None:
+        found = {entry.get(key): entry for entry in live if isinstance(entry, Mapping)}
+        pairs = [(entry, found.get(entry[key]), str(entry[key])) for entry in applied]
+    elif len(applied) != len(live):
+        return ".".join(path)
+    elif not any(isinstance(entry, Mapping) for entry in applied):
+        return None if list(applied) == list(live) else ".".join(path)
+    else:
+        pairs = [(mine, theirs, str(index)) for index, (mine, theirs) in enumerate(zip(applied, live, strict=True))]
+    drifts = (_drift(mine, theirs, (*path, label)) for mine, theirs, label in pairs)
+    return next((drift for drift in drifts if drift is not None), None)
+
+
+def _list_key(entries: Sequence[Any]) -> str | None:
+    if not entries or not all(isinstance(entry, Mapping) for entry in entries):
+        return None
+    return next((key for key in _LIST_KEYS if all(key in entry for entry in entries)), None)
+
+
+def _same_amount(applied: object, live: object, path: tuple[str, ...]) -> bool:
+    """The server writes 1024Mi as 1Gi."""
+    if not _QUANTITY_PARENTS.intersection(path) or not isinstance(applied, str) or not isinstance(live, str):
+        return False
+    try:
+        return parse_quantity(applied) == parse_quantity(live)
+    except ValueError:
+        return False

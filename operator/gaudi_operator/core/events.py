@@ -1,0 +1,52 @@
+"""Events on the resource, derived from what a pass does and from how the status changes."""
+
+from collections.abc import Iterable
+
+from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus
+from gaudi_operator.core.actions import Action, Event, SetGate
+
+
+def events(before: GaudiInferenceStatus, after: GaudiInferenceStatus, actions: Iterable[Action]) -> tuple[Event, ...]:
+    """What people should hear of, oldest first. An unchanged status and no gate give none."""
+    return (*_revision(before, after), *_gates(actions), *_turns(before, after))
+
+
+def _revision(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iterable[Event]:
+    current = after.revision.current
+    if current is not None and current != before.revision.current:
+        yield Event("Normal", "RevisionWished", f"Revision {current} is to be rolled out.")
+
+
+def _gates(actions: Iterable[Action]) -> Iterable[Event]:
+    for action in actions:
+        if isinstance(action, SetGate):
+            word = "GateOpened" if action.open else "GateClosed"
+            yield Event("Normal" if action.open else "Warning", word, f"Pod {action.pod}: {action.message}")
+
+
+def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iterable[Event]:
+    was = {each.type: each for each in before.conditions}
+    for condition in after.conditions:
+        event = _turn(condition, was.get(condition.type))
+        if event is not None:
+            yield event
+
+
+def _turn(condition: Condition, was: Condition | None) -> Event | None:
+    """The event of a condition that has changed; a new reason of a bad state is news too."""
+    if was is not None and (was.status, was.reason) == (condition.status, condition.reason):
+        return None
+    match condition.type, condition.status:
+        case "Ready", ConditionStatus.TRUE:
+            return Event("Normal", "Ready", condition.message)
+        case "WarmedUp", ConditionStatus.TRUE:
+            return Event("Normal", "WarmedUp", condition.message)
+        case "PlanAccepted", ConditionStatus.FALSE:
+            return Event("Warning", "PlanRefused", condition.message)
+        case "Stalled", ConditionStatus.TRUE:
+            return Event("Warning", "Stalled", f"{condition.reason}: {condition.message}")
+        case "Degraded", ConditionStatus.TRUE:
+            return Event("Warning", "Degraded", condition.message)
+        case "BucketCoverage", ConditionStatus.FALSE:
+            return Event("Warning", "ColdShapes", condition.message)
+    return None

@@ -1,0 +1,43 @@
+"""Children that nothing needs any more: old ReplicaSets, forgotten revisions and the ConfigMaps of neither."""
+
+from collections.abc import Collection, Iterable
+
+from gaudi_operator.core.actions import Delete
+from gaudi_operator.core.children import delete
+from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.revision import Revision
+
+
+def garbage(
+    observed: Observed, current: str, stored: Iterable[Revision], history_limit: int
+) -> tuple[list[Delete], set[str]]:
+    """Deletes of ReplicaSets and ControllerRevisions that are over, and the names of the revisions still in use.
+
+    In use is the `current` revision and whatever has pods or wishes some. `stored` is newest first;
+    `history_limit` is how many revisions that are not in use are kept.
+    """
+    in_use = {current, *map(_revision, observed.pods)}
+    in_use |= {_revision(each) for each in observed.replica_sets if each["spec"].get("replicas", 0)}
+    history = [revision.name for revision in stored if revision.name not in in_use]
+    done = (each for each in observed.replica_sets if _revision(each) not in in_use)
+    forgotten = (each for each in observed.revisions if _revision(each) in history[history_limit:])
+    deletes = [
+        *_deletes(done, "its revision is replaced and has no pods"),
+        *_deletes(forgotten, "the history of revisions is full"),
+    ]
+    return deletes, in_use
+
+
+def unread_config_maps(observed: Observed, needed: Collection[str | None]) -> list[Delete]:
+    """Deletes of ConfigMaps whose names are not `needed`."""
+    unread = (each for each in observed.config_maps if each["metadata"]["name"] not in needed)
+    return _deletes(unread, "no pod reads it")
+
+
+def _deletes(objects: Iterable[Manifest], reason: str) -> list[Delete]:
+    return [delete(each, reason) for each in objects if "deletionTimestamp" not in each["metadata"]]
+
+
+def _revision(manifest: Manifest) -> str:
+    return str((manifest["metadata"].get("labels") or {}).get(REVISION_LABEL, ""))

@@ -1,0 +1,77 @@
+"""The resource, read once: a typed spec and what its metadata says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.observed import Manifest
+
+
+class SpecUnreadable(Exception):
+    """The spec does not fit this operator's types; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the metadata of a GaudiInference says."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    deleting: bool
+    restarted_at: str | None
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A GaudiInference as decisions see it."""
+
+    identity: Identity
+    spec: GaudiInferenceSpec
+
+
+def read_identity(resource: Manifest) -> Identity:
+    """The metadata of a resource that an API server has accepted."""
+    metadata = resource["metadata"]
+    return Identity(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        uid=metadata["uid"],
+        generation=metadata.get("generation", 0),
+        deleting="deletionTimestamp" in metadata,
+        restarted_at=(metadata.get("annotations") or {}).get(RESTARTED_AT_ANNOTATION),
+    )
+
+
+def read_inference(resource: Manifest) -> Inference:
+    """The whole resource. Raises SpecUnreadable, which a CRD of another release can cause."""
+    try:
+        spec = GaudiInferenceSpec.model_validate(resource["spec"])
+    except ValidationError as error:
+        raise SpecUnreadable(_sentence(error)) from error
+    return Inference(read_identity(resource), spec)
+
+
+def read_status(resource: Manifest) -> GaudiInferenceStatus:
+    """The status that stands on the resource; an empty one when there is none or another release wrote it."""
+    written = resource.get("status")
+    if not isinstance(written, Mapping):
+        return GaudiInferenceStatus()
+    try:
+        return GaudiInferenceStatus.model_validate(written)
+    except ValidationError:
+        return GaudiInferenceStatus()
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = ".".join(["spec", *map(str, first["loc"])])
+    return (
+        f"{path} cannot be read by this operator: {first['msg']}. "
+        "The CRD and the operator may be of different releases; install the same release of both."
+    )

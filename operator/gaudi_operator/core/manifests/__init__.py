@@ -1,0 +1,1 @@
+"""One builder per child: what server-side apply sends, and nothing that the operator does not own."""

@@ -1,0 +1,113 @@
+"""The runtime container: image, arguments, environment, resources, ports, probes and its rights."""
+
+from gaudi_operator.api.v1alpha1.accelerator import Accelerator
+from gaudi_operator.api.v1alpha1.engine import Engine, EnvVar
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.manifests.metadata import Object
+from gaudi_operator.core.manifests.volumes import TEMPORARY_PATH, mounts
+from gaudi_operator.core.names import CONTAINER
+from gaudi_operator.core.runtime_config import on_cpu
+from gaudi_runtime.contract.config import ServingConfig
+from gaudi_runtime.contract.ports import (
+    CACHE_PATH,
+    CONFIG_PATH,
+    LIVEZ_PATH,
+    MODEL_PORT_NAME,
+    READYZ_PATH,
+    STATUS_PORT_NAME,
+)
+
+PROBE_TIMEOUT_SECONDS = 5
+"""A status port that shares its machine with a running compile may be slow to answer."""
+
+
+def container(inference: Inference, defaults: InstallationDefaults) -> Object:
+    """The one container of a pod."""
+    spec, ports = inference.spec, ServingConfig()
+    return {
+        "name": CONTAINER,
+        "image": image(spec, defaults),
+        "imagePullPolicy": spec.engine.image_pull_policy.value,
+        "args": ["serve", "--config", CONFIG_PATH],
+        "env": environment(spec.engine),
+        "resources": _resources(spec),
+        "ports": [
+            {"name": MODEL_PORT_NAME, "containerPort": ports.model_port, "protocol": "TCP"},
+            {"name": STATUS_PORT_NAME, "containerPort": ports.status_port, "protocol": "TCP"},
+        ],
+        "readinessProbe": _probe(READYZ_PATH, period=1, failures=3),
+        # The runtime itself judges progress, so a failing /livez is final; some patience is for a busy machine.
+        "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
+        "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
+        "volumeMounts": mounts(),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
+    """The runtime image: the resource's own, or the installation's for this kind of device."""
+    default = defaults.runtime_image if on_cpu(spec.accelerator) else defaults.hpu_image
+    return spec.engine.image or default
+
+
+def environment(engine: Engine) -> list[Object]:
+    """Variables of the container: ours, then the engine's knobs, then the user's; a later one replaces an earlier."""
+    plain = {**_writable_places(), **engine.settings}
+    variables = {name: {"name": name, "value": value} for name, value in plain.items()}
+    return list({**variables, **{each.name: _variable(each) for each in engine.env}}.values())
+
+
+def _variable(variable: EnvVar) -> Object:
+    return variable.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _writable_places() -> dict[str, str]:
+    """The root file system is read-only and the user id has no entry in the image's list of users."""
+    return {
+        "HOME": TEMPORARY_PATH,
+        "USER": "gaudi",
+        "XDG_CACHE_HOME": CACHE_PATH,
+        "HF_HOME": f"{CACHE_PATH}/huggingface",
+        "TORCHINDUCTOR_CACHE_DIR": f"{CACHE_PATH}/inductor",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+def _probe(path: str, period: int, failures: int) -> Object:
+    return {
+        "httpGet": {"path": path, "port": STATUS_PORT_NAME, "scheme": "HTTP"},
+        "periodSeconds": period,
+        "timeoutSeconds": PROBE_TIMEOUT_SECONDS,
+        "failureThreshold": failures,
+    }
+
+
+def _resources(spec: GaudiInferenceSpec) -> Object:
+    wished, accelerator = spec.pod.resources, spec.accelerator
+    fixed = {"memory": wished.memory, "hugepages-2Mi": accelerator.hugepages}
+    if not on_cpu(accelerator) and not accelerator.resource_claim_template_name:
+        fixed[accelerator.resource_name] = str(cards_per_pod(spec))
+    limits = {name: amount for name, amount in fixed.items() if amount}
+    resources: Object = {"limits": limits, "requests": {**limits, **_cpu(wished.cpu, accelerator)}}
+    if accelerator.resource_claim_template_name:
+        resources["claims"] = [{"name": "cards"}]
+    return {key: value for key, value in resources.items() if value}
+
+
+def cards_per_pod(spec: GaudiInferenceSpec) -> int:
+    """Cards of one pod: every rank has one."""
+    ranks = spec.parallelism
+    return spec.accelerator.cards or ranks.tensor * ranks.pipeline * ranks.data // ranks.nodes
+
+
+def _cpu(cpu: str | None, accelerator: Accelerator) -> dict[str, str]:
+    """Kubernetes refuses hugepages in a container that requests neither CPU nor memory."""
+    cpu = cpu or ("1" if accelerator.hugepages else None)
+    return {"cpu": cpu} if cpu else {}

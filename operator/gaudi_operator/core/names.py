@@ -1,0 +1,16 @@
+"""Every name that the operator puts into a cluster, in one place; tests import the same constants."""
+
+FIELD_MANAGER = "gaudi-operator"
+GATE = "inference.gaudi.dev/warmed-up"
+CONTAINER = "runtime"
+
+NAME_LABEL = "inference.gaudi.dev/name"
+REVISION_LABEL = "inference.gaudi.dev/revision"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "gaudi-operator"
+OPERATOR_POD_LABELS = {"app.kubernetes.io/name": "gaudi-operator"}
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+
+PLAN_HASH_ANNOTATION = "inference.gaudi.dev/plan-hash"
+RESTARTED_AT_ANNOTATION = "inference.gaudi.dev/restarted-at"
+APPLIED_HASH_ANNOTATION = "inference.gaudi.dev/applied-hash"

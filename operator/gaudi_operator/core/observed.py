@@ -1,0 +1,49 @@
+"""One frozen snapshot of a resource and everything that belongs to it; decisions read nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from gaudi_runtime.contract.report import WarmupReport
+
+Manifest = Mapping[str, Any]
+"""A Kubernetes object as the API server writes it."""
+
+
+@dataclass(frozen=True)
+class PodReport:
+    """The last word of a pod: a report that could be read, or the reason why it was ignored.
+
+    `container_id` is the runtime container's id in the pod status when the report was fetched: a report never
+    speaks for another container. `received` is our clock.
+    """
+
+    container_id: str
+    received: datetime
+    report: WarmupReport | None = None
+    ignored: str | None = None
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the watches and polls have seen. Absent children are simply not there; nothing is None but status.
+
+    `resource` is the whole GaudiInference; lists hold only objects that carry our labels and are owned by it.
+    `reports` is keyed by pod UID. `now` is passed in, so that decisions have no clock. `status_written` is when our
+    last status write of this resource went out, by our clock; None when this process has made none: progress
+    numbers move at most every 2 s.
+    """
+
+    resource: Manifest
+    revisions: tuple[Manifest, ...] = ()
+    replica_sets: tuple[Manifest, ...] = ()
+    pods: tuple[Manifest, ...] = ()
+    services: tuple[Manifest, ...] = ()
+    config_maps: tuple[Manifest, ...] = ()
+    service_accounts: tuple[Manifest, ...] = ()
+    pod_disruption_budgets: tuple[Manifest, ...] = ()
+    network_policies: tuple[Manifest, ...] = ()
+    reports: Mapping[str, PodReport] = field(default_factory=dict)
+    now: datetime = datetime.min
+    status_written: datetime | None = None

@@ -1,0 +1,61 @@
+"""Counts against thresholds, and counts as percentages (docs/warmup.md, Percentages)."""
+
+from gaudi_operator.api.v1alpha1.warmup import Readiness
+from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, WarmupReport
+from gaudi_runtime.warmup.percent import meets, percent
+
+DONE = frozenset({Phase.SERVING, Phase.DRAINING})
+
+
+def captured_percent(progress: PhaseProgress) -> int | None:
+    """Captured graphs in percent of the plan, floored; None for a phase that is empty or has no graphs."""
+    return percent(progress.captured, progress.planned) if progress.capture_applies else None
+
+
+def warmup_percent(report: WarmupReport) -> int:
+    """Warm-up done in percent of all buckets compiled and captured, floored; 100 only once it is over."""
+    if report.phase in DONE:
+        return 100
+    steps = [(each.warmed + each.captured * each.capture_applies, each) for each in (report.prompt, report.decode)]
+    total = sum(each.planned * (2 if each.capture_applies else 1) for _, each in steps)
+    done = sum(done for done, _ in steps)
+    return min(99, done * 100 // total) if total else 0
+
+
+def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
+    """A clause for each phase below its threshold; counts are compared, so rounding never opens a gate."""
+    if report.warmup_skipped:
+        return ()
+    phases = (
+        (BucketPhase.PROMPT, report.prompt, readiness.min_captured_prompt_percent),
+        (BucketPhase.DECODE, report.decode, readiness.min_captured_decode_percent),
+    )
+    return tuple(clause for phase, progress, least in phases if (clause := _shortfall(phase, progress, least)))
+
+
+def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str | None:
+    planned = progress.planned
+    if planned == 0 or not progress.capture_applies:
+        if progress.warmed >= planned:
+            return None
+        return f"{progress.warmed} of {planned} {phase} buckets are warmed, and without graphs all must be"
+    if meets(progress.captured, planned, least):
+        return None
+    floored = percent(progress.captured, planned)
+    return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured, {least} % are asked for"
+
+
+def counts(report: WarmupReport) -> str:
+    """The clause that an opened gate carries."""
+    if report.warmup_skipped:
+        return "warm-up is switched off"
+    return " and ".join(
+        _count(phase, progress)
+        for phase, progress in ((BucketPhase.PROMPT, report.prompt), (BucketPhase.DECODE, report.decode))
+    )
+
+
+def _count(phase: BucketPhase, progress: PhaseProgress) -> str:
+    if progress.planned and progress.capture_applies:
+        return f"{progress.captured} of {progress.planned} {phase} graphs captured"
+    return f"{progress.warmed} of {progress.planned} {phase} buckets warmed"

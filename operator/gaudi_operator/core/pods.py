@@ -1,0 +1,155 @@
+"""What the API server says about our pods, read once into values."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from gaudi_operator.core.actions import SetGate
+from gaudi_operator.core.names import CONTAINER, GATE, PLAN_HASH_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.observed import Manifest, Observed, PodReport
+from gaudi_runtime.contract.report import WarmupReport
+
+ENDED = frozenset({"Succeeded", "Failed"})
+"""Phases of a pod whose containers will never run again."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """The runtime container as the kubelet last saw it. `id` is empty before it was ever started."""
+
+    id: str
+    running: bool
+    waiting_reason: str | None = None
+    waiting_message: str = ""
+    last_exit: str | None = None
+
+
+@dataclass(frozen=True)
+class PodCondition:
+    """A condition of a pod."""
+
+    true: bool
+    reason: str
+    message: str
+    since: datetime | None
+
+
+@dataclass(frozen=True)
+class PodView:
+    """One pod. `report` is only set when it speaks for the running container and for the pod's own plan."""
+
+    name: str
+    uid: str
+    revision: str
+    phase: str
+    terminating: bool
+    conditions: Mapping[str, PodCondition]
+    container: Container | None
+    report: WarmupReport | None = None
+    received: datetime | None = None
+    report_ignored: str | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it counts as a replica: a terminating or ended pod does not."""
+        return not self.terminating and self.phase not in ENDED
+
+    @property
+    def gate_open(self) -> bool:
+        """Whether our gate is open."""
+        return GATE in self.conditions and self.conditions[GATE].true
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes traffic: the kubelet calls it ready, and its gate has not been closed since."""
+        return self.active and self.gate_open and "Ready" in self.conditions and self.conditions["Ready"].true
+
+    @property
+    def served(self) -> bool:
+        """Whether its gate was ever judged open: such a pod comes back, one that never got there may not."""
+        return GATE in self.conditions
+
+
+def with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
+    """The pods as they are once `gates` are written: all else in a pass goes by that."""
+    written = {gate.uid: gate for gate in gates}
+    return tuple(_with_gate(pod, written[pod.uid], now) if pod.uid in written else pod for pod in pods)
+
+
+def _with_gate(pod: PodView, gate: SetGate, now: datetime) -> PodView:
+    known = pod.conditions.get(GATE)
+    since = known.since if known is not None and known.true == gate.open else now
+    return replace(pod, conditions={**pod.conditions, GATE: PodCondition(gate.open, gate.reason, gate.message, since)})
+
+
+def read_pods(observed: Observed) -> tuple[PodView, ...]:
+    """All pods of the resource, by name."""
+    views = [_read(pod, observed.reports.get(pod["metadata"]["uid"])) for pod in observed.pods]
+    return tuple(sorted(views, key=lambda view: view.name))
+
+
+def _read(pod: Manifest, word: PodReport | None) -> PodView:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    container = _container(status)
+    hashed = (metadata.get("annotations") or {}).get(PLAN_HASH_ANNOTATION, "")
+    ignored = None if word is None else _why_ignored(word, container, hashed)
+    return PodView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        revision=(metadata.get("labels") or {}).get(REVISION_LABEL, ""),
+        phase=status.get("phase", "Pending"),
+        terminating="deletionTimestamp" in metadata,
+        conditions={each["type"]: _condition(each) for each in status.get("conditions") or ()},
+        container=container,
+        report=word.report if word is not None and ignored is None else None,
+        received=word.received if word is not None else None,
+        report_ignored=ignored,
+    )
+
+
+def _why_ignored(word: PodReport, container: Container | None, plan_hash: str) -> str | None:
+    """The sentence that says why a report does not speak for the pod; None when it does."""
+    if word.report is None:
+        return word.ignored or "Its report could not be read."
+    if container is None or not container.running or word.container_id != container.id:
+        return "Its report is of a container that no longer runs."
+    if word.report.plan_hash != plan_hash:
+        return (
+            f"Its report is for plan {word.report.plan_hash[:10]}, the pod was made for plan {plan_hash[:10]}: "
+            "another release of the runtime may be in its image."
+        )
+    return None
+
+
+def _condition(condition: Mapping[str, Any]) -> PodCondition:
+    since = condition.get("lastTransitionTime")
+    return PodCondition(
+        true=condition.get("status") == "True",
+        reason=condition.get("reason") or "",
+        message=condition.get("message") or "",
+        since=datetime.fromisoformat(since) if since else None,
+    )
+
+
+def _container(status: Mapping[str, Any]) -> Container | None:
+    for each in status.get("containerStatuses") or ():
+        if each["name"] == CONTAINER:
+            state = each.get("state") or {}
+            waiting = state.get("waiting") or {}
+            return Container(
+                id=each.get("containerID") or "",
+                running="running" in state,
+                waiting_reason=waiting.get("reason"),
+                waiting_message=waiting.get("message") or "",
+                last_exit=_exit((each.get("lastState") or {}).get("terminated") or state.get("terminated")),
+            )
+    return None
+
+
+def _exit(terminated: Mapping[str, Any] | None) -> str | None:
+    if terminated is None:
+        return None
+    words = f"{terminated.get('reason') or 'Error'}, exit code {terminated.get('exitCode', 0)}"
+    message = (terminated.get("message") or "").strip().splitlines()
+    return f"{words}: {message[-1]}" if message else words

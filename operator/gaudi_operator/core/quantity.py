@@ -1,0 +1,25 @@
+"""Kubernetes quantities as exact numbers: "1Gi" and "1024Mi" are the same amount."""
+
+import re
+from fractions import Fraction
+
+_FORM = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$")
+_SCALES: dict[str | None, Fraction] = {
+    None: Fraction(1),
+    "m": Fraction(1, 1000),
+    **{unit: Fraction(1000**power) for power, unit in enumerate("kMGTPE", start=1)},
+    **{f"{unit}i": Fraction(1024**power) for power, unit in enumerate("KMGTPE", start=1)},
+}
+
+
+def parse_quantity(text: str) -> Fraction:
+    """The amount in units (bytes, cores, pieces). ValueError when `text` is no quantity."""
+    match = _FORM.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no quantity such as 500m, 4 or 64Gi")
+    return Fraction(match[1]) * _SCALES[match[2]]
+
+
+def whole_bytes(text: str) -> int:
+    """Bytes of a memory quantity, rounded down. ValueError when `text` is no quantity."""
+    return int(parse_quantity(text))

@@ -1,0 +1,78 @@
+"""Revisions: found among the stored ControllerRevisions by their inputs, or rendered anew (docs/revisions.md)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gaudi_operator.core.canonical import canonical_json
+from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.inputs import revision_inputs, revision_name, same_inputs, stored_form
+from gaudi_operator.core.manifests.config_map import config_map_name
+from gaudi_operator.core.manifests.pod_template import pod_template
+from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.runtime_config import runtime_config
+from gaudi_runtime.contract.config import plan_hash
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One revision: `number` orders them by when they were last wished, `inputs` made it, the rest was rendered.
+
+    `template` is a pod template in wire form; `config` is a RuntimeConfig as JSON text, because the API server may
+    write a number of an object in another way and the text names a ConfigMap.
+    """
+
+    name: str
+    number: int
+    inputs: dict[str, Any]
+    template: dict[str, Any]
+    config: str
+
+    @property
+    def config_map(self) -> str | None:
+        """Name of the ConfigMap that its pods mount."""
+        volumes = self.template.get("spec", {}).get("volumes", ())
+        return next((each["configMap"]["name"] for each in volumes if "configMap" in each), None)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What its ControllerRevision stores."""
+        return {"inputs": self.inputs, "template": self.template, "config": self.config}
+
+
+def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
+    """The revisions of the ControllerRevisions that are not being deleted, newest first."""
+    alive = [each for each in manifests if "deletionTimestamp" not in each["metadata"]]
+    return tuple(sorted(map(_read, alive), key=lambda revision: revision.number, reverse=True))
+
+
+def _read(manifest: Manifest) -> Revision:
+    data = manifest.get("data") or {}
+    return Revision(
+        name=manifest["metadata"]["labels"][REVISION_LABEL],
+        number=manifest["revision"],
+        inputs=data.get("inputs", {}),
+        template=data.get("template", {}),
+        config=data.get("config", ""),
+    )
+
+
+def wished_revision(inference: Inference, stored: tuple[Revision, ...], defaults: InstallationDefaults) -> Revision:
+    """The revision that runs the resource's inputs: a stored one, made the newest, or a new one.
+
+    A stored rendering is used as it is, even if this operator would render it otherwise: only changed inputs
+    restart pods.
+    """
+    inputs = revision_inputs(inference)
+    newest = stored[0].number if stored else 0
+    for revision in stored:
+        if same_inputs(revision.inputs, inputs):
+            return revision if revision.number == newest else replace(revision, number=newest + 1)
+    config = runtime_config(inference)
+    text = canonical_json(config.model_dump(mode="json", by_alias=True, exclude_none=True))
+    name = revision_name(inputs)
+    hashed = plan_hash(config.bucketing, config.limits)
+    template = pod_template(inference, name, hashed, config_map_name(inference.identity, text), defaults)
+    return Revision(name, newest + 1, stored_form(inputs), template, text)

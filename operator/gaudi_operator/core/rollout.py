@@ -1,0 +1,164 @@
+"""The rollout planner: from the replicas of all revisions, and how many are ready, to the next scale step.
+
+No progress is stored anywhere: every pass derives the next step from what there is, so an operator that was
+killed in the middle goes on where it stopped. What makes it harder than it looks: several old revisions at once,
+replicas that change in the middle, old pods that are broken and must not hold the room of their successors, old
+pods that are only away for a moment and must not be given up, and a ceiling that may sink below what runs.
+
+The rules, in this order: revisions never exceed replicas + maxSurge in sum; old pods that never served go at
+once, for they protect nobody; other old pods go only while (their number + the new ready ones) stays at or above
+replicas - maxUnavailable, those that are not ready first, as the ReplicaSet controller does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+@dataclass(frozen=True)
+class RevisionPods:
+    """Pods of one revision: wished by its ReplicaSet, ready now, and ever ready (`served`, ready ones included)."""
+
+    name: str
+    number: int
+    replicas: int
+    ready: int = 0
+    served: int = 0
+
+    def settled(self, replicas: int | None = None) -> "RevisionPods":
+        """As it will be once the ReplicaSet controller has followed: it removes pods that are not ready first."""
+        wished = self.replicas if replicas is None else replicas
+        ready = min(self.ready, wished)
+        return replace(self, replicas=wished, ready=ready, served=min(max(self.served, ready), wished))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Numbers of pods, percentages resolved (policy.py)."""
+
+    wished: int
+    max_surge: int
+    max_unavailable: int
+    paused: bool = False
+
+    @property
+    def floor(self) -> int:
+        """Pods that stay available during a rollout."""
+        return max(0, self.wished - self.max_unavailable)
+
+    @property
+    def ceiling(self) -> int:
+        """Most pods in sum, those that are already going aside."""
+        return self.wished + self.max_surge
+
+
+class Progress(StrEnum):
+    """Where a rollout stands."""
+
+    DONE = "Done"
+    MOVING = "Moving"
+    WAITING = "Waiting"
+    PAUSED = "Paused"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One ReplicaSet's new number of replicas, and why."""
+
+    revision: str
+    replicas: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do next; `scales` is empty unless the rollout is MOVING or PAUSED with replicas changed."""
+
+    progress: Progress
+    scales: tuple[Scale, ...]
+    reason: str
+
+
+def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy) -> Step:
+    """The next step towards `policy.wished` ready pods of `current` and none of `olds`."""
+    before = [current.settled(), *(old.settled() for old in sorted(olds, key=lambda old: old.number))]
+    if policy.paused and any(old.replicas for old in olds):
+        return _step(before, _hold(before, policy), policy, Progress.PAUSED)
+    after = [_grow(before, policy), *_retire(before, policy)]
+    after = _under_ceiling(after, policy)
+    return _step(before, after, policy, Progress.MOVING)
+
+
+def _grow(pods: Sequence[RevisionPods], policy: Policy) -> RevisionPods:
+    current = pods[0]
+    room = policy.ceiling - sum(each.replicas for each in pods)
+    wished = min(policy.wished, current.replicas + max(0, room))
+    return current.settled(wished)
+
+
+def _retire(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
+    current, olds = pods[0].settled(min(pods[0].replicas, policy.wished)), pods[1:]
+    olds = [old.settled(old.served) for old in olds]
+    spare = sum(old.served for old in olds) + current.ready - policy.floor
+    return _take(_take(olds, spare, keep_ready=True), spare - _not_ready(olds), keep_ready=False)
+
+
+def _not_ready(pods: Sequence[RevisionPods]) -> int:
+    return sum(each.replicas - each.ready for each in pods)
+
+
+def _take(pods: Sequence[RevisionPods], count: int, *, keep_ready: bool) -> list[RevisionPods]:
+    """Take up to `count` pods, from the first revision on."""
+    left = []
+    for each in pods:
+        may_go = each.replicas - each.ready if keep_ready else each.replicas
+        taken = max(0, min(count, may_go))
+        count -= taken
+        left.append(each.settled(each.replicas - taken))
+    return left
+
+
+def _under_ceiling(pods: list[RevisionPods], policy: Policy) -> list[RevisionPods]:
+    """A ceiling that sank below what runs takes new pods that are not ready: they can be made again."""
+    excess = sum(each.replicas for each in pods) - policy.ceiling
+    return [*_take(pods[:1], excess, keep_ready=True), *pods[1:]]
+
+
+def _hold(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
+    """Paused: no revision replaces another, but the wished number of pods is kept."""
+    total = sum(each.replicas for each in pods)
+    most = policy.wished + min(policy.max_surge, pods[0].replicas)
+    if total < policy.wished:
+        grown = max(pods, key=lambda each: (each.ready, each.replicas, each.number))
+        return [each.settled(each.replicas + policy.wished - total) if each is grown else each for each in pods]
+    excess = max(0, total - most)
+    kept = _take(pods, excess, keep_ready=True)
+    return _take(kept, excess - (total - sum(each.replicas for each in kept)), keep_ready=False)
+
+
+def _step(before: Sequence[RevisionPods], after: Sequence[RevisionPods], policy: Policy, moving: Progress) -> Step:
+    scales = tuple(
+        Scale(old.name, new.replicas, _why(old, new, policy))
+        for old, new in zip(before, after, strict=True)
+        if old.replicas != new.replicas
+    )
+    if moving is Progress.PAUSED:
+        return Step(moving, scales, "The rollout is paused: old and new pods stay as they are.")
+    if scales:
+        return Step(moving, scales, "; ".join(scale.reason for scale in scales))
+    return _rest(before, policy)
+
+
+def _why(old: RevisionPods, new: RevisionPods, policy: Policy) -> str:
+    if new.replicas > old.replicas:
+        return f"start {new.replicas - old.replicas} of revision {old.name}: at most {policy.ceiling} pods in sum"
+    return f"stop {old.replicas - new.replicas} of revision {old.name}: at least {policy.floor} stay available"
+
+
+def _rest(pods: Sequence[RevisionPods], policy: Policy) -> Step:
+    current, old = pods[0], sum(each.replicas for each in pods[1:])
+    if not old and current.replicas == policy.wished and current.ready >= policy.wished:
+        return Step(Progress.DONE, (), f"All {policy.wished} replicas run revision {current.name}.")
+    waiting = f"{current.ready} of {current.replicas} pods of revision {current.name} are ready"
+    behind = f"; {old} of older revisions serve until more are" if old else ""
+    return Step(Progress.WAITING, (), f"{waiting}{behind}.")

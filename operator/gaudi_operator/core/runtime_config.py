@@ -1,0 +1,90 @@
+"""From a spec to the RuntimeConfig that its pods read, and to the limits of its bucket plan."""
+
+from posixpath import join, normpath
+
+from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
+from gaudi_operator.api.v1alpha1.model import ModelSource
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.quantity import whole_bytes
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.config import (
+    CompileBackend,
+    EngineConfig,
+    ExecutionMode,
+    ModelConfig,
+    RuntimeConfig,
+    ServingConfig,
+    WarmupConfig,
+)
+from gaudi_runtime.contract.ports import MODEL_PATH
+
+
+def runtime_config(inference: Inference) -> RuntimeConfig:
+    """Everything that a runtime of this resource is told."""
+    spec = inference.spec
+    return RuntimeConfig(
+        model=ModelConfig(
+            path=checkpoint_folder(spec.model.source),
+            served_names=spec.model.served_names or (inference.identity.name,),
+            dtype=spec.model.dtype,
+        ),
+        engine=_engine(spec),
+        limits=plan_limits(spec),
+        bucketing=bucket_policy(spec),
+        warmup=WarmupConfig.model_validate(spec.warmup.model_dump()),
+        serving=ServingConfig(
+            max_queued_requests=spec.engine.max_queued_requests,
+            drain_seconds=spec.pod.drain_seconds,
+            stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
+        ),
+    )
+
+
+def checkpoint_folder(source: ModelSource) -> str:
+    """Folder of the checkpoint inside the container; a hostPath is mounted as that folder itself."""
+    inside = source.persistent_volume_claim or source.oci_image
+    return normpath(join(MODEL_PATH, inside.path)) if inside else MODEL_PATH
+
+
+def execution_mode(spec: GaudiInferenceSpec) -> ExecutionMode:
+    """The asked-for mode; HPU graphs on a card and torch.compile without one when none is asked for."""
+    default = ExecutionMode.TORCH_COMPILE if on_cpu(spec.accelerator) else ExecutionMode.HPU_GRAPHS
+    return spec.engine.execution_mode or default
+
+
+def on_cpu(accelerator: Accelerator) -> bool:
+    """Whether the pods run without a card."""
+    return accelerator.generation is Generation.NONE
+
+
+def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
+    """The bucket policy as the contract knows it."""
+    return BucketPolicy.model_validate(spec.bucketing.model_dump())
+
+
+def plan_limits(spec: GaudiInferenceSpec) -> Limits:
+    """The limits that shape the bucket plan."""
+    engine = spec.engine
+    return Limits(
+        max_model_len=spec.model.max_model_len,
+        max_num_seqs=engine.max_num_seqs,
+        max_num_prefill_seqs=engine.max_num_prefill_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens or spec.model.max_model_len,
+        block_size=engine.block_size,
+        contiguous_paged_attention=engine.contiguous_paged_attention,
+        prefix_caching=engine.prefix_caching,
+    )
+
+
+def _engine(spec: GaudiInferenceSpec) -> EngineConfig:
+    memory = spec.accelerator.device_memory
+    return EngineConfig(
+        name=spec.engine.name,
+        execution_mode=execution_mode(spec),
+        compile_backend=spec.engine.compile_backend or CompileBackend.EAGER,
+        device="cpu" if on_cpu(spec.accelerator) else "hpu",
+        device_memory_bytes=whole_bytes(memory) if memory else None,
+        device_memory_utilization=spec.engine.device_memory_utilization,
+        sim_script=dict(spec.engine.simulation or {}),
+    )

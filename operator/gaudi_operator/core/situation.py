@@ -1,0 +1,57 @@
+"""What one pass has found out, gathered for the judgement of conditions and status."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.checks import Violation
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.rollout import Policy, Step
+from gaudi_operator.core.troubles import Trouble
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`current` and `previous` are names of revisions; `trouble` is the worst thing that needs a person."""
+
+    inference: Inference
+    before: GaudiInferenceStatus
+    violation: Violation | None
+    current: str | None
+    previous: str | None
+    policy: Policy
+    step: Step | None
+    pods: tuple[PodView, ...]
+    trouble: Trouble | None
+    now: datetime
+
+    @property
+    def wished(self) -> int:
+        """Wished replicas."""
+        return self.policy.wished
+
+    @property
+    def active(self) -> tuple[PodView, ...]:
+        """Pods that count as replicas."""
+        return tuple(pod for pod in self.pods if pod.active)
+
+    @property
+    def updated(self) -> tuple[PodView, ...]:
+        """Pods of the current revision."""
+        return tuple(pod for pod in self.active if pod.revision == self.current)
+
+    @property
+    def serving(self) -> tuple[PodView, ...]:
+        """Pods that take traffic, of any revision."""
+        return tuple(pod for pod in self.active if pod.ready)
+
+    @property
+    def serving_updated(self) -> tuple[PodView, ...]:
+        """Pods of the current revision that take traffic."""
+        return tuple(pod for pod in self.updated if pod.ready)
+
+    @property
+    def old(self) -> tuple[PodView, ...]:
+        """Pods of older revisions."""
+        return tuple(pod for pod in self.active if pod.revision != self.current)

@@ -1,0 +1,85 @@
+"""The status of a resource, from what one pass has found out."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from gaudi_operator.api.v1alpha1.status import MAX_PODS, GaudiInferenceStatus, PodState, Revisions
+from gaudi_operator.core import progress
+from gaudi_operator.core.conditions import judge_conditions, judge_ready
+from gaudi_operator.core.manifests.metadata import selector_labels
+from gaudi_operator.core.manifests.service import endpoint
+from gaudi_operator.core.pod_states import pod_states
+from gaudi_operator.core.situation import Situation
+
+PROGRESS_SECONDS = 2.0
+"""Figures of a warm-up move at most this often; conditions, phases and counts of replicas at once."""
+
+_FIGURES = ("captured_percent", "buckets", "warmup", "memory", "recompiles", "pods")
+
+
+def make_status(situation: Situation) -> GaudiInferenceStatus:
+    """The status to show now."""
+    rows = pod_states(situation)
+    return GaudiInferenceStatus(
+        observed_generation=situation.inference.identity.generation,
+        phase=_phase(situation),
+        ready=f"{len(situation.serving)}/{situation.wished}",
+        conditions=judge_conditions(situation),
+        replicas=len(situation.active),
+        updated_replicas=len(situation.updated),
+        ready_replicas=len(situation.serving),
+        available_replicas=len(situation.serving),
+        selector=",".join(f"{key}={value}" for key, value in selector_labels(situation.inference.identity).items()),
+        revision=Revisions(current=situation.current, previous=situation.previous),
+        endpoint=endpoint(situation.inference) if situation.current else None,
+        pods=rows[:MAX_PODS],
+        **_figures(situation, rows),
+    )
+
+
+def _figures(situation: Situation, rows: tuple[PodState, ...]) -> dict[str, Any]:
+    """Figures over the pods that percentages speak of. While none of those has reported, the written ones stay."""
+    pods = progress.basis(situation)
+    names = {pod.name for pod in pods}
+    mine = [row for row in rows if row.name in names]
+    reports = [pod.report for pod in pods if pod.report]
+    written = situation.before
+    figures: dict[str, Any] = {
+        "captured_percent": progress.least_captured(mine),
+        "warmup": progress.warmup(situation, rows),
+        "buckets": progress.buckets(reports),
+        "memory": progress.memory(reports),
+        "recompiles": progress.recompiles([row for row in rows if row.ready], reports),
+        "simulated": any(report.simulated for report in reports),
+    }
+    if pods and not reports:
+        figures |= {key: getattr(written, key) for key in ("buckets", "memory", "recompiles", "simulated")}
+    return figures
+
+
+def _phase(situation: Situation) -> str:
+    ready = judge_ready(situation)
+    if situation.violation or situation.trouble:
+        return "Stalled"
+    if ready.reason in ("ScaledToZero", "Serving"):
+        return ready.reason
+    if situation.old:
+        return "RollingOut"
+    started = any(pod.container and pod.container.running for pod in situation.updated)
+    return "WarmingUp" if started else "Pending"
+
+
+def throttled(
+    before: GaudiInferenceStatus, fresh: GaudiInferenceStatus, written: datetime | None, now: datetime
+) -> tuple[GaudiInferenceStatus, float | None]:
+    """`fresh`, or `before` when only figures have moved and the last write is too young; seconds until it is not."""
+    if fresh == before or written is None or _standing(fresh) != _standing(before):
+        return fresh, None
+    left = (written + timedelta(seconds=PROGRESS_SECONDS) - now).total_seconds()
+    return (fresh, None) if left <= 0 else (before, left)
+
+
+def _standing(status: GaudiInferenceStatus) -> tuple[object, ...]:
+    """All that is written at once."""
+    pods = sorted((pod.name, pod.revision, pod.gate, pod.ready) for pod in status.pods)
+    return status.model_copy(update=dict.fromkeys(_FIGURES)), pods

@@ -1,0 +1,128 @@
+"""Everything that the environment decides; no other module reads it.
+
+`python -m gaudi_operator.settings` writes docs/settings.md.
+"""
+
+import socket
+import sys
+from typing import Annotated, Literal, Self
+from uuid import uuid4
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from gaudi_operator.core.defaults import InstallationDefaults
+
+PREFIX = "GAUDI_OPERATOR_"
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+
+
+class Settings(BaseSettings):
+    """Settings of one operator process; each is an environment variable with the prefix GAUDI_OPERATOR_."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+
+    runtime_image: str = Field(min_length=1, description="Image of pods without cards, unless a resource names one.")
+    hpu_image: str = Field("", description="Image of pods with Gaudi cards; empty when every resource names its own.")
+    allow_host_path: bool = Field(False, description="Whether resources may mount folders of the node.")
+    namespace: str = Field("gaudi-system", description="Namespace that the operator runs in; it holds the Lease.")
+    watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Namespaces to serve, separated by commas; empty means all."
+    )
+    lease_name: str = Field("gaudi-operator", description="Name of the Lease that elects the leader.")
+    lease_duration_seconds: Seconds = Field(
+        15, description="A leader that has not renewed for so long is replaced; whole seconds."
+    )
+    renew_deadline_seconds: Seconds = Field(10, description="A leader that could not renew for so long gives up.")
+    retry_period_seconds: Seconds = Field(2, description="Time between two attempts to take or renew the Lease.")
+    identity: str = Field(
+        default_factory=lambda: f"{socket.gethostname()}_{uuid4().hex[:8]}",
+        description="Name in the Lease, another one for every process.",
+    )
+    http_host: str = Field("", description="Address for /healthz, /livez, /readyz and /metrics; empty means all.")
+    http_port: Annotated[int, Field(ge=0, le=65_535)] = Field(8080, description="Port for the same; 0 takes any.")
+    reconcile_concurrency: Annotated[int, Field(ge=1, le=256)] = Field(
+        8, description="Resources that are reconciled at the same time."
+    )
+    report_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        1000, description="Open long-polls to pods, one per pod."
+    )
+    report_wait_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
+        30, description="How long a pod may hold a long-poll before it answers without news."
+    )
+    log_format: Literal["auto", "json", "text"] = Field("auto", description="auto is text on a terminal, else json.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least level that is logged.")
+    kubeconfig: str | None = Field(
+        None,
+        validation_alias="KUBECONFIG",
+        description="Kubeconfig file, as kubectl reads it; the pod's service account when left out.",
+    )
+
+    @field_validator("watch_namespaces", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(filter(None, (name.strip() for name in value.split(",")))) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _lease_times_in_order(self) -> Self:
+        if not self.retry_period_seconds < self.renew_deadline_seconds < self.lease_duration_seconds:
+            raise ValueError(
+                f"{PREFIX}RETRY_PERIOD_SECONDS must be below {PREFIX}RENEW_DEADLINE_SECONDS, and that below"
+                f" {PREFIX}LEASE_DURATION_SECONDS: a leader has to give up before another one may take over"
+            )
+        return self
+
+    def defaults(self) -> InstallationDefaults:
+        """What decisions need to know about the installation."""
+        return InstallationDefaults(
+            runtime_image=self.runtime_image,
+            hpu_image=self.hpu_image,
+            allow_host_path=self.allow_host_path,
+            operator_namespace=self.namespace,
+        )
+
+
+def from_environment() -> Settings:
+    """The settings, or SystemExit with one sentence per wrong variable."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = (
+            f"{variable_of(str(each['loc'][0])) if each['loc'] else 'settings'}: {each['msg']}"
+            for each in error.errors()
+        )
+        raise SystemExit("gaudi-operator cannot start:\n" + "\n".join(lines)) from error
+
+
+def variable_of(field: str) -> str:
+    """The environment variable of a field."""
+    return field if field.isupper() else f"{PREFIX}{field.upper()}"
+
+
+def table() -> str:
+    """docs/settings.md: one row per variable."""
+    rows = [
+        "# Settings of the operator",
+        "",
+        "Generated by `python -m gaudi_operator.settings`; the chart's values set the same variables.",
+        "",
+        "| Variable | Default | Meaning |",
+        "|---|---|---|",
+    ]
+    for name, field in Settings.model_fields.items():
+        variable = str(field.validation_alias or variable_of(name))
+        rows.append(f"| `{variable}` | {_default(name)} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def _default(name: str) -> str:
+    field = Settings.model_fields[name]
+    if field.is_required():
+        return "required"
+    if field.default_factory is not None:
+        return "host name and a random part"
+    return "" if field.default in (None, (), "") else f"`{field.default}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

@@ -1,0 +1,117 @@
+"""Carries out the actions of a plan; every answer goes into the store, so that no pass decides on older news."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from gaudi_operator.core.actions import Action, Apply, Delete, SetGate
+from gaudi_operator.core.names import FIELD_MANAGER, GATE
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.errors import NotFound, Stalled
+from gaudi_operator.shell.client import SERVER_APPLY, Cluster
+from gaudi_operator.shell.kinds import POD, RESOURCE, Kind, kind_named, kind_of
+from gaudi_operator.shell.store import Key, Store
+
+GATE_MANAGER = f"{FIELD_MANAGER}-gate"
+"""Field manager of gates: an apply to pods/status owns the gate's condition and nothing else."""
+
+
+class Writer:
+    """Writes for one cluster."""
+
+    def __init__(self, cluster: Cluster, store: Store) -> None:
+        """Nothing is written yet."""
+        self._cluster = cluster
+        self._store = store
+
+    async def perform(self, key: Key, action: Action) -> None:
+        """Do one action for the resource `key`. Raises OperatorError."""
+        match action:
+            case Apply():
+                await self._apply(key, action.manifest)
+            case Delete():
+                await self._delete(key, action)
+            case SetGate():
+                await self._set_gate(key, action)
+
+    async def write_status(self, resource: Manifest, status: Mapping[str, Any]) -> Manifest | None:
+        """Replace our part of the resource's status; returns the new resource, None when it is gone."""
+        metadata = resource["metadata"]
+        body = _skeleton(RESOURCE, metadata["namespace"], metadata["name"], metadata["uid"])
+        path = RESOURCE.path(metadata["namespace"], metadata["name"], "status")
+        try:
+            answer = await self._server_apply(path, {**body, "status": status}, FIELD_MANAGER)
+        except NotFound:
+            return None
+        self._store.put(answer)
+        return answer
+
+    async def _apply(self, key: Key, manifest: Manifest) -> None:
+        kind, name = kind_of(manifest), manifest["metadata"]["name"]
+        path = kind.path(key.namespace, name)
+        if self._store.get(key, kind, name) is None:
+            await self._refuse_foreign(key, kind, path)
+        metadata = {**manifest["metadata"], "namespace": key.namespace}
+        self._store.put(await self._server_apply(path, {**manifest, "metadata": metadata}, FIELD_MANAGER))
+
+    async def _refuse_foreign(self, key: Key, kind: Kind, path: str) -> None:
+        """Server-side apply would take over an object of the same name; look before the first one."""
+        try:
+            found = await self._cluster.request("GET", path)
+        except NotFound:
+            return
+        resource = self._store.resource(key)
+        owners = found["metadata"].get("ownerReferences") or ()
+        if resource and not any(each["uid"] == resource["metadata"]["uid"] for each in owners):
+            raise Stalled(
+                "NameTaken",
+                f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and is not ours:"
+                f" delete it, or give the {RESOURCE.kind} another name.",
+            )
+
+    async def _delete(self, key: Key, action: Delete) -> None:
+        kind = kind_named(action.api_version, action.kind)
+        options = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
+        known = self._store.get(key, kind, action.name)
+        try:
+            answer = await self._cluster.request("DELETE", kind.path(key.namespace, action.name), options)
+        except NotFound:
+            answer = {}
+        if answer.get("kind") == action.kind:
+            self._store.put(answer)
+        elif known and known["metadata"]["uid"] == action.uid:
+            self._store.remove(known)
+
+    async def _set_gate(self, key: Key, action: SetGate) -> None:
+        condition = {
+            "type": GATE,
+            "status": "True" if action.open else "False",
+            "reason": action.reason,
+            "message": action.message,
+            "lastTransitionTime": self._transition_time(key, action),
+        }
+        body = _skeleton(POD, key.namespace, action.pod, action.uid)
+        path = POD.path(key.namespace, action.pod, "status")
+        try:
+            answer = await self._server_apply(path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
+        except NotFound:
+            return  # the pod is gone, and its event is on its way
+        self._store.put(answer)
+
+    def _transition_time(self, key: Key, action: SetGate) -> str:
+        pod = self._store.get(key, POD, action.pod) or {}
+        conditions = pod.get("status", {}).get("conditions") or ()
+        gate: Mapping[str, Any] = next((each for each in conditions if each["type"] == GATE), {})
+        unchanged = gate.get("status") == ("True" if action.open else "False")
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return str((unchanged and gate.get("lastTransitionTime")) or now)
+
+    async def _server_apply(self, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        query = {"fieldManager": manager, "force": "true"}
+        return await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)
+
+
+def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:
+    """An object that names itself; the API server refuses it when another one has taken the name."""
+    metadata = {"namespace": namespace, "name": name, "uid": uid}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}

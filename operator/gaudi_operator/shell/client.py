@@ -1,0 +1,135 @@
+"""The way to the API server: one small port of requests, and the border where its errors become ours."""
+
+import json
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import load_incluster_config, load_kube_config
+
+from gaudi_operator.errors import Forbidden, NotFound, NotLeader, OperatorError, Stalled, Transient, Waiting
+
+REQUEST_SECONDS = 15.0
+TERMINATING_SECONDS = 5.0
+SERVER_APPLY = "application/apply-patch+yaml"
+MERGE_PATCH = "application/merge-patch+json"
+_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+Counted = Callable[[str, str, int], None]
+"""Called after each answer with (verb, path, status code)."""
+
+
+class Cluster:
+    """Requests as this process's account. Use as an async context manager."""
+
+    def __init__(self, configuration: Configuration, counted: Counted) -> None:
+        """`counted` hears of every request that was answered."""
+        self._client = ApiClient(configuration)
+        self._counted = counted
+        self.may_write: Callable[[], bool] = lambda: True
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None, counted: Counted) -> Self:
+        """The cluster of `kubeconfig`, or the one that this pod runs in."""
+        configuration = Configuration()
+        if kubeconfig:
+            await load_kube_config(kubeconfig, client_configuration=configuration, persist_config=False)
+        else:
+            load_incluster_config(configuration)
+        return cls(configuration, counted)
+
+    async def __aenter__(self) -> Self:
+        """Nothing is sent yet."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return str(self._client.configuration.host)
+
+    def watching_session(self, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        """A session of its own for watches, with the same trust and credentials."""
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._client.rest_client.ssl_context)
+        return aiohttp.ClientSession(connector=connector, middlewares=(self._authorize, *middlewares))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        fenced: bool = True,
+        seconds: float = REQUEST_SECONDS,
+    ) -> dict[str, Any]:
+        """One request and its answer as an object.
+
+        `fenced` writes leave only while this process is sure to lead. `seconds` for the whole of it.
+        Raises OperatorError of the kind that the answer asks for.
+        """
+        if fenced and method in _WRITES and not self.may_write():
+            raise NotLeader("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
+        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        headers = {"Accept": "application/json", "Content-Type": content_type, **await self._credentials()}
+        try:
+            limit = aiohttp.ClientTimeout(total=seconds)
+            response = await self._client.rest_client.request(
+                method, url, headers=headers, body=body, _request_timeout=limit
+            )
+            text = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Transient(
+                "ApiServerUnreachable", f"{method} {path}: no answer ({error or type(error).__name__})."
+            ) from error
+        self._counted(method, path, response.status)
+        if response.status >= 400:
+            raise _error(method, path, response.status, text, response.getheader("Retry-After"))
+        try:
+            return dict(json.loads(text))
+        except ValueError as error:
+            raise Transient("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
+
+    async def _credentials(self) -> dict[str, str]:
+        """Read anew for every request: a pod's token is replaced from time to time."""
+        headers: dict[str, str] = {}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
+        return headers
+
+    async def _authorize(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        request.headers.update(await self._credentials())
+        return await handler(request)
+
+
+def _error(method: str, path: str, code: int, text: bytes, retry_after: str | None) -> OperatorError:
+    status = _status(text)
+    message = f"{method} {path}: {status.get('message') or f'HTTP {code}'}"
+    causes = (status.get("details") or {}).get("causes") or ()
+    if code == 404:
+        return NotFound("NotFound", message)
+    if code == 403 and any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
+        return Waiting("NamespaceTerminating", message, TERMINATING_SECONDS)
+    if code == 409 or code == 429 or code >= 500 or code == 401:
+        seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
+        return Transient(str(status.get("reason") or "ApiServerError"), message, seconds)
+    return Forbidden("ApiForbidden", message) if code == 403 else Stalled("ApiRefused", message)
+
+
+def _status(text: bytes) -> dict[str, Any]:
+    """The Status object of an answer; empty when something else than the API server has answered."""
+    try:
+        status = json.loads(text)
+    except ValueError:
+        return {}
+    return status if isinstance(status, dict) else {}

@@ -1,0 +1,67 @@
+"""The kinds that the operator reads and writes, and their paths on the API server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gaudi_operator.api.v1alpha1.resource import API_VERSION, PLURAL
+from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
+from gaudi_operator.core.names import NAME_LABEL
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A namespaced kind; `selector` narrows what is watched to our own objects."""
+
+    api_version: str
+    kind: str
+    plural: str
+    selector: str | None = NAME_LABEL
+
+    @property
+    def group_version(self) -> tuple[str, str]:
+        """(group, version); the core group is empty."""
+        group, _, version = self.api_version.rpartition("/")
+        return group, version
+
+    def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
+        """Path of the collection, or of one object, or of its subresource."""
+        root = "/apis/" if self.group_version[0] else "/api/"
+        parts = ["namespaces", namespace] if namespace else []
+        return root + "/".join(filter(None, (self.api_version, *parts, self.plural, name, subresource)))
+
+
+RESOURCE = Kind(API_VERSION, RESOURCE_KIND, PLURAL, selector=None)
+REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
+CONTROLLER_REVISION = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
+POD = Kind("v1", "Pod", "pods")
+SERVICE = Kind("v1", "Service", "services")
+CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
+DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
+EVENT = Kind("events.k8s.io/v1", "Event", "events")
+
+CHILDREN = (
+    REPLICA_SET,
+    CONTROLLER_REVISION,
+    POD,
+    SERVICE,
+    CONFIG_MAP,
+    SERVICE_ACCOUNT,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+)
+WATCHED = (RESOURCE, *CHILDREN)
+_BY_NAME = {(each.api_version, each.kind): each for each in WATCHED}
+
+
+def kind_of(manifest: Mapping[str, Any]) -> Kind:
+    """The kind of a manifest. KeyError for one that the operator does not know."""
+    return _BY_NAME[manifest["apiVersion"], manifest["kind"]]
+
+
+def kind_named(api_version: str, kind: str) -> Kind:
+    """The kind by its names. KeyError for one that the operator does not know."""
+    return _BY_NAME[api_version, kind]

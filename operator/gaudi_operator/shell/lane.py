@@ -1,0 +1,102 @@
+"""What one resource's task remembers between passes: how long to wait, and which requests were refused."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gaudi_operator.core.actions import Action, Apply, Delete, SetGate
+from gaudi_operator.errors import Forbidden, Stalled, Transient
+from gaudi_operator.shell.backoff import Backoff
+
+PATIENCE_SECONDS = 10.0
+"""Missing rights are believed after this time: an API server that has just started does not know them yet."""
+
+
+@dataclass
+class _Refusal:
+    """A request that the API server refused, and when it may be tried again although nothing changed."""
+
+    action: Action
+    error: Stalled
+    again_at: float
+    backoff: Backoff
+    first_at: float
+
+
+@dataclass
+class Lane:
+    """The state of one resource's task; nothing here must survive the process."""
+
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    backoff: Backoff = field(default_factory=lambda: Backoff(0.25, 10.0))
+    task: asyncio.Task[None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _refused: dict[tuple[type[Action], str], _Refusal] = field(default_factory=dict)
+
+    def look_within(self, seconds: float) -> None:
+        """Make sure that a pass comes, at the latest after `seconds`."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self.news.set()
+
+    def expect(self, actions: Iterable[Action]) -> None:
+        """Forget refusals of what a new plan no longer asks for."""
+        wished = {_subject(action) for action in actions}
+        self._refused = {subject: known for subject, known in self._refused.items() if subject in wished}
+
+    def refusal(self, action: Action) -> Stalled | None:
+        """The refusal of exactly this action, while trying again would only be a storm."""
+        known = self._refused.get(_subject(action))
+        return known.error if known and known.action == action and time.monotonic() < known.again_at else None
+
+    def refuse(self, action: Action, error: Stalled) -> None:
+        """Remember a refusal; it ends some time, for rights may be granted without a trace in our objects.
+
+        Raises Transient instead while the refusal may be that of an API server that has just started.
+        """
+        now, known = time.monotonic(), self._refused.get(_subject(action))
+        if known is None or known.action != action:
+            known = _Refusal(action, error, now, Backoff(2.0, 60.0), now)
+        self._refused[_subject(action)] = known
+        if isinstance(error, Forbidden) and now - known.first_at < PATIENCE_SECONDS:
+            raise Transient(error.reason, error.message) from error
+        known.error, known.again_at = error, now + known.backoff.next()
+
+    def accept(self, action: Action) -> None:
+        """The action succeeded."""
+        self._refused.pop(_subject(action), None)
+
+    def retry_seconds(self) -> float | None:
+        """Seconds until the next refused action may be tried again."""
+        waits = [refusal.again_at - time.monotonic() for refusal in self._refused.values()]
+        return max(0.0, min(waits)) if waits else None
+
+    async def pause(self, seconds: float | None, wakeable: bool = True) -> None:
+        """Wait for news, at most `seconds`; or for the whole time when news do not matter."""
+        if not wakeable:
+            await asyncio.sleep(seconds or 0.0)
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self.news.wait()
+        except TimeoutError:
+            pass
+
+
+def subject_of(action: Action) -> str:
+    """What an action is about, in words; at most one action of a kind in a pass is about the same."""
+    match action:
+        case Apply():
+            return f"{action.manifest['kind']} {action.manifest['metadata']['name']}"
+        case Delete():
+            return f"{action.kind} {action.name}"
+        case SetGate():
+            return f"Pod {action.pod}"
+
+
+def _subject(action: Action) -> tuple[type[Action], str]:
+    return type(action), subject_of(action)

@@ -1,0 +1,47 @@
+"""Logs: one JSON object per line for machines, one plain line for a person at a terminal."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+_EXTRAS = ("resource",)
+
+
+class JsonFormatter(logging.Formatter):
+    """One line of JSON per record; `resource` names the GaudiInference that it is about."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render a record."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{name: getattr(record, name) for name in _EXTRAS if hasattr(record, name)},
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, resource, message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render a record."""
+        resource = getattr(record, "resource", None)
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+        line = f"{time} {record.levelname:7} {f'[{resource}] ' if resource else ''}{record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def configure(format_name: str, level: str) -> None:
+    """Send all logs of this process to stderr. `format_name` is auto, json or text."""
+    text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
+    handler = logging.StreamHandler()
+    handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    # kopf narrates every event; only its complaints are of use. Failed requests are told by watch_session.py.
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)

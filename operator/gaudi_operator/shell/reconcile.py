@@ -1,0 +1,166 @@
+"""The loop: observe, decide, write, show. One task per resource, never two passes of a resource at once."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gaudi_operator.core.actions import Action, Plan, SetGate
+from gaudi_operator.core.inference import read_status
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
+from gaudi_operator.shell.apply import Writer
+from gaudi_operator.shell.events import Publisher
+from gaudi_operator.shell.failure import with_failure
+from gaudi_operator.shell.lane import Lane, subject_of
+from gaudi_operator.shell.metrics import Metrics
+from gaudi_operator.shell.reports import Reports
+from gaudi_operator.shell.status import StatusWriter
+from gaudi_operator.shell.store import Key, Store
+
+GATES_AT_ONCE = 16
+PROGRESS_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Everything that a pass may touch."""
+
+    store: Store
+    reports: Reports
+    writer: Writer
+    status: StatusWriter
+    events: Publisher
+    metrics: Metrics
+
+
+class Reconciler:
+    """Runs passes for the resources that are woken, a few at the same time."""
+
+    def __init__(self, effects: Effects, decide: Callable[[Observed], Plan], at_once: int) -> None:
+        """`decide` is the pure decision; `at_once` bounds concurrent passes."""
+        self._do = effects
+        self._decide = decide
+        self._slots = asyncio.Semaphore(at_once)
+        self._gates = asyncio.Semaphore(GATES_AT_ONCE)
+        self._lanes: dict[Key, Lane] = {}
+        self._stopped = False
+
+    def wake(self, key: Key, urgent: bool = True) -> None:
+        """Something about the resource changed. Cheap; many calls before the next pass are one.
+
+        Figures that merely move are not `urgent`: they are looked at within PROGRESS_SECONDS, all together.
+        """
+        lane = self._lanes.get(key)
+        if lane is None and not self._stopped and self._do.store.resource(key):
+            lane = self._lanes[key] = Lane()
+            lane.task = asyncio.create_task(self._serve(key, lane), name=f"reconcile {key.namespace}/{key.name}")
+        if lane and urgent:
+            lane.news.set()
+        elif lane:
+            lane.look_within(PROGRESS_SECONDS)
+
+    def stop(self) -> None:
+        """Stop all work now: no write starts after this."""
+        self._stopped = True
+        for lane in self._lanes.values():
+            if lane.task:
+                lane.task.cancel()
+
+    async def _serve(self, key: Key, lane: Lane) -> None:
+        """Pass after pass until the resource is gone."""
+        while observed := self._observe(key, lane):
+            with self._do.metrics.queued.track_inprogress():
+                await self._slots.acquire()
+            try:
+                seconds, wakeable = await self._guarded_pass(key, observed, lane)
+            finally:
+                self._slots.release()
+            await lane.pause(seconds, wakeable)
+        self._do.reports.follow(key, ())
+        del self._lanes[key]
+
+    def _observe(self, key: Key, lane: Lane) -> Observed | None:
+        lane.news.clear()
+        resource = self._do.store.resource(key)
+        written = self._do.status.written_at(resource["metadata"]["uid"]) if resource else None
+        return self._do.store.observe(key, self._do.reports.latest, datetime.now(UTC), written)
+
+    async def _guarded_pass(self, key: Key, observed: Observed, lane: Lane) -> tuple[float | None, bool]:
+        """One pass; returns how long to wait at most after it, and whether news may end the wait earlier."""
+        extra = {"resource": f"{key.namespace}/{key.name}"}
+        outcome, wakeable = "done", False
+        try:
+            with self._do.metrics.seconds.time():
+                seconds, wakeable = await self._pass(key, observed, lane), True
+            lane.backoff.reset()
+        except Waiting as error:
+            outcome, seconds = "waiting", error.seconds
+            log.info("%s", error, extra=extra)
+        except Transient as error:
+            outcome, seconds = "transient", max(lane.backoff.next(), error.retry_after or 0.0)
+            log.warning("%s", error, extra=extra)
+        except OperatorError as error:
+            outcome, seconds = "refused", lane.backoff.next()
+            log.warning("%s", error, extra=extra)
+        except Exception:
+            outcome, seconds = "bug", lane.backoff.next()
+            log.exception("The pass failed by a defect of the operator; it is tried again.", extra=extra)
+        self._do.metrics.passes.labels(outcome).inc()
+        return seconds, wakeable
+
+    async def _pass(self, key: Key, observed: Observed, lane: Lane) -> float | None:
+        """Observe is done; decide, act, show, tell. Returns the seconds after which to look again."""
+        self._do.reports.follow(key, observed.pods)
+        # A thread: the plan of a large model is seconds of pure work, and nothing may block the loop.
+        plan = await asyncio.to_thread(self._decide, observed)
+        refusal = await self._act(key, plan.actions, lane)
+        if refusal:
+            plan = with_failure(plan, read_status(observed.resource), refusal)
+        resource = self._do.store.resource(key) or observed.resource
+        await self._do.status.show(resource, plan.status)
+        for event in plan.events:
+            self._do.events.publish(resource, event)
+        return min((each for each in (plan.look_again_seconds, lane.retry_seconds()) if each is not None), default=None)
+
+    async def _act(self, key: Key, actions: Sequence[Action], lane: Lane) -> Stalled | None:
+        """Gates first and together, for pods wait on them; then the rest in order, up to the first refusal."""
+        lane.expect(actions)
+        gates = [action for action in actions if isinstance(action, SetGate)]
+        outcomes = await asyncio.gather(*(self._gate(key, gate, lane) for gate in gates), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
+                raise outcome
+        refused = next((outcome for outcome in outcomes if isinstance(outcome, Stalled)), None)
+        for action in actions:
+            if refused:
+                return refused
+            if not isinstance(action, SetGate):
+                refused = await self._try(key, action, lane)
+        return refused
+
+    async def _gate(self, key: Key, gate: SetGate, lane: Lane) -> Stalled | None:
+        async with self._gates:
+            refused = await self._try(key, gate, lane)
+        report = self._do.reports.latest.get(gate.uid)
+        if gate.open and report and not refused:
+            self._do.metrics.gate_seconds.observe((datetime.now(UTC) - report.received).total_seconds())
+        return refused
+
+    async def _try(self, key: Key, action: Action, lane: Lane) -> Stalled | None:
+        """Do one action unless the same was refused a moment ago; returns the refusal."""
+        if known := lane.refusal(action):
+            return known
+        try:
+            await self._do.writer.perform(key, action)
+        except Stalled as error:
+            lane.refuse(action, error)
+            log.warning("%s", error, extra={"resource": f"{key.namespace}/{key.name}"})
+            return error
+        lane.accept(action)
+        words = (type(action).__name__, subject_of(action), action.reason)
+        log.info("%s %s: %s", *words, extra={"resource": f"{key.namespace}/{key.name}"})
+        return None

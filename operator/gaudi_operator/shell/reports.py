@@ -1,0 +1,115 @@
+"""Follows the report of every running pod by long-poll: one task per container, none for the rest."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+from gaudi_operator.core.observed import Manifest, PodReport
+from gaudi_operator.shell.backoff import Backoff
+from gaudi_operator.shell.fetch import Target, Unreachable, Unusable, fetch, target_of
+from gaudi_operator.shell.metrics import Metrics
+from gaudi_operator.shell.store import Key
+from gaudi_runtime.contract.report import Phase, WarmupReport
+
+SHORTEST_ROUND_SECONDS = 0.05
+"""A pod that answers without waiting is asked at most twenty times a second."""
+
+SETTLED = frozenset({Phase.SERVING, Phase.DRAINING, Phase.FAILED})
+"""Phases in which every report may decide about a gate; before them figures only move."""
+
+_RETRY_FIRST, _RETRY_MOST = 0.2, 10.0
+
+
+class Reports:
+    """The last word of every followed pod. Use as an async context manager."""
+
+    def __init__(self, wake: Callable[[Key, bool], None], metrics: Metrics, connections: int, wait: float) -> None:
+        """`wake` hears of the resource with news, and whether they are urgent; `wait` seconds per long-poll."""
+        self._wake = wake
+        self._metrics = metrics
+        self._connections = connections
+        self._wait = wait
+        self._latest: dict[str, PodReport] = {}
+        self._tasks: dict[Key, dict[Target, asyncio.Task[None]]] = defaultdict(dict)
+
+    async def __aenter__(self) -> Self:
+        """Open the session: no cookies, no proxies, no decompression of what a pod may send."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Accept-Encoding": "identity"},
+            auto_decompress=False,
+            trust_env=False,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop all polls."""
+        for key in list(self._tasks):
+            self.follow(key, ())
+        await self._session.close()
+
+    @property
+    def latest(self) -> Mapping[str, PodReport]:
+        """The last word by pod UID."""
+        return self._latest
+
+    def warming(self) -> int:
+        """How many pods are on their way to serving, as their last report says."""
+        return sum(word.report is not None and word.report.phase not in SETTLED for word in self._latest.values())
+
+    def follow(self, key: Key, pods: Iterable[Manifest]) -> None:
+        """Follow exactly these pods of a resource; a restarted container is followed anew."""
+        present = {pod["metadata"]["uid"] for pod in pods}
+        wanted = {target for pod in pods if (target := target_of(pod))}
+        running = self._tasks[key]
+        for target in running.keys() - wanted:
+            running.pop(target).cancel()
+            if target.uid not in present:
+                self._latest.pop(target.uid, None)
+        for target in wanted - running.keys():
+            running[target] = asyncio.create_task(self._poll(key, target), name=f"report of pod {target.uid}")
+        if not running:
+            del self._tasks[key]
+
+    async def _poll(self, key: Key, target: Target) -> None:
+        """Ask again and again until cancelled. A container is one process: its instance never changes."""
+        backoff, known = Backoff(_RETRY_FIRST, _RETRY_MOST), None
+        while True:
+            started = time.monotonic()
+            try:
+                report = await fetch(self._session, target, known.sequence if known else 0, self._wait)
+                if known and report.instance != known.instance:
+                    raise Unusable("another instance answers than before; waiting for the pod to show its restart")
+                backoff.reset()
+                self._accept(key, target, report, known)
+                known = report
+                await asyncio.sleep(max(0.0, SHORTEST_ROUND_SECONDS - (time.monotonic() - started)))
+            except (Unreachable, Unusable) as error:
+                self._ignore(key, target, error)
+                await asyncio.sleep(backoff.next())
+
+    def _accept(self, key: Key, target: Target, report: WarmupReport, known: WarmupReport | None) -> None:
+        self._latest[target.uid] = PodReport(target.container_id, datetime.now(UTC), report=report)
+        self._metrics.reports.labels("accepted").inc()
+        if known is None or report.sequence != known.sequence:
+            self._wake(key, known is None or report.phase is not known.phase or report.phase in SETTLED)
+
+    def _ignore(self, key: Key, target: Target, error: Exception) -> None:
+        """Keep the reason; a pod that is merely silent keeps its last report, for silence proves nothing."""
+        silent = isinstance(error, Unreachable)
+        self._metrics.reports.labels("unreachable" if silent else "unusable").inc()
+        last = self._latest.get(target.uid)
+        ours = last if last and last.container_id == target.container_id else None
+        if ours and (ours.ignored == str(error) or (silent and ours.report)):
+            return
+        self._latest[target.uid] = PodReport(target.container_id, datetime.now(UTC), ignored=str(error))
+        self._wake(key, True)

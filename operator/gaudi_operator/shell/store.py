@@ -1,0 +1,173 @@
+"""What the watches have shown and our own writes have answered: the newest version of every object wins.
+
+A write's answer goes in here at once. Without that, the next pass would decide on a picture from before the
+write and do it twice.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.core.observed import Manifest, Observed, PodReport
+from gaudi_operator.shell.kinds import (
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    POD,
+    REPLICA_SET,
+    RESOURCE,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    kind_of,
+)
+
+
+class Key(NamedTuple):
+    """Names one GaudiInference."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class _Family:
+    """One resource's objects by (kind, UID)."""
+
+    objects: dict[tuple[Kind, str], Manifest]
+
+
+def key_of(manifest: Manifest) -> Key | None:
+    """The resource that an object belongs to by its label, or is; None for a stranger."""
+    metadata = manifest["metadata"]
+    if kind_of(manifest) is RESOURCE:
+        return Key(metadata["namespace"], metadata["name"])
+    owner = (metadata.get("labels") or {}).get(NAME_LABEL)
+    return Key(metadata["namespace"], owner) if owner else None
+
+
+def version_of(manifest: Manifest) -> int:
+    """The resource version; the API server promises that versions of one kind can be compared as numbers."""
+    return int(manifest["metadata"]["resourceVersion"])
+
+
+class Store:
+    """Objects of all watched kinds, grouped by the resource that they belong to."""
+
+    def __init__(self) -> None:
+        """Empty: nothing was seen yet."""
+        self._families: dict[Key, _Family] = defaultdict(lambda: _Family({}))
+        self._home: dict[tuple[Kind, str], Key] = {}
+        self._gone: dict[str, int] = {}
+
+    def put(self, manifest: Mapping[str, Any]) -> Key | None:
+        """Take a version of an object in; returns the resource to wake, None when it is no news."""
+        slim = _without_managed_fields(manifest)
+        key, kind, uid = key_of(slim), kind_of(slim), slim["metadata"]["uid"]
+        if key is None:
+            return self._drop(kind, uid)
+        home = self._home.get((kind, uid))
+        known = self._families[home].objects.get((kind, uid)) if home else None
+        if version_of(slim) <= max(version_of(known) if known else -1, self._gone.get(uid, -1)):
+            return None
+        if home not in (None, key):
+            self._drop(kind, uid)
+        self._families[key].objects[kind, uid] = slim
+        self._home[kind, uid] = key
+        return key
+
+    def remove(self, manifest: Mapping[str, Any]) -> Key | None:
+        """Forget a deleted object, and do not let an older version of it come back."""
+        uid = manifest["metadata"]["uid"]
+        self._gone[uid] = version_of(manifest)
+        while len(self._gone) > 10_000:
+            self._gone.pop(next(iter(self._gone)))
+        return self._drop(kind_of(manifest), uid)
+
+    def sweep(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> set[Key]:
+        """Forget what a list of `kind` at `version` no longer holds; returns the resources to wake.
+
+        A watch that was broken for long is replaced by a list, and nobody then tells of deletions.
+        """
+        ghosts = [
+            (key, uid)
+            for key, family in self._families.items()
+            for (each, uid), manifest in family.objects.items()
+            if each is kind
+            and namespace in (None, key.namespace)
+            and uid not in listed
+            and version_of(manifest) <= version
+        ]
+        for _, uid in ghosts:
+            self._drop(kind, uid)
+        return {key for key, _ in ghosts}
+
+    def get(self, key: Key, kind: Kind, name: str) -> Manifest | None:
+        """The object of that name that belongs to the resource."""
+        return next((each for each in self._of(key, kind) if each["metadata"]["name"] == name), None)
+
+    def resource(self, key: Key) -> Manifest | None:
+        """The resource itself."""
+        return next(iter(self._of(key, RESOURCE)), None)
+
+    def resources(self) -> int:
+        """How many resources exist."""
+        return sum(kind is RESOURCE for kind, _ in self._home)
+
+    def observe(
+        self, key: Key, reports: Mapping[str, PodReport], now: datetime, status_written: datetime | None = None
+    ) -> Observed | None:
+        """The snapshot of a resource that exists, with what it owns and nothing else."""
+        resource = self.resource(key)
+        if resource is None:
+            return None
+        owner = {resource["metadata"]["uid"]}
+        replica_sets = _owned(self._of(key, REPLICA_SET), owner)
+        pods = _owned(self._of(key, POD), {each["metadata"]["uid"] for each in replica_sets})
+        return Observed(
+            resource=resource,
+            revisions=_owned(self._of(key, CONTROLLER_REVISION), owner),
+            replica_sets=replica_sets,
+            pods=pods,
+            services=_owned(self._of(key, SERVICE), owner),
+            config_maps=_owned(self._of(key, CONFIG_MAP), owner),
+            service_accounts=_owned(self._of(key, SERVICE_ACCOUNT), owner),
+            pod_disruption_budgets=_owned(self._of(key, DISRUPTION_BUDGET), owner),
+            network_policies=_owned(self._of(key, NETWORK_POLICY), owner),
+            reports={uid: reports[uid] for pod in pods if (uid := pod["metadata"]["uid"]) in reports},
+            now=now,
+            status_written=status_written,
+        )
+
+    def _of(self, key: Key, kind: Kind) -> list[Manifest]:
+        family = self._families.get(key)
+        return [each for (of_kind, _), each in family.objects.items() if of_kind is kind] if family else []
+
+    def _drop(self, kind: Kind, uid: str) -> Key | None:
+        key = self._home.pop((kind, uid), None)
+        if key:
+            del self._families[key].objects[kind, uid]
+            if not self._families[key].objects:
+                del self._families[key]
+        return key
+
+
+def _owned(manifests: Iterable[Manifest], owners: Collection[str]) -> tuple[Manifest, ...]:
+    """Those whose controller is among `owners`, by name so that a pass does not depend on chance."""
+    mine = [each for each in manifests if _controller(each) in owners]
+    return tuple(sorted(mine, key=lambda each: str(each["metadata"]["name"])))
+
+
+def _controller(manifest: Manifest) -> str | None:
+    references = manifest["metadata"].get("ownerReferences") or ()
+    return next((each["uid"] for each in references if each.get("controller")), None)
+
+
+def _without_managed_fields(manifest: Mapping[str, Any]) -> Manifest:
+    """Nothing decides on them, and they are a third of the memory."""
+    metadata = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
+    return {**manifest, "metadata": metadata}
