@@ -1,0 +1,118 @@
+# Targets: operator, runtime (CPU), runtime-hpu (on an image with Intel's Gaudi software and vLLM).
+#
+#   docker build --target operator    -t gaudi-operator .
+#   docker build --target runtime     -t gaudi-runtime --build-arg TORCH_INDEX=<PyTorch's index of CPU wheels> .
+#   docker build --target runtime-hpu -t gaudi-runtime-hpu --build-arg HPU_BASE_IMAGE=<Intel's image> .
+#
+# Third-party packages are one layer, our own code a small last one: a change of code moves only that.
+
+ARG BASE_IMAGE=debian:bookworm-slim
+# No default could be right: Intel's image must match the driver of the nodes (docs/install.md).
+ARG HPU_BASE_IMAGE=gaudi-vllm-base
+
+FROM ${BASE_IMAGE} AS python
+# The user's number gets a name because some libraries look it up.
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends --no-upgrade \
+      ca-certificates python3 python3-venv \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/debconf/*-old /var/log/* /usr/share/doc/* /usr/share/man/* \
+ && groupadd --gid 65532 gaudi \
+ && useradd --uid 65532 --gid 65532 --no-log-init --home-dir /cache --shell /usr/sbin/nologin gaudi \
+ && install -d -o gaudi -g gaudi /cache
+
+
+FROM python AS app
+COPY requirements/build.txt requirements/install /src/requirements/
+WORKDIR /src
+RUN python3 -m venv /opt/build \
+ && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY operator operator
+COPY runtime runtime
+RUN /opt/build/bin/hatchling build --target wheel --directory /wheels \
+ && requirements/install --no-deps --target /opt/app /wheels/*.whl
+
+
+FROM python AS operator
+COPY requirements/build.txt requirements/install requirements/operator.txt /opt/requirements/
+RUN /opt/requirements/install --require-hashes -r /opt/requirements/operator.txt \
+ && echo /opt/app > /opt/venv/lib/python3.11/site-packages/app.pth
+COPY --from=app /opt/app /opt/app
+ENV PATH=/opt/app/bin:/opt/venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="gaudi-operator" \
+      org.opencontainers.image.description="Kubernetes operator for LLM inference on Intel Gaudi" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
+USER 65532:65532
+ENTRYPOINT ["gaudi-operator"]
+CMD ["run"]
+
+
+FROM python AS runtime
+# The compiled backend of torch writes C++ and compiles it: it needs a compiler and Python's headers.
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends g++ python3-dev \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/debconf/*-old /var/log/* /usr/share/doc/* /usr/share/man/*
+# An index of CPU wheels makes the image 2 GB smaller; the package index itself has only the CUDA build, which runs
+# on CPU too but does not load without most of its CUDA libraries (requirements/torch.in names them). Removed is what
+# only calls on a CUDA card load.
+ARG TORCH_INDEX=
+ARG TORCH_VERSION=2.13.0
+COPY requirements/build.txt requirements/install requirements/torch.txt /opt/requirements/
+RUN if [ -n "$TORCH_INDEX" ]; then \
+      /opt/requirements/install --no-deps --default-index "$TORCH_INDEX" "torch==$TORCH_VERSION"; \
+    else \
+      /opt/requirements/install --no-deps --require-hashes -r /opt/requirements/torch.txt; \
+    fi \
+ && cd /opt/venv/lib/python3.11/site-packages \
+ && rm -rf nvidia/cudnn/lib/libcudnn_*.so.* nvidia/cu13/lib/lib*.alt.so.* nvidia/cu13/lib/libnvperf_* nvidia/*/include
+COPY requirements/runtime.txt /opt/requirements/
+RUN /opt/requirements/install --require-hashes -r /opt/requirements/runtime.txt \
+ && echo /opt/app > /opt/venv/lib/python3.11/site-packages/app.pth
+COPY --from=app /opt/app /opt/app
+ENV PATH=/opt/app/bin:/opt/venv/bin:$PATH \
+    HF_HOME=/cache/huggingface \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    TORCHINDUCTOR_CACHE_DIR=/cache/inductor \
+    XDG_CACHE_HOME=/cache
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="gaudi-runtime" \
+      org.opencontainers.image.description="LLM inference runtime that serves when its graphs are captured (CPU)" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
+USER 65532:65532
+ENTRYPOINT ["gaudi-runtime"]
+
+
+# Stands in for Intel's image where there is none, so that the next target can be built and looked at
+# (--build-arg HPU_BASE_IMAGE=hpu-stand-in): what a base must bring, and nothing of ours.
+FROM runtime AS hpu-stand-in
+USER root
+RUN rm -r /opt/app \
+ && python3 -m ensurepip
+
+
+FROM ${HPU_BASE_IMAGE} AS runtime-hpu
+USER root
+# The base brings torch, vLLM and what they need in versions that fit each other: nothing is fetched, and the
+# installer stops with the name of a package that the base lacks.
+COPY --from=app /wheels /opt/wheels
+RUN python3 -m pip install --no-cache-dir --break-system-packages --no-index --find-links /opt/wheels \
+      "gaudi-inference-operator[hpu]" \
+ && { getent passwd 65532 || useradd --uid 65532 --user-group --no-log-init --home-dir /cache gaudi; } \
+ && install -d -o 65532 -g 65532 /cache
+ENV HF_HOME=/cache/huggingface \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    XDG_CACHE_HOME=/cache
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="gaudi-runtime-hpu" \
+      org.opencontainers.image.description="LLM inference runtime that serves when its graphs are captured (Gaudi)" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
+USER 65532:65532
+ENTRYPOINT ["gaudi-runtime"]

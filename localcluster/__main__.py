@@ -1,0 +1,114 @@
+"""`python -m localcluster`: a Kubernetes node on this machine."""
+
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localcluster import images
+from localcluster.cache import cache_dir
+from localcluster.errors import LocalClusterError
+from localcluster.machine import clean_up, remove_image_stores
+from localcluster.node import Node, Profile, ensure_node
+from localcluster.progress import console, step
+from localcluster.state import read_state
+from localcluster.tools import tools as all_tools
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="A real Kubernetes node on this machine.")
+Name = Annotated[str, typer.Option(help="Name of the node, and of its folder in the cache.")]
+Target = Annotated[str, typer.Option(help="Target of the Dockerfile: operator or runtime.")]
+Tag = Annotated[str, typer.Option(help="Name of the image, as pods will say it.")]
+BuildArgument = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Dockerfile's ARG.")]
+
+
+@app.command()
+def up(name: Name = "gaudi", profile: Profile = "node") -> None:
+    """Start a node, or only its control plane, and print the path of its kubeconfig."""
+    typer.echo(ensure_node(run_dir(name), name, profile).kubeconfig)
+
+
+@app.command()
+def down(name: Name = "gaudi") -> None:
+    """Stop a node and remove every trace of it, logs included; images stay in the cache."""
+    clean_up(run_dir(name))
+    shutil.rmtree(run_dir(name), ignore_errors=True)
+
+
+@app.command()
+def clean() -> None:
+    """Remove the images of nodes that do not run, and the layers that they were built of."""
+    with step("Removing images"):
+        remove_image_stores()
+        images.remove_layers()
+
+
+@app.command()
+def status() -> None:
+    """Say which nodes run."""
+    folders = sorted(path.parent for path in (cache_dir() / "run").glob("*/state.json"))
+    for folder in folders:
+        state = read_state(folder)
+        if state:
+            typer.echo(f"{state.name}  {state.profile}  {state.addresses.server}  {state.health}")
+    if not folders:
+        console.print("No node runs; start one with `python -m localcluster up`.")
+
+
+@app.command()
+def kubeconfig(name: Name = "gaudi") -> None:
+    """Print the path of a running node's kubeconfig."""
+    typer.echo(running(name).kubeconfig)
+
+
+@app.command()
+def tools() -> None:
+    """Build every program that is missing, and say where they are."""
+    for program in sorted(all_tools().bin_dir.iterdir()):
+        typer.echo(program)
+
+
+@app.command()
+def build_image(target: Target, tag: Tag, build_arg: BuildArgument = None, name: Name = "gaudi") -> None:
+    """Build an image from the project's Dockerfile, and load it into the node if that runs."""
+    arguments = dict(argument.split("=", 1) for argument in build_arg or [])
+    images.build_image(target, tag, arguments)
+    if node := Node.found(run_dir(name)):
+        node.load_image(tag)
+
+
+@app.command()
+def load_image(
+    tag: Annotated[str, typer.Argument(help="Name of an image built before.")], name: Name = "gaudi"
+) -> None:
+    """Load an image into a running node: only what is new of it."""
+    running(name).load_image(tag)
+
+
+def run_dir(name: str) -> Path:
+    """Where the node `name` keeps its state."""
+    return cache_dir() / "run" / name
+
+
+def running(name: str) -> Node:
+    """The node that runs by that name."""
+    node = Node.found(run_dir(name))
+    if node is None:
+        raise LocalClusterError(f"No node named {name} runs: start it with `python -m localcluster up --name {name}`.")
+    return node
+
+
+def main() -> None:
+    """Run a command; what goes wrong is one sentence, not a traceback."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleared up after like Ctrl-C
+    try:
+        app()
+    except LocalClusterError as error:
+        console.print(f"[red]{error}[/red]")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The few requests to the API server that starting a cluster needs."""
+
+import ssl
+from pathlib import Path
+
+import httpx
+
+
+class ApiServer:
+    """The API server at `server`, as the administrator whose certificate lies in `pki`."""
+
+    def __init__(self, server: str, pki: Path) -> None:
+        """Nothing is sent yet."""
+        context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+        context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+        # Proxies of the environment have no business between here and our own link.
+        self._client = httpx.Client(base_url=server, verify=context, trust_env=False, timeout=10)
+
+    def ready(self) -> bool:
+        """Whether it says so itself; False also while nobody listens."""
+        try:
+            return self._client.get("/readyz").status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    def exists(self, path: str) -> bool:
+        """Whether there is an object at `path`."""
+        answer = self._client.get(path)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return False
+        answer.raise_for_status()
+        return True
+
+    def condition(self, path: str, kind: str) -> bool:
+        """Whether the object at `path` exists and its condition `kind` is True."""
+        answer = self._client.get(path)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return False
+        conditions = answer.raise_for_status().json().get("status", {}).get("conditions", [])
+        return any(each["type"] == kind and each["status"] == "True" for each in conditions)
+
+    def patch(self, path: str, operations: list[dict[str, str]]) -> None:
+        """Send a JSON patch."""
+        headers = {"Content-Type": "application/json-patch+json"}
+        self._client.patch(path, json=operations, headers=headers).raise_for_status()
+
+    def apply(self, path: str, manifest: dict[str, object]) -> None:
+        """Server-side apply of one object."""
+        headers = {"Content-Type": "application/apply-patch+yaml"}
+        parameters = {"fieldManager": "localcluster", "force": "true"}
+        self._client.patch(path, json=manifest, headers=headers, params=parameters).raise_for_status()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()

@@ -1,0 +1,103 @@
+"""Small images made from files of this machine, written as OCI archives without any image builder."""
+
+import hashlib
+import io
+import json
+import platform
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from localcluster import build
+from localcluster.cache import made_once
+from localcluster.node_config import PAUSE_IMAGE
+from localcluster.progress import step
+
+COREDNS_IMAGE = f"localhost/coredns:{build.COREDNS}"
+_MEDIA = "application/vnd.oci.image"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def busybox() -> Path:
+    """Archive of the pause image, which is also a shell with the usual commands for tests."""
+
+    def make(folder: Path) -> None:
+        applets = subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True)
+        links = {f"bin/{name}": "busybox" for name in applets.stdout.split() if name != "busybox"}
+        layer = _layer({"bin/busybox": Path("/bin/busybox")}, links)
+        _write(folder / "image.tar", PAUSE_IMAGE, layer, {"Cmd": ["/bin/sleep", "2147483647"]})
+
+    return made_once("image-busybox-1", make) / "image.tar"
+
+
+def coredns() -> Path:
+    """Archive of CoreDNS."""
+    binary = build.coredns() / "coredns"
+
+    def make(folder: Path) -> None:
+        with step("Packing the CoreDNS image"):
+            _write(folder / "image.tar", COREDNS_IMAGE, _layer({"coredns": binary}), {"Entrypoint": ["/coredns"]})
+
+    return made_once(f"image-coredns-{build.COREDNS}", make) / "image.tar"
+
+
+def write_folder_image(archive: Path, tag: str, folder: Path) -> None:
+    """Write an image that holds the files of `folder` and runs nothing, for an image volume.
+
+    The files are held in memory meanwhile: it is meant for checkpoints of some megabytes.
+    """
+    files = {str(file.relative_to(folder)): file for file in sorted(folder.rglob("*")) if file.is_file()}
+    _write(archive, tag, _layer(files), {})
+
+
+def _layer(files: Mapping[str, Path], links: Mapping[str, str] | None = None) -> bytes:
+    """A layer with no times and owners in it, so that the same files make the same digest."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as layer:
+        temporary = tarfile.TarInfo("tmp")
+        temporary.type, temporary.mode = tarfile.DIRTYPE, 0o1777
+        layer.addfile(temporary)
+        for name, path in files.items():
+            content = path.read_bytes()
+            file = tarfile.TarInfo(name)
+            file.size, file.mode = len(content), 0o755 if path.stat().st_mode & 0o111 else 0o644
+            layer.addfile(file, io.BytesIO(content))
+        for name, target in (links or {}).items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            layer.addfile(link)
+    return buffer.getvalue()
+
+
+def _write(archive: Path, name: str, layer: bytes, run: Mapping[str, object]) -> None:
+    blobs: dict[str, bytes] = {}
+
+    def blob(kind: str, content: bytes) -> dict[str, object]:
+        digest = hashlib.sha256(content).hexdigest()
+        blobs[digest] = content
+        return {"mediaType": f"{_MEDIA}.{kind}", "digest": f"sha256:{digest}", "size": len(content)}
+
+    stored = blob("layer.v1.tar", layer)
+    machine = platform.machine()
+    config = {
+        "architecture": _ARCHITECTURES.get(machine, machine),
+        "os": "linux",
+        "config": dict(run),
+        "rootfs": {"type": "layers", "diff_ids": [stored["digest"]]},
+    }
+    manifest = {"schemaVersion": 2, "mediaType": f"{_MEDIA}.manifest.v1+json"}
+    manifest |= {"config": blob("config.v1+json", _json(config)), "layers": [stored]}
+    top = blob("manifest.v1+json", _json(manifest)) | {"annotations": {"io.containerd.image.name": name}}
+    files = {f"blobs/sha256/{digest}": content for digest, content in blobs.items()}
+    files["oci-layout"] = _json({"imageLayoutVersion": "1.0.0"})
+    files["index.json"] = _json({"schemaVersion": 2, "manifests": [top]})
+    with tarfile.open(archive, "w") as tar:
+        for path, content in files.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()

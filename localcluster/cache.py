@@ -1,0 +1,43 @@
+"""Where things are kept between runs, and how two runs at once do not make the same thing twice."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from localcluster.progress import console
+
+
+def cache_dir() -> Path:
+    """`$XDG_CACHE_HOME/gaudi-operator`, or the same under `~/.cache`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gaudi-operator"
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`; the kernel frees it when the holder ends, however it ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            console.print(f"[dim]…[/dim] another run holds {path.name}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """The cached folder `name`; `make` fills it the first time, and half-made folders never count."""
+    folder = cache_dir() / name
+    if folder.exists():
+        return folder
+    with exclusive(cache_dir() / "locks" / name):
+        if not folder.exists():
+            draft = folder.with_name(f".{name}.draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            make(draft)
+            draft.rename(folder)
+    return folder

@@ -1,0 +1,73 @@
+"""The cgroup that all pods of a node are in, by cgroup v1 and v2."""
+
+from pathlib import Path
+
+from localcluster.errors import LocalClusterError
+from localcluster.processes import wait_until
+
+ROOT = Path("/sys/fs/cgroup")
+
+
+def prepare(name: str, root: Path = ROOT) -> None:
+    """Make the cgroup `name` in every hierarchy, empty of earlier pods, with all controllers usable in it."""
+    remove(name, root)
+    try:
+        if _unified(root):
+            _delegate(root)
+        for hierarchy in _hierarchies(root):
+            (hierarchy / name).mkdir()
+            _allow_all_cpus(hierarchy, name)
+    except OSError as error:
+        raise LocalClusterError(
+            f"Making a cgroup failed ({error}): mount {root} writable, in a container with `--privileged`."
+        ) from error
+
+
+def remove(name: str, root: Path = ROOT) -> None:
+    """Remove the cgroup and all below it, waiting for ended processes to leave."""
+    wait_until(lambda: all(_gone(each / name) for each in _hierarchies(root)), f"cgroup {name} to be empty", 10)
+
+
+def _unified(root: Path) -> bool:
+    return (root / "cgroup.controllers").exists()
+
+
+def _hierarchies(root: Path) -> list[Path]:
+    """The v2 hierarchy, or each of v1's; links such as `cpu` -> `cpu,cpuacct` are followed once."""
+    if _unified(root):
+        return [root]
+    return sorted({folder.resolve() for folder in root.iterdir() if (folder / "cgroup.procs").exists()})
+
+
+def _delegate(root: Path) -> None:
+    """Hand v2's controllers down to children of `root`.
+
+    The kernel refuses that while processes are in `root` itself, unless it is the machine's root cgroup. In
+    a container it is not, so its processes move one level down first.
+    """
+    if (root / "cgroup.type").exists():
+        (root / "init").mkdir(exist_ok=True)
+        for pid in (root / "cgroup.procs").read_text().split():
+            (root / "init" / "cgroup.procs").write_text(pid)
+    for controller in (root / "cgroup.controllers").read_text().split():
+        (root / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def _allow_all_cpus(hierarchy: Path, name: str) -> None:
+    """A new v1 cpuset is empty, and nothing can run in it."""
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        allowed = hierarchy / file
+        if allowed.exists() and not _unified(hierarchy):
+            (hierarchy / name / file).write_text(allowed.read_text())
+
+
+def _gone(cgroup: Path) -> bool:
+    if not cgroup.exists():
+        return True
+    folders = [folder for folder in cgroup.rglob("*") if folder.is_dir()]
+    try:
+        for folder in (*sorted(folders, reverse=True), cgroup):
+            folder.rmdir()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,94 @@
+"""Command lines of the components, each flag with the reason where it is not plain."""
+
+from pathlib import Path
+
+from localcluster.addresses import Addresses
+
+_FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")  # the default of 20 holds pod creation back
+# One instance each, so no time is lost on electing it.
+_ALONE = ("--leader-elect=false", *_FAST_CLIENT)
+
+
+def etcd(run_dir: Path, addresses: Addresses) -> list[str]:
+    """State lives in the run folder and ends with it, so nothing need survive a power cut."""
+    client = f"http://{addresses.loopback}:2379"
+    return [
+        "etcd",
+        f"--data-dir={run_dir / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls=http://{addresses.loopback}:2380",
+        f"--initial-advertise-peer-urls=http://{addresses.loopback}:2380",
+        f"--initial-cluster=default=http://{addresses.loopback}:2380",
+        "--unsafe-no-fsync",
+    ]
+
+
+def apiserver(run_dir: Path, addresses: Addresses) -> list[str]:
+    """The API server; it dials kubelets by address, because nothing resolves the node's name."""
+    pki = run_dir / "pki"
+    return [
+        "kube-apiserver",
+        f"--etcd-servers=http://{addresses.loopback}:2379",
+        f"--bind-address={addresses.node_ip}",
+        f"--advertise-address={addresses.node_ip}",
+        f"--service-cluster-ip-range={addresses.services}",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        f"--tls-cert-file={pki / 'apiserver.crt'}",
+        f"--tls-private-key-file={pki / 'apiserver.key'}",
+        f"--service-account-key-file={pki / 'service-account.key'}",
+        f"--service-account-signing-key-file={pki / 'service-account.key'}",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged",
+        f"--kubelet-client-certificate={pki / 'kubelet-client.crt'}",
+        f"--kubelet-client-key={pki / 'kubelet-client.key'}",
+        f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+        "--kubelet-preferred-address-types=InternalIP",
+    ]
+
+
+def controller_manager(run_dir: Path, addresses: Addresses) -> list[str]:
+    """All controllers, each with the rights of its own service account as in production."""
+    return [
+        "kube-controller-manager",
+        f"--kubeconfig={run_dir / 'controller-manager.kubeconfig'}",
+        f"--bind-address={addresses.loopback}",
+        f"--service-account-private-key-file={run_dir / 'pki' / 'service-account.key'}",
+        f"--root-ca-file={run_dir / 'pki' / 'ca.crt'}",
+        "--use-service-account-credentials=true",
+        *_ALONE,
+    ]
+
+
+def scheduler(run_dir: Path, addresses: Addresses) -> list[str]:
+    """The scheduler."""
+    return [
+        "kube-scheduler",
+        f"--kubeconfig={run_dir / 'scheduler.kubeconfig'}",
+        f"--bind-address={addresses.loopback}",
+        *_ALONE,
+    ]
+
+
+def containerd(run_dir: Path) -> list[str]:
+    """The container runtime."""
+    return ["containerd", f"--config={run_dir / 'containerd.toml'}"]
+
+
+def kubelet(run_dir: Path, addresses: Addresses, node: str) -> list[str]:
+    """The kubelet."""
+    return [
+        "kubelet",
+        f"--kubeconfig={run_dir / 'kubelet.kubeconfig'}",
+        f"--config={run_dir / 'kubelet.yaml'}",
+        f"--root-dir={run_dir / 'kubelet'}",
+        f"--hostname-override={node}",
+        f"--node-ip={addresses.node_ip}",
+    ]
+
+
+def kube_proxy(run_dir: Path) -> list[str]:
+    """The proxy that makes Service addresses work."""
+    return ["kube-proxy", f"--config={run_dir / 'kube-proxy.yaml'}"]

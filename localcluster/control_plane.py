@@ -1,0 +1,202 @@
+"""etcd, API server, controllers and, where asked for, the scheduler."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from localcluster import build, components, debian, network
+from localcluster.addresses import Addresses
+from localcluster.api import ApiServer
+from localcluster.certificates import Authority, new_key, write_key
+from localcluster.errors import LocalClusterError
+from localcluster.kubeconfig import write_kubeconfig
+from localcluster.processes import Identity, wait_gone, wait_until
+from localcluster.sandbox import Sandbox
+
+_SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
+_START_SECONDS = 60
+
+
+class ControlPlane:
+    """A control plane in the network that the caller is in, with its state in `run_dir`.
+
+    Used alone (`with ControlPlane(folder) as plane`) it runs in the caller's network namespace with `ip` on
+    `lo`, and ends with the caller however that ends. A node gives it a sandbox and addresses of its own.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        ip: str = "10.200.0.1",
+        *,
+        scheduler: bool = False,
+        sandbox: Sandbox | None = None,
+        addresses: Addresses | None = None,
+    ) -> None:
+        """Nothing is started yet."""
+        self.run_dir = run_dir.absolute()
+        self.addresses = addresses or Addresses(node_ip=ip)
+        self.kubeconfig = self.run_dir / "kubeconfig"
+        self._scheduler = scheduler
+        self._given = sandbox
+        self._sandbox = sandbox
+        self._own_address = False
+        self._running: dict[str, Identity] = {}
+        self._api: ApiServer | None = None
+
+    def __enter__(self) -> Self:
+        """Start it; a start that fails or is interrupted leaves nothing."""
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    def start(self) -> None:
+        """Start the components and return when the API server is ready and controllers run."""
+        self.begin()
+        self.start_controllers()
+        self.wait_controllers()
+
+    def begin(self) -> None:
+        """Start etcd and the API server, and return before they are ready."""
+        build.kubernetes()
+        if self._given is None:
+            debian.require(debian.CONTROL_PLANE)
+            self._own_address = network.add_loopback_address(self.addresses.node_ip)
+            self._sandbox = Sandbox.create(isolated=False)
+        self._prepare()
+        self.launch(components.etcd(self.run_dir, self.addresses))
+        self.launch(components.apiserver(self.run_dir, self.addresses))
+
+    def start_controllers(self) -> None:
+        """Start the clients of the API server when it is ready."""
+        self.wait(self.api.ready, "the API server to be ready")
+        self.launch(components.controller_manager(self.run_dir, self.addresses))
+        if self._scheduler:
+            self.launch(components.scheduler(self.run_dir, self.addresses))
+
+    def wait_controllers(self) -> None:
+        """Wait for the first service account, which pods need.
+
+        A controller manager that has come this far outlives a restart of the API server.
+        """
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self.wait(lambda: self.api.exists(account), "the controllers to make the default service account")
+
+    def stop(self) -> None:
+        """End everything at once; the state in etcd ends with it."""
+        self.release()
+        if self._given is None and self._sandbox:
+            self._sandbox.kill()
+            self._sandbox = None
+        if self._own_address:
+            network.remove_loopback_address(self.addresses.node_ip)
+            self._own_address = False
+        shutil.rmtree(self.run_dir / "etcd", ignore_errors=True)
+
+    def release(self) -> None:
+        """Close our own connection to the API server."""
+        if self._api:
+            self._api.close()
+            self._api = None
+
+    @property
+    def api(self) -> ApiServer:
+        """The API server as administrator."""
+        if self._api is None:
+            self._api = ApiServer(self.addresses.server, self.run_dir / "pki")
+        return self._api
+
+    def start_apiserver(self) -> None:
+        """Start the API server and wait until it is ready."""
+        self.launch(components.apiserver(self.run_dir, self.addresses))
+        self.wait(self.api.ready, "the API server to be ready")
+
+    def stop_apiserver(self) -> None:
+        """Kill the API server, as a crash would: clients see their connections break."""
+        self.end("kube-apiserver")
+
+    def restart_apiserver(self) -> None:
+        """Kill the API server and start it again on the same state."""
+        self.stop_apiserver()
+        self.start_apiserver()
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl as administrator; returns its output, LocalClusterError with its own words."""
+        return run_kubectl(build.kubernetes() / "kubectl", self.kubeconfig, arguments, stdin)
+
+    def launch(self, command: list[str], folder: Path | None = None) -> None:
+        """Start the component `command[0]` of `folder` (Kubernetes' by default) in the sandbox."""
+        name, *flags = command
+        if self._sandbox is None:
+            raise LocalClusterError("The control plane is stopped; start it first.")
+        binary = (folder or build.kubernetes()) / name
+        log = self.run_dir / "log" / f"{name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._running[name] = self._sandbox.spawn([str(binary), *flags], log, self._environment(binary.parent))
+
+    def end(self, name: str) -> None:
+        """Kill the component `name`."""
+        process = self._running.pop(name)
+        process.kill()
+        wait_gone(process)
+
+    def wait(self, condition: Callable[[], bool], what: str, timeout: float = _START_SECONDS) -> None:
+        """Wait for `condition`; LocalClusterError at once when a component has ended meanwhile."""
+
+        def holds() -> bool:
+            for name, process in self._running.items():
+                if not process.alive:
+                    raise LocalClusterError(f"{name} has ended by itself; its last words: {self._tail(name)}")
+            return condition()
+
+        wait_until(holds, what, timeout)
+
+    def _tail(self, name: str) -> str:
+        lines = (self.run_dir / "log" / f"{name}.log").read_text(errors="replace").splitlines()
+        return "\n".join(lines[-5:])
+
+    def _environment(self, folder: Path) -> dict[str, str]:
+        """Nothing of the caller's: a proxy or a KUBECONFIG of theirs must not lead a component astray."""
+        return {"PATH": f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.run_dir)}
+
+    def _prepare(self) -> None:
+        shutil.rmtree(self.run_dir / "etcd", ignore_errors=True)
+        pki, ips = self.run_dir / "pki", self.addresses
+        authority = Authority.create(pki)
+        hosts = (*_SERVICE_NAMES, "kubernetes.default.svc.cluster.local", ips.node_ip, ips.kubernetes_ip)
+        authority.issue("apiserver", "kube-apiserver", hosts=hosts)
+        authority.issue("admin", "admin", "system:masters")
+        authority.issue("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
+        write_key(pki / "service-account.key", new_key())
+        self.kubeconfig_for("admin", self.kubeconfig)
+        for component in ("controller-manager", "scheduler"):
+            authority.issue(component, f"system:kube-{component}")
+            self.kubeconfig_for(component, self.run_dir / f"{component}.kubeconfig")
+        self.authority = authority
+
+    def kubeconfig_for(self, user: str, path: Path) -> None:
+        """Write the kubeconfig of a certificate that the authority has issued."""
+        write_kubeconfig(path, self.addresses.server, self.run_dir / "pki", user, self.run_dir.name)
+
+
+def run_kubectl(kubectl: Path, kubeconfig: Path, arguments: Sequence[str], stdin: str | None = None) -> str:
+    """Run kubectl against a cluster; returns its output, LocalClusterError with its own words."""
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    command = [str(kubectl), *arguments]
+    done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LocalClusterError(f"`kubectl {' '.join(arguments)}` failed: {done.stderr.strip()}")
+    return done.stdout

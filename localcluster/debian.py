@@ -1,0 +1,64 @@
+"""The Debian packages that the cluster is made of, and how they get here."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from localcluster.errors import LocalClusterError
+from localcluster.progress import step
+
+# Looked for by a file, because /usr/sbin is often not on a user's PATH.
+NODE = {
+    "runc": "/usr/sbin/runc",
+    "iptables": "/usr/sbin/iptables",
+    "conntrack": "/usr/sbin/conntrack",
+    "iproute2": "/usr/sbin/ip",
+    "containernetworking-plugins": "/usr/lib/cni/ptp",
+    "busybox-static": "/usr/share/doc/busybox-static",
+    "util-linux": "/usr/bin/nsenter",
+}
+CONTROL_PLANE = {package: NODE[package] for package in ("iproute2", "util-linux")}
+IMAGES = {
+    "buildah": "/usr/bin/buildah",
+    "debootstrap": "/usr/sbin/debootstrap",
+    "runc": "/usr/sbin/runc",
+    "skopeo": "/usr/bin/skopeo",
+}
+
+
+def environment() -> dict[str, str]:
+    """Our environment with the folders of system programs on PATH, where a user's often lacks them."""
+    return {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+
+
+def missing(packages: dict[str, str]) -> list[str]:
+    """Which of `packages` (name -> a file of it) are not installed."""
+    return [name for name, file in packages.items() if not Path(file).exists()]
+
+
+def require(packages: dict[str, str]) -> None:
+    """Install what is missing of `packages` as root with apt.
+
+    Raises LocalClusterError with the command to run where we may not, or apt fails.
+    """
+    absent = missing(packages)
+    if not absent:
+        return
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *absent]
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise LocalClusterError(
+            f"The local cluster needs {', '.join(absent)}: run `sudo {' '.join(command)}`"
+            " (on other distributions install the packages of the same purpose)."
+        )
+    with step(f"Installing {', '.join(absent)}"):
+        _apt(["apt-get", "update"])
+        _apt(command)
+
+
+def _apt(command: list[str]) -> None:
+    quiet = {**environment(), "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(command, env=quiet, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise LocalClusterError(f"`{' '.join(command)}` failed: {' '.join(last)}")

@@ -1,0 +1,109 @@
+"""Build the project's images with buildah, each layer once."""
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from localcluster import build_settings, debian
+from localcluster.cache import cache_dir, exclusive
+from localcluster.errors import LocalClusterError
+from localcluster.progress import step
+from localcluster.sandbox import run_bound
+
+BASE_IMAGE = f"localhost/debian:{build_settings.SUITE}-slim"
+_PROJECT = Path(__file__).parents[1]
+# What Debian's own slim images leave out; dpkg goes on leaving it out in the layers above.
+_DOCUMENTATION = ("doc", "man", "info", "locale", "lintian", "groff", "linda")
+
+
+def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
+    """Build the Dockerfile's `target` as `tag`, with build `arguments`; unchanged layers are kept from before."""
+    debian.require(debian.IMAGES)
+    settings = cache_dir() / "buildah" / "settings"
+    with exclusive(cache_dir() / "locks" / "buildah"):
+        _make_base_image()
+        build_settings.write_settings(settings)
+        dockerfile = settings.with_name("Dockerfile")
+        dockerfile.write_text(build_settings.with_settings((_PROJECT / "Dockerfile").read_text(), settings))
+        command = ["build", "--layers", "--isolation", "chroot", "--network", "host", "--pull-never"]
+        command += ["--volume", f"{settings}:{build_settings.MOUNT}:ro", "--file", str(dockerfile)]
+        command += ["--tag", tag, "--target", target]
+        for name, value in {"BASE_IMAGE": BASE_IMAGE, **(arguments or {})}.items():
+            command += ["--build-arg", f"{name}={value}"]
+        with step(f"Building the {target} image (minutes the first time)"):
+            _buildah(*command, str(_PROJECT))
+
+
+def export_image(tag: str, layout: Path) -> None:
+    """Write an image into an OCI layout, uncompressed and without the blobs that are there already."""
+    source = f"containers-storage:[overlay@{_storage()}+{_run_folder()}]{tag}"
+    options = ["--quiet", "--format", "oci", "--dest-oci-accept-uncompressed-layers"]
+    _run_privately("skopeo", "copy", *options, source, f"oci:{layout}:{tag}")
+
+
+def _buildah(*arguments: str) -> str:
+    storage = ["--root", str(_storage()), "--runroot", str(_run_folder()), "--storage-driver", "overlay"]
+    return _run_privately("buildah", *storage, *arguments)
+
+
+def _run_privately(*command: str) -> str:
+    """Run a command on our image storage; returns its output, LocalClusterError with its last words."""
+    _run_folder().mkdir(parents=True, exist_ok=True)
+    with_run_folder = ["sh", "-c", 'mount -t tmpfs private "$0" && exec "$@"', str(_run_folder())]
+    done = run_bound([*with_run_folder, *command])
+    if done.returncode:
+        last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+        raise LocalClusterError(f"`{command[0]}` failed: {last}")
+    return done.stdout.strip()
+
+
+def remove_layers() -> None:
+    """Remove all images and layers that were built; the next build starts from nothing."""
+    with exclusive(cache_dir() / "locks" / "buildah"):
+        shutil.rmtree(cache_dir() / "buildah", ignore_errors=True)
+
+
+def _storage() -> Path:
+    return cache_dir() / "buildah" / "storage"
+
+
+def _run_folder() -> Path:
+    return cache_dir() / "buildah" / "run"
+
+
+def _make_base_image() -> None:
+    if _buildah("images", "--quiet", "--filter", f"reference={BASE_IMAGE}"):
+        return
+    with step("Making the Debian base image (a minute, once)"), tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "root"
+        _debootstrap(root)
+        _slim(root)
+        container = _buildah("from", "scratch")
+        _buildah("add", "--quiet", container, str(root), "/")
+        _buildah("config", "--cmd", '["bash"]', container)
+        _buildah("commit", "--quiet", "--rm", container, BASE_IMAGE)
+
+
+def _debootstrap(root: Path) -> None:
+    mirror = build_settings.debian_mirror()
+    command = ["debootstrap", "--variant=minbase", build_settings.SUITE, str(root), *([mirror] if mirror else [])]
+    done = run_bound(command)
+    if done.returncode:
+        last = " ".join(done.stdout.strip().splitlines()[-3:])
+        raise LocalClusterError(f"debootstrap failed ({last}): check that this machine reaches its Debian mirror.")
+
+
+def _slim(root: Path) -> None:
+    """Leave out documentation and what only says how this machine reaches its mirror."""
+    for name in _DOCUMENTATION:
+        shutil.rmtree(root / "usr/share" / name, ignore_errors=True)
+    excluded = "".join(f"path-exclude /usr/share/{name}/*\n" for name in _DOCUMENTATION)
+    (root / "etc/dpkg/dpkg.cfg.d/slim").write_text(excluded)
+    (root / "etc/apt/apt.conf.d/slim").write_text('Acquire::Languages "none";\n')
+    for machine in ("etc/apt/sources.list", "etc/resolv.conf", "etc/hostname", "var/log/bootstrap.log"):
+        (root / machine).unlink(missing_ok=True)
+    for folder in ("var/cache/apt/archives", "var/lib/apt/lists"):
+        for file in (root / folder).glob("*"):
+            if file.is_file():
+                file.unlink()

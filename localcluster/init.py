@@ -1,0 +1,56 @@
+"""Process 1 of a sandbox: when it ends, the kernel ends every process in there.
+
+It runs by file name in an interpreter without site packages, so it imports nothing of the project. Its
+input is a pipe from the launcher, a JSON object per line: `{"command": [...], "log": path, "environment":
+{...}}` starts a process and is answered with its pid in here; `{"detach": true}` lets the sandbox outlive
+the launcher. A launcher that ends otherwise, even by SIGKILL, closes the pipe, and the sandbox ends too.
+"""
+
+import json
+import os
+import signal
+import sys
+
+
+def reap(_signal: int, _frame: object) -> None:
+    """Collect our own children and the orphans that the kernel hands to process 1."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+
+
+def spawn(command: list[str], log: str, environment: dict[str, str]) -> int:
+    """Start `command` in its own session with its output appended to `log`; returns its pid in here."""
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    return os.posix_spawn(command[0], command, environment, file_actions=files, setsid=True)
+
+
+def answer(text: object) -> None:
+    """One line to the launcher."""
+    os.write(sys.stdout.fileno(), f"{text}\n".encode())
+
+
+def main() -> None:
+    """Say "ready", then do what the launcher asks until it detaches or ends."""
+    signal.signal(signal.SIGCHLD, reap)
+    answer("ready")
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request.get("detach"):
+            while True:
+                signal.pause()
+        try:
+            answer(spawn(**request))
+        except OSError as error:
+            answer(error)
+
+
+main()

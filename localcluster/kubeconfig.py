@@ -1,0 +1,34 @@
+"""Kubeconfig files."""
+
+import base64
+from pathlib import Path
+
+import yaml
+
+
+def write_kubeconfig(path: Path, server: str, pki: Path, user: str, cluster: str) -> None:
+    """Write a self-contained kubeconfig for the certificate `user` of folder `pki`, owner-readable only."""
+
+    def embedded(name: str) -> str:
+        return base64.b64encode((pki / name).read_bytes()).decode()
+
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": cluster, "cluster": {"server": server, "certificate-authority-data": embedded("ca.crt")}}
+        ],
+        "users": [
+            {
+                "name": user,
+                "user": {
+                    "client-certificate-data": embedded(f"{user}.crt"),
+                    "client-key-data": embedded(f"{user}.key"),
+                },
+            }
+        ],
+        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
+        "current-context": cluster,
+    }
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config, sort_keys=False))

@@ -1,0 +1,47 @@
+"""Bring an image that buildah built into a node's containerd, only what is new of it."""
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from localcluster.cache import cache_dir
+from localcluster.errors import LocalClusterError
+from localcluster.images import export_image
+from localcluster.progress import step
+
+
+def load_image(tag: str, store: Path, importer: list[str]) -> None:
+    """Import `tag` into the containerd whose folder is `store` with the command `importer`, fed by a tar.
+
+    The layout that the image is written to already shows containerd's blobs, as links, so those
+    are skipped; the archive is then made without the links, and containerd completes the image by itself.
+    Layers stay uncompressed all the way: only then is a layer's blob the same thing on both sides.
+    """
+    with (
+        tempfile.TemporaryDirectory(dir=cache_dir()) as folder,
+        step(f"Loading {tag} into the node"),
+    ):
+        layout = Path(folder)
+        _show_known_blobs(layout / "blobs" / "sha256", store)
+        export_image(tag, layout)
+        for blob in (layout / "blobs" / "sha256").iterdir():
+            if blob.is_symlink():
+                blob.unlink()
+        _import(layout, importer)
+
+
+def _show_known_blobs(folder: Path, store: Path) -> None:
+    folder.mkdir(parents=True)
+    known = store / "io.containerd.content.v1.content" / "blobs" / "sha256"
+    for blob in known.iterdir() if known.exists() else ():
+        (folder / blob.name).symlink_to(blob)
+
+
+def _import(layout: Path, importer: list[str]) -> None:
+    """Through a pipe, because the first image is too large to lie on the disk once more."""
+    with subprocess.Popen(["tar", "-C", str(layout), "-cf", "-", "."], stdout=subprocess.PIPE) as archive:
+        done = subprocess.run(importer, stdin=archive.stdout, capture_output=True, text=True, check=False)
+        if archive.stdout:
+            archive.stdout.close()
+    if done.returncode or archive.returncode:
+        raise LocalClusterError(f"Importing the image failed: {done.stderr.strip()}")

@@ -1,0 +1,63 @@
+"""The sandbox that a node runs in, and the removal of one, whoever started it."""
+
+import os
+import shutil
+from pathlib import Path
+
+from localcluster import cgroups, network, slots
+from localcluster.cache import cache_dir
+from localcluster.processes import wait_gone
+from localcluster.sandbox import Sandbox
+from localcluster.state import State, read_state
+
+# Where the kubelet, CNI and containerd write outside the folders that they are told: private to a sandbox.
+_PRIVATE = ("/run", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
+
+
+def open_sandbox(run_dir: Path, name: str, profile: str) -> tuple[Sandbox, State]:
+    """Start an isolated sandbox in a free slot, connected to the machine, and write down what was started."""
+    slot, lock = slots.take()
+    try:
+        sandbox = Sandbox.create(isolated=True, keep=[lock])
+    finally:
+        os.close(lock)
+    state = State(name, profile, slot, sandbox.init.pid, sandbox.init.started)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    state.write(run_dir)
+    sandbox.run("mount", "--make-rshared", "/")
+    for folder in _PRIVATE:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        sandbox.run("mount", "-t", "tmpfs", "-o", "mode=755", "private", folder)
+    network.connect(sandbox, state.addresses)
+    return sandbox, state
+
+
+def image_store(slot: int) -> Path:
+    """Folder of the images of nodes in `slot`; it stays, so that an image is imported once per machine."""
+    return cache_dir() / "image-store" / str(slot)
+
+
+def remove_image_stores() -> None:
+    """Remove the images of all nodes that do not run."""
+    for store in (cache_dir() / "image-store").glob("*"):
+        with slots.held(int(store.name)) as unused:
+            if unused:
+                shutil.rmtree(store)
+
+
+def clean_up(run_dir: Path) -> None:
+    """Remove what was started in `run_dir`, running or crashed, and its state; the logs stay."""
+    state = read_state(run_dir)
+    if state:
+        state.init.kill()
+        wait_gone(state.init)
+        # What crashed long ago has been cleared away already by the next one in its slot.
+        with slots.held(state.slot) as ours:
+            if ours:
+                network.remove_link(state.addresses.link)
+                cgroups.remove(state.addresses.cgroup)
+    for entry in run_dir.iterdir() if run_dir.exists() else ():
+        if entry.is_dir() and entry.name != "log":
+            shutil.rmtree(entry)
+        elif entry.is_file():
+            entry.unlink()

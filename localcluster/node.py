@@ -1,0 +1,196 @@
+"""A whole node: control plane, containerd, kubelet, kube-proxy and cluster DNS, in a sandbox of its own."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, cast
+
+from localcluster import archive, build, debian, images, load, network, worker
+from localcluster.cache import exclusive
+from localcluster.control_plane import ControlPlane, run_kubectl
+from localcluster.errors import LocalClusterError
+from localcluster.machine import clean_up, image_store, open_sandbox
+from localcluster.progress import step
+from localcluster.sandbox import Sandbox
+from localcluster.state import State, read_state
+
+Profile = Literal["node", "control-plane"]
+
+
+class Node:
+    """One Kubernetes node with `habana.ai/gaudi: 8`, with all its state in `run_dir`.
+
+    As a context manager it ends with the block, and with the process however that ends. `start` and `detach`
+    leave it running for others, who find it by `Node.found(run_dir)`.
+    """
+
+    def __init__(self, run_dir: Path, name: str = "gaudi", profile: Profile = "node") -> None:
+        """Nothing is started yet; `name` is the node's name."""
+        self.run_dir = run_dir.absolute()
+        self.name = name
+        self.profile = profile
+        self.kubeconfig = self.run_dir / "kubeconfig"
+        self._sandbox: Sandbox | None = None
+        self._plane: ControlPlane | None = None
+        self._state: State | None = None
+
+    @classmethod
+    def found(cls, run_dir: Path) -> "Node | None":
+        """The node that runs in `run_dir`, started by whomever, or None."""
+        state = read_state(run_dir)
+        if state is None or not state.ready or not state.init.alive:
+            return None
+        node = cls(run_dir, state.name, cast(Profile, state.profile))
+        node._sandbox = Sandbox(state.init, isolated=True)
+        node._state = state
+        return node
+
+    def __enter__(self) -> Self:
+        """Start it; a start that fails or is interrupted leaves nothing."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    def start(self) -> None:
+        """Start everything; returns when the node is Ready with its cards and DNS answers.
+
+        Raises LocalClusterError when rights or tools are missing, or a component ends by itself.
+        """
+        self._require_tools()
+        with _starting(self.run_dir):
+            if Node.found(self.run_dir):
+                raise LocalClusterError(f"A node runs in {self.run_dir} already: stop it first.")
+            self._start()
+
+    def stop(self) -> None:
+        """End everything at once, and remove every trace but the logs and the image store."""
+        if self._plane:
+            self._plane.stop()
+        if self._sandbox:
+            self._sandbox.kill()
+        clean_up(self.run_dir)
+        self._plane = self._sandbox = self._state = None
+
+    def detach(self) -> None:
+        """Let it outlive this process, which from then on is one of many that may use it."""
+        if self._sandbox:
+            self._sandbox.detach()
+        if self._plane:
+            self._plane.release()
+            self._plane = None
+
+    def remove(self) -> None:
+        """Stop it, whoever started it."""
+        self.stop()
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl as administrator; returns its output, LocalClusterError with its own words."""
+        return run_kubectl(build.kubernetes() / "kubectl", self.kubeconfig, arguments, stdin)
+
+    def restart_apiserver(self) -> None:
+        """Kill the API server and start it again on the same state; for the process that started the node."""
+        if self._plane is None:
+            raise LocalClusterError("Only the process that started the node can restart its components.")
+        self._plane.restart_apiserver()
+
+    def ctr(self, *arguments: str) -> str:
+        """Run containerd's command line on the node; returns its output."""
+        return self._running()[0].run(*_ctr(), *arguments)
+
+    def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
+        """Build the Dockerfile's `target` as `tag` and load it, so that pods find it without pulling."""
+        images.build_image(target, tag, arguments)
+        self.load_image(tag)
+
+    def folder_image(self, folder: Path, tag: str) -> None:
+        """Pack the files of `folder` into the image `tag`, for image volumes, and load it."""
+        with tempfile.TemporaryDirectory() as drafts:
+            image = Path(drafts) / "image.tar"
+            archive.write_folder_image(image, tag, folder)
+            self.ctr("images", "import", "--local", str(image))
+
+    def load_image(self, tag: str) -> None:
+        """Load an image that was built before."""
+        sandbox, state = self._running()
+        importer = sandbox.inside(*_ctr(), "images", "import", "--local", "-")
+        load.load_image(tag, image_store(state.slot), importer)
+
+    def _running(self) -> tuple[Sandbox, State]:
+        if self._sandbox is None or self._state is None:
+            raise LocalClusterError(f"The node {self.name} is not running; start it first.")
+        return self._sandbox, self._state
+
+    def _require_tools(self) -> None:
+        if os.geteuid() != 0:
+            raise LocalClusterError("A local node needs root: run the same command with sudo.")
+        debian.require(debian.NODE if self.profile == "node" else debian.CONTROL_PLANE)
+        build.kubernetes()
+        if self.profile == "node":
+            build.containerd()
+            build.coredns()
+
+    def _start(self) -> None:
+        try:
+            clean_up(self.run_dir)
+            with step(f"Starting Kubernetes {build.KUBERNETES} ({self.profile} {self.name})"):
+                self._start_components()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start_components(self) -> None:
+        self._sandbox, self._state = open_sandbox(self.run_dir, self.name, self.profile)
+        self._plane = plane = ControlPlane(
+            self.run_dir, scheduler=True, sandbox=self._sandbox, addresses=self._state.addresses
+        )
+        if self.profile == "control-plane":
+            plane.start()
+        else:
+            self._start_node(plane, self._sandbox, self._state)
+        self._state = replace(self._state, ready=True)
+        self._state.write(self.run_dir)
+
+    def _start_node(self, plane: ControlPlane, sandbox: Sandbox, state: State) -> None:
+        """Everything that waits for nothing starts first, so that it comes up beside the API server."""
+        network.refuse_unknown_services(sandbox, state.addresses)
+        worker.start_runtime(plane, self.run_dir, image_store(state.slot))
+        plane.begin()
+        worker.await_runtime(plane, self.ctr)
+        plane.start_controllers()
+        worker.join(plane, self.run_dir, self.name)
+        plane.wait_controllers()
+
+
+def ensure_node(run_dir: Path, name: str, profile: Profile = "node") -> Node:
+    """The node that runs in `run_dir`, or else a new one that outlives this process.
+
+    Raises LocalClusterError when what runs there has another profile.
+    """
+    node = Node(run_dir, name, profile)
+    node._require_tools()
+    with _starting(run_dir):
+        if found := Node.found(run_dir):
+            if found.profile != profile:
+                raise LocalClusterError(f"{name} runs as {found.profile}: stop it first, or use another name.")
+            return found
+        node._start()
+        node.detach()
+    return node
+
+
+def _starting(run_dir: Path) -> AbstractContextManager[None]:
+    """One at a time: two starts in one folder would take each other for the remains of a crash."""
+    return exclusive(run_dir.with_name(f".{run_dir.name}.lock"))
+
+
+def _ctr() -> list[str]:
+    return [str(build.containerd() / "ctr"), "--namespace", "k8s.io"]

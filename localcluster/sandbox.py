@@ -1,0 +1,134 @@
+"""A set of processes that ends as one, by the kernel's doing and not by our bookkeeping.
+
+All components of a cluster live in one PID namespace: killing its process 1 kills them, their shims and
+their containers at once. A node also has its own mount and network namespaces, so its mounts, interfaces
+and iptables rules vanish with it and never touch the machine's.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from localcluster.debian import environment
+from localcluster.errors import LocalClusterError
+from localcluster.processes import Identity, wait_gone
+
+_INIT = Path(__file__).with_name("init.py")
+
+
+class Sandbox:
+    """Namespaces and the process that holds them."""
+
+    def __init__(self, init: Identity, *, isolated: bool, launcher: subprocess.Popen[str] | None = None) -> None:
+        """Know an existing sandbox by its process 1; an `isolated` one has own mounts and network."""
+        self.init = init
+        self.isolated = isolated
+        self._launcher = launcher
+
+    @classmethod
+    def create(cls, *, isolated: bool, keep: Sequence[int] = ()) -> "Sandbox":
+        """Start a sandbox. The open files `keep` (locks) stay open as long as it lives.
+
+        Raises LocalClusterError where the kernel or missing rights refuse the namespaces.
+        """
+        command = ["unshare", "--pid", "--fork", "--kill-child"]
+        if isolated:
+            command += ["--mount", "--propagation", "slave", "--net", "--mount-proc"]
+        launcher = subprocess.Popen(
+            [*command, sys.executable, "-I", "-S", str(_INIT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            pass_fds=keep,
+            start_new_session=True,
+        )
+        if _answer(launcher) != "ready":
+            reason = launcher.communicate()[1].strip()
+            raise LocalClusterError(
+                f"The kernel refuses new namespaces ({reason}): run as root, a container with `--privileged`."
+            )
+        return cls(Identity.of(_children(launcher.pid)[0]), isolated=isolated, launcher=launcher)
+
+    @property
+    def alive(self) -> bool:
+        """Whether anything can still run in it."""
+        return self.init.alive
+
+    def spawn(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Identity:
+        """Start a process in the sandbox with its output in `log`; only its creator can, until it detaches."""
+        pid = self._ask({"command": list(command), "log": str(log), "environment": dict(environment)})
+        if not pid.isdigit():
+            raise LocalClusterError(f"Starting {command[0]} failed: {pid}")
+        for child in _children(self.init.pid):
+            if _pid_inside(child) == pid:
+                return Identity.of(child)
+        raise LocalClusterError(f"{command[0]} ended as soon as it started; its output is in {log}.")
+
+    def run(self, *command: str) -> str:
+        """Run a command to its end in the sandbox's mounts and network; returns its output."""
+        entered = self.inside(*command)
+        done = subprocess.run(entered, env=environment(), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LocalClusterError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+        return done.stdout
+
+    def inside(self, *command: str) -> list[str]:
+        """The command line that runs `command` in the sandbox's mounts and network."""
+        enter = ["nsenter", f"--target={self.init.pid}", "--mount", "--net", "--"] if self.isolated else []
+        return [*enter, *command]
+
+    def detach(self) -> None:
+        """Let the sandbox outlive this process."""
+        if self._launcher:
+            self._send({"detach": True})
+            for pipe in (self._launcher.stdin, self._launcher.stdout, self._launcher.stderr):
+                if pipe:
+                    pipe.close()
+            self._launcher.returncode = 0  # or the interpreter warns of a child that still runs
+            self._launcher = None
+
+    def kill(self) -> None:
+        """End everything in the sandbox, at once, and wait until it is gone."""
+        self.init.kill()
+        wait_gone(self.init)
+        if self._launcher:
+            self._launcher.communicate()
+            self._launcher = None
+
+    def _ask(self, request: dict[str, object]) -> str:
+        self._send(request)
+        assert self._launcher  # noqa: S101 - _send has checked it
+        return _answer(self._launcher)
+
+    def _send(self, request: dict[str, object]) -> None:
+        if not self._launcher or not self._launcher.stdin:
+            raise LocalClusterError("Only the process that started a sandbox can start more in it.")
+        self._launcher.stdin.write(json.dumps(request) + "\n")
+        self._launcher.stdin.flush()
+
+
+def run_bound(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command whose processes and mounts end with it, and with us, however we end."""
+    bound = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
+    return subprocess.run([*bound, *command], env=environment(), capture_output=True, text=True, check=False)
+
+
+def _answer(launcher: subprocess.Popen[str]) -> str:
+    assert launcher.stdout  # noqa: S101 - it was asked for as a pipe
+    return launcher.stdout.readline().rstrip("\n")
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _pid_inside(pid: int) -> str:
+    """The pid that a process has in its innermost PID namespace; empty when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return next((line.split()[-1] for line in lines if line.startswith("NSpid:")), "")

@@ -1,0 +1,58 @@
+"""Slots: at most one running node uses a set of addresses, an image store and a cgroup."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from localcluster import network
+from localcluster.addresses import SLOTS, Addresses
+from localcluster.errors import LocalClusterError
+
+# Not in the cache: addresses are the machine's, whoever's cache is used.
+_LOCKS = Path("/run/lock/gaudi-operator")
+_RELEASE_SECONDS = 1.0
+
+
+def take() -> tuple[int, int]:
+    """The first free slot and the open file that holds it.
+
+    Whoever keeps that file open keeps the slot, so a sandbox that inherits it frees it by ending.
+    """
+    for slot in range(SLOTS):
+        lock = _try(slot)
+        if lock is None:
+            continue
+        if not network.has_link(Addresses(slot).link):  # a node in a container of this machine
+            return slot, lock
+        os.close(lock)
+    raise LocalClusterError(f"{SLOTS} local clusters run already; stop one with `python -m localcluster down`.")
+
+
+@contextmanager
+def held(slot: int) -> Iterator[bool]:
+    """Hold `slot` meanwhile; False when another cluster has it by now.
+
+    A sandbox that was just killed takes a moment to let go of it.
+    """
+    deadline = time.monotonic() + _RELEASE_SECONDS
+    while (lock := _try(slot)) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    try:
+        yield lock is not None
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _try(slot: int) -> int | None:
+    _LOCKS.mkdir(parents=True, exist_ok=True)
+    lock = os.open(_LOCKS / str(slot), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock

@@ -1,0 +1,49 @@
+"""All programs of the cluster in one folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster import build
+from localcluster.cache import cache_dir, exclusive
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Programs by name in `bin_dir`: kubectl, helm, ctr, containerd, coredns, etcd and Kubernetes' components."""
+
+    bin_dir: Path
+
+    @property
+    def kubectl(self) -> Path:
+        """Kubernetes' command line."""
+        return self.bin_dir / "kubectl"
+
+    @property
+    def helm(self) -> Path:
+        """The package manager that installs the chart."""
+        return self.bin_dir / "helm"
+
+    @property
+    def ctr(self) -> Path:
+        """containerd's command line."""
+        return self.bin_dir / "ctr"
+
+
+def tools() -> Tools:
+    """Build what is missing, with a progress line each, and link it all into one folder."""
+    folders = [build.kubernetes(), build.containerd(), build.coredns(), build.helm()]
+    bin_dir = cache_dir() / "bin"
+    with exclusive(cache_dir() / "locks" / "bin"):
+        bin_dir.mkdir(parents=True, exist_ok=True)
+        for program in (program for folder in folders for program in folder.iterdir()):
+            _link(bin_dir / program.name, program)
+    return Tools(bin_dir)
+
+
+def _link(link: Path, target: Path) -> None:
+    """Point `link` at `target` in one step: somebody may be starting the program right now."""
+    if not link.is_symlink() or link.readlink() != target:
+        draft = link.with_name(f".{link.name}.draft")
+        draft.unlink(missing_ok=True)
+        draft.symlink_to(target)
+        draft.rename(link)

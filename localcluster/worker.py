@@ -1,0 +1,101 @@
+"""What makes a control plane a node: containerd, kubelet, kube-proxy, cards and cluster DNS."""
+
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from localcluster import archive, build, cgroups, components, node_config
+from localcluster.addresses import Addresses
+from localcluster.control_plane import ControlPlane
+from localcluster.errors import LocalClusterError
+
+CARDS = "8"
+_DNS_MANIFEST = Path(__file__).parent / "manifests" / "coredns.yaml"
+_DNS_NAME = "kubernetes.default.svc.cluster.local"
+
+Ctr = Callable[..., str]
+
+
+def start_runtime(plane: ControlPlane, run_dir: Path, store: Path) -> None:
+    """Start containerd; it needs nothing of the control plane and comes up meanwhile."""
+    (run_dir / "containerd.toml").write_text(node_config.containerd_config(run_dir, store))
+    (run_dir / "cni").mkdir()
+    (run_dir / "cni" / "10-pods.conflist").write_text(node_config.cni_config(run_dir, plane.addresses))
+    cgroups.prepare(plane.addresses.cgroup)
+    plane.launch(components.containerd(run_dir), build.containerd())
+
+
+def await_runtime(plane: ControlPlane, ctr: Ctr) -> None:
+    """Wait for containerd, and see that it has the images that every node needs."""
+    plane.wait(lambda: _answers(ctr), "containerd to answer")
+    _forget_containers(ctr)
+    present = ctr("images", "ls", "-q").split()
+    for image, file in ((node_config.PAUSE_IMAGE, archive.busybox()), (archive.COREDNS_IMAGE, archive.coredns())):
+        if image not in present:
+            ctr("images", "import", "--local", str(file))
+
+
+def join(plane: ControlPlane, run_dir: Path, name: str) -> None:
+    """Make the node Ready, with its cards, and wait until DNS answers."""
+    _write_identities(plane, run_dir, name)
+    plane.launch(components.kubelet(run_dir, plane.addresses, name))
+    plane.launch(components.kube_proxy(run_dir))
+    plane.kubectl("apply", "-f", "-", stdin=_dns_manifest(plane.addresses))
+    plane.wait(lambda: plane.api.condition(f"/api/v1/nodes/{name}", "Ready"), f"node {name} to be Ready")
+    plane.api.patch(f"/api/v1/nodes/{name}/status", card_patch())
+    plane.wait(lambda: resolves(_DNS_NAME, plane.addresses.dns_ip), "cluster DNS to answer")
+
+
+def card_patch() -> list[dict[str, str]]:
+    """Operations on a node's status that give it cards.
+
+    Capacity alone would become allocatable only at the kubelet's next sync, up to 10 s later.
+    """
+    fields = ("capacity", "allocatable")
+    return [{"op": "add", "path": f"/status/{field}/habana.ai~1gaudi", "value": CARDS} for field in fields]
+
+
+def resolves(name: str, server: str) -> bool:
+    """Whether the DNS `server` has an address for `name`, asked from this machine through the Service."""
+    question = b"".join(struct.pack("B", len(part)) + part.encode() for part in name.split(".")) + b"\0"
+    query = struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0) + question + struct.pack(">2H", 1, 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+        link.settimeout(0.3)
+        try:
+            link.connect((server, 53))
+            link.send(query)
+            answers: int = struct.unpack(">6H", link.recv(512)[:12])[3]
+        except OSError:
+            return False
+    return answers > 0
+
+
+def _write_identities(plane: ControlPlane, run_dir: Path, name: str) -> None:
+    """The kubelet's certificate is also what it serves with, and its name is what grants it its rights."""
+    plane.authority.issue("kubelet", f"system:node:{name}", "system:nodes", (name, plane.addresses.node_ip))
+    plane.authority.issue("kube-proxy", "system:kube-proxy")
+    for user in ("kubelet", "kube-proxy"):
+        plane.kubeconfig_for(user, run_dir / f"{user}.kubeconfig")
+    (run_dir / "kubelet.yaml").write_text(node_config.kubelet_config(run_dir, plane.addresses))
+    (run_dir / "kube-proxy.yaml").write_text(node_config.kube_proxy_config(run_dir, plane.addresses, name))
+
+
+def _answers(ctr: Ctr) -> bool:
+    try:
+        ctr("version")
+    except LocalClusterError:
+        return False
+    return True
+
+
+def _forget_containers(ctr: Ctr) -> None:
+    """The image store outlives nodes, and with it the records of containers that ended with the last one."""
+    containers = ctr("containers", "ls", "-q").split()
+    if containers:
+        ctr("containers", "rm", *containers)
+
+
+def _dns_manifest(addresses: Addresses) -> str:
+    text = _DNS_MANIFEST.read_text()
+    return text.replace("DNS_ADDRESS", addresses.dns_ip).replace("COREDNS_IMAGE", archive.COREDNS_IMAGE)

@@ -1,0 +1,37 @@
+"""One node for the tests that only use it."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcluster import Node
+from localcluster.processes import wait_until
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A running node."""
+    with Node(tmp_path_factory.mktemp("node"), "used") as running:
+        yield running
+
+
+def accepts(address: str) -> bool:
+    """Whether something accepts connections on port 80."""
+    try:
+        with socket.create_connection((address, 80), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def pod(node: Node) -> Iterator[str]:
+    """A pod that serves its own name over HTTP behind the Service `front`."""
+    node.kubectl("apply", "-f", str(Path(__file__).with_name("web.yaml")))
+    node.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
+    address = node.kubectl("get", "service", "front", "-o", "jsonpath={.spec.clusterIP}")
+    wait_until(lambda: accepts(address), "the Service to be known to kube-proxy", 10)
+    yield "web"
+    node.kubectl("delete", "-f", str(Path(__file__).with_name("web.yaml")), "--wait=false")

@@ -1,0 +1,73 @@
+"""Clusters that others run: a given one, and kind's. The node of these tests plays their part."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcluster import LocalClusterError, Node, cluster
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_given_cluster_takes_an_image_that_its_nodes_have(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(node.kubeconfig))
+    cluster().load_image("localhost/busybox:1")
+
+
+def test_given_cluster_without_the_image_says_which_node_lacks_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(node.kubeconfig))
+    with pytest.raises(LocalClusterError) as refused:
+        cluster().build_image("operator", "localhost/absent:1")
+    assert str(refused.value) == (
+        f"Node used of the cluster in {node.kubeconfig} has no image localhost/absent:1:"
+        " load it there, or unset KUBECONFIG to use a local cluster."
+    )
+
+
+def test_given_cluster_is_not_removed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(node.kubeconfig))
+    cluster().remove()
+    assert "used" in node.kubectl("get", "nodes")
+
+
+@pytest.fixture
+def calls(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Programs named kind and docker that write down how they were called; kind's cluster is our node."""
+    calls = tmp_path / "calls"
+    for name in ("kind", "docker"):
+        program = tmp_path / name
+        program.write_text(
+            f'#!/bin/sh\necho "{name} $*" >> {calls}\n'
+            f'case "$*" in "get kubeconfig"*) cat {node.kubeconfig};; "get clusters") echo there;; esac\n'
+        )
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    yield calls
+    cluster("there").remove()
+
+
+def test_kind_is_used_where_docker_answers(calls: Path) -> None:
+    cluster("there").build_image("operator", "localhost/operator:1", {"VERSION": "1"})
+    said = calls.read_text()
+    assert "kind create" not in said
+    assert "docker build --target operator --tag localhost/operator:1 --build-arg VERSION=1 " in said
+    assert "kind load docker-image localhost/operator:1 --name there" in said
+
+
+def test_kind_cluster_is_created_when_missing_and_removed_when_asked(calls: Path) -> None:
+    cluster("fresh").remove()
+    said = calls.read_text().splitlines()
+    assert "kind create cluster --name fresh --wait 120s" in said
+    assert said[-1] == "kind delete cluster --name fresh"
+
+
+def test_nodes_of_kind_get_cards(node: Node, calls: Path) -> None:
+    remove = [{"op": "remove", "path": "/status/capacity/habana.ai~1gaudi"}]
+    node.kubectl("patch", "node", "used", "--subresource=status", "--type=json", "-p", json.dumps(remove))
+    cluster("there")
+    assert node.kubectl("get", "node", "used", "-o", r"jsonpath={.status.capacity.habana\.ai/gaudi}") == "8"
+    assert calls.exists()

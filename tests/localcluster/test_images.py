@@ -1,0 +1,74 @@
+"""Images of the project's own Dockerfile."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from localcluster import Node
+from localcluster.images import build_image, export_image
+from localcluster.processes import wait_until
+
+# Without anything in the cache: a base image by debootstrap, then Python packages.
+pytestmark = pytest.mark.timeout(900)
+OF_THE_MACHINE = ("etc/apt/sources.list", "etc/hostname", "etc/hosts", "etc/pip.conf", "etc/resolv.conf")
+TAG = "localhost/gaudi-operator:dev"
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The operator image as an OCI layout."""
+    build_image("operator", TAG)
+    layout = tmp_path_factory.mktemp("layout")
+    export_image(TAG, layout)
+    return layout
+
+
+def blob(layout: Path, digest: str) -> Path:
+    return layout / "blobs" / digest.replace(":", "/")
+
+
+def manifest(layout: Path) -> dict[str, list[dict[str, str]]]:
+    index = json.loads((layout / "index.json").read_text())
+    found: dict[str, list[dict[str, str]]] = json.loads(blob(layout, index["manifests"][0]["digest"]).read_text())
+    return found
+
+
+def test_image_holds_nothing_of_the_machine_that_built_it(layout: Path) -> None:
+    files: dict[str, int] = {}
+    for layer in manifest(layout)["layers"]:
+        with tarfile.open(blob(layout, layer["digest"])) as content:
+            files |= {member.name.removeprefix("./"): member.size for member in content}
+    assert "etc/debian_version" in files
+    assert [name for name in files if name.startswith("mnt/")] == []
+    # The builder mounts its own over some of them, and leaves the empty files that it mounted on.
+    assert [name for name in OF_THE_MACHINE if files.get(name)] == []
+
+
+def test_image_runs_with_nothing_of_the_machines_settings(layout: Path) -> None:
+    config = json.loads(blob(layout, manifest(layout)["config"]["digest"]).read_text())["config"]  # type: ignore[call-overload]
+    assert [setting for setting in config["Env"] if "/mnt" in setting] == []
+
+
+def test_layer_that_is_there_is_not_exported_again(layout: Path, tmp_path: Path) -> None:
+    known = tmp_path / "blobs" / "sha256"
+    known.mkdir(parents=True)
+    layers = [layer["digest"].removeprefix("sha256:") for layer in manifest(layout)["layers"]]
+    for layer in layers:
+        (known / layer).symlink_to(layout / "blobs" / "sha256" / layer)
+    export_image(TAG, tmp_path)
+    assert all((known / layer).is_symlink() for layer in layers)
+    assert len(list(known.iterdir())) == len(layers) + 2
+
+
+def test_loaded_image_runs(node: Node, layout: Path) -> None:
+    node.load_image(TAG)
+    node.load_image(TAG)
+    command = ["--image-pull-policy=Never", "--restart=Never", "--command", "--", "gaudi-operator", "--help"]
+    node.kubectl("run", "operator", f"--image={TAG}", *command)
+    phase = "jsonpath={.status.phase}"
+    wait_until(
+        lambda: node.kubectl("get", "pod", "operator", "-o", phase) in ("Succeeded", "Failed"), "the pod to end", 60
+    )
+    assert "usage" in node.kubectl("logs", "operator").lower()

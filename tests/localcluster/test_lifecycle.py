@@ -1,0 +1,156 @@
+"""However a node ends, it leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from localcluster import Node
+from localcluster.cache import cache_dir
+from localcluster.processes import wait_until
+from tests.localcluster.traces import Traces, family, state_of, traces
+
+pytestmark = pytest.mark.timeout(180)
+ROOT = Path(__file__).parents[2]
+
+
+def command_line(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "localcluster", *arguments]
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run(command_line(*arguments), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """Name of a node that is gone afterwards, whatever the test did."""
+    name = f"test-{uuid4().hex[:8]}"
+    yield name
+    run("down", "--name", name)
+
+
+def nothing_but(before: Traces) -> Traces:
+    return Traces(links=[], routes=[], cgroups=[], mounts=before.mounts, iptables=before.iptables)
+
+
+def test_stopped_node_leaves_nothing(tmp_path: Path) -> None:
+    with Node(tmp_path, "stopped") as node:
+        pid, addresses = state_of(tmp_path)
+        before = traces(tmp_path, addresses)
+        processes = family(pid)
+        assert len(before.links) == 1
+        assert len(processes) > 8
+        assert "coredns" in node.kubectl("get", "pods", "-A")
+    assert [process for process in processes if process.alive] == []
+    assert traces(tmp_path, addresses) == nothing_but(before)
+    assert before.mounts == []
+
+
+def test_killed_launcher_leaves_no_process_mount_or_link(tmp_path: Path) -> None:
+    script = "from pathlib import Path; from localcluster import Node; import sys\n"
+    script += "with Node(Path(sys.argv[1]), 'killed'): print('up', flush=True); input()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as launcher:
+        assert launcher.stdout
+        assert launcher.stdout.readline() == "up\n"
+        pid, addresses = state_of(tmp_path)
+        processes = family(pid)
+        before = traces(tmp_path, addresses)
+        os.kill(launcher.pid, signal.SIGKILL)
+    wait_until(lambda: not any(process.alive for process in processes), "the node to end", 10)
+    wait_until(lambda: traces(tmp_path, addresses).links == [], "its link to go", 10)
+    left = traces(tmp_path, addresses)
+    assert (left.mounts, left.routes, left.iptables) == ([], [], before.iptables)
+
+
+def test_up_outlives_its_command_and_down_removes_every_trace(name: str) -> None:
+    kubeconfig = Path(run("up", "--name", name))
+    pid, addresses = state_of(kubeconfig.parent)
+    processes = family(pid)
+    before = traces(kubeconfig.parent, addresses)
+    assert Path(run("up", "--name", name)) == kubeconfig
+    assert state_of(kubeconfig.parent) == (pid, addresses)
+    assert f"{name}  node  https://{addresses.node_ip}:6443  ready" in run("status")
+    run("down", "--name", name)
+    assert [process for process in processes if process.alive] == []
+    assert traces(kubeconfig.parent, addresses) == nothing_but(before)
+    assert name not in run("status")
+
+
+def test_up_after_a_crash_starts_afresh(name: str) -> None:
+    kubeconfig = Path(run("up", "--name", name, "--profile", "control-plane"))
+    pid, _ = state_of(kubeconfig.parent)
+    os.kill(pid, signal.SIGKILL)
+    assert "crashed" in run("status")
+    run("up", "--name", name)
+    assert state_of(kubeconfig.parent)[0] != pid
+    node = Node.found(kubeconfig.parent)
+    assert node
+    assert "Running" in node.kubectl("get", "pods", "-n", "kube-system")
+
+
+@pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_up_leaves_nothing(name: str, interruption: signal.Signals) -> None:
+    run_dir = cache_dir() / "run" / name
+    with subprocess.Popen(
+        command_line("up", "--name", name), cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True, text=True
+    ) as launcher:
+        wait_until((run_dir / "log" / "kubelet.log").exists, "the start to come half-way", 60)
+        pid, addresses = state_of(run_dir)
+        processes = family(pid)
+        os.killpg(launcher.pid, interruption)
+        _, said = launcher.communicate(timeout=30)
+    assert launcher.returncode != 0
+    assert "Traceback" not in said
+    assert [process for process in processes if process.alive] == []
+    left = traces(run_dir, addresses)
+    assert (left.links, left.routes, left.cgroups, left.mounts) == ([], [], [], [])
+    assert not (run_dir / "state.json").exists()
+
+
+def test_up_without_the_right_to_make_namespaces_is_refused_in_a_sentence(name: str) -> None:
+    command = ["setpriv", "--bounding-set=-sys_admin", *command_line("up", "--name", name)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "run as root, a container with `--privileged`." in done.stderr
+
+
+def test_killed_build_leaves_no_process_or_mount(tmp_path: Path) -> None:
+    script = "import sys; from localcluster.sandbox import run_bound; run_bound(['sh', '-c', sys.argv[1]])"
+    build = f"mount -t tmpfs build {tmp_path} && touch {tmp_path}/inside && exec sleep 3600"
+    with subprocess.Popen([sys.executable, "-c", script, build], cwd=ROOT) as launcher:
+        wait_until(lambda: len(family(launcher.pid)) == 3, "the build to run", 10)
+        processes = family(launcher.pid)
+        launcher.kill()
+    wait_until(lambda: not any(process.alive for process in processes), "the build to end", 10)
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_node_that_cannot_start_says_which_part_ended_and_why(tmp_path: Path) -> None:
+    with Node(tmp_path, "first"):
+        pass
+    (tmp_path / "log" / "etcd.log").unlink()
+    (tmp_path / "log" / "etcd.log").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from pathlib import Path; from localcluster import Node\n"
+         "with Node(Path(sys.argv[1]), 'broken'): pass", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Starting" in done.stderr
+    assert "etcd failed" in done.stderr
+    assert not (tmp_path / "state.json").exists()

@@ -1,0 +1,123 @@
+"""What a running node can do."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from localcluster import LocalClusterError, Node, build
+from localcluster.processes import wait_until
+
+pytestmark = pytest.mark.timeout(120)
+IMAGE = "localhost/busybox:1"
+
+
+def phase_of(node: Node, pod: str) -> str:
+    return node.kubectl("get", "pod", pod, "-o", "jsonpath={.status.phase}")
+
+
+def test_node_reports_its_version_and_eight_cards(node: Node) -> None:
+    status = json.loads(node.kubectl("get", "node", "used", "-o", "json"))["status"]
+    assert status["nodeInfo"]["kubeletVersion"] == f"v{build.KUBERNETES}"
+    assert (status["capacity"]["habana.ai/gaudi"], status["allocatable"]["habana.ai/gaudi"]) == ("8", "8")
+
+
+def test_pod_resolves_a_service_and_reaches_it_by_name(node: Node, pod: str) -> None:
+    assert "hello from web" in node.kubectl("exec", pod, "--", "wget", "-q", "-O-", "http://front/index.html")
+
+
+def test_pod_resolves_the_full_name_of_another_namespace(node: Node, pod: str) -> None:
+    assert "Address" in node.kubectl("exec", pod, "--", "nslookup", "kube-dns.kube-system.svc.cluster.local")
+
+
+def test_name_outside_the_cluster_is_refused(node: Node, pod: str) -> None:
+    answer = node.kubectl("exec", pod, "--", "sh", "-c", "nslookup elsewhere.example. || true")
+    assert "can't find elsewhere.example." in answer
+
+
+def test_exec_passes_the_exit_code_on(node: Node, pod: str) -> None:
+    with pytest.raises(LocalClusterError, match="exit code 7"):
+        node.kubectl("exec", pod, "--", "sh", "-c", "exit 7")
+
+
+def test_exec_passes_input_on(node: Node, pod: str) -> None:
+    assert node.kubectl("exec", "-i", pod, "--", "cat", stdin="typed") == "typed"
+
+
+def test_logs_are_what_the_container_wrote(node: Node, pod: str) -> None:
+    assert node.kubectl("logs", pod) == "serving\n"
+
+
+def test_port_forward_carries_a_request(node: Node, pod: str) -> None:
+    command = [str(build.kubernetes() / "kubectl"), "--kubeconfig", str(node.kubeconfig), "port-forward"]
+    with subprocess.Popen([*command, "service/front", ":80"], stdout=subprocess.PIPE, text=True) as forward:
+        assert forward.stdout
+        port = forward.stdout.readline().split("->")[0].rpartition(":")[2].strip()
+        assert httpx.get(f"http://127.0.0.1:{port}/index.html").text == "hello from web\n"
+        forward.terminate()
+
+
+def test_machine_reaches_pods_and_services(node: Node, pod: str) -> None:
+    pod_ip = node.kubectl("get", "pod", pod, "-o", "jsonpath={.status.podIP}")
+    service_ip = node.kubectl("get", "service", "front", "-o", "jsonpath={.spec.clusterIP}")
+    for host in (f"{pod_ip}:8080", service_ip):
+        assert httpx.get(f"http://{host}/index.html", trust_env=False).text == "hello from web\n"
+
+
+def test_pod_does_not_reach_beyond_the_machine(node: Node, pod: str) -> None:
+    with pytest.raises(LocalClusterError, match="exit code"):
+        node.kubectl("exec", pod, "--", "nc", "-w", "2", "192.0.2.1", "80")
+
+
+def test_cards_beyond_the_node_stay_pending(node: Node, pod: str) -> None:
+    container = {"name": "more", "image": IMAGE, "resources": {"limits": {"habana.ai/gaudi": "1"}}}
+    overrides = json.dumps({"spec": {"containers": [container]}})
+    node.kubectl("run", "more", f"--image={IMAGE}", f"--overrides={overrides}")
+    try:
+        reason = "jsonpath={.status.conditions[?(@.type=='PodScheduled')].message}"
+        wait_until(
+            lambda: "Insufficient habana.ai/gaudi" in node.kubectl("get", "pod", "more", "-o", reason),
+            "the scheduler to refuse the pod",
+            20,
+        )
+        assert phase_of(node, "more") == "Pending"
+    finally:
+        node.kubectl("delete", "pod", "more", "--wait=false")
+
+
+def test_folder_image_mounts_as_a_volume(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "model.txt").write_text("0.1 0.2")
+    node.folder_image(tmp_path, "localhost/model:test")
+    spec = {
+        "restartPolicy": "Never",
+        "containers": [
+            {
+                "name": "reader",
+                "image": IMAGE,
+                "imagePullPolicy": "Never",
+                "command": ["cat", "/model/weights/model.txt"],
+                "volumeMounts": [{"name": "model", "mountPath": "/model"}],
+            }
+        ],
+        "volumes": [{"name": "model", "image": {"reference": "localhost/model:test", "pullPolicy": "Never"}}],
+    }
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "reader"}, "spec": spec}
+    node.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+    wait_until(lambda: phase_of(node, "reader") in ("Succeeded", "Failed"), "the reader to end", 30)
+    assert node.kubectl("logs", "reader") == "0.1 0.2"
+
+
+def test_restarted_api_server_keeps_pods_running(node: Node, pod: str) -> None:
+    before = node.kubectl("get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+    node.restart_apiserver()
+    after = node.kubectl("get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+    assert before == after
+    assert node.kubectl("exec", pod, "--", "echo", "still here") == "still here\n"
+
+
+def test_second_node_in_the_same_folder_is_refused(node: Node) -> None:
+    with pytest.raises(LocalClusterError, match=r"A node runs in .* already: stop it first"):
+        Node(node.run_dir, "again").start()

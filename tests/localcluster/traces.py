@@ -1,0 +1,50 @@
+"""What a node could leave behind on the machine, read from the kernel."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster.addresses import Addresses
+from localcluster.network import ip
+from localcluster.processes import Identity
+
+
+@dataclass(frozen=True)
+class Traces:
+    """Of one node: its link, routes through it, cgroups, and mounts below its folder; and the machine's iptables."""
+
+    links: list[str]
+    routes: list[str]
+    cgroups: list[Path]
+    mounts: list[str]
+    iptables: str
+
+
+def traces(run_dir: Path, addresses: Addresses) -> Traces:
+    """What there is now of the node with `addresses` in `run_dir`."""
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    marks = (str(run_dir), "/run/netns", "/run/containerd", "/var/lib/kubelet", "/var/lib/cni")
+    saved = subprocess.run(["/usr/sbin/iptables-save"], capture_output=True, text=True, check=True).stdout
+    return Traces(
+        links=[line for line in ip("-oneline", "link").splitlines() if f" {addresses.link}@" in line],
+        routes=[line for line in ip("route").splitlines() if f" {addresses.link} " in f"{line} "],
+        cgroups=sorted(Path("/sys/fs/cgroup").glob(f"**/{addresses.cgroup}")),
+        mounts=[line for line in mounts if any(mark in line for mark in marks)],
+        iptables="\n".join(line for line in saved.splitlines() if not line.startswith(("#", ":"))),
+    )
+
+
+def family(pid: int) -> list[Identity]:
+    """A process and all that descend from it."""
+    found = [Identity.of(pid)]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += family(int(child))
+    return found
+
+
+def state_of(run_dir: Path) -> tuple[int, Addresses]:
+    """Pid of process 1 of the sandbox in `run_dir`, and the node's addresses."""
+    state = json.loads((run_dir / "state.json").read_text())
+    return state["pid"], Addresses(state["slot"])
