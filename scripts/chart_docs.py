@@ -1,0 +1,143 @@
+"""The chart's comments in values.yaml -> its README's table and values.schema.json; the chart -> deploy/operator.yaml.
+
+`python -m scripts.chart_docs` writes all three; with `--check` it only fails when README or schema differ (the
+rendered manifest needs Helm, so tests/unit/chart judges it).
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from localcluster.build import helm
+
+ROOT = Path(__file__).resolve().parent.parent
+CHART = ROOT / "charts" / "gaudi-operator"
+MANIFEST = ROOT / "deploy" / "operator.yaml"
+NAMESPACE = "gaudi-system"
+
+_MARK = "# @schema "
+_TABLE = re.compile(r"(?<=<!-- values -->\n).*(?=<!-- end of values -->)", re.DOTALL)
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+_NAMESPACE_MANIFEST = f"""\
+# Rendered from charts/gaudi-operator by `make generate`; do not edit.
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {NAMESPACE}
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+"""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One key of values.yaml: `path` with dots, its comment, what `@schema` adds, and the keys below it."""
+
+    path: str
+    default: Any
+    description: str
+    schema: dict[str, Any]
+    children: tuple["Value", ...]
+
+
+def values(text: str) -> tuple[Value, ...]:
+    """The documented keys of a values.yaml. Raises ValueError for a key without a comment."""
+    return tuple(_values(yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text), text.splitlines(), ""))
+
+
+def _values(node: yaml.Node | None, defaults: dict[str, Any], lines: list[str], parent: str) -> Iterator[Value]:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, below in node.value:
+        path, default = f"{parent}{key.value}", defaults[key.value]
+        description, schema = _comment(lines, key.start_mark.line, path)
+        yield Value(path, default, description, schema, tuple(_values(below, default, lines, f"{path}.")))
+
+
+def _comment(lines: list[str], line: int, path: str) -> tuple[str, dict[str, Any]]:
+    """The comment that ends above `line`: its sentences, and the JSON of its `@schema` line."""
+    start = line
+    while start and lines[start - 1].lstrip().startswith("#"):
+        start -= 1
+    comment = [each.strip() for each in lines[start:line]]
+    text = " ".join(each.lstrip("# ") for each in comment if not each.startswith(_MARK))
+    if not text:
+        raise ValueError(f"{path} in values.yaml has no comment: say above it what it means.")
+    marked = [json.loads(each.removeprefix(_MARK)) for each in comment if each.startswith(_MARK)]
+    return text, marked[0] if marked else {}
+
+
+def schema(documented: tuple[Value, ...]) -> dict[str, Any]:
+    """JSON schema of the chart's values; `global` is what Helm gives to every chart."""
+    root = _object(documented)
+    root["properties"]["global"] = {"type": "object"}
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **root}
+
+
+def _object(children: tuple[Value, ...]) -> dict[str, Any]:
+    properties = {child.path.rpartition(".")[2]: _property(child) for child in children}
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _property(value: Value) -> dict[str, Any]:
+    kind = _object(value.children) if value.children else {"type": _TYPES[type(value.default)]}
+    return {"description": value.description, **kind, "default": value.default, **value.schema}
+
+
+def table(documented: tuple[Value, ...]) -> str:
+    """One row per key that is set as a whole, in the file's order."""
+    rows = ["| Value | Default | Meaning |", "|---|---|---|"]
+    rows += [f"| `{each.path}` | `{json.dumps(each.default)}` | {each.description} |" for each in _leaves(documented)]
+    return "\n".join(rows) + "\n"
+
+
+def _leaves(documented: tuple[Value, ...]) -> Iterator[Value]:
+    for value in documented:
+        if value.children:
+            yield from _leaves(value.children)
+        else:
+            yield value
+
+
+def documents() -> dict[Path, str]:
+    """Path -> text of what follows from values.yaml alone."""
+    documented = values((CHART / "values.yaml").read_text())
+    readme = CHART / "README.md"
+    return {
+        CHART / "values.schema.json": json.dumps(schema(documented), indent=2) + "\n",
+        readme: _TABLE.sub(lambda _: table(documented), readme.read_text()),
+    }
+
+
+def manifest() -> str:
+    """The chart with its defaults as a manifest for `kubectl apply`, without Helm's marks."""
+    command = [str(helm() / "helm"), "template", "gaudi-operator", str(CHART), "--namespace", NAMESPACE]
+    rendered = subprocess.run([*command, "--set", "crds.keep=false"], capture_output=True, text=True, check=True).stdout
+    marks = ("# Source: ", "app.kubernetes.io/managed-by: Helm", "helm.sh/chart: ")
+    kept = (line for line in rendered.splitlines() if not line.strip().startswith(marks))
+    return _NAMESPACE_MANIFEST + "\n".join(kept) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Command line of `python -m scripts.chart_docs [--check]`."""
+    if arguments == ["--check"]:
+        stale = [path for path, text in documents().items() if not path.is_file() or path.read_text() != text]
+        sys.stderr.writelines(f"{path.relative_to(ROOT)} is out of date: run `make generate`.\n" for path in stale)
+        return 1 if stale else 0
+    if arguments:
+        sys.stderr.write("usage: python -m scripts.chart_docs [--check]\n")
+        return 2
+    for path, text in {**documents(), MANIFEST: manifest()}.items():
+        path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
