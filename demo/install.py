@@ -1,0 +1,86 @@
+"""Images, chart and example on a cluster: what the demo and the end-to-end tests start from."""
+
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from examples.make_tiny_checkpoint import make_checkpoint
+from localcluster import Cluster, LocalClusterError, cluster, tools
+
+ROOT = Path(__file__).resolve().parent.parent
+OPERATOR_IMAGE = "localhost/gaudi-operator:dev"
+RUNTIME_IMAGE = "localhost/gaudi-runtime:dev"
+MODEL_IMAGE = "localhost/tiny-llama:dev"
+OPERATOR_NAMESPACE = "gaudi-system"
+RELEASE = "gaudi-operator"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A cluster with the operator, its images, and the tiny model as an image."""
+
+    cluster: Cluster
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Kubeconfig of the administrator."""
+        return self.cluster.kubeconfig
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl; LocalClusterError with its own words."""
+        return self.cluster.kubectl(*arguments, stdin=stdin)
+
+    def helm(self, *arguments: str) -> str:
+        """Run Helm; LocalClusterError with its own words."""
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        command = [str(tools().helm), *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LocalClusterError(f"`helm {' '.join(arguments)}` failed: {done.stderr.strip()}")
+        return done.stdout
+
+    def apply_example(self, name: str, namespace: str) -> None:
+        """Apply examples/NAME.yaml in a namespace that is made when missing."""
+        self.make_namespace(namespace)
+        self.kubectl("apply", "--namespace", namespace, "-f", str(ROOT / "examples" / f"{name}.yaml"))
+
+    def make_namespace(self, name: str) -> None:
+        """A namespace that holds its pods to the restricted Pod Security Standard."""
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
+
+
+def everything(name: str) -> Installed:
+    """A running cluster with images and operator; what is there already is used and brought up to date."""
+    found = cluster(name)
+    installed = Installed(found)
+    found.build_image("operator", OPERATOR_IMAGE)
+    found.build_image("runtime", RUNTIME_IMAGE)
+    with tempfile.TemporaryDirectory() as folder:
+        make_checkpoint(Path(folder))
+        found.folder_image(Path(folder), MODEL_IMAGE)
+    install_chart(installed)
+    return installed
+
+
+def install_chart(installed: Installed, *settings: str) -> None:
+    """Install or upgrade the chart and wait until the operator is ready; `settings` are Helm's key=value pairs."""
+    values = (f"image.operator={OPERATOR_IMAGE}", f"image.runtime={RUNTIME_IMAGE}", *settings)
+    options = [option for value in values for option in ("--set", value)]
+    chart = str(ROOT / "charts" / "gaudi-operator")
+    namespace = ("--namespace", OPERATOR_NAMESPACE)
+    before = installed.helm("list", *namespace, "--short").split()
+    installed.helm("upgrade", RELEASE, chart, "--install", *namespace, "--create-namespace", "--wait", *options)
+    if RELEASE in before:  # the image behind the tag may be another one than last time
+        installed.kubectl("rollout", "restart", *namespace, f"deployment/{RELEASE}")
+        installed.kubectl("rollout", "status", *namespace, f"deployment/{RELEASE}", "--timeout=120s")
+
+
+def remove(name: str) -> None:
+    """Remove the cluster `name` when it is one of ours; a cluster that the user gave only loses the chart."""
+    cluster(name).remove()

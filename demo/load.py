@@ -1,0 +1,42 @@
+"""The traffic client in a pod, and what its answers say."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from demo.client_pod import ClientPod, Kubectl
+
+SCRIPT = Path(__file__).with_name("traffic.py")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One line of the traffic client; `at` in seconds since the epoch, when the request was sent."""
+
+    at: float
+    seconds: float
+    stream: bool
+    instance: str
+    error: str
+
+
+class Traffic:
+    """Requests to a Service from inside the cluster, until stopped."""
+
+    def __init__(self, kubectl: Kubectl, namespace: str, image: str) -> None:
+        """Nothing is started yet."""
+        self._pod = ClientPod(kubectl, namespace, "traffic", image, SCRIPT)
+
+    def start(self, service: str, model: str, *, workers: int = 4) -> None:
+        """Start sending."""
+        self._pod.start("--host", service, "--model", model, "--workers", str(workers))
+
+    def stop(self) -> list[Answer]:
+        """Let the running requests finish, remove the pod and return every answer."""
+        self._pod.interrupt()
+        return [_answer(json.loads(line)) for line in self._pod.finish().splitlines()]
+
+
+def _answer(line: dict[str, Any]) -> Answer:
+    return Answer(**{key: line[key] for key in ("at", "seconds", "stream", "instance", "error")})

@@ -1,0 +1,69 @@
+"""Every warm-up report of every pod, while something is going on: who met a cold graph, and how often."""
+
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from pydantic import ValidationError
+from urllib3.exceptions import HTTPError
+
+from gaudi_operator.core.names import NAME_LABEL
+from gaudi_runtime.contract.report import WarmupReport
+
+PERIOD_SECONDS = 0.25
+
+
+class ReportRecorder:
+    """Reads the report of every pod of a resource through the API server's proxy, from enter to exit."""
+
+    def __init__(self, kubeconfig: str, namespace: str, name: str) -> None:
+        """Nothing is read yet."""
+        self._api: Any = client.CoreV1Api(config.new_client_from_config(kubeconfig))
+        self._namespace = namespace
+        self._selector = f"{NAME_LABEL}={name}"
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._record, daemon=True)
+        self.last: dict[str, WarmupReport] = {}
+        """The last report of each instance that was ever seen."""
+
+    def __enter__(self) -> Self:
+        """Start to read."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop after one more look."""
+        self._done.set()
+        self._thread.join()
+
+    def cold_requests(self) -> int:
+        """Batches that met no warm graph, over all instances."""
+        return sum(cold.count for report in self.last.values() for cold in report.cold_shapes)
+
+    def recompiles(self) -> int:
+        """Compiles on the request path, over all instances."""
+        return sum(report.recompiles_since_ready for report in self.last.values())
+
+    def _record(self) -> None:
+        while not self._done.wait(PERIOD_SECONDS):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        pods = self._api.list_namespaced_pod(self._namespace, label_selector=self._selector)
+        for pod in pods.items:
+            self._read(pod.metadata.name)
+
+    def _read(self, pod: str) -> None:
+        try:
+            text = self._api.connect_get_namespaced_pod_proxy_with_path(
+                f"{pod}:8001", self._namespace, "v1/warmup", _preload_content=False, _request_timeout=2
+            ).data
+            report = WarmupReport.model_validate_json(text)
+        except (ApiException, HTTPError, ValidationError):
+            return  # a pod that starts or goes has no report: the one before stands
+        self.last[report.instance] = report

@@ -1,0 +1,49 @@
+"""The GaudiInference of the demo as the API server shows it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubernetes import client, config, watch
+
+from gaudi_operator.api.v1alpha1.resource import GROUP, PLURAL, VERSION
+
+
+class Resource:
+    """One GaudiInference, watched and patched as any user could."""
+
+    def __init__(self, kubeconfig: str, namespace: str, name: str) -> None:
+        """Nothing is sent yet."""
+        self._api: Any = client.CustomObjectsApi(config.new_client_from_config(kubeconfig))
+        self.namespace = namespace
+        self.name = name
+
+    def states(self, timeout: int) -> Iterator[dict[str, Any]]:
+        """Every state from now on; TimeoutError after `timeout` seconds without the caller having left."""
+        arguments = {"group": GROUP, "version": VERSION, "namespace": self.namespace, "plural": PLURAL}
+        selector = f"metadata.name={self.name}"
+        stream = watch.Watch().stream(
+            self._api.list_namespaced_custom_object, **arguments, field_selector=selector, timeout_seconds=timeout
+        )
+        for event in stream:
+            yield event["object"]
+        raise TimeoutError(f"GaudiInference {self.name} did not get there in {timeout} s.")
+
+    def patch(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Merge `spec` into the resource and return it as stored."""
+        patched: dict[str, Any] = self._api.patch_namespaced_custom_object(
+            GROUP, VERSION, self.namespace, PLURAL, self.name, {"spec": spec}
+        )
+        return patched
+
+
+def condition(state: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The condition `kind` when it judges the current generation, otherwise an Unknown one."""
+    for each in state.get("status", {}).get("conditions", []):
+        if each["type"] == kind and each.get("observedGeneration") == state["metadata"]["generation"]:
+            return dict(each)
+    return {"type": kind, "status": "Unknown", "reason": "NotJudgedYet", "message": "The operator has not looked yet."}
+
+
+def is_ready(state: dict[str, Any]) -> bool:
+    """Whether the current generation is rolled out and every wished replica takes traffic."""
+    return bool(condition(state, "Ready")["status"] == "True")

@@ -1,0 +1,88 @@
+"""The demo as a story: cluster, images, chart, model, table, chat, upgrade, what to do next."""
+
+from pathlib import Path
+
+from demo import install, screen
+from demo.client_pod import ClientPod
+from demo.install import Installed
+from demo.load import Answer, Traffic
+from demo.reports import ReportRecorder
+from demo.resource import Resource, is_ready
+from demo.screen import console, headline
+
+NAMESPACE = "demo"
+EXAMPLE = "tiny-torch-cpu"
+READY_SECONDS = 600
+FINER_BUCKETS = {"bucketing": {"prompt": {"query": {"min": 32, "step": 32}}}}
+CHAT = Path(__file__).with_name("chat.py")
+
+
+def tell() -> None:
+    """Everything, in order; LocalClusterError or TimeoutError with a sentence when a chapter fails."""
+    headline(1, "A Kubernetes cluster, images from the Dockerfile, and the Helm chart")
+    installed = install.everything("demo")
+    headline(2, f"kubectl apply -f examples/{EXAMPLE}.yaml: two replicas, each gated on its captured graphs")
+    installed.apply_example(EXAMPLE, NAMESPACE)
+    resource = Resource(str(installed.kubeconfig), NAMESPACE, EXAMPLE)
+    show_until_ready(resource)
+    console.print(installed.kubectl("get", "gi", "--namespace", NAMESPACE))
+    headline(3, "A streamed chat completion through the Service (random weights: the words are noise)")
+    chat(installed)
+    headline(4, "A rolling upgrade under load: prompt buckets every 32 tokens instead of 64, so new graphs")
+    upgrade(installed, resource)
+    headline(5, "Look around")
+    look_around(installed.kubeconfig)
+
+
+def show_until_ready(resource: Resource) -> None:
+    """The live table of warm-up, until the current generation is Ready."""
+    with screen.LiveTable() as table:
+        for state in resource.states(READY_SECONDS):
+            table.show(state)
+            if is_ready(state):
+                return
+
+
+def chat(installed: Installed) -> None:
+    """Ask from a pod, as a client of the cluster would."""
+    pod = ClientPod(installed.kubectl, NAMESPACE, "chat", install.RUNTIME_IMAGE, CHAT)
+    pod.start(f"{EXAMPLE}.{NAMESPACE}", EXAMPLE, "What is a bucket?")
+    console.print(f"[green]{EXAMPLE}:[/green] {pod.finish().strip()!r}")
+
+
+def upgrade(installed: Installed, resource: Resource) -> None:
+    """Roll a new revision out while a client pod sends requests; say what they met."""
+    traffic = Traffic(installed.kubectl, NAMESPACE, install.RUNTIME_IMAGE)
+    traffic.start(EXAMPLE, EXAMPLE)
+    with ReportRecorder(str(installed.kubeconfig), NAMESPACE, EXAMPLE) as reports:
+        resource.patch(FINER_BUCKETS)
+        show_until_ready(resource)
+        answers = traffic.stop()
+    console.print(verdict(answers, reports.cold_requests()))
+
+
+def verdict(answers: list[Answer], cold: int) -> str:
+    """One line: requests sent, failed, and batches that met a cold graph (from the pods' own reports)."""
+    failed = [answer for answer in answers if answer.error]
+    streams = sum(answer.stream for answer in answers)
+    colour = "red" if failed or cold else "green"
+    line = f"{len(answers)} requests sent ({streams} streamed), {len(failed)} failed, {cold} met a cold graph"
+    return f"[bold {colour}]{line}[/bold {colour}]" + "".join(f"\n  {answer.error}" for answer in failed[:5])
+
+
+def look_around(kubeconfig: Path) -> None:
+    """What to type next, and how to clean up."""
+    console.print(f"  export KUBECONFIG={kubeconfig}")
+    for command in (
+        f"kubectl --namespace {NAMESPACE} get gi,rs,pods,svc -o wide",
+        f"kubectl --namespace {NAMESPACE} describe gi {EXAMPLE}",
+        f"kubectl --namespace {NAMESPACE} scale gi/{EXAMPLE} --replicas=3",
+        "kubectl explain gi.spec.warmup",
+        "make demo-clean      # remove everything",
+    ):
+        console.print(f"  {command}")
+
+
+def clean() -> None:
+    """Remove what the demo left running."""
+    install.remove("demo")

@@ -1,0 +1,100 @@
+"""Chat requests without a pause, one JSON line per answer. Standard library only: it runs inside any Python pod.
+
+Half of the workers stream, and half keep their connection open as most clients do. Nothing is retried: a request
+that fails is counted as failed. On SIGTERM the running requests are finished, then the process ends.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+INSTANCE_HEADER = "x-gaudi-instance"
+TIMEOUT_SECONDS = 60.0
+
+
+def main() -> None:
+    """Start the workers and wait until a signal has stopped them all."""
+    options = _options()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    workers = [threading.Thread(target=_work, args=(options, number, stop)) for number in range(options.workers)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", required=True, help="host of the OpenAI API")
+    parser.add_argument("--port", type=int, default=80)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--max-tokens", type=int, default=12)
+    return parser.parse_args()
+
+
+def _work(options: argparse.Namespace, number: int, stop: threading.Event) -> None:
+    connection = None
+    sent = 0
+    while not stop.is_set():
+        if connection is None:
+            connection = http.client.HTTPConnection(options.host, options.port, timeout=TIMEOUT_SECONDS)
+        line = _request(connection, _body(options, number, sent))
+        # One write a line: the workers share this file.
+        os.write(sys.stdout.fileno(), f"{json.dumps(line)}\n".encode())
+        sent += 1
+        # Odd workers open a new connection for every request, even ones keep theirs while the server lets them.
+        if number % 2 or line["close"]:
+            connection.close()
+            connection = None
+
+
+def _body(options: argparse.Namespace, number: int, sent: int) -> dict[str, Any]:
+    words = "please tell me more about graphs and buckets " * (1 + (sent + number) % 3)
+    return {
+        "model": options.model,
+        "messages": [{"role": "user", "content": words}],
+        "max_tokens": options.max_tokens,
+        "temperature": 0,
+        "stream": number // 2 % 2 == 0,
+    }
+
+
+def _request(connection: http.client.HTTPConnection, body: dict[str, Any]) -> dict[str, Any]:
+    """One request to its very end: {at, seconds, stream, status, instance, error, close}; times in seconds."""
+    line: dict[str, Any] = {"at": time.time(), "stream": body["stream"], "status": 0, "instance": "", "error": ""}
+    started = time.perf_counter()
+    try:
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        line |= {"status": answer.status, "instance": answer.headers.get(INSTANCE_HEADER, "")}
+        line["error"] = _fault(answer.status, answer.read().decode(), stream=body["stream"])
+        line["close"] = answer.headers.get("connection", "").lower() == "close"
+    except (OSError, http.client.HTTPException) as error:
+        line |= {"error": f"{type(error).__name__}: {error}", "close": True}
+    line["seconds"] = round(time.perf_counter() - started, 4)
+    return line
+
+
+def _fault(status: int, text: str, *, stream: bool) -> str:
+    """Empty when the answer is whole: a stream must end with [DONE] and a finish reason."""
+    if status != http.client.OK:
+        return f"HTTP {status}: {text[:200]}"
+    if not stream:
+        return "" if json.loads(text)["choices"][0]["finish_reason"] else "no finish reason"
+    events = [line[len("data: ") :] for line in text.splitlines() if line.startswith("data: ")]
+    if not events or events[-1] != "[DONE]":
+        return "the stream broke off"
+    choices = [choice for event in events[:-1] for choice in json.loads(event)["choices"]]
+    return "" if any(choice["finish_reason"] for choice in choices) else "the stream has no finish reason"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""`make bench`: every table, one after the other, each in a process of its own."""
+
+import os
+import platform
+import subprocess
+import sys
+
+BENCHMARKS = ("torch_engine", "gate_latency", "endpoint_latency")
+
+
+def main() -> int:
+    """Run all; the exit code is 1 when a limit was missed."""
+    sys.stdout.write(f"{platform.platform()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n")
+    missed = []
+    for name in BENCHMARKS:
+        sys.stdout.write(f"\n== {name}\n")
+        sys.stdout.flush()
+        if subprocess.run([sys.executable, "-m", f"tests.benchmarks.{name}"], check=False).returncode:
+            missed.append(name)
+    sys.stdout.write(f"\nMissed a limit or failed: {', '.join(missed) or 'none'}\n")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

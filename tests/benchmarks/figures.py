@@ -1,0 +1,31 @@
+"""A measured figure beside its limit, and how a list of them is printed."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table; a figure above its limit fails the run."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+
+    @property
+    def missed(self) -> bool:
+        """Whether the limit is exceeded."""
+        return self.limit is not None and self.value > self.limit
+
+
+def percentile(ordered: list[float], percent: int) -> float:
+    """The smallest value that `percent` of all do not exceed."""
+    return ordered[math.ceil(len(ordered) * percent / 100) - 1]
+
+
+def table(figures: Iterable[Figure]) -> str:
+    """The figures as lines."""
+    limits = ((each, "" if each.limit is None else f"limit {each.limit:g}") for each in figures)
+    return "\n".join(f"{each.name:52} {each.value:10.3f} {each.unit:12} {limit}" for each, limit in limits)

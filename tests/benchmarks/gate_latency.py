@@ -1,0 +1,189 @@
+"""The operator's own share: from a pod's report to its written gate, requests per pod, memory and CPU at rest.
+
+    python -m tests.benchmarks.gate_latency
+
+A real API server with controllers; the pods' reports are the test's. Ends with exit code 1 when a limit is missed.
+"""
+
+import asyncio
+import itertools
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from gaudi_operator.api.crd import NAME, crd_yaml
+from gaudi_operator.core.names import GATE
+from gaudi_runtime.contract.report import Phase
+from localcluster import ControlPlane, enter_network_namespace
+from tests.benchmarks.figures import Figure, percentile, table
+from tests.builders import gaudi_inference
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, condition_of, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+from tests.permissions import grants
+
+PODS = 50
+RESOURCES = 200
+REST_SECONDS = 20.0
+NAMESPACE = "bench"
+USER = "system:serviceaccount:gaudi-system:gaudi-operator"
+
+
+class GateWatch:
+    """When each pod's gate was first seen open, by a watch of its own; monotonic seconds."""
+
+    def __init__(self, api: KubeApi) -> None:
+        """Nothing is watched yet."""
+        self._api = api
+        self.opened: dict[str, float] = {}
+
+    async def follow(self) -> None:
+        """Watch until cancelled."""
+        async for event in self._api.watch("Pod"):
+            pod = event["object"]
+            if condition_of(pod, GATE).get("status") == "True":
+                self.opened.setdefault(pod["metadata"]["name"], time.monotonic())
+
+
+async def measure(plane: ControlPlane, folder: Path) -> list[Figure]:
+    """All figures of one run."""
+    plane.kubectl("create", "namespace", NAMESPACE)
+    for manifest in grants(USER, NAMESPACE):
+        plane.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+    kubeconfig = plane.run_dir / "operator.kubeconfig"
+    plane.authority.issue("operator", USER)
+    plane.kubeconfig_for("operator", kubeconfig)
+    long = {"lease_duration_seconds": 60, "renew_deadline_seconds": 40, "retry_period_seconds": 5}
+    operator = OperatorProcess(kubeconfig, folder / "operator.log", namespace=NAMESPACE, **long)
+    api = KubeApi(plane.addresses.server, plane.run_dir / "pki", NAMESPACE)
+    async with operator, Kubelet(api) as kubelet:
+        figures = await gate_figures(api, kubelet, operator)
+        figures += await rest_figures(api, kubelet, operator)
+    await api.close()
+    return figures
+
+
+async def gate_figures(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> list[Figure]:
+    """50 pods of one resource warm up; one after the other is done while the rest report progress."""
+    await api.create(gaudi_inference("many", replicas=PODS))
+    await until(partial(_running, kubelet, PODS), f"{PODS} pods", seconds=120)
+    await until(partial(_settled, operator), "the requests of the start to end", seconds=60)
+    before = await requests(operator)
+    async with _watching(api) as watch:
+        told = await _warm_one_by_one(kubelet)
+        await until(partial(_all_open, watch, told), "all gates to open", seconds=60)
+    delays = sorted(watch.opened[name] - when for name, when in told.items())
+    await until(partial(_settled, operator), "the requests to end", seconds=60)
+    per_pod = (await requests(operator) - before) / PODS
+    await api.merge("GaudiInference", "many", {"spec": {"replicas": 0}})
+    await until(partial(_running, kubelet, 0), "the pods to be gone", seconds=120)
+    return [
+        Figure(f"report -> gate seen, p50 of {PODS} pods", percentile(delays, 50), "s"),
+        Figure(f"report -> gate seen, p99 of {PODS} pods", percentile(delays, 99), "s", 0.3),
+        Figure("API requests per pod made ready, status aside", per_pod, "", 3),
+    ]
+
+
+async def rest_figures(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> list[Figure]:
+    """200 resources with a serving pod each, and nothing to do."""
+    kubelet.on_start = FakeRuntime.warm
+    for number in range(RESOURCES):
+        await api.create(gaudi_inference(f"tiny-{number}"))
+    await until(partial(_all_ready, api), f"{RESOURCES} resources to be Ready", seconds=300, every=1.0)
+    await until(partial(_settled, operator), "the requests to end", seconds=120)
+    process = psutil.Process(operator.pid)
+    asked, cpu = await requests(operator), sum(process.cpu_times()[:2])
+    await asyncio.sleep(REST_SECONDS)
+    used = sum(process.cpu_times()[:2]) - cpu
+    return [
+        Figure(
+            f"API requests at rest, {RESOURCES} resources, {REST_SECONDS:.0f} s",
+            await requests(operator) - asked,
+            "",
+            0,
+        ),
+        Figure(f"resident memory, {RESOURCES} resources", process.memory_info().rss / 2**20, "MiB"),
+        Figure(f"CPU at rest, {RESOURCES} resources", 100 * used / REST_SECONDS, "% of a core"),
+    ]
+
+
+async def requests(operator: OperatorProcess) -> float:
+    """Requests to the API server so far: not the Lease, not watches, not the resources' statuses."""
+    samples = await operator.samples("gaudi_operator_api_requests_total")
+    labels = [(dict(key), value) for key, value in samples.items()]
+    aside = ("leases", "gaudiinferences/status")
+    return sum(value for key, value in labels if key["resource"] not in aside and key["verb"] != "watch")
+
+
+async def _warm_one_by_one(kubelet: Kubelet) -> dict[str, float]:
+    """Pods become warm every 0.1 s on average, in a random order; the rest report progress twice a second."""
+    chance = random.Random(1)  # noqa: S311 - the same order in every run
+    names = sorted(kubelet.runtimes)
+    chance.shuffle(names)
+    told: dict[str, float] = {}
+    progress = asyncio.create_task(_progress(kubelet, told))
+    for name in names:
+        await asyncio.sleep(chance.expovariate(10))
+        told[name] = time.monotonic()
+        kubelet.runtime(name).warm()
+    progress.cancel()
+    return told
+
+
+async def _progress(kubelet: Kubelet, told: dict[str, float]) -> None:
+    for step in itertools.count():
+        for name in kubelet.runtimes:
+            if name not in told:
+                kubelet.runtime(name).captured(step % 10, step % 7, Phase.CAPTURING)
+            await asyncio.sleep(0.5 / PODS)
+
+
+@asynccontextmanager
+async def _watching(api: KubeApi) -> AsyncIterator[GateWatch]:
+    watch = GateWatch(api)
+    task = asyncio.create_task(watch.follow())
+    yield watch
+    task.cancel()
+
+
+async def _all_open(watch: GateWatch, told: dict[str, float]) -> bool:
+    return told.keys() <= watch.opened.keys()
+
+
+async def _running(kubelet: Kubelet, count: int) -> bool:
+    return len(kubelet.runtimes) == count
+
+
+async def _all_ready(api: KubeApi) -> bool:
+    resources = await api.list("GaudiInference")
+    return all(condition_of(each, "Ready").get("status") == "True" for each in resources)
+
+
+async def _settled(operator: OperatorProcess) -> bool:
+    before = await requests(operator)
+    await asyncio.sleep(2.0)
+    return await requests(operator) == before
+
+
+def main() -> int:
+    """Measure, print the table; 1 when a limit is missed."""
+    enter_network_namespace()
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder) / "plane") as plane:
+        plane.kubectl("apply", "--server-side", "-f", "-", stdin=crd_yaml())
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=30s")
+        figures = asyncio.run(measure(plane, Path(folder)))
+    sys.stdout.write(table(figures) + "\n")
+    return int(any(each.missed for each in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

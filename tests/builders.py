@@ -1,0 +1,44 @@
+"""Builders of the objects that tests apply: valid and small, with only what matters to a test said by it."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
+
+Object = dict[str, Any]
+
+_TINY_ON_CPU: Object = {
+    "model": {"source": {"persistentVolumeClaim": {"claimName": "models", "path": "tiny"}}, "maxModelLen": 256},
+    "accelerator": {"generation": "none", "deviceMemory": "512Mi"},
+    "engine": {"name": "torch", "blockSize": 16, "maxNumSeqs": 4},
+}
+
+
+def gaudi_inference(name: str = "tiny", namespace: str | None = None, **overrides: Any) -> Object:
+    """A GaudiInference of the torch engine on the CPU, valid as it is.
+
+    `overrides` are sections of the spec in wire names, merged level by level: `engine={"blockSize": 32}`
+    changes the block size and keeps the engine's other fields. None removes a field; a list is replaced.
+    """
+    metadata = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": merged(_TINY_ON_CPU, overrides)}
+
+
+def minimal_gaudi_inference(name: str = "tiny") -> Object:
+    """A GaudiInference with the required fields alone: everything else is the defaults' work."""
+    return gaudi_inference(name, engine=None)
+
+
+def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Object:
+    """`base` with `overrides` laid over it, as a JSON merge patch does; neither is changed."""
+    result = deepcopy(dict(base))
+    for key, value in overrides.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping):
+            inner = result.get(key)
+            result[key] = merged(inner if isinstance(inner, dict) else {}, value)
+        else:
+            result[key] = deepcopy(value)
+    return result

@@ -1,0 +1,290 @@
+"""Objects that the API server must refuse, each with what it says: these sentences are part of the product.
+
+An entry lays `spec` over a valid object (tests/builders.py): None removes a field.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.builders import Object, gaudi_inference
+
+
+@dataclass(frozen=True)
+class Bad:
+    """One bad object: `case` names the test, `sentence` is part of the refusal."""
+
+    case: str
+    sentence: str
+    spec: dict[str, Any] = field(default_factory=dict)
+    name: str = "bad"
+
+    def manifest(self) -> Object:
+        """The object."""
+        return gaudi_inference(self.name, **self.spec)
+
+
+CARD = {"generation": "gaudi3", "deviceMemory": None}
+VLLM = {"name": "vllm"}
+
+
+def source(**kinds: Any) -> dict[str, Any]:
+    """spec.model with another source than the valid object's."""
+    return {"model": {"source": {"persistentVolumeClaim": None, **kinds}}}
+
+
+NAMES = (
+    Bad("name_too_long", "metadata.name must be at most 45 characters", name="a" * 46),
+    Bad("name_starts_with_digit", "metadata.name must start with a letter", name="8b-model"),
+    Bad("name_with_dot", "hold only a-z, 0-9 and '-'", name="llama-3.1"),
+)
+MODELS = (
+    Bad("model_missing", "spec.model: Required value", {"model": None}),
+    Bad("source_missing", "spec.model.source: Required value", {"model": {"source": None}}),
+    Bad("max_model_len_missing", "spec.model.maxModelLen: Required value", {"model": {"maxModelLen": None}}),
+    Bad("max_model_len_zero", "spec.model.maxModelLen in body should be greater", {"model": {"maxModelLen": 0}}),
+    Bad("source_names_nothing", "spec.model.source must name exactly one of", source()),
+    Bad(
+        "source_names_two",
+        "spec.model.source must name exactly one of huggingFace,",
+        {"model": {"source": {"hostPath": {"path": "/models"}}}},
+    ),
+    Bad("host_path_relative", "must be an absolute path without '..'", source(hostPath={"path": "models"})),
+    Bad("host_path_climbs", "must be an absolute path without '..'", source(hostPath={"path": "/models/../etc"})),
+    Bad(
+        "claim_path_absolute",
+        "must be a relative path without '..'",
+        {"model": {"source": {"persistentVolumeClaim": {"path": "/tiny"}}}},
+    ),
+    Bad(
+        "claim_path_climbs",
+        "must be a relative path without '..'",
+        {"model": {"source": {"persistentVolumeClaim": {"path": "a/../../b"}}}},
+    ),
+    Bad("claim_name_missing", "claimName: Required value", source(persistentVolumeClaim={"claimName": None})),
+    Bad("object_store_over_http", "must start with s3:// or gs://", source(objectStore={"uri": "http://store/model"})),
+    Bad("hub_repository_is_a_url", "huggingFace.repo in body should match", source(huggingFace={"repo": "https://x"})),
+    Bad("image_reference_with_space", "reference in body should match", source(ociImage={"reference": "a b"})),
+    Bad("dtype_unknown", 'Unsupported value: "int4": supported values: "auto"', {"model": {"dtype": "int4"}}),
+    Bad("served_names_repeated", "servedNames must be distinct", {"model": {"servedNames": ["a", "a"]}}),
+    Bad(
+        "served_names_too_many",
+        "spec.model.servedNames: Too many: 17: must have at most 16 items",
+        {"model": {"servedNames": [f"name-{i}" for i in range(17)]}},
+    ),
+    Bad(
+        "inc_without_configuration",
+        "spec.model.quantization.configFile is needed when method is inc",
+        {"model": {"quantization": {"method": "inc"}}, "engine": VLLM},
+    ),
+    Bad(
+        "quantization_with_torch",
+        "spec.model.quantization is not offered by the torch engine: use engine vllm",
+        {"model": {"quantization": {"method": "fp8"}}},
+    ),
+    Bad(
+        "adapters_with_torch",
+        "spec.model.adapters is not offered by the torch engine: use engine vllm",
+        {"model": {"adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]}},
+    ),
+)
+ACCELERATORS = (
+    Bad("accelerator_missing", "spec.accelerator: Required value", {"accelerator": None}),
+    Bad("generation_unknown", 'Unsupported value: "gaudi1"', {"accelerator": {"generation": "gaudi1"}}),
+    Bad("cards_without_card", "cards must be left out when generation is none", {"accelerator": {"cards": 1}}),
+    Bad("cpu_without_memory", "deviceMemory belongs to generation none", {"accelerator": {"deviceMemory": None}}),
+    Bad(
+        "card_with_memory",
+        "deviceMemory belongs to generation none, and only to it",
+        {"accelerator": {"generation": "gaudi3"}},
+    ),
+    Bad(
+        "claim_template_without_card",
+        "resourceClaimTemplateName needs a card",
+        {"accelerator": {"resourceClaimTemplateName": "gaudi"}},
+    ),
+    Bad("nine_cards", "should be less than or equal to 8", {"accelerator": {**CARD, "cards": 9}, "engine": VLLM}),
+    Bad(
+        "resource_without_domain",
+        "spec.accelerator.resourceName in body should match",
+        {"accelerator": {"resourceName": "gaudi"}},
+    ),
+    Bad("memory_with_wrong_unit", "deviceMemory in body should match", {"accelerator": {"deviceMemory": "512MB"}}),
+    Bad(
+        "cards_do_not_match_ranks",
+        "cards x parallelism.nodes must equal tensor x pipeline x data",
+        {"accelerator": {**CARD, "cards": 4}, "parallelism": {"tensor": 8}, "engine": VLLM},
+    ),
+    Bad(
+        "more_ranks_than_cards_of_a_node",
+        "spec.parallelism asks for more than 8 cards of a node",
+        {"accelerator": CARD, "parallelism": {"tensor": 16}, "engine": VLLM},
+    ),
+    Bad(
+        "nodes_do_not_divide_ranks",
+        "spec.parallelism.nodes must divide tensor x pipeline x data",
+        {"accelerator": CARD, "parallelism": {"tensor": 8, "nodes": 3}, "engine": VLLM},
+    ),
+    Bad(
+        "parallel_torch",
+        "spec.parallelism must be 1 in every direction with the torch engine",
+        {"parallelism": {"data": 2}},
+    ),
+)
+ENGINES = (
+    Bad("engine_unknown", 'Unsupported value: "tgi": supported values: "vllm"', {"engine": {"name": "tgi"}}),
+    Bad("block_size_is_text", "blockSize in body must be of type integer", {"engine": {"blockSize": "16"}}),
+    Bad("block_size_zero", "blockSize in body should be greater than or equal to 1", {"engine": {"blockSize": 0}}),
+    Bad("block_over_model_len", "blockSize must be at most model.maxModelLen", {"engine": {"blockSize": 512}}),
+    Bad(
+        "prefill_over_decode",
+        "maxNumPrefillSeqs must be at most maxNumSeqs",
+        {"engine": {"maxNumSeqs": 4, "maxNumPrefillSeqs": 5}},
+    ),
+    Bad(
+        "batch_under_a_block",
+        "maxNumBatchedTokens must be at least blockSize: no prompt bucket would fit",
+        {"engine": {"maxNumBatchedTokens": 8}},
+    ),
+    Bad(
+        "utilization_zero",
+        "deviceMemoryUtilization in body should be greater than 0",
+        {"engine": {"deviceMemoryUtilization": 0}},
+    ),
+    Bad(
+        "utilization_over_one",
+        "deviceMemoryUtilization in body should be less than or equal to 1",
+        {"engine": {"deviceMemoryUtilization": 1.5}},
+    ),
+    Bad(
+        "hpu_graphs_on_cpu",
+        "executionMode must be torchCompile or eager when accelerator.generation is none",
+        {"engine": {"executionMode": "hpuGraphs"}},
+    ),
+    Bad(
+        "lazy_torch",
+        "executionMode lazy is not offered by the torch engine",
+        {"accelerator": CARD, "engine": {"executionMode": "lazy"}},
+    ),
+    Bad(
+        "backend_of_vllm",
+        "compileBackend is only for the torch engine",
+        {"engine": {**VLLM, "compileBackend": "eager"}},
+    ),
+    Bad("arguments_of_torch", "extraArgs is only for the vllm engine", {"engine": {"extraArgs": ["--seed=1"]}}),
+    Bad("simulation_of_torch", "simulation is only for the sim engine", {"engine": {"simulation": {"a": "b"}}}),
+    Bad("setting_in_small_letters", "every name must be in capitals", {"engine": {"settings": {"skip": "1"}}}),
+    Bad("variable_without_value", "exactly one of value or valueFrom", {"engine": {"env": [{"name": "A"}]}}),
+    Bad(
+        "variable_with_two_values",
+        "exactly one of value or valueFrom",
+        {"engine": {"env": [{"name": "A", "value": "1", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}},
+    ),
+    Bad(
+        "variable_twice",
+        'Duplicate value: {"name":"A"}',
+        {"engine": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}},
+    ),
+    Bad("field_unknown", 'unknown field "spec.engine.blocksize"', {"engine": {"blocksize": 16}}),
+)
+BUCKETS = (
+    Bad("strategy_unknown", 'Unsupported value: "random"', {"bucketing": {"strategy": "random"}}),
+    Bad("file_strategy_without_file", "give both or neither", {"bucketing": {"strategy": "file"}}),
+    Bad("file_of_another_strategy", "belongs to strategy file", {"bucketing": {"file": "(1, 128, 0)"}}),
+    Bad(
+        "range_upside_down",
+        "min must be at most max: the range would be empty",
+        {"bucketing": {"strategy": "linear", "decode": {"blocks": {"min": 8, "max": 4}}}},
+    ),
+    Bad(
+        "padding_of_linear",
+        "padMax and padPercent are only for strategy paddingAware",
+        {"bucketing": {"strategy": "linear", "prompt": {"query": {"padPercent": 25}}}},
+    ),
+    Bad(
+        "padding_over_half",
+        "padPercent in body should be less than or equal to 50",
+        {"bucketing": {"strategy": "paddingAware", "decode": {"blocks": {"padPercent": 51}}}},
+    ),
+    Bad(
+        "context_without_prefix_caching",
+        "spec.bucketing.prompt.context needs engine.prefixCaching",
+        {"bucketing": {"strategy": "linear", "prompt": {"context": {"max": 4}}}},
+    ),
+)
+WARMUPS = (
+    Bad("graph_share_over_one", "should be less than or equal to 1", {"warmup": {"graphMemoryShare": 1.01}}),
+    Bad("order_unknown", 'Unsupported value: "random"', {"warmup": {"promptOrder": "random"}}),
+    Bad("percent_over_hundred", "less than or equal to 100", {"readiness": {"minCapturedPromptPercent": 101}}),
+    Bad("percent_is_text", "must be of type integer", {"readiness": {"minCapturedDecodePercent": "90%"}}),
+    Bad("shortfall_unknown", 'supported values: "block", "serveAndWarn"', {"readiness": {"onShortfall": "Block"}}),
+    Bad("stall_timeout_zero", "should be greater than or equal to 1", {"readiness": {"stallTimeoutSeconds": 0}}),
+    Bad("cache_size_negative", "recipeCache.size in body should", {"recipeCache": {"size": -1}}),
+)
+ROLLOUTS = (
+    Bad("replicas_negative", "spec.replicas in body should be greater than or equal to 0", {"replicas": -1}),
+    Bad("replicas_too_many", "spec.replicas in body should be less than or equal to 1000", {"replicas": 1001}),
+    Bad(
+        "rollout_without_room",
+        "maxSurge and maxUnavailable cannot both be 0: no pod could ever be replaced",
+        {"rollout": {"maxSurge": 0, "maxUnavailable": "0%"}},
+    ),
+    Bad(
+        "surge_without_surge",
+        "maxSurge must be above 0 when mode is surge",
+        {"rollout": {"mode": "surge", "maxSurge": 0, "maxUnavailable": 1}},
+    ),
+    Bad(
+        "in_place_without_unavailable",
+        "maxUnavailable must be above 0 when mode is inPlace",
+        {"rollout": {"mode": "inPlace"}},
+    ),
+    Bad("surge_without_percent_sign", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "25"}}),
+    Bad("surge_over_hundred_percent", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "101%"}}),
+    Bad(
+        "autoscaling_upside_down",
+        "minReplicas must be at most maxReplicas",
+        {"autoscaling": {"minReplicas": 3, "maxReplicas": 2, "targetRunningRequests": 10}},
+    ),
+    Bad("autoscaling_without_target", "targetRunningRequests: Required value", {"autoscaling": {"maxReplicas": 2}}),
+)
+NETWORKS = (
+    Bad("port_zero", "spec.service.port in body should be greater than or equal to 1", {"service": {"port": 0}}),
+    Bad("service_external_name", 'Unsupported value: "ExternalName"', {"service": {"type": "ExternalName"}}),
+    Bad("route_without_gateway", "parentRefs: Required value", {"route": {"hostnames": ["a.example.com"]}}),
+    Bad(
+        "hostname_with_scheme",
+        "hostnames[0] in body should match",
+        {"route": {"parentRefs": [{"name": "g"}], "hostnames": ["http://a"]}},
+    ),
+    Bad(
+        "clients_while_all_may",
+        "clients has no effect while allowAllClients is true",
+        {"networkAccess": {"clients": [{"podLabels": {"app": "a"}}]}},
+    ),
+)
+PODS = (
+    Bad("label_of_the_operator", "they are the operator's", {"pod": {"labels": {"inference.gaudi.dev/name": "x"}}}),
+    Bad("label_key_with_space", "every key must be a name like", {"pod": {"labels": {"a b": "x"}}}),
+    Bad("label_value_with_slash", "should match", {"pod": {"labels": {"app": "a/b"}}}),
+    Bad("user_is_root", "spec.pod.runAsUser in body should be greater than or equal to 1", {"pod": {"runAsUser": 0}}),
+    Bad("cpu_is_a_word", "spec.pod.resources.cpu in body should match", {"pod": {"resources": {"cpu": "four"}}}),
+    Bad(
+        "toleration_exists_with_value",
+        "value must be left out when operator is Exists",
+        {"pod": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
+    ),
+    Bad(
+        "toleration_equal_without_key",
+        "key is needed when operator is Equal",
+        {"pod": {"tolerations": [{"value": "b"}]}},
+    ),
+    Bad(
+        "toleration_seconds_of_no_schedule",
+        "tolerationSeconds is only for effect NoExecute",
+        {"pod": {"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}]}},
+    ),
+    Bad("pull_secret_as_text", "must be of type object", {"pod": {"imagePullSecrets": ["registry"]}}),
+    Bad("pod_field_not_allowed", 'unknown field "spec.pod.hostNetwork"', {"pod": {"hostNetwork": True}}),
+)
+
+BAD_OBJECTS = (*NAMES, *MODELS, *ACCELERATORS, *ENGINES, *BUCKETS, *WARMUPS, *ROLLOUTS, *NETWORKS, *PODS)

@@ -1,0 +1,111 @@
+"""A real API server with controllers, in a network of its own; a fresh namespace for every test."""
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from gaudi_operator.api.crd import NAME, crd_yaml
+from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
+from localcluster import ControlPlane, enter_network_namespace
+from tests.kube_api import KubeApi
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+from tests.permissions import grants
+
+Kubectl = Callable[..., str]
+NewOperator = Callable[..., OperatorProcess]
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """etcd, API server and controllers for the whole run; pods are never started."""
+    enter_network_namespace()
+    with ControlPlane(tmp_path_factory.mktemp("control-plane")) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def crd(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of our CustomResourceDefinition, installed and established."""
+    manifest = Path(tmp_path_factory.mktemp("crd")) / "crd.yaml"
+    manifest.write_text(crd_yaml())
+    control_plane.kubectl("apply", "--server-side", "-f", str(manifest))
+    # Not `kubectl wait`: it gives up on the null conditions that a new definition has for a moment.
+    served = ("api-resources", f"--api-group={GROUP}", "--output=name")
+    control_plane.wait(lambda: NAME in control_plane.kubectl(*served), f"{NAME} to be served")
+    documented = ("get", "--raw", "/openapi/v3")
+    control_plane.wait(lambda: f"apis/{API_VERSION}" in control_plane.kubectl(*documented), f"{NAME} to be explained")
+    return NAME
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane, crd: str) -> str:
+    """A namespace of this test alone."""
+    name = f"test-{uuid4().hex[:8]}"
+    control_plane.kubectl("create", "namespace", name)
+    return name
+
+
+@pytest.fixture
+def kubectl(control_plane: ControlPlane, namespace: str) -> Kubectl:
+    """kubectl as administrator in the test's namespace; raises LocalClusterError with kubectl's own words."""
+
+    def run(*arguments: str, stdin: str | None = None) -> str:
+        return control_plane.kubectl("--namespace", namespace, *arguments, stdin=stdin)
+
+    return run
+
+
+USER = "system:serviceaccount:gaudi-system:gaudi-operator"
+
+
+@pytest.fixture(scope="session")
+def operator_kubeconfig(control_plane: ControlPlane) -> Path:
+    """Kubeconfig of the operator's account, which has no rights by itself."""
+    path = control_plane.run_dir / "operator.kubeconfig"
+    control_plane.authority.issue("operator", USER)
+    control_plane.kubeconfig_for("operator", path)
+    return path
+
+
+@pytest.fixture
+async def api(control_plane: ControlPlane, namespace: str) -> AsyncIterator[KubeApi]:
+    """The API server as administrator, in the test's namespace."""
+    client = KubeApi(control_plane.addresses.server, control_plane.run_dir / "pki", namespace)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def kubelet(api: KubeApi) -> AsyncIterator[Kubelet]:
+    """Scheduler and kubelet of the test's namespace."""
+    async with Kubelet(api) as running:
+        yield running
+
+
+@pytest.fixture
+def new_operator(operator_kubeconfig: Path, kubectl: Kubectl, namespace: str, tmp_path: Path) -> NewOperator:
+    """Makes operator processes that serve the test's namespace, with the rights of docs/rbac.md and no others."""
+    for manifest in grants(USER, namespace):
+        kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+    numbers = itertools.count()
+
+    def make(**settings: object) -> OperatorProcess:
+        log = tmp_path / f"operator-{next(numbers)}.log"
+        own = {"namespace": namespace, "watch_namespaces": namespace}
+        return OperatorProcess(operator_kubeconfig, log, **{**own, **settings})
+
+    return make
+
+
+@pytest.fixture
+async def operator(new_operator: NewOperator) -> AsyncIterator[OperatorProcess]:
+    """A running operator."""
+    process = new_operator()
+    async with process:
+        yield process
+    assert not [line for line in process.lines() if "exception" in line], "the operator logged a defect"

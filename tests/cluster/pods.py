@@ -1,0 +1,91 @@
+"""What tests ask the API server about a resource and its pods."""
+
+from typing import Any
+
+from gaudi_operator.core.names import GATE, NAME_LABEL
+from tests.kube_api import CHILDREN, KubeApi, Object, condition_of, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+
+async def only(api: KubeApi, kind: str) -> Object | None:
+    """The one child of a kind, None while there is not exactly one."""
+    found = await api.list(kind, NAME_LABEL)
+    return found[0] if len(found) == 1 else None
+
+
+async def ready(api: KubeApi, name: str = "tiny") -> bool:
+    """Whether the resource is Ready for its current generation."""
+    resource = await api.get("GaudiInference", name) or {}
+    observed = (resource.get("status") or {}).get("observedGeneration")
+    return condition_of(resource, "Ready").get("status") == "True" and observed == resource["metadata"]["generation"]
+
+
+async def stalled(api: KubeApi, name: str = "tiny") -> Object | None:
+    """The condition Stalled once it is True."""
+    condition = condition_of(await api.get("GaudiInference", name), "Stalled")
+    return condition if condition.get("status") == "True" else None
+
+
+async def nothing_left(api: KubeApi) -> bool:
+    """Whether no object carries a resource's label any more."""
+    return not [each for kind in (*CHILDREN, "Pod") for each in await api.list(kind, NAME_LABEL)]
+
+
+async def running(api: KubeApi, kubelet: Kubelet) -> str:
+    """The name of the one pod, once its container runs."""
+
+    async def one() -> list[str] | None:
+        return await all_running(api, kubelet, 1)
+
+    names: list[str] = await until(one, "a pod")
+    return names[0]
+
+
+async def all_running(api: KubeApi, kubelet: Kubelet, count: int) -> list[str] | None:
+    """Names of the resource's pods once `count` of them run."""
+    names = [each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)]
+    return names if len(names) == count and all(name in kubelet.runtimes for name in names) else None
+
+
+async def gate(api: KubeApi, pod: str, status: str) -> Object | None:
+    """The gate's condition once it has that status."""
+    condition = condition_of(await api.get("Pod", pod), GATE)
+    return condition if condition.get("status") == status else None
+
+
+def is_open(pod: Object | None) -> bool:
+    """Whether the pod's gate is open."""
+    return condition_of(pod, GATE).get("status") == "True"
+
+
+async def pod_ready(api: KubeApi, pod: str) -> bool:
+    """Whether the kubelet calls the pod ready."""
+    return condition_of(await api.get("Pod", pod), "Ready").get("status") == "True"
+
+
+async def container_ready(api: KubeApi, pod: str) -> bool:
+    """Whether the pod's container passes its own probe."""
+    return condition_of(await api.get("Pod", pod), "ContainersReady").get("status") == "True"
+
+
+async def pod_message(api: KubeApi, text: str) -> bool:
+    """Whether the status says this about a pod."""
+    status: dict[str, Any] = (await api.get("GaudiInference", "tiny") or {}).get("status") or {}
+    return any(text in (pod.get("message") or "") for pod in status.get("pods") or ())
+
+
+async def shown(api: KubeApi, prompt: int, decode: int) -> bool:
+    """Whether the status shows these captured graphs, of ten planned ones."""
+    return await shown_percent(api) == {"prompt": prompt * 10, "decode": decode * 10}
+
+
+async def leads(operator: OperatorProcess) -> bool:
+    """Whether this process says that it leads."""
+    return await operator.value("gaudi_operator_leader") == 1
+
+
+async def shown_percent(api: KubeApi) -> Object | None:
+    """The captured percentages in the status."""
+    status: Object = (await api.get("GaudiInference", "tiny") or {}).get("status") or {}
+    return status.get("capturedPercent")

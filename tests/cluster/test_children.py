@@ -1,0 +1,119 @@
+"""From one GaudiInference to its children: they appear, heal, leave foreign things alone, and go with it."""
+
+from functools import partial
+
+from gaudi_operator.core.names import NAME_LABEL
+from tests.builders import gaudi_inference
+from tests.cluster.pods import nothing_left, only, ready, stalled
+from tests.kube_api import CHILDREN, KubeApi, Object, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+EDITS: dict[str, Object] = {
+    "ReplicaSet": {"spec": {"replicas": 7}},
+    "Service": {"spec": {"selector": {"app": "somebody-else"}}},
+    "PodDisruptionBudget": {"spec": {"maxUnavailable": 9}},
+    "NetworkPolicy": {"spec": {"ingress": None}},
+    "ServiceAccount": {"automountServiceAccountToken": True},
+}
+
+
+async def test_resource_gets_every_child_with_itself_as_controller(api: KubeApi, operator: OperatorProcess) -> None:
+    resource = await api.create(gaudi_inference("tiny"))
+    for kind in CHILDREN:
+        child = await until(partial(only, api, kind), f"a {kind}")
+        owner = child["metadata"]["ownerReferences"][0]
+        assert (owner["uid"], owner["controller"]) == (resource["metadata"]["uid"], True)
+
+
+async def test_nothing_of_kopf_is_written_on_any_object(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    await api.create(gaudi_inference("tiny"))
+    kubelet.on_start = lambda runtime: runtime.warm()
+    await until(partial(ready, api), "the resource to be Ready")
+    for kind in (*CHILDREN, "Pod", "GaudiInference"):
+        for each in await api.list(kind):
+            assert "finalizers" not in each["metadata"], kind
+            assert "kopf" not in str(each), kind
+
+
+async def test_deleted_child_is_made_anew(api: KubeApi, operator: OperatorProcess) -> None:
+    await api.create(gaudi_inference("tiny"))
+    for kind in CHILDREN:
+        child = await until(partial(only, api, kind), f"a {kind}")
+        await api.delete(kind, child["metadata"]["name"])
+        await until(partial(_another, api, kind, child["metadata"]["uid"]), f"another {kind}")
+
+
+async def test_edited_child_is_healed(api: KubeApi, operator: OperatorProcess) -> None:
+    await api.create(gaudi_inference("tiny"))
+    for kind, edit in EDITS.items():
+        child = await until(partial(only, api, kind), f"a {kind}")
+        edited = await api.merge(kind, child["metadata"]["name"], edit)
+        assert _wished(edited) != _wished(child)
+        await until(partial(_is_as, api, kind, child), f"the {kind} to be as before")
+
+
+async def test_foreign_labels_and_fields_of_children_stay(api: KubeApi, operator: OperatorProcess) -> None:
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(only, api, "Service"), "a Service")
+    foreign = {"metadata": {"labels": {"team": "blue"}}, "spec": {"sessionAffinity": "ClientIP"}}
+    await api.merge("Service", "tiny", foreign)
+    await api.merge("Service", "tiny", EDITS["Service"])
+
+    async def healed() -> Object | None:
+        service = await api.get("Service", "tiny")
+        return service if service and service["spec"]["selector"] == {NAME_LABEL: "tiny"} else None
+
+    service = await until(healed, "the selector to be ours again")
+    assert service["metadata"]["labels"]["team"] == "blue"
+    assert service["spec"]["sessionAffinity"] == "ClientIP"
+
+
+async def test_foreign_service_of_the_same_name_is_not_taken_over(api: KubeApi, operator: OperatorProcess) -> None:
+    ports = [{"port": 1234}]
+    foreign = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "tiny"}, "spec": {"ports": ports}}
+    before = await api.create(foreign)
+    await api.create(gaudi_inference("tiny"))
+
+    condition = await until(partial(stalled, api), "the resource to be Stalled")
+    assert condition["reason"] == "NameTaken"
+    assert "exists and is not ours" in condition["message"]
+    assert await api.get("Service", "tiny") == before
+
+
+async def test_deleting_the_resource_deletes_all_children(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = lambda runtime: runtime.warm()
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    await api.delete("GaudiInference", "tiny")
+    await until(partial(nothing_left, api), "all children to be gone", seconds=60)
+
+
+async def test_deleting_the_resource_completes_without_operator(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = lambda runtime: runtime.warm()
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    await operator.kill()
+    await api.delete("GaudiInference", "tiny")
+    assert await api.get("GaudiInference", "tiny") is None
+    await until(partial(nothing_left, api), "all children to be gone", seconds=60)
+
+
+async def _another(api: KubeApi, kind: str, uid: str) -> bool:
+    found = await only(api, kind)
+    return found is not None and found["metadata"]["uid"] != uid
+
+
+async def _is_as(api: KubeApi, kind: str, child: Object) -> bool:
+    return _wished(await only(api, kind) or {}) == _wished(child)
+
+
+def _wished(child: Object) -> object:
+    """What the operator decides about a child."""
+    return child.get("spec") or {key: value for key, value in child.items() if key not in ("metadata", "secrets")}

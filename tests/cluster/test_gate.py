@@ -1,0 +1,236 @@
+"""The gate of a pod: it opens when the report meets the thresholds, and never otherwise."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+import pytest
+from aiohttp import web
+
+from gaudi_operator.core.names import GATE, NAME_LABEL
+from gaudi_runtime.contract.report import MAX_REPORT_BYTES, Phase
+from tests.builders import gaudi_inference
+from tests.cluster.conftest import NewOperator
+from tests.cluster.pods import (
+    all_running,
+    container_ready,
+    gate,
+    is_open,
+    pod_message,
+    pod_ready,
+    ready,
+    running,
+    shown,
+)
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+THRESHOLDS = {"minCapturedPromptPercent": 50, "minCapturedDecodePercent": 100}
+
+
+async def test_gate_opens_at_the_thresholds_and_not_before(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    await api.create(gaudi_inference("tiny", readiness=THRESHOLDS))
+    pod = await running(api, kubelet)
+    runtime = kubelet.runtime(pod)
+    for prompt, decode, phase in ((5, 10, Phase.CAPTURING), (4, 10, Phase.SERVING), (5, 9, Phase.SERVING)):
+        runtime.captured(prompt, decode, phase)
+        await until(partial(shown, api, prompt, decode), f"{prompt}0 % and {decode}0 % in the status")
+        assert not is_open(await api.get("Pod", pod))
+    runtime.captured(5, 10, Phase.SERVING)
+    await until(partial(gate, api, pod, "True"), "the gate to open")
+    await until(partial(ready, api), "the resource to be Ready")
+
+
+async def test_open_gate_says_which_container_and_plan_were_judged(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    pod = await running(api, kubelet)
+    condition = await until(partial(gate, api, pod, "True"), "the gate to open")
+    runtime = kubelet.runtime(pod)
+    assert runtime.container_id in condition["message"]
+    assert runtime.report.plan_hash in condition["message"]
+
+
+async def test_gate_write_leaves_the_conditions_of_the_kubelet(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    pod = await running(api, kubelet)
+    await until(partial(pod_ready, api, pod), "the pod to be Ready")
+    types = {each["type"] for each in (await api.get("Pod", pod) or {})["status"]["conditions"]}
+    assert {"PodScheduled", "Initialized", "ContainersReady", "Ready", GATE} <= types
+
+
+async def test_restarted_container_closes_the_gate_until_it_is_warm_again(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    pod = await running(api, kubelet)
+    await until(partial(pod_ready, api, pod), "the pod to be Ready")
+    await kubelet.restart(pod)
+    runtime = kubelet.runtime(pod)
+    closed = await until(partial(gate, api, pod, "False"), "the gate to close")
+    assert closed["reason"] in ("ContainerRestarted", "NotServing")
+    runtime.warm()
+    opened = await until(partial(gate, api, pod, "True"), "the gate to open again")
+    assert runtime.container_id in opened["message"]
+    await until(partial(pod_ready, api, pod), "the pod to be Ready again")
+
+
+async def test_lost_threshold_closes_the_gate(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    pod = await running(api, kubelet)
+    await until(partial(gate, api, pod, "True"), "the gate to open")
+    kubelet.runtime(pod).captured(3, 10, Phase.SERVING)
+    closed = await until(partial(gate, api, pod, "False"), "the gate to close")
+    assert "3 of 10 prompt graphs" in closed["message"]
+
+
+async def test_raised_threshold_is_judged_without_a_restart(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = lambda runtime: runtime.captured(5, 10, Phase.SERVING)
+    await api.create(gaudi_inference("tiny"))
+    pod = await running(api, kubelet)
+    await until(partial(shown, api, 5, 10), "50 % in the status")
+    assert not is_open(await api.get("Pod", pod))
+    await api.merge("GaudiInference", "tiny", {"spec": {"readiness": THRESHOLDS}})
+    await until(partial(gate, api, pod, "True"), "the gate to open")
+    assert [each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)] == [pod]
+    assert len(await api.list("ControllerRevision")) == 1
+
+
+async def test_without_operator_nothing_becomes_ready_and_nothing_ready_is_lost(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    await api.create(gaudi_inference("tiny", replicas=2))
+    first, second = await until(partial(all_running, api, kubelet, 2), "two pods")
+    kubelet.runtime(first).warm()
+    await until(partial(pod_ready, api, first), "the first pod to be Ready")
+    await operator.kill()
+    kubelet.runtime(second).warm()
+    await until(partial(container_ready, api, second), "the second container to be ready")
+    assert not is_open(await api.get("Pod", second))
+    assert await pod_ready(api, first)
+    await operator.start()
+    await until(partial(pod_ready, api, second), "the second pod to be Ready")
+    assert await pod_ready(api, first)
+
+
+async def test_unreachable_pod_keeps_its_gate(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    pod = await running(api, kubelet)
+    await until(partial(pod_ready, api, pod), "the pod to be Ready")
+    await kubelet.runtime(pod).stop()
+
+    async def tried() -> bool:
+        return (await operator.samples("gaudi_operator_reports_total")).get((("outcome", "unreachable"),), 0) >= 3
+
+    await until(tried, "three polls in vain")
+    assert is_open(await api.get("Pod", pod))
+
+
+async def _garbage(_: web.Request) -> web.StreamResponse:
+    return web.Response(text="<html>not a report</html>")
+
+
+async def _oversized(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=b" " * (MAX_REPORT_BYTES + 1))
+
+
+async def _failing(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=500, text="oops")
+
+
+async def _compressed(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+
+
+async def _elsewhere(_: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("http://10.250.250.250:1/")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (_garbage, "cannot be read"),
+        (_oversized, "larger than"),
+        (_failing, "HTTP 500"),
+        (_compressed, "compressed"),
+        (_elsewhere, "HTTP 302"),
+    ],
+)
+async def test_unusable_report_is_ignored_with_a_reason(
+    api: KubeApi,
+    kubelet: Kubelet,
+    operator: OperatorProcess,
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    reason: str,
+) -> None:
+    def start(runtime: FakeRuntime) -> None:
+        runtime.answer = answer
+        runtime.warm()
+
+    kubelet.on_start = start
+    await api.create(gaudi_inference("tiny"))
+    pod = await running(api, kubelet)
+    await until(partial(pod_message, api, reason), f"{reason!r} in the status")
+    assert not is_open(await api.get("Pod", pod))
+    kubelet.runtime(pod).answer = None
+    await until(partial(gate, api, pod, "True"), "the gate to open once the report can be read")
+
+
+async def _drip(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    with suppress(ConnectionError):
+        for _ in range(1000):
+            await response.write(b" ")
+            await asyncio.sleep(0.2)
+    return response
+
+
+async def test_slow_report_is_ignored_and_holds_nobody_up(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    slow: list[FakeRuntime] = []
+
+    def start(runtime: FakeRuntime) -> None:
+        runtime.warm()
+        if not slow:
+            slow.append(runtime)
+            runtime.answer = _drip
+
+    kubelet.on_start = start
+    async with new_operator(report_wait_seconds=1):
+        await api.create(gaudi_inference("tiny", replicas=2))
+        names = await until(partial(all_running, api, kubelet, 2), "two pods")
+        quick, late = sorted(names, key=lambda name: kubelet.runtime(name) in slow)
+        await until(partial(pod_ready, api, quick), "the quick pod to be Ready")
+        await until(partial(pod_message, api, "no answer of"), "the reason in the status", seconds=40)
+        assert not is_open(await api.get("Pod", late))
+
+
+async def test_report_of_another_plan_is_ignored_with_a_reason(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    def start(runtime: FakeRuntime) -> None:
+        runtime.tell(plan_hash="f" * 64)
+        runtime.warm()
+
+    kubelet.on_start = start
+    await api.create(gaudi_inference("tiny"))
+    pod = await running(api, kubelet)
+    await until(partial(pod_message, api, "for plan ffffffffff"), "the reason in the status")
+    assert not is_open(await api.get("Pod", pod))

@@ -1,0 +1,141 @@
+"""Installing, upgrading and removing the operator on an empty API server, by Helm and by kubectl."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gaudi_operator.api.crd import NAME
+from localcluster import ControlPlane
+from localcluster.build import helm as helm_folder
+from scripts.chart_docs import CHART, MANIFEST, NAMESPACE
+from tests.builders import gaudi_inference
+
+pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gaudi-operator"
+RELEASE = ("gaudi-operator", str(CHART), "--namespace", NAMESPACE)
+Helm = Callable[..., str]
+
+
+@pytest.fixture
+def empty(control_plane: ControlPlane, tmp_path: Path) -> Iterator[ControlPlane]:
+    """An API server beside the session's: these tests install and remove what all others rely on."""
+    with ControlPlane(tmp_path / "empty", ip="10.201.0.1") as plane:
+        yield plane
+
+
+@pytest.fixture
+def helm(empty: ControlPlane, tmp_path: Path) -> Helm:
+    """Helm as administrator; an AssertionError has its own words."""
+    homes = {f"HELM_{name}_HOME": str(tmp_path / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+    environment = {**os.environ, **homes, "KUBECONFIG": str(empty.kubeconfig)}
+
+    def run(*arguments: str) -> str:
+        command = [str(helm_folder() / "helm"), *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def create_model(plane: ControlPlane) -> None:
+    """Create a GaudiInference in the new namespace `team`."""
+    established = 'jsonpath={.status.conditions[?(@.type=="Established")].status}'
+    plane.wait(lambda: plane.kubectl("get", "crd", NAME, "-o", established) == "True", f"{NAME} to be served")
+    plane.kubectl("create", "namespace", "team")
+    plane.kubectl("apply", "-f", "-", stdin=json.dumps(gaudi_inference("model", "team")))
+
+
+def uid_of_model(plane: ControlPlane) -> str:
+    """UID of what create_model() created."""
+    return plane.kubectl("get", "gi", "model", "-n", "team", "-o", "jsonpath={.metadata.uid}")
+
+
+def allowed(plane: ControlPlane, user: str, verb: str, resource: str) -> bool:
+    """Whether the API server's own judgement lets a user do it in the namespace `team`."""
+    name, _, subresource = resource.partition("/")
+    group = "inference.gaudi.dev" if name == "gaudiinferences" else ""
+    wish = {"namespace": "team", "verb": verb, "group": group, "resource": name, "subresource": subresource}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": wish},
+    }
+    answer = plane.kubectl("create", "-f", "-", "-o", "jsonpath={.status.allowed}", stdin=json.dumps(review))
+    return answer == "true"
+
+
+def operator_pods(plane: ControlPlane) -> list[str]:
+    """Names of the operator's pods; no kubelet starts them, but admission has judged them."""
+    return plane.kubectl("get", "pods", "-n", NAMESPACE, "-o", "name").split()
+
+
+def test_manifest_for_kubectl_installs_and_pods_pass_the_restricted_standard(empty: ControlPlane) -> None:
+    empty.kubectl("apply", "-f", str(MANIFEST))
+    empty.wait(lambda: len(operator_pods(empty)) == 2, "the controllers to create both operator pods")
+
+
+def test_kustomization_is_the_manifest(control_plane: ControlPlane) -> None:
+    def objects(text: str) -> list[str]:
+        return sorted(json.dumps(each, sort_keys=True) for each in yaml.safe_load_all(text) if each)
+
+    assert objects(control_plane.kubectl("kustomize", str(MANIFEST.parent))) == objects(MANIFEST.read_text())
+
+
+def test_helm_upgrades_and_uninstalls_around_the_resources(empty: ControlPlane, helm: Helm) -> None:
+    helm("install", *RELEASE, "--create-namespace")
+    create_model(empty)
+    created = uid_of_model(empty)
+
+    helm("upgrade", *RELEASE, "--set", "replicas=3")
+    assert uid_of_model(empty) == created
+
+    helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE)
+    assert uid_of_model(empty) == created
+    assert (
+        empty.kubectl("get", "deployments,clusterroles", "-A", "-l", "app.kubernetes.io/instance=gaudi-operator") == ""
+    )
+
+    helm("install", *RELEASE)
+    assert uid_of_model(empty) == created
+
+
+def test_helm_takes_the_definition_along_where_it_is_not_kept(empty: ControlPlane, helm: Helm) -> None:
+    helm("install", *RELEASE, "--create-namespace", "--set", "crds.keep=false")
+    helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE, "--wait")
+    assert NAME not in empty.kubectl("get", "crd", "-o", "name")
+
+
+def test_operator_may_do_its_work_and_no_more(empty: ControlPlane, helm: Helm) -> None:
+    helm("install", *RELEASE, "--create-namespace")
+    empty.kubectl("create", "namespace", "team")
+    assert allowed(empty, ACCOUNT, "patch", "pods/status")
+    assert allowed(empty, ACCOUNT, "patch", "gaudiinferences/status")
+    refused = (("patch", "gaudiinferences"), ("get", "secrets"), ("delete", "pods"), ("create", "pods"))
+    assert [each for each in refused if allowed(empty, ACCOUNT, *each)] == []
+
+
+def test_watched_namespaces_are_the_only_ones_with_rights(empty: ControlPlane, helm: Helm) -> None:
+    empty.kubectl("create", "namespace", "team")
+    empty.kubectl("create", "namespace", "other")
+    helm("install", *RELEASE, "--create-namespace", "--set", "watchNamespaces={other}")
+    assert not allowed(empty, ACCOUNT, "list", "gaudiinferences")
+
+
+def test_built_in_roles_learn_about_the_resource(empty: ControlPlane, helm: Helm) -> None:
+    helm("install", *RELEASE, "--create-namespace")
+    empty.kubectl("create", "namespace", "team")
+    for role in ("view", "edit", "admin"):
+        binding = ("rolebinding", role, "--namespace", "team", f"--clusterrole={role}", f"--user={role}")
+        empty.kubectl("create", *binding)
+        empty.wait(lambda: allowed(empty, role, "get", "gaudiinferences"), f"the role {role} to be aggregated")  # noqa: B023
+    assert [user for user in ("view", "edit", "admin") if allowed(empty, user, "create", "gaudiinferences")] == [
+        "edit",
+        "admin",
+    ]

@@ -1,0 +1,67 @@
+"""One leader at a time, and a quick change when it goes."""
+
+import time
+from functools import partial
+
+from gaudi_operator.core.names import NAME_LABEL
+from tests.builders import gaudi_inference
+from tests.cluster.conftest import NewOperator
+from tests.cluster.pods import leads, only, ready
+from tests.kube_api import KubeApi, until
+from tests.kubelet import Kubelet
+
+LEASE = "gaudi-operator"
+
+
+async def test_two_operators_have_one_leader(api: KubeApi, new_operator: NewOperator) -> None:
+    async with new_operator(identity="first") as first:
+        await until(partial(leads, first), "the first to lead")
+        async with new_operator(identity="second") as second:
+            await api.create(gaudi_inference("tiny"))
+            await until(partial(only, api, "ReplicaSet"), "a ReplicaSet")
+            assert not await leads(second)
+            assert (await second.get("/readyz")).status_code == 200
+            assert await second.value("gaudi_operator_reconciles_total") == 0
+            assert await holder(api) == "first"
+
+
+async def test_killed_leader_is_replaced_within_its_lease(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    kubelet.on_start = lambda runtime: runtime.warm()
+    async with new_operator(identity="first") as first:
+        await until(partial(leads, first), "the first to lead")
+        async with new_operator(identity="second") as second:
+            await first.kill()
+            killed = time.monotonic()
+            await until(partial(leads, second), "the second to lead")
+            assert time.monotonic() - killed < 3 + 2 * 0.5 + 1  # the lease, two retries, and a slow machine
+            await api.create(gaudi_inference("tiny"))
+            await until(partial(ready, api), "the resource to be Ready")
+
+
+async def test_stopped_leader_hands_over_before_its_lease_ends(api: KubeApi, new_operator: NewOperator) -> None:
+    long = {"lease_duration_seconds": 60, "renew_deadline_seconds": 30}
+    async with new_operator(identity="first", **long) as first:
+        await until(partial(leads, first), "the first to lead")
+        async with new_operator(identity="second", **long) as second:
+            assert await first.terminate() == 0
+            await until(partial(leads, second), "the second to lead", seconds=5)
+
+
+async def test_leader_that_loses_its_lease_stops_working_and_exits(api: KubeApi, new_operator: NewOperator) -> None:
+    process = new_operator(identity="first")
+    await process.start()
+    await until(partial(leads, process), "it to lead")
+    stolen = {"holderIdentity": "thief", "leaseDurationSeconds": 3600}
+    await api.merge("Lease", LEASE, {"spec": stolen})
+    assert await process.wait(10) == 1
+    assert await holder(api) == "thief"
+    await api.create(gaudi_inference("tiny"))
+    assert not await api.list("ReplicaSet", NAME_LABEL)
+
+
+async def holder(api: KubeApi) -> str:
+    """Who holds the Lease."""
+    lease = await api.get("Lease", LEASE) or {}
+    return str(lease["spec"]["holderIdentity"])

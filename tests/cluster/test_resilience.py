@@ -1,0 +1,221 @@
+"""Bad specs, an API server that goes away, an upgrade of the operator, and peace at rest."""
+
+import asyncio
+import json
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gaudi_operator.core.names import NAME_LABEL
+from localcluster import ControlPlane
+from tests.builders import gaudi_inference
+from tests.cluster.conftest import USER, Kubectl, NewOperator
+from tests.cluster.pods import pod_ready, ready, running, stalled
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import CHILDREN, KubeApi, Object, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+from tests.permissions import grants
+
+QUIET_SECONDS = 6.0
+
+IMPOSSIBLE = {
+    "no KV block fits": ({"accelerator": {"deviceMemory": "1"}}, "PlanImpossible"),
+    "a source that is not built": (
+        {"model": {"source": {"hostPath": {"path": "/models"}, "persistentVolumeClaim": None}}},
+        "HostPathNotAllowed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "reason"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+async def test_impossible_spec_is_a_condition_and_starts_no_pod(
+    api: KubeApi, operator: OperatorProcess, change: Object, reason: str
+) -> None:
+    await api.create(gaudi_inference("tiny", **change))
+    condition = await until(partial(stalled, api), "the resource to be Stalled")
+    assert condition["reason"] == reason
+    assert not await api.list("ReplicaSet", NAME_LABEL)
+
+
+async def test_impossible_change_leaves_serving_pods_untouched(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    pod = await running(api, kubelet)
+    sets = await api.list("ReplicaSet", NAME_LABEL)
+    await api.merge("GaudiInference", "tiny", {"spec": {"accelerator": {"deviceMemory": "1"}}})
+    await until(partial(stalled, api), "the resource to be Stalled")
+    assert await pod_ready(api, pod)
+    assert [_spec(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [_spec(each) for each in sets]
+
+
+async def test_restarted_api_server_is_met_again_without_a_restart(
+    control_plane: ControlPlane, api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    async with new_operator(lease_duration_seconds=60, renew_deadline_seconds=40) as operator:
+        await api.create(gaudi_inference("tiny"))
+        await until(partial(ready, api), "the resource to be Ready")
+        pid = operator.pid
+        await asyncio.to_thread(control_plane.restart_apiserver)
+        await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
+        await until(partial(ready, api), "the second replica to be Ready", seconds=60)
+        assert operator.running
+        assert operator.pid == pid
+
+
+async def test_what_vanished_while_nobody_watched_is_not_made_anew(
+    control_plane: ControlPlane, api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    async with new_operator(lease_duration_seconds=120, renew_deadline_seconds=100) as operator:
+        for name in ("tiny", "other"):
+            await api.create(gaudi_inference(name))
+            await until(partial(ready, api, name), f"{name} to be Ready")
+        os.kill(operator.pid, signal.SIGSTOP)
+        await asyncio.to_thread(control_plane.restart_apiserver)
+        await api.delete("GaudiInference", "tiny")
+        await until(partial(_none_of, api, "tiny"), "all of tiny to be gone", seconds=60)
+        os.kill(operator.pid, signal.SIGCONT)
+        await api.merge("GaudiInference", "other", {"spec": {"replicas": 2}})
+        await until(partial(ready, api, "other"), "the operator to have caught up", seconds=60)
+        assert await operator.value("gaudi_operator_resources") == 1
+        assert any("vanished unseen" in line["message"] for line in operator.lines())
+    assert await _none_of(api, "tiny")
+
+
+async def test_operator_serves_all_namespaces_when_none_is_named(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    async with new_operator(watch_namespaces=""):
+        await api.create(gaudi_inference("tiny"))
+        await until(partial(ready, api), "the resource to be Ready")
+
+
+async def test_refused_child_is_asked_for_ever_more_rarely_until_the_way_is_free(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    foreign = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "tiny"}, "spec": {"ports": [{"port": 1}]}}
+    await api.create(foreign)
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(stalled, api), "the resource to be Stalled")
+    before = await _requests(operator)
+    await asyncio.sleep(QUIET_SECONDS)  # the time that is looked at, not a wait for anything
+    assert await _requests(operator) - before <= 4
+    await api.delete("Service", "tiny")
+    await until(partial(ready, api), "the resource to be Ready", seconds=60)
+
+
+async def test_namespace_goes_while_the_operator_watches(
+    api: KubeApi, kubelet: Kubelet, kubectl: Kubectl, new_operator: NewOperator, namespace: str
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    for manifest in grants(USER, "default"):
+        kubectl("apply", "--namespace=default", "-f", "-", stdin=json.dumps(manifest))
+    async with new_operator(namespace="default", lease_name=namespace) as operator:
+        await api.create(gaudi_inference("tiny"))
+        await until(partial(ready, api), "the resource to be Ready")
+        await asyncio.to_thread(kubectl, "delete", "namespace", namespace, "--timeout=90s")
+        assert not any("exception" in line for line in operator.lines())
+        await until(partial(_serves_nothing, operator), "the resource to be forgotten")
+
+
+async def _serves_nothing(operator: OperatorProcess) -> bool:
+    return await operator.value("gaudi_operator_resources") == 0
+
+
+async def test_other_operator_release_restarts_no_pod(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    async with new_operator():
+        await api.create(gaudi_inference("tiny"))
+        await until(partial(ready, api), "the resource to be Ready")
+    sets, pods = await api.list("ReplicaSet", NAME_LABEL), await api.list("Pod", NAME_LABEL)
+    async with new_operator(runtime_image="registry.test/runtime:2") as newer:
+        await api.merge("GaudiInference", "tiny", {"spec": {"service": {"port": 8080}}})
+        await until(partial(_service_port, api, 8080), "the newer operator to have reconciled")
+        await until(partial(ready, api), "the resource to be Ready")
+        assert await newer.value("gaudi_operator_reconciles_total") > 0
+    assert [_spec(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [_spec(each) for each in sets]
+    assert _uids(await api.list("Pod", NAME_LABEL)) == _uids(pods)
+
+
+async def test_newer_definition_restarts_no_pod(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, kubectl: Kubectl, crd: str, tmp_path: Path
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    sets, pods = await api.list("ReplicaSet", NAME_LABEL), await api.list("Pod", NAME_LABEL)
+    field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/ofTheFuture"
+    addition = f'[{{"op":"add","path":"{field}","value":{{"type":"string","default":"new"}}}}]'
+    kubectl("patch", "crd", crd, "--type=json", f"--patch={addition}")
+    try:
+        await api.merge("GaudiInference", "tiny", {"spec": {"service": {"port": 8080}}})
+        await until(partial(_service_port, api, 8080), "the operator to have reconciled")
+        assert (await api.get("GaudiInference", "tiny") or {})["spec"]["ofTheFuture"] == "new"
+        await until(partial(ready, api), "the resource to be Ready")
+    finally:
+        kubectl("patch", "crd", crd, "--type=json", f'--patch=[{{"op":"remove","path":"{field}"}}]')
+    assert [_spec(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [_spec(each) for each in sets]
+    assert _uids(await api.list("Pod", NAME_LABEL)) == _uids(pods)
+
+
+async def test_at_rest_nothing_is_asked_of_the_api_server(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    await until(partial(_settled, operator), "the requests to end")
+    before, objects = await _requests(operator), await _versions(api)
+    await asyncio.sleep(QUIET_SECONDS)  # the time that is looked at, not a wait for anything
+    assert await _requests(operator) == before
+    assert await _versions(api) == objects
+
+
+async def _settled(operator: OperatorProcess) -> bool:
+    before = await _requests(operator)
+    await asyncio.sleep(1.0)
+    return await _requests(operator) == before
+
+
+async def _requests(operator: OperatorProcess) -> float:
+    """Requests so far, but for the Lease that every election costs and watches that end and begin anew."""
+    samples = await operator.samples("gaudi_operator_api_requests_total")
+    labels = [(dict(key), value) for key, value in samples.items()]
+    return sum(value for key, value in labels if key["resource"] != "leases" and key["verb"] != "watch")
+
+
+async def _versions(api: KubeApi) -> list[str]:
+    """Resource versions of everything that the operator may write."""
+    kinds = (*CHILDREN, "Pod", "GaudiInference", "Event")
+    return [each["metadata"]["resourceVersion"] for kind in kinds for each in await api.list(kind)]
+
+
+async def _none_of(api: KubeApi, name: str) -> bool:
+    """Whether nothing carries the label of the resource."""
+    selector = f"{NAME_LABEL}={name}"
+    return not [each for kind in (*CHILDREN, "Pod") for each in await api.list(kind, selector)]
+
+
+async def _service_port(api: KubeApi, port: int) -> bool:
+    service = await api.get("Service", "tiny")
+    return service is not None and service["spec"]["ports"][0]["port"] == port
+
+
+def _spec(child: Object) -> object:
+    return child["metadata"]["uid"], child["spec"]
+
+
+def _uids(objects: list[Object]) -> set[str]:
+    return {each["metadata"]["uid"] for each in objects}

@@ -1,0 +1,147 @@
+"""A change of what pods run replaces them one after the other, and never takes the last ready one away."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
+from tests.builders import gaudi_inference
+from tests.cluster.conftest import NewOperator
+from tests.cluster.pods import all_running, is_open, leads, ready
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, condition_of, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+CHANGED = {"spec": {"engine": {"maxNumSeqs": 8}}}
+REPLICAS = 3
+
+
+async def test_rollout_keeps_every_replica_available_and_surges_by_one(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=REPLICAS))
+    await until(partial(ready, api), "the resource to be Ready")
+    old = await revisions(api)
+    async with watched(api) as seen:
+        await api.merge("GaudiInference", "tiny", CHANGED)
+        await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=60)
+    assert min(available for available, _ in seen) >= REPLICAS
+    assert max(total for _, total in seen) <= REPLICAS + 1
+
+
+async def test_old_pods_stay_while_new_ones_are_not_warm(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    before = {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}
+    kubelet.on_start = lambda _: None
+    await api.merge("GaudiInference", "tiny", CHANGED)
+    names = set(await until(partial(all_running, api, kubelet, 3), "one new pod"))
+    assert before < names
+    (new,) = names - before
+    kubelet.runtime(new).captured(9, 10)
+    await until(partial(phase, api, "RollingOut"), "the rollout in the status")
+    assert before < {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)}
+    kubelet.on_start = FakeRuntime.warm
+    kubelet.runtime(new).warm()
+    await until(partial(ready, api), "the resource to be Ready")
+
+
+async def test_scaling_makes_no_revision_and_touches_no_running_pod(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    (before,) = await api.list("Pod", NAME_LABEL)
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 3}}, "scale")
+    await until(partial(ready, api), "the resource to be Ready again")
+    pods = await api.list("Pod", NAME_LABEL)
+    assert len(pods) == 3
+    assert before["metadata"]["uid"] in {each["metadata"]["uid"] for each in pods}
+    assert len(await revisions(api)) == 1
+
+
+async def test_scaled_to_zero_is_ready_without_pods(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 0}}, "scale")
+    await until(partial(phase, api, "ScaledToZero"), "the phase ScaledToZero")
+    assert not await api.list("Pod", NAME_LABEL)
+    assert await ready(api)
+
+
+async def test_operator_killed_again_and_again_ends_the_rollout(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    chance = random.Random(4)  # noqa: S311 - the same moments in every run
+    kubelet.on_start = FakeRuntime.warm
+    async with new_operator(identity="always-the-same-pod") as operator:
+        await api.create(gaudi_inference("tiny", replicas=REPLICAS))
+        await until(partial(ready, api), "the resource to be Ready")
+        old = await revisions(api)
+        async with watched(api) as seen:
+            await api.merge("GaudiInference", "tiny", CHANGED)
+            for _ in range(10):
+                await until(partial(leads, operator), "the operator to lead")
+                await asyncio.sleep(chance.uniform(0.0, 0.5))  # the moment of the crash, not a wait for anything
+                await operator.kill()
+                await operator.start()
+            await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=90)
+    assert min(available for available, _ in seen) >= REPLICAS
+    assert max(total for _, total in seen) <= REPLICAS + 1
+    assert len(await revisions(api)) == 2
+
+
+async def revisions(api: KubeApi) -> set[str]:
+    """Names of all revisions that exist."""
+    return {each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("ControllerRevision", NAME_LABEL)}
+
+
+async def rolled_out(api: KubeApi, old: set[str]) -> bool:
+    """Whether the resource is Ready and all its pods are of a new revision."""
+    pods = await api.list("Pod", NAME_LABEL)
+    return await ready(api) and not any(each["metadata"]["labels"][REVISION_LABEL] in old for each in pods)
+
+
+async def phase(api: KubeApi, name: str) -> bool:
+    """Whether the status says that phase."""
+    return ((await api.get("GaudiInference", "tiny") or {}).get("status") or {}).get("phase") == name
+
+
+@asynccontextmanager
+async def watched(api: KubeApi) -> AsyncIterator[list[tuple[int, int]]]:
+    """(available pods, all pods that are not going) after every single change of a pod, by a watch."""
+    pods: dict[str, Object] = {}
+    seen: list[tuple[int, int]] = []
+
+    async def follow() -> None:
+        async for event in api.watch("Pod"):
+            pod = event["object"]
+            pods[pod["metadata"]["uid"]] = pod
+            if event["type"] == "DELETED":
+                del pods[pod["metadata"]["uid"]]
+            living = [each for each in pods.values() if "deletionTimestamp" not in each["metadata"]]
+            seen.append((sum(_serves(each) for each in living), len(living)))
+
+    listed = {each["metadata"]["uid"] for each in await api.list("Pod")}
+    task = asyncio.create_task(follow())
+    await until(partial(_caught_up, pods, listed), "the watch to know all pods")
+    seen.clear()
+    yield seen
+    task.cancel()
+
+
+async def _caught_up(pods: dict[str, Object], listed: set[str]) -> bool:
+    return listed <= pods.keys()
+
+
+def _serves(pod: Object) -> bool:
+    return condition_of(pod, "Ready").get("status") == "True" and is_open(pod)

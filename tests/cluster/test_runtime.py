@@ -1,0 +1,54 @@
+"""The operator and the real runtime process: what one writes the other reads, and back."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.builders import gaudi_inference
+from tests.cluster.pods import gate, pod_ready, ready, running, shown_percent, stalled
+from tests.kube_api import KubeApi, Object, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+from tests.real_runtime import real_runtime
+
+
+@pytest.fixture
+def real_kubelet(api: KubeApi, kubelet: Kubelet, tmp_path: Path) -> Kubelet:
+    """A kubelet whose containers are real runtime processes."""
+    kubelet.make_runtime = partial(real_runtime, api, tmp_path)
+    return kubelet
+
+
+def simulated(**script: str) -> Object:
+    """A resource of the sim engine."""
+    return gaudi_inference("tiny", engine={"name": "sim", "simulation": script})
+
+
+async def test_real_runtime_warms_up_and_its_gate_opens(
+    api: KubeApi, real_kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    await api.create(simulated(compileSeconds="0.02", captureSeconds="0.02"))
+    await until(partial(ready, api), "the resource to be Ready", seconds=60)
+    assert await shown_percent(api) == {"prompt": 100, "decode": 100}
+    assert ((await api.get("GaudiInference", "tiny")) or {})["status"]["simulated"]
+
+
+async def test_killed_runtime_closes_the_gate_and_warms_up_again(
+    api: KubeApi, real_kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    await api.create(simulated(compileSeconds="0.02", captureSeconds="0.02"))
+    pod = await running(api, real_kubelet)
+    await until(partial(pod_ready, api, pod), "the pod to be Ready", seconds=60)
+    runtime = await real_kubelet.restart(pod)
+    await until(partial(gate, api, pod, "False"), "the gate to close")
+    opened = await until(partial(gate, api, pod, "True"), "the gate to open again", seconds=60)
+    assert runtime.container_id in opened["message"]
+
+
+async def test_failed_start_is_told_with_the_reason_of_the_runtime(
+    api: KubeApi, real_kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    await api.create(simulated(failLoad="ModelNotFound"))
+    condition = await until(partial(stalled, api), "the resource to be Stalled", seconds=60)
+    assert condition["reason"] == "ModelNotFound"

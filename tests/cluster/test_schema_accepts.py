@@ -1,0 +1,198 @@
+"""What the API server makes of good objects: examples, defaults, scaling, and what kubectl shows of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from tests.builders import Object, gaudi_inference, merged, minimal_gaudi_inference
+from tests.cluster.conftest import Kubectl
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+STATUS = {
+    "observedGeneration": 1,
+    "phase": "Serving",
+    "ready": "2/2",
+    "replicas": 2,
+    "selector": "inference.gaudi.dev/name=tiny",
+    "capturedPercent": {"prompt": 62, "decode": 100},
+    "warmup": {"percent": 81, "phase": "Serving"},
+    "conditions": [
+        {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Serving",
+            "message": "All replicas serve.",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": 1,
+        }
+    ],
+}
+
+
+def created(kubectl: Kubectl, manifest: Object) -> Object:
+    """Create `manifest`; returns the object as the API server stored it."""
+    stored: Object = json.loads(kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(manifest)))
+    return stored
+
+
+def report(kubectl: Kubectl, status: Object) -> Object:
+    """Write the status of `tiny` as the operator does, by server-side apply; returns the object."""
+    manifest = {**gaudi_inference("tiny"), "spec": None, "status": status}
+    del manifest["spec"]
+    options = ("--server-side", "--subresource=status", "--field-manager=gaudi-operator", "-o", "json")
+    stored: Object = json.loads(kubectl("apply", *options, "-f", "-", stdin=json.dumps(manifest)))
+    return stored
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_is_accepted_and_keeps_what_it_says(kubectl: Kubectl, example: Path) -> None:
+    manifest = yaml.safe_load(example.read_text())
+    stored = created(kubectl, manifest)
+    assert merged(stored["spec"], manifest["spec"]) == stored["spec"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_means_the_same_before_and_after_the_server(kubectl: Kubectl, example: Path) -> None:
+    manifest = yaml.safe_load(example.read_text())
+    stored = created(kubectl, manifest)
+    assert GaudiInferenceSpec.model_validate(stored["spec"]) == GaudiInferenceSpec.model_validate(manifest["spec"])
+
+
+def test_defaults_of_the_server_equal_those_of_the_models(kubectl: Kubectl) -> None:
+    manifest = minimal_gaudi_inference()
+    stored = created(kubectl, manifest)
+    assert GaudiInferenceSpec.model_validate(stored["spec"]) == GaudiInferenceSpec.model_validate(manifest["spec"])
+
+
+def test_server_fills_in_every_default_that_the_models_have(kubectl: Kubectl) -> None:
+    manifest = minimal_gaudi_inference()
+    spec = GaudiInferenceSpec.model_validate(manifest["spec"])
+    said = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert created(kubectl, manifest)["spec"] == without_empty(said)
+
+
+def without_empty(value: Object) -> Object:
+    """`value` without empty lists and maps, which the server does not fill in."""
+    inner = {key: without_empty(each) if isinstance(each, dict) else each for key, each in value.items()}
+    return {key: each for key, each in inner.items() if each not in ([], {})}
+
+
+def test_part_of_a_section_is_completed(kubectl: Kubectl) -> None:
+    stored = created(kubectl, gaudi_inference(rollout={"maxSurge": "25%"}))
+    assert stored["spec"]["rollout"] == {
+        "mode": "auto",
+        "maxSurge": "25%",
+        "maxUnavailable": 0,
+        "paused": False,
+        "canary": {"observeSeconds": 0},
+        "onFailure": "rollback",
+        "revisionHistoryLimit": 5,
+    }
+
+
+def test_explicit_null_of_a_default_is_the_default(kubectl: Kubectl) -> None:
+    manifest = gaudi_inference()
+    manifest["spec"]["replicas"] = None
+    assert created(kubectl, manifest)["spec"]["replicas"] == 1
+
+
+def test_whole_number_is_accepted_as_quantity(kubectl: Kubectl) -> None:
+    stored = created(kubectl, gaudi_inference(pod={"resources": {"cpu": 4, "memory": "8Gi"}}))
+    assert stored["spec"]["pod"]["resources"] == {"cpu": 4, "memory": "8Gi", "sharedMemory": "1Gi"}
+
+
+def test_longest_name_is_accepted(kubectl: Kubectl) -> None:
+    created(kubectl, gaudi_inference("a" * 45))
+
+
+def test_scale_subresource_writes_replicas_only(kubectl: Kubectl) -> None:
+    before = created(kubectl, gaudi_inference("tiny"))
+    kubectl("scale", "gi/tiny", "--replicas=3")
+    after = json.loads(kubectl("get", "gi", "tiny", "-o", "json"))
+    assert after["spec"] == before["spec"] | {"replicas": 3}
+    assert after["metadata"]["generation"] == 2
+
+
+def test_scale_subresource_refuses_what_the_schema_refuses(kubectl: Kubectl) -> None:
+    created(kubectl, gaudi_inference("tiny"))
+    with pytest.raises(Exception, match="should be less than or equal to 1000"):
+        kubectl("scale", "gi/tiny", "--replicas=1001")
+
+
+def test_scale_subresource_shows_replicas_and_selector_of_the_status(kubectl: Kubectl, namespace: str) -> None:
+    created(kubectl, gaudi_inference("tiny"))
+    report(kubectl, STATUS)
+    path = f"/apis/inference.gaudi.dev/v1alpha1/namespaces/{namespace}/gaudiinferences/tiny/scale"
+    scale = json.loads(kubectl("get", "--raw", path))
+    assert scale["status"] == {"replicas": 2, "selector": "inference.gaudi.dev/name=tiny"}
+
+
+def test_status_write_leaves_spec_and_generation(kubectl: Kubectl) -> None:
+    before = created(kubectl, gaudi_inference("tiny"))
+    after = report(kubectl, STATUS)
+    assert (after["spec"], after["metadata"]["generation"]) == (before["spec"], 1)
+
+
+def test_status_is_stored_as_reported(kubectl: Kubectl) -> None:
+    created(kubectl, gaudi_inference("tiny"))
+    assert report(kubectl, STATUS)["status"] == STATUS
+
+
+def test_spec_write_leaves_the_status(kubectl: Kubectl) -> None:
+    created(kubectl, gaudi_inference("tiny"))
+    report(kubectl, STATUS)
+    kubectl(
+        "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(gaudi_inference("tiny", replicas=2))
+    )
+    assert json.loads(kubectl("get", "gi", "tiny", "-o", "json"))["status"] == STATUS
+
+
+def test_condition_of_another_writer_stays(kubectl: Kubectl) -> None:
+    created(kubectl, gaudi_inference("tiny"))
+    theirs = {**STATUS["conditions"][0], "type": "example.com/Audited"}  # type: ignore[index]
+    manifest = {**gaudi_inference("tiny"), "status": {"conditions": [theirs]}}
+    del manifest["spec"]
+    options = ("--server-side", "--subresource=status", "--field-manager=auditor")
+    kubectl("apply", *options, "-f", "-", stdin=json.dumps(manifest))
+    types = {condition["type"] for condition in report(kubectl, STATUS)["status"]["conditions"]}
+    assert types == {"Ready", "example.com/Audited"}
+
+
+def test_get_shows_the_columns_people_look_for(kubectl: Kubectl) -> None:
+    created(kubectl, gaudi_inference("tiny"))
+    report(kubectl, STATUS)
+    header, row = kubectl("get", "gi").strip().splitlines()
+    assert header.split() == ["NAME", "PHASE", "PROMPT%", "DECODE%", "WARMUP", "READY", "AGE"]
+    assert row.split()[:-1] == ["tiny", "Serving", "62", "100", "81", "2/2"]
+
+
+def test_get_all_shows_the_resource(kubectl: Kubectl) -> None:
+    created(kubectl, gaudi_inference("tiny"))
+    assert "gaudiinference.inference.gaudi.dev/tiny" in kubectl("get", "all")
+
+
+def test_wait_for_ready_returns_when_the_condition_holds(kubectl: Kubectl) -> None:
+    created(kubectl, gaudi_inference("tiny"))
+    report(kubectl, STATUS)
+    assert "condition met" in kubectl("wait", "--for=condition=Ready", "gi/tiny", "--timeout=5s")
+
+
+def test_explain_says_the_descriptions(kubectl: Kubectl) -> None:
+    page = kubectl("explain", "gi.spec.warmup")
+    assert "What is prepared before traffic, and with how much memory." in page
+    assert "graphMemoryShare\t<number>" in page
+    assert "Share of the usable memory kept for graphs." in page
+
+
+def test_explain_says_the_enum_values(kubectl: Kubectl) -> None:
+    assert "ENUM:\n    auto\n    surge\n    inPlace\n" in kubectl("explain", "gi.spec.rollout.mode")
+
+
+def test_applying_again_changes_nothing(kubectl: Kubectl) -> None:
+    manifest = json.dumps(yaml.safe_load(EXAMPLES[0].read_text()))
+    first = json.loads(kubectl("apply", "--server-side", "-f", "-", "-o", "json", stdin=manifest))
+    second = json.loads(kubectl("apply", "--server-side", "-f", "-", "-o", "json", stdin=manifest))
+    assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]

@@ -1,0 +1,102 @@
+"""What the operator tells beside the status: events, probes and metrics."""
+
+import json
+from functools import partial
+
+from tests.builders import gaudi_inference
+from tests.cluster.conftest import USER, Kubectl, NewOperator
+from tests.cluster.pods import leads, pod_ready, ready, running, stalled
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+from tests.permissions import grants
+
+
+async def test_events_tell_of_the_gate_and_of_ready_once(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    for reason in ("RevisionWished", "GateOpened", "WarmedUp", "Ready"):
+        (event,) = await until(partial(told, api, reason), f"the event {reason}")
+        assert event["regarding"]["kind"] == "GaudiInference"
+        assert (event["type"], event["regarding"]["name"]) == ("Normal", "tiny")
+
+
+async def test_event_that_comes_again_becomes_a_series(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(told, api, "Ready"), "the event Ready")
+    pod = await running(api, kubelet)
+    await kubelet.restart(pod)
+    await until(partial(not_ready, api), "the resource not to be Ready")
+    kubelet.runtime(pod).warm()
+    await until(partial(pod_ready, api, pod), "the pod to be Ready again")
+    (event,) = await until(partial(series, api, "Ready", 2), "a second Ready in the same event")
+    assert event["series"]["count"] == 2
+
+
+async def test_missing_right_is_named_by_readyz_and_does_not_kill(
+    api: KubeApi, kubectl: Kubectl, namespace: str, new_operator: NewOperator
+) -> None:
+    process = new_operator()
+    role = grants(USER, namespace)[0]
+    fewer = [rule for rule in role["rules"] if "networkpolicies" not in rule["resources"]]
+    kubectl("apply", "-f", "-", stdin=json.dumps({**role, "rules": fewer}))
+    async with process:
+        await until(partial(leads, process), "the operator to lead")
+        await until(partial(answers, process, "/readyz", 503), "the operator not to be ready")
+        assert "cannot watch networkpolicies" in (await process.get("/readyz")).text
+        assert (await process.get("/livez")).status_code == 200
+        kubectl("apply", "-f", "-", stdin=json.dumps(role))
+        await until(partial(answers, process, "/readyz", 200), "the operator to be ready")
+
+
+async def test_missing_right_on_gates_is_a_condition_and_heals(
+    api: KubeApi, kubelet: Kubelet, kubectl: Kubectl, namespace: str, new_operator: NewOperator
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    process = new_operator()
+    role = grants(USER, namespace)[0]
+    fewer = [rule for rule in role["rules"] if "pods/status" not in rule["resources"]]
+    kubectl("apply", "-f", "-", stdin=json.dumps({**role, "rules": fewer}))
+    async with process:
+        await api.create(gaudi_inference("tiny"))
+        condition = await until(partial(stalled, api), "the resource to be Stalled", seconds=60)
+        assert condition["reason"] == "ApiForbidden"
+        assert "pods/status" in condition["message"]
+        kubectl("apply", "-f", "-", stdin=json.dumps(role))
+        await until(partial(ready, api), "the resource to be Ready", seconds=60)
+
+
+async def test_metrics_count_gates_and_passes(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    assert await operator.value("gaudi_operator_gate_seconds_count") == 2
+    assert await operator.value("gaudi_operator_resources") == 1
+    assert set(await operator.samples("gaudi_operator_reconciles_total")) == {(("outcome", "done"),)}
+
+
+async def told(api: KubeApi, reason: str) -> list[Object]:
+    """The events with that reason."""
+    return [each for each in await api.list("Event") if each["reason"] == reason]
+
+
+async def series(api: KubeApi, reason: str, count: int) -> list[Object]:
+    """The same once one of them is a series of so many."""
+    found = await told(api, reason)
+    return found if any((each.get("series") or {}).get("count") == count for each in found) else []
+
+
+async def not_ready(api: KubeApi) -> bool:
+    """Whether the resource is not Ready."""
+    return not await ready(api)
+
+
+async def answers(operator: OperatorProcess, path: str, code: int) -> bool:
+    """Whether the operator answers with that status."""
+    return (await operator.get(path)).status_code == code

@@ -1,0 +1,99 @@
+"""Pods, endpoints and events of a resource, as a user sees them with kubectl."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from kubernetes import client, config, watch
+
+from demo.install import Installed
+from gaudi_operator.core.names import GATE, NAME_LABEL
+from localcluster.node import Node
+
+TIMEOUT = "--timeout=180s"
+EVENT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Pods:
+    """The pods of the GaudiInference `name`."""
+
+    installed: Installed
+    namespace: str
+    name: str
+
+    def kubectl(self, *arguments: str) -> str:
+        """Run kubectl in the resource's namespace."""
+        return self.installed.kubectl("--namespace", self.namespace, *arguments)
+
+    def now(self) -> list[dict[str, Any]]:
+        """Those that are not on their way out."""
+        return staying(self.kubectl("get", "pods", "-l", f"{NAME_LABEL}={self.name}", "-o", "json"))
+
+    def names(self) -> set[str]:
+        """Their names."""
+        return {pod["metadata"]["name"] for pod in self.now()}
+
+    def only(self) -> dict[str, Any]:
+        """The one pod that there must be."""
+        (pod,) = self.now()
+        return pod
+
+    def restarts(self) -> dict[str, int]:
+        """How often the container of each pod has restarted, by the pod's UID."""
+        return {
+            pod["metadata"]["uid"]: sum(each["restartCount"] for each in pod["status"].get("containerStatuses", []))
+            for pod in self.now()
+        }
+
+    def wait_endpoint(self, pod: str, ready: bool) -> None:
+        """Return when the EndpointSlice shows `pod` as ready, or not ready."""
+        path = f'{{.endpoints[?(@.targetRef.name=="{pod}")].conditions.ready}}'
+        selector = f"kubernetes.io/service-name={self.name}"
+        self.kubectl("wait", "endpointslice", "-l", selector, f"--for=jsonpath={path}={str(ready).lower()}", TIMEOUT)
+
+    def wait_gone(self, names: set[str]) -> None:
+        """Return when the pods `names` have ended."""
+        for name in names:
+            self.kubectl("wait", f"pod/{name}", "--for=delete", TIMEOUT)
+
+    def wait_event(self, reason: str, sentence: str) -> None:
+        """Return when an event with `reason` on the resource holds `sentence`; TimeoutError otherwise."""
+        api: Any = client.CoreV1Api(config.new_client_from_config(str(self.installed.kubeconfig)))
+        selector = f"reason={reason},involvedObject.kind=GaudiInference,involvedObject.name={self.name}"
+        seen: list[str] = []
+        for event in watch.Watch().stream(
+            api.list_namespaced_event, self.namespace, field_selector=selector, timeout_seconds=EVENT_SECONDS
+        ):
+            seen.append(event["object"].message)
+            if sentence in seen[-1]:
+                return
+        raise TimeoutError(f"No event {reason} of {self.name} says {sentence!r}: {seen}")
+
+
+def kill(installed: Installed, pod: dict[str, Any]) -> None:
+    """End the container of `pod` as the kernel does when memory runs out."""
+    node = installed.cluster
+    assert isinstance(node, Node), "Containers can be killed on a node of our own only: unset KUBECONFIG."
+    node.ctr("tasks", "kill", "--signal", "SIGKILL", container_id(pod))
+
+
+def staying(listed: str) -> list[dict[str, Any]]:
+    """The objects of a list by `kubectl get -o json` that are not on their way out."""
+    return [each for each in json.loads(listed)["items"] if "deletionTimestamp" not in each["metadata"]]
+
+
+def container_id(pod: dict[str, Any]) -> str:
+    """The id of the container as containerd knows it."""
+    return str(pod["status"]["containerStatuses"][0]["containerID"]).removeprefix("containerd://")
+
+
+def condition_of(pod: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The condition `kind` of a pod; without status while nobody has written it."""
+    found = [each for each in pod["status"]["conditions"] if each["type"] == kind]
+    return dict(found[0]) if found else {"type": kind, "status": None}
+
+
+def gate_of(pod: dict[str, Any]) -> dict[str, Any]:
+    """The gate of a pod."""
+    return condition_of(pod, GATE)

@@ -1,0 +1,118 @@
+"""The chart by real Helm: what it installs, upgrades and leaves, and that no model pod notices."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from demo import install
+from demo.install import OPERATOR_NAMESPACE, RELEASE, Installed
+from demo.resource import Resource, is_ready
+from tests.e2e.pods import Pods, kill, staying
+from tests.e2e.specs import QUICK
+
+NAME = "steady"
+PATIENCE = 180
+OTHER_IMAGE = "localhost/gaudi-operator:other"
+OPERATOR_PODS = ("--namespace", OPERATOR_NAMESPACE, "-l", "app.kubernetes.io/name=gaudi-operator")
+
+
+@pytest.fixture(scope="module")
+def resource(apply: Callable[..., Resource], wait_ready: Callable[[str], None]) -> Resource:
+    """A resource that is Ready."""
+    resource = apply(NAME, **QUICK)
+    wait_ready(NAME)
+    return resource
+
+
+@pytest.fixture(scope="module")
+def pods(installed: Installed, namespace: str, resource: Resource) -> Pods:
+    """The pods of the resource."""
+    return Pods(installed, namespace, NAME)
+
+
+@pytest.fixture
+def as_installed(installed: Installed) -> Iterator[None]:
+    """Back to the values of all other tests, whatever a test does."""
+    yield
+    install.install_chart(installed)
+
+
+def operators(installed: Installed) -> dict[str, dict[str, Any]]:
+    """The operator's pods by name."""
+    found = staying(installed.kubectl("get", "pods", *OPERATOR_PODS, "-o", "json"))
+    return {pod["metadata"]["name"]: pod for pod in found}
+
+
+def leader(installed: Installed) -> str:
+    """The pod that holds the Lease; empty while nobody does."""
+    lease = ("get", "lease", "gaudi-operator", "--namespace", OPERATOR_NAMESPACE)
+    return installed.kubectl(*lease, "-o", "jsonpath={.spec.holderIdentity}")
+
+
+def leader_metric(installed: Installed, pod: str) -> float:
+    """What a pod of the operator says about itself."""
+    path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
+    lines = installed.kubectl("get", "--raw", path).splitlines()
+    (value,) = [line.split()[1] for line in lines if line.startswith("gaudi_operator_leader ")]
+    return float(value)
+
+
+def another_revision(name: str) -> dict[str, object]:
+    """A spec that makes other pods than before."""
+    return {"engine": {"env": [{"name": "REVISION", "value": name}]}}
+
+
+@pytest.mark.usefixtures("as_installed")
+def test_helm_upgrade_of_values_and_image_restarts_no_model_pod(
+    installed: Installed, resource: Resource, pods: Pods
+) -> None:
+    before, old = pods.restarts(), operators(installed)
+    installed.cluster.build_image("operator", OTHER_IMAGE)
+    changed = (f"image.operator={OTHER_IMAGE}", "allowHostPath=true", "logging.level=DEBUG", "resources.limits.cpu=1")
+    install.install_chart(installed, *changed)
+    new = operators(installed)
+    assert not old.keys() & new.keys()
+    assert {pod["spec"]["containers"][0]["image"] for pod in new.values()} == {OTHER_IMAGE}
+    resource.patch({"rollout": {"revisionHistoryLimit": 4}})  # have the new operator judge the resource
+    next(state for state in resource.states(PATIENCE) if is_ready(state))
+    assert pods.restarts() == before
+
+
+def test_one_of_two_operators_leads(installed: Installed) -> None:
+    leads = {pod: leader_metric(installed, pod) for pod in operators(installed)}
+    assert sorted(leads.values()) == [0, 1]
+    assert leads[leader(installed)] == 1
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "stopped"])
+def test_rollout_goes_on_under_a_new_leader(installed: Installed, resource: Resource, pods: Pods, killed: bool) -> None:
+    old, first = pods.names(), leader(installed)
+    resource.patch(another_revision(f"killed {killed}"))
+    next(state for state in resource.states(PATIENCE) if state["status"]["replicas"] == 2)
+    if killed:
+        kill(installed, operators(installed)[first])  # it cannot give its Lease back, and has no time to start again
+    grace = ("--grace-period=1",) if killed else ()
+    installed.kubectl("delete", "pod", "--namespace", OPERATOR_NAMESPACE, first, *grace)
+    next(state for state in resource.states(PATIENCE) if is_ready(state))
+    assert leader(installed) not in ("", first)
+    pods.wait_gone(old)
+    assert list(pods.restarts().values()) == [0]
+
+
+@pytest.mark.usefixtures("as_installed")
+def test_uninstall_keeps_definition_and_serving_pods_and_reinstall_takes_over(
+    installed: Installed, resource: Resource, pods: Pods
+) -> None:
+    before, old = pods.restarts(), pods.only()
+    installed.helm("uninstall", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--wait")
+    installed.kubectl("wait", "pods", *OPERATOR_PODS, "--for=delete", "--timeout=60s")
+    installed.kubectl("get", "crd", "gaudiinferences.inference.gaudi.dev")
+    assert json.loads(pods.kubectl("get", "gi", NAME, "-o", "json"))["status"]["ready"] == "1/1"
+    pods.wait_endpoint(old["metadata"]["name"], ready=True)
+    assert pods.restarts() == before
+    install.install_chart(installed)
+    resource.patch(another_revision("reinstalled"))
+    next(state for state in resource.states(PATIENCE) if is_ready(state))
+    pods.wait_gone({old["metadata"]["name"]})

@@ -1,0 +1,168 @@
+"""What cannot work is said in one sentence, costs no pods, and touches nothing that serves."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from demo.client_pod import ClientPod
+from demo.install import MODEL_IMAGE, RUNTIME_IMAGE, Installed
+from demo.resource import Resource, condition, is_ready
+from demo.story import CHAT
+from examples.make_tiny_checkpoint import make_checkpoint
+from tests.e2e.pods import Pods
+from tests.e2e.specs import QUICK
+
+NAME = "good"
+PATIENCE = 180
+SURGE = 1
+DAMAGED_IMAGE, UNKNOWN_IMAGE = "localhost/tiny-damaged:dev", "localhost/tiny-unknown:dev"
+
+
+def source(reference: str, path: str = ".") -> dict[str, Any]:
+    """spec.model with the checkpoint of an image."""
+    return {"model": {"source": {"ociImage": {"reference": reference, "path": path}}}}
+
+
+@pytest.fixture(scope="module")
+def pods(installed: Installed, namespace: str) -> Pods:
+    """The pods of the resource that all tests here try to break."""
+    return Pods(installed, namespace, NAME)
+
+
+@pytest.fixture(scope="module")
+def ask(installed: Installed, namespace: str) -> Callable[[], str]:
+    """The model's answer to a question that a pod of the cluster sends to the Service."""
+
+    def _ask() -> str:
+        pod = ClientPod(installed.kubectl, namespace, "chat", RUNTIME_IMAGE, CHAT)
+        pod.start(NAME, NAME, "What is a bucket?")
+        return pod.finish()
+
+    return _ask
+
+
+@pytest.fixture(scope="module")
+def good(
+    installed: Installed,
+    apply: Callable[..., Resource],
+    wait_ready: Callable[[str], None],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Resource:
+    """A resource that serves, and images of checkpoints that cannot be served."""
+    resource = apply(NAME, **QUICK)
+    damaged = make_checkpoint(tmp_path_factory.mktemp("damaged"))
+    (damaged / "model.safetensors").write_bytes(b"\xff" * 4096)
+    unknown = shutil.copytree(damaged, tmp_path_factory.mktemp("unknown"), dirs_exist_ok=True)
+    config = json.loads((unknown / "config.json").read_text())
+    (unknown / "config.json").write_text(json.dumps({**config, "model_type": "oracle"}))
+    installed.cluster.folder_image(damaged, DAMAGED_IMAGE)
+    installed.cluster.folder_image(unknown, UNKNOWN_IMAGE)
+    wait_ready(NAME)
+    return resource
+
+
+@pytest.fixture(scope="module")
+def answer(good: Resource, ask: Callable[[], str]) -> str:
+    """What the good revision answers."""
+    return ask()
+
+
+@pytest.fixture
+def untouched(good: Resource, pods: Pods, ask: Callable[[], str], answer: str) -> Iterator[dict[str, int]]:
+    """The serving pods by UID, which serve on as they are whatever the test does; it is undone afterwards."""
+    before, names = pods.restarts(), pods.names()
+    yield before
+    assert before.items() <= pods.restarts().items()
+    for name in names:
+        pods.wait_endpoint(name, ready=True)
+    assert ask() == answer
+    added = pods.names() - names
+    mended = {"hostPath": None, **source(MODEL_IMAGE)["model"]["source"]}
+    good.patch({"model": {"source": mended}, "accelerator": {"deviceMemory": "64Mi"}})
+    next(state for state in good.states(PATIENCE) if is_ready(state))
+    pods.wait_gone(added)
+    assert pods.restarts() == before
+
+
+def stalled(resource: Resource) -> dict[str, Any]:
+    """The state in which the current generation is Stalled."""
+    return next(state for state in resource.states(PATIENCE) if condition(state, "Stalled")["status"] == "True")
+
+
+def look_again(resource: Resource) -> None:
+    """Have the operator judge the resource three times more."""
+    for number in range(3):
+        generation = resource.patch({"rollout": {"revisionHistoryLimit": 5 + number}})["metadata"]["generation"]
+        seen = (state for state in resource.states(PATIENCE) if state["metadata"]["generation"] == generation)
+        next(state for state in seen if condition(state, "Stalled")["status"] == "True")
+
+
+def pods_made(pods: Pods) -> int:
+    """How many pods have ever been made for the resource, those of long ago included."""
+    events = json.loads(pods.kubectl("get", "events", "--field-selector", "reason=SuccessfulCreate", "-o", "json"))
+    mine = [each for each in events["items"] if each["involvedObject"]["name"].startswith(f"{NAME}-")]
+    return sum(each.get("count") or 1 for each in mine)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "sentence"),
+    [
+        (
+            source(MODEL_IMAGE, "no/such/folder"),
+            "ModelNotFound",
+            "no/such/folder is not a folder: mount the checkpoint",
+        ),
+        (source(DAMAGED_IMAGE), "ModelUnreadable", "model.safetensors is damaged"),
+        (source(UNKNOWN_IMAGE), "UnsupportedModel", "model_type oracle"),
+    ],
+    ids=["folder is missing", "weights are damaged", "architecture is unknown"],
+)
+def test_model_that_cannot_be_loaded_stalls_its_revision_with_one_pod(
+    good: Resource, pods: Pods, untouched: dict[str, int], spec: dict[str, Any], reason: str, sentence: str
+) -> None:
+    made = pods_made(pods)
+    good.patch(spec)
+    found = condition(stalled(good), "Stalled")
+    assert found["reason"] == reason
+    assert sentence in found["message"]
+    look_again(good)
+    assert pods_made(pods) == made + 1
+    assert sorted(pods.restarts().values()) == [0] * (len(untouched) + SURGE)
+    pods.wait_event("Stalled", f"{reason}: Pod {NAME}-")
+    pods.wait_event("Stalled", sentence)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "sentence"),
+    [
+        (
+            {"accelerator": {"deviceMemory": "16"}},
+            "PlanImpossible",
+            "spec.accelerator.deviceMemory 16 has no room for a single KV block: raise it",
+        ),
+        (
+            {"model": {"source": {"ociImage": None, "hostPath": {"path": "/models/tiny"}}}},
+            "HostPathNotAllowed",
+            "spec.model.source.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage",
+        ),
+    ],
+    ids=["no block fits", "hostPath is not allowed"],
+)
+def test_spec_that_cannot_work_is_refused_without_a_pod(
+    good: Resource, pods: Pods, untouched: dict[str, int], spec: dict[str, Any], reason: str, sentence: str
+) -> None:
+    made = pods_made(pods)
+    revision = next(good.states(PATIENCE))["status"]["revision"]["current"]
+    good.patch(spec)
+    state = stalled(good)
+    for kind, status in (("Stalled", "True"), ("PlanAccepted", "False"), ("Ready", "False"), ("Available", "True")):
+        assert condition(state, kind)["status"] == status
+    assert condition(state, "Stalled")["reason"] == reason
+    assert sentence in condition(state, "Stalled")["message"]
+    look_again(good)
+    assert (pods_made(pods), pods.restarts()) == (made, untouched)
+    assert next(good.states(PATIENCE))["status"]["revision"]["current"] == revision
+    pods.wait_event("PlanRefused", sentence)

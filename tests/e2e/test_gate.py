@@ -1,0 +1,138 @@
+"""A pod takes traffic when, and only when, the container that runs now is warm: also when things break."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from demo.install import OPERATOR_NAMESPACE, Installed
+from demo.resource import Resource, condition, is_ready
+from tests.e2e.pods import Pods, condition_of, container_id, gate_of, kill
+from tests.e2e.specs import ONE_BUCKET, QUICK, TWO_PROMPT_BUCKETS
+
+Apply = Callable[..., Resource]
+PATIENCE = 180
+WARMING = ("Loading", "Profiling", "Allocating", "Compiling", "Sampler", "Defragmenter", "Capturing")
+
+
+@pytest.fixture(scope="module")
+def pods(installed: Installed, namespace: str) -> Callable[[str], Pods]:
+    """The pods of a resource in the module's namespace."""
+    return lambda name: Pods(installed, namespace, name)
+
+
+@contextmanager
+def no_operator(installed: Installed) -> Iterator[None]:
+    """Without any operator pod inside, with two of them and a leader afterwards."""
+    deployment = ("--namespace", OPERATOR_NAMESPACE, "deployment/gaudi-operator")
+    installed.kubectl("scale", *deployment, "--replicas=0")
+    gone = ("--for=delete", "pod", "-l", "app.kubernetes.io/name=gaudi-operator", "--timeout=60s")
+    installed.kubectl("wait", "--namespace", OPERATOR_NAMESPACE, *gone)
+    try:
+        yield
+    finally:
+        installed.kubectl("scale", *deployment, "--replicas=2")
+        installed.kubectl("rollout", "status", *deployment, "--timeout=120s")
+
+
+def gates(state: dict[str, Any]) -> list[bool]:
+    """The gates that the status shows."""
+    return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]
+
+
+def test_container_killed_while_serving_loses_traffic_until_it_is_warm_again(
+    installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
+) -> None:
+    resource, of = apply("killed-serving", **QUICK), pods("killed-serving")
+    wait_ready("killed-serving")
+    before = of.only()
+    states = resource.states(PATIENCE)
+    next(states)
+    kill(installed, before)
+    closed = next(state for state in states if gates(state) == [False])
+    assert condition(closed, "Ready")["status"] == "False"
+    of.wait_endpoint(before["metadata"]["name"], ready=False)
+    next(state for state in states if is_ready(state))
+    of.wait_endpoint(before["metadata"]["name"], ready=True)
+    after = of.only()
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert container_id(before) not in gate_of(after)["message"]
+    assert container_id(after) in gate_of(after)["message"]
+
+
+def test_container_killed_while_warming_opens_no_gate_before_its_successor_is_warm(
+    installed: Installed, apply: Apply, pods: Callable[[str], Pods]
+) -> None:
+    resource, of = apply("killed-warming", replicas=1, bucketing=ONE_BUCKET), pods("killed-warming")
+    states = resource.states(PATIENCE)
+    next(
+        state
+        for state in states
+        if [pod["phase"] for pod in state.get("status", {}).get("pods", [])][:1]
+        and state["status"]["pods"][0]["phase"] in WARMING
+    )
+    kill(installed, of.only())
+    next(state for state in states if is_ready(state))
+    pod = of.only()
+    assert of.restarts() == {pod["metadata"]["uid"]: 1}
+    of.wait_event("GateOpened", container_id(pod))
+    opened = of.kubectl(
+        "get", "events", "--field-selector=reason=GateOpened,involvedObject.name=killed-warming", "-oname"
+    )
+    assert len(opened.split()) == 1, "a gate was opened for the killed container"
+    assert container_id(pod) in gate_of(pod)["message"]
+
+
+def test_without_operator_nothing_new_is_ready_and_nothing_ready_is_lost(
+    installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
+) -> None:
+    apply("steady", **{**QUICK, "replicas": 2})
+    wait_ready("steady")
+    of = pods("steady")
+    old = of.names()
+    stays, goes = sorted(old)
+    with no_operator(installed):
+        of.kubectl("delete", "pod", goes)
+        (new,) = of.names() - old
+        of.kubectl("wait", "pod", new, "--for=condition=ContainersReady", f"--timeout={PATIENCE}s")
+        seen = {pod["metadata"]["name"]: pod for pod in of.now()}
+        assert condition_of(seen[new], "Ready")["reason"] == "ReadinessGatesNotReady"
+        assert condition_of(seen[stays], "Ready")["status"] == "True"
+        of.wait_endpoint(new, ready=False)
+        of.wait_endpoint(stays, ready=True)
+    of.wait_endpoint(new, ready=True)
+    assert of.restarts().keys() == {seen[name]["metadata"]["uid"] for name in (stays, new)}
+    wait_ready("steady")
+
+
+def test_without_operator_a_resource_can_be_deleted(
+    installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
+) -> None:
+    apply("orphan", **QUICK)
+    wait_ready("orphan")
+    of = pods("orphan")
+    with no_operator(installed):
+        of.kubectl("delete", "gi", "orphan", "--wait=true", "--timeout=60s")
+        children = "replicasets,services,configmaps,serviceaccounts,poddisruptionbudgets,networkpolicies,pods"
+        of.kubectl("wait", "--for=delete", children, "-l", "inference.gaudi.dev/name=orphan", "--timeout=120s")
+
+
+def test_revision_with_too_few_graphs_is_blocked_while_the_old_pod_serves(
+    apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
+) -> None:
+    resource, of = apply("short", replicas=1, bucketing=TWO_PROMPT_BUCKETS), pods("short")
+    wait_ready("short")
+    old = of.only()
+    resource.patch({"warmup": {"graphMemoryShare": 0.0001}})  # the first graph is always tried
+    stalled = next(state for state in resource.states(PATIENCE) if condition(state, "Stalled")["status"] == "True")
+    assert condition(stalled, "Stalled")["reason"] == "CapturedBelowThreshold"
+    assert "1 of 2 prompt graphs (50 %) are captured, 100 %" in condition(stalled, "Stalled")["message"]
+    assert condition(stalled, "Available")["status"] == "True"
+    of.wait_endpoint(old["metadata"]["name"], ready=True)
+    (new,) = [pod["metadata"] for pod in of.now() if pod["metadata"]["uid"] != old["metadata"]["uid"]]
+    of.wait_endpoint(new["name"], ready=False)
+    resource.patch({"readiness": {"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0}})
+    next(state for state in resource.states(PATIENCE) if is_ready(state))
+    of.wait_gone({old["metadata"]["name"]})
+    assert of.restarts() == {new["uid"]: 0}, "a threshold that was lowered opens the gate and restarts nothing"

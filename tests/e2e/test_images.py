@@ -1,0 +1,53 @@
+"""The images of our Dockerfile, as a registry and a node would see them."""
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster.images import build_image, export_image
+
+pytestmark = pytest.mark.timeout(1800)  # the first build fetches torch
+
+MEGABYTE = 1_000_000
+OPERATOR, FOR_CARDS = "localhost/gaudi-operator:dev", "localhost/gaudi-runtime-hpu:stand-in"
+
+
+def blob(layout: Path, digest: str) -> Path:
+    """File of a blob in an OCI layout."""
+    return layout / "blobs" / digest.replace(":", "/")
+
+
+def manifest_of(layout: Path) -> dict[str, Any]:
+    """Manifest of the one image in an OCI layout."""
+    (image,) = json.loads((layout / "index.json").read_text())["manifests"]
+    return dict(json.loads(blob(layout, image["digest"]).read_text()))
+
+
+def compressed_size(layer: Path) -> int:
+    """Bytes of a layer as registries store it."""
+    packer = zlib.compressobj(wbits=31)
+    with layer.open("rb") as file:
+        sizes = [len(packer.compress(part)) for part in iter(lambda: file.read(1 << 20), b"")]
+    return sum(sizes) + len(packer.flush())
+
+
+def test_operator_image_has_less_than_100_megabytes_compressed(tmp_path: Path) -> None:
+    build_image("operator", OPERATOR)
+    export_image(OPERATOR, tmp_path)
+    sizes = [compressed_size(blob(tmp_path, layer["digest"])) for layer in manifest_of(tmp_path)["layers"]]
+    assert sum(sizes) < 100 * MEGABYTE, f"layers have {[round(size / MEGABYTE, 1) for size in sizes]} MB"
+    assert sizes[-1] < MEGABYTE, "a change of our own code moves more than a megabyte"
+
+
+def test_operator_image_runs_as_an_ordinary_user(tmp_path: Path) -> None:
+    build_image("operator", OPERATOR)
+    export_image(OPERATOR, tmp_path)
+    config = json.loads(blob(tmp_path, manifest_of(tmp_path)["config"]["digest"]).read_text())["config"]
+    assert (config["User"], config["Entrypoint"], config["Cmd"]) == ("65532:65532", ["gaudi-operator"], ["run"])
+
+
+def test_runtime_for_cards_installs_on_a_base_that_has_what_it_needs() -> None:
+    build_image("runtime-hpu", FOR_CARDS, {"HPU_BASE_IMAGE": "hpu-stand-in"})

@@ -1,0 +1,118 @@
+"""`kubectl apply` of one example becomes a served model, and every usual question has an answer."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from demo.install import Installed
+from demo.resource import Resource
+from tests.e2e.forwarding import port_forward
+
+NAME = "served"
+
+
+@pytest.fixture(scope="module")
+def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None]) -> str:
+    """A GaudiInference that is Ready."""
+    apply(NAME)
+    wait_ready(NAME)
+    return NAME
+
+
+@pytest.fixture(scope="module")
+def client(installed: Installed, namespace: str, served: str) -> Iterator[openai.OpenAI]:
+    """The real client of OpenAI, on the Service."""
+    with (
+        port_forward(installed, namespace, f"svc/{served}", 80) as port,
+        openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0) as client,
+    ):
+        yield client
+
+
+def get(installed: Installed, namespace: str, what: str) -> dict[str, Any]:
+    """An object as the API server shows it."""
+    return dict(json.loads(installed.kubectl("get", "--namespace", namespace, what, "-o", "json")))
+
+
+def test_status_shows_every_graph_captured(installed: Installed, namespace: str, served: str) -> None:
+    status = get(installed, namespace, f"gi/{served}")["status"]
+    assert status["capturedPercent"] == {"prompt": 100, "decode": 100}
+    assert status["warmup"]["percent"] == 100
+    assert status["ready"] == "2/2"
+    assert status["simulated"] is False
+
+
+def test_get_answers_at_a_glance(installed: Installed, namespace: str, served: str) -> None:
+    header, row = installed.kubectl("get", "gi", "--namespace", namespace).splitlines()
+    shown = dict(zip(header.split(), row.split(), strict=True))
+    assert shown["NAME"] == served
+    assert (shown["PROMPT%"], shown["DECODE%"], shown["WARMUP"], shown["READY"]) == ("100", "100", "100", "2/2")
+
+
+def test_pods_carry_an_open_gate(installed: Installed, namespace: str, served: str) -> None:
+    pods = json.loads(
+        installed.kubectl(
+            "get", "pods", "--namespace", namespace, "-l", f"inference.gaudi.dev/name={served}", "-o", "json"
+        )
+    )["items"]
+    gates = [
+        condition["status"]
+        for pod in pods
+        for condition in pod["status"]["conditions"]
+        if condition["type"] == "inference.gaudi.dev/warmed-up"
+    ]
+    assert gates == ["True", "True"]
+
+
+def test_chat_answers(client: openai.OpenAI, served: str) -> None:
+    answer = client.chat.completions.create(
+        model=served, messages=[{"role": "user", "content": "What is a bucket?"}], max_tokens=8, temperature=0
+    )
+    assert answer.usage
+    assert 1 <= answer.usage.completion_tokens <= 8
+    assert answer.choices[0].finish_reason in ("stop", "length")
+
+
+def test_stream_equals_the_whole_answer(client: openai.OpenAI, served: str) -> None:
+    question: Any = {
+        "model": served,
+        "messages": [{"role": "user", "content": "What is a graph?"}],
+        "max_tokens": 12,
+        "temperature": 0,
+    }
+    whole = client.chat.completions.create(**question).choices[0].message.content
+    pieces = [chunk.choices[0].delta.content or "" for chunk in client.chat.completions.create(**question, stream=True)]
+    assert "".join(pieces) == whole
+
+
+def test_explain_knows_the_fields(installed: Installed) -> None:
+    text = installed.kubectl("explain", "gi.spec.warmup")
+    assert "graphMemoryShare" in text
+    assert "Share of the usable memory kept for graphs" in text
+
+
+def test_describe_tells_the_story_in_events(installed: Installed, namespace: str, served: str) -> None:
+    text = installed.kubectl("describe", f"gi/{served}", "--namespace", namespace)
+    assert "GateOpened" in text
+
+
+def test_scale_up_makes_no_revision(
+    installed: Installed, namespace: str, served: str, wait_ready: Callable[[str], None]
+) -> None:
+    before = get(installed, namespace, f"gi/{served}")["status"]["revision"]["current"]
+    installed.kubectl("scale", "--namespace", namespace, f"gi/{served}", "--replicas=3")
+    wait_ready(served)
+    status = get(installed, namespace, f"gi/{served}")["status"]
+    assert (status["ready"], status["revision"]["current"]) == ("3/3", before)
+
+
+def test_scale_to_zero_is_ready_and_says_so(
+    installed: Installed, namespace: str, served: str, wait_ready: Callable[[str], None]
+) -> None:
+    installed.kubectl("scale", "--namespace", namespace, f"gi/{served}", "--replicas=0")
+    wait_ready(served)
+    conditions = get(installed, namespace, f"gi/{served}")["status"]["conditions"]
+    assert {c["type"]: c["reason"] for c in conditions}["Ready"] == "ScaledToZero"

@@ -1,0 +1,39 @@
+"""Rolling upgrades under load: no failed request, no cold graph, nobody served before the gate was open."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from demo import install
+from demo.install import Installed
+from demo.load import Traffic
+from demo.reports import ReportRecorder
+from demo.resource import Resource, is_ready
+from tests.e2e.gates import GateRecorder
+
+UPGRADES = int(os.environ.get("GAUDI_E2E_UPGRADES", "2"))
+SECONDS = 300
+
+
+@pytest.mark.timeout(300 + 180 * UPGRADES)
+def test_upgrades_under_load_fail_nothing(
+    installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
+) -> None:
+    resource = apply("rolling")
+    wait_ready("rolling")
+    traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
+    kubeconfig = str(installed.kubeconfig)
+    with ReportRecorder(kubeconfig, namespace, "rolling") as reports, GateRecorder(kubeconfig, namespace) as gates:
+        traffic.start("rolling", "rolling")
+        for number in range(UPGRADES):
+            step = 32 if number % 2 == 0 else 64
+            resource.patch({"bucketing": {"prompt": {"query": {"min": step, "step": step}}}})
+            next(state for state in resource.states(SECONDS) if is_ready(state))
+        answers = traffic.stop()
+    print(f"{UPGRADES} upgrades, {len(answers)} requests, {len(reports.last)} instances")  # noqa: T201
+    assert [answer.error for answer in answers if answer.error] == []
+    assert {answer.stream for answer in answers} == {True, False}
+    assert len({answer.instance for answer in answers}) >= 2 + UPGRADES
+    assert [answer for answer in answers if not gates.open_at(answer.instance, answer.at + answer.seconds)] == []
+    assert (reports.cold_requests(), reports.recompiles()) == (0, 0)

@@ -1,0 +1,114 @@
+"""A container's status port whose WarmupReport the test decides; it long-polls as the real one does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+from uuid import uuid4
+
+from aiohttp import web
+
+from gaudi_runtime.contract.report import Phase, PhaseProgress, WarmupReport
+
+STATUS_PORT = 8001
+PLANNED = 10
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Runtime(Protocol):
+    """A container as the kubelet of the tests sees it."""
+
+    address: str
+    container_id: str
+    on_change: Callable[[], None]
+
+    @property
+    def serving(self) -> bool:
+        """Whether its readiness probe succeeds."""
+
+    async def start(self) -> None:
+        """Run it."""
+
+    async def stop(self) -> None:
+        """End it at once."""
+
+
+class FakeRuntime:
+    """One container instance."""
+
+    def __init__(self, address: str, plan_hash: str) -> None:
+        """Nothing listens yet."""
+        self.address = address
+        self.container_id = f"test://{uuid4().hex}"
+        buckets = PhaseProgress(planned=PLANNED)
+        self.report = WarmupReport(
+            instance=uuid4().hex,
+            sequence=1,
+            plan_hash=plan_hash,
+            phase=Phase.STARTING,
+            prompt=buckets,
+            decode=buckets,
+            simulated=True,
+        )
+        self.answer: Answer | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        self.polls = 0
+        self._news = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+
+    def tell(self, **changes: Any) -> None:
+        """Change the report."""
+        self.report = self.report.model_copy(update={**changes, "sequence": self.report.sequence + 1})
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+        self.on_change()
+
+    def captured(self, prompt: int, decode: int, phase: Phase = Phase.CAPTURING) -> None:
+        """Tell that so many of PLANNED graphs of each phase are captured and all are warmed."""
+        self.tell(phase=phase, prompt=_progress(prompt), decode=_progress(decode))
+
+    def warm(self) -> None:
+        """Tell that everything is captured and traffic is served."""
+        self.tell(
+            phase=Phase.SERVING,
+            prompt=_progress(PLANNED),
+            decode=_progress(PLANNED),
+            sampler_done=True,
+            defragmenter_done=True,
+        )
+
+    @property
+    def serving(self) -> bool:
+        """Whether the container's own readiness probe succeeds."""
+        return self.report.phase is Phase.SERVING
+
+    async def start(self) -> None:
+        """Listen on the pod's address."""
+        app = web.Application()
+        app.router.add_get("/v1/warmup", self._warmup)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.address, STATUS_PORT).start()
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _warmup(self, request: web.Request) -> web.StreamResponse:
+        self.polls += 1
+        if self.answer:
+            return await self.answer(request)
+        after, wait = int(request.query.get("after", 0)), float(request.query.get("wait", 0))
+        try:
+            async with asyncio.timeout(wait):
+                while after == self.report.sequence:
+                    await self._news.wait()
+        except TimeoutError:
+            pass
+        return web.Response(text=self.report.model_dump_json(by_alias=True), content_type="application/json")
+
+
+def _progress(captured: int) -> PhaseProgress:
+    return PhaseProgress(planned=PLANNED, warmed=PLANNED, captured=captured)

@@ -1,0 +1,133 @@
+"""The API server as tests see it: an administrator's small client, independent of the operator's own."""
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+Object = dict[str, Any]
+
+_PLURALS = {
+    "Pod": ("v1", "pods"),
+    "Node": ("v1", "nodes"),
+    "Service": ("v1", "services"),
+    "ConfigMap": ("v1", "configmaps"),
+    "ServiceAccount": ("v1", "serviceaccounts"),
+    "ReplicaSet": ("apps/v1", "replicasets"),
+    "ControllerRevision": ("apps/v1", "controllerrevisions"),
+    "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
+    "Lease": ("coordination.k8s.io/v1", "leases"),
+    "Event": ("events.k8s.io/v1", "events"),
+    "GaudiInference": ("inference.gaudi.dev/v1alpha1", "gaudiinferences"),
+}
+CHILDREN = (
+    "ReplicaSet",
+    "ControllerRevision",
+    "Service",
+    "ConfigMap",
+    "ServiceAccount",
+    "PodDisruptionBudget",
+    "NetworkPolicy",
+)
+
+
+class KubeApi:
+    """Requests as administrator in one namespace."""
+
+    def __init__(self, server: str, pki: Path, namespace: str) -> None:
+        """`pki` holds ca.crt, admin.crt and admin.key."""
+        context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+        context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+        self._client = httpx.AsyncClient(base_url=server, verify=context, trust_env=False, timeout=30)
+        self.namespace = namespace
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    def path(self, kind: str, name: str = "", subresource: str = "", namespace: str | None = None) -> str:
+        """Path of a collection or of an object; nodes have no namespace."""
+        version, plural = _PLURALS[kind]
+        root = f"/{'apis' if '/' in version else 'api'}/{version}"
+        scope = "" if kind == "Node" else f"/namespaces/{namespace or self.namespace}"
+        return "/".join(filter(None, (f"{root}{scope}/{plural}", name, subresource)))
+
+    async def send(self, method: str, path: str, body: object = None, **options: Any) -> Object:
+        """One request; httpx.HTTPStatusError when it is refused."""
+        content = None if body is None else json.dumps(body)
+        answer = await self._client.request(method, path, content=content, **options)
+        if answer.is_error:
+            raise httpx.HTTPStatusError(answer.text, request=answer.request, response=answer)
+        return dict(answer.json())
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """The object, None when there is none."""
+        try:
+            return await self.send("GET", self.path(kind, name, namespace=namespace))
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code == httpx.codes.NOT_FOUND:
+                return None
+            raise
+
+    async def list(self, kind: str, selector: str = "", namespace: str | None = None) -> list[Object]:
+        """All objects of a kind, by name."""
+        found = await self.send("GET", self.path(kind, namespace=namespace), params={"labelSelector": selector})
+        return sorted(found["items"], key=lambda each: str(each["metadata"]["name"]))
+
+    async def create(self, manifest: Mapping[str, Any]) -> Object:
+        """Create an object."""
+        return await self.send("POST", self.path(manifest["kind"]), manifest, headers=_type("application/json"))
+
+    async def merge(self, kind: str, name: str, change: Mapping[str, Any], subresource: str = "") -> Object:
+        """A JSON merge patch."""
+        headers = _type("application/merge-patch+json")
+        return await self.send("PATCH", self.path(kind, name, subresource), change, headers=headers)
+
+    async def strategic(self, kind: str, name: str, change: Mapping[str, Any], subresource: str = "") -> Object:
+        """A strategic merge patch, as the kubelet writes statuses."""
+        headers = _type("application/strategic-merge-patch+json")
+        return await self.send("PATCH", self.path(kind, name, subresource), change, headers=headers)
+
+    async def delete(self, kind: str, name: str, **options: Any) -> None:
+        """Delete an object; it may be gone already."""
+        try:
+            await self.send("DELETE", self.path(kind, name), options or None, headers=_type("application/json"))
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.NOT_FOUND:
+                raise
+
+    async def watch(self, kind: str) -> AsyncIterator[Object]:
+        """Every object that exists and then every change, as watch events; ends when the connection does."""
+        listed = await self.send("GET", self.path(kind))
+        for item in listed["items"]:
+            yield {"type": "ADDED", "object": item}
+        query = {"watch": "true", "resourceVersion": listed["metadata"]["resourceVersion"]}
+        async with self._client.stream("GET", self.path(kind), params=query, timeout=None) as stream:
+            async for line in stream.aiter_lines():
+                yield json.loads(line)
+
+
+async def until(condition: Callable[[], Awaitable[Any]], what: str, seconds: float = 30.0, every: float = 0.05) -> Any:
+    """Ask `condition` until it is truthy and return that; AssertionError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := await condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"Waited {seconds:.0f} s in vain for {what}.")
+        await asyncio.sleep(every)
+    return value
+
+
+def condition_of(manifest: Mapping[str, Any] | None, type_: str) -> Object:
+    """The condition of that type in an object's status; empty when there is none."""
+    conditions = ((manifest or {}).get("status") or {}).get("conditions") or ()
+    return next((dict(each) for each in conditions if each["type"] == type_), {})
+
+
+def _type(name: str) -> dict[str, str]:
+    return {"Content-Type": name}

@@ -1,0 +1,259 @@
+"""Plays scheduler and kubelet of one namespace: binds pods, starts runtimes, keeps Ready by the kubelet's rule."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from gaudi_operator.core.names import CONTAINER, PLAN_HASH_ANNOTATION
+from tests.fake_runtime import FakeRuntime, Runtime
+from tests.kube_api import KubeApi, Object, condition_of
+
+NODE = "node-of-the-tests"
+_HEARTBEAT_SECONDS = 10
+_addresses = (f"10.250.{host // 250}.{host % 250 + 1}" for host in itertools.count())
+
+
+@dataclass
+class _Pod:
+    """A pod that runs: its container, how often it was restarted, and when it started."""
+
+    runtime: Runtime
+    started: str
+    restarts: int = 0
+    probed: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Kubelet:
+    """Use as an async context manager; `on_start` may warm a container as soon as it runs."""
+
+    def __init__(self, api: KubeApi) -> None:
+        """Nothing is watched yet."""
+        self._api = api
+        self._pods: dict[str, _Pod] = {}
+        self._latest: dict[str, Object] = {}
+        self._starting: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.on_start: Callable[[FakeRuntime], None] = lambda _: None
+        self.make_runtime: Callable[[str, Object], Awaitable[Runtime]] = _fake
+        self.schedulable: Callable[[Object], bool] = lambda _: True
+        self.failures: list[BaseException] = []
+
+    async def __aenter__(self) -> Self:
+        """Register the node, then serve pods in the background."""
+        await self._register()
+        self._spawn(self._heartbeat())
+        self._spawn(self._serve())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop everything; raises what went wrong in the background."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for pod in self._pods.values():
+            await pod.runtime.stop()
+        if self.failures and error is None:
+            raise self.failures[0]
+
+    def runtime(self, pod: str) -> FakeRuntime:
+        """The container that runs in a pod now. KeyError while none does."""
+        runtime = self._pods[pod].runtime
+        assert isinstance(runtime, FakeRuntime)
+        return runtime
+
+    @property
+    def runtimes(self) -> dict[str, Runtime]:
+        """The running containers by pod name."""
+        return {name: pod.runtime for name, pod in self._pods.items()}
+
+    async def restart(self, name: str) -> Runtime:
+        """The container of a pod dies and another one starts in its place."""
+        pod = self._pods[name]
+        await pod.runtime.stop()
+        pod.runtime = await self.make_runtime(pod.runtime.address, self._latest[name])
+        pod.runtime.on_change, pod.probed = partial(self._probed, name), False
+        pod.restarts += 1
+        await pod.runtime.start()
+        await self.probe(name)
+        return pod.runtime
+
+    async def probe(self, name: str) -> None:
+        """Write the pod's status as its container and its conditions are now."""
+        if name in self._pods:
+            await self._write_status(name)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self.failures.append(error)
+
+    async def _serve(self) -> None:
+        while True:
+            with suppress(httpx.TransportError, httpx.HTTPStatusError):
+                async for event in self._api.watch("Pod"):
+                    if event["type"] == "ERROR":
+                        break
+                    self._know(event["object"])
+                    self._spawn(self._handle(event["type"], event["object"]))
+            await asyncio.sleep(0.1)
+
+    async def _handle(self, event: str, pod: Object) -> None:
+        """One pod event. An answer of the API server that comes too late is of no use to a kubelet either."""
+        name = pod["metadata"]["name"]
+        with suppress(httpx.HTTPStatusError, httpx.TransportError):
+            if event == "DELETED":
+                await self._stop(name)
+            elif "deletionTimestamp" in pod["metadata"]:
+                await self._stop(name)
+                await self._api.delete("Pod", name, gracePeriodSeconds=0)
+            elif "nodeName" not in pod["spec"]:
+                await self._bind(pod)
+            elif name not in self._pods:
+                await self._start(pod)
+            else:
+                await self._write_status(name)
+
+    def _know(self, pod: Object) -> None:
+        """Keep the newest version of a pod, whichever way it came."""
+        name, version = pod["metadata"]["name"], int(pod["metadata"]["resourceVersion"])
+        known = self._latest.get(name)
+        if known is None or int(known["metadata"]["resourceVersion"]) < version:
+            self._latest[name] = pod
+
+    async def _bind(self, pod: Object) -> None:
+        name = pod["metadata"]["name"]
+        if not self.schedulable(pod):
+            await self._unschedulable(pod)
+            return
+        target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        path = self._api.path("Pod", name, "binding")
+        await self._api.send("POST", path, binding, headers={"Content-Type": "application/json"})
+
+    async def _unschedulable(self, pod: Object) -> None:
+        if condition_of(pod, "PodScheduled").get("reason") == "Unschedulable":
+            return
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": _now()}
+        name = pod["metadata"]["name"]
+        await self._api.strategic("Pod", name, {"status": {"conditions": [condition]}}, "status")
+
+    async def _start(self, pod: Object) -> None:
+        name = pod["metadata"]["name"]
+        if name in self._starting:
+            return
+        self._starting.add(name)
+        runtime = await self.make_runtime(next(_addresses), pod)
+        self._pods[name] = _Pod(runtime, _now())
+        runtime.on_change = partial(self._probed, name)
+        await runtime.start()
+        if isinstance(runtime, FakeRuntime):
+            self.on_start(runtime)
+        await self._write_status(name)
+
+    def _probed(self, name: str) -> None:
+        """The readiness probe, far quicker than a real one: the container says itself that something changed."""
+        pod = self._pods.get(name)
+        if pod and pod.runtime.serving != pod.probed:
+            pod.probed = pod.runtime.serving
+            self._spawn(self._reprobe(name))
+
+    async def _reprobe(self, name: str) -> None:
+        with suppress(httpx.HTTPError):
+            await self.probe(name)
+
+    async def _stop(self, name: str) -> None:
+        self._latest.pop(name, None)
+        self._starting.discard(name)
+        if pod := self._pods.pop(name, None):
+            await pod.runtime.stop()
+
+    async def _write_status(self, name: str) -> None:
+        """Patch the status where it differs from what is true, as the kubelet does."""
+        pod = self._pods[name]
+        async with pod.lock:
+            manifest = self._latest[name]
+            wished = _status(manifest, pod)
+            shown = manifest.get("status") or {}
+            if _summary(wished) != _summary(shown):
+                identity = {"metadata": {"uid": manifest["metadata"]["uid"]}, "status": wished}
+                self._know(await self._api.strategic("Pod", name, identity, "status"))
+
+    async def _register(self) -> None:
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+        with suppress(httpx.HTTPStatusError):
+            await self._api.create(node)
+        await self._beat()
+
+    async def _heartbeat(self) -> None:
+        """Without it the node controller calls all pods of the node not ready after a while."""
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            with suppress(httpx.HTTPError):
+                await self._beat()
+
+    async def _beat(self) -> None:
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": _now()}
+        await self._api.strategic("Node", NODE, {"status": {"conditions": [ready]}}, "status")
+
+
+async def _fake(address: str, pod: Object) -> Runtime:
+    annotations = pod["metadata"].get("annotations") or {}
+    return FakeRuntime(address, annotations.get(PLAN_HASH_ANNOTATION, "0" * 64))
+
+
+def _status(manifest: Object, pod: _Pod) -> Object:
+    ready = pod.runtime.serving
+    gates = [gate["conditionType"] for gate in manifest["spec"].get("readinessGates") or ()]
+    open_ = all(condition_of(manifest, gate).get("status") == "True" for gate in gates)
+    conditions = {"PodScheduled": True, "Initialized": True, "ContainersReady": ready, "Ready": ready and open_}
+    container = {
+        "name": CONTAINER,
+        "image": manifest["spec"]["containers"][0]["image"],
+        "imageID": "test://image",
+        "containerID": pod.runtime.container_id,
+        "ready": ready,
+        "started": True,
+        "restartCount": pod.restarts,
+        "state": {"running": {"startedAt": pod.started}},
+    }
+    return {
+        "phase": "Running",
+        "startTime": pod.started,
+        "podIP": pod.runtime.address,
+        "podIPs": [{"ip": pod.runtime.address}],
+        "containerStatuses": [container],
+        "conditions": [_condition(manifest, name, value) for name, value in conditions.items()],
+    }
+
+
+def _condition(manifest: Object, name: str, value: bool) -> Object:
+    before, status = condition_of(manifest, name), str(value)
+    since = before["lastTransitionTime"] if before.get("status") == status else _now()
+    return {"type": name, "status": status, "lastTransitionTime": since}
+
+
+def _summary(status: Object) -> tuple[Any, ...]:
+    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    own = tuple(conditions.get(name) for name in ("PodScheduled", "Initialized", "ContainersReady", "Ready"))
+    containers = tuple((each["containerID"], each["ready"]) for each in status.get("containerStatuses") or ())
+    return status.get("phase"), status.get("podIP"), containers, own
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,114 @@
+"""The operator as a process of its own, as in its pod: started, asked for its metrics, stopped, killed."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+_PORT = "on port "
+
+
+class OperatorProcess:
+    """`python -m gaudi_operator run` with the given settings; use as an async context manager."""
+
+    def __init__(self, kubeconfig: Path, log: Path, **settings: Any) -> None:
+        """`settings` are those of gaudi_operator.settings, in its own spelling. `log` takes its output."""
+        fixed = {
+            "runtime_image": "registry.test/runtime:1",
+            "hpu_image": "registry.test/runtime-hpu:1",
+            "http_host": "127.0.0.1",
+            "http_port": 0,
+            "lease_duration_seconds": 3,
+            "renew_deadline_seconds": 2,
+            "retry_period_seconds": 0.5,
+            "log_format": "json",
+        }
+        chosen = {f"GAUDI_OPERATOR_{name.upper()}": str(value) for name, value in {**fixed, **settings}.items()}
+        self._environment = {"PATH": os.environ["PATH"], "KUBECONFIG": str(kubeconfig), **chosen}
+        self.log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start it and wait until it answers."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it, however the test ended."""
+        if self.running:
+            await self.terminate()
+
+    async def start(self) -> None:
+        """Start a process; its log goes on in the same file."""
+        position = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("a") as output:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "gaudi_operator", "run", env=self._environment, stderr=output, stdout=output
+            )
+        async with asyncio.timeout(30):
+            while not (port := self._port(position)):
+                if self._process.returncode is not None:
+                    raise AssertionError(f"The operator ended by itself:\n{self.log.read_text()[position:]}")
+                await asyncio.sleep(0.05)
+        self._url = f"http://127.0.0.1:{port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        assert self._process
+        return self._process.pid
+
+    async def terminate(self) -> int:
+        """SIGTERM, as a kubelet stops it; returns the exit code."""
+        return await self._end(signal.SIGTERM)
+
+    async def kill(self) -> int:
+        """SIGKILL, as a crash ends it."""
+        return await self._end(signal.SIGKILL)
+
+    async def wait(self, seconds: float) -> int:
+        """The exit code once it ends by itself."""
+        assert self._process
+        return await asyncio.wait_for(self._process.wait(), seconds)
+
+    async def get(self, path: str) -> httpx.Response:
+        """Ask its own HTTP port."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return await client.get(f"{self._url}{path}")
+
+    async def samples(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+        """Values of one metric by its sorted labels."""
+        families = text_string_to_metric_families((await self.get("/metrics")).text)
+        found = [sample for family in families for sample in family.samples if sample.name == name]
+        return {tuple(sorted(sample.labels.items())): sample.value for sample in found}
+
+    async def value(self, name: str) -> float:
+        """The sum of a metric over all labels."""
+        return sum((await self.samples(name)).values())
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Its log."""
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+
+    async def _end(self, number: int) -> int:
+        assert self._process
+        self._process.send_signal(number)
+        return await self.wait(20)
+
+    def _port(self, position: int) -> str:
+        text = self.log.read_text()[position:]
+        return text.split(_PORT, 1)[1].split(".")[0] if _PORT in text else ""

@@ -1,0 +1,45 @@
+"""The operator's rights as docs/rbac.md states them, as objects: what tests grant is what people read."""
+
+from pathlib import Path
+from typing import Any
+
+Object = dict[str, Any]
+DOCUMENT = Path(__file__).parents[1] / "docs" / "rbac.md"
+
+
+def rules(scope: str) -> list[Object]:
+    """Policy rules of one scope: `cluster` or `namespace`."""
+    rows = [line.strip("|").split("|") for line in DOCUMENT.read_text().splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in row] for row in rows]
+    return [_rule(*row[1:4]) for row in cells if row[0] == scope]
+
+
+def grants(user: str, namespace: str) -> list[Object]:
+    """Roles and bindings that give `user` all rights; the Lease lives in `namespace`."""
+    subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+    everywhere = _role("ClusterRole", {"name": user.replace(":", "-")}, rules("cluster"))
+    here = _role("Role", {"name": "gaudi-operator", "namespace": namespace}, rules("namespace"))
+    return [everywhere, here, _binding(everywhere, subject), _binding(here, subject)]
+
+
+def _rule(group: str, resources: str, verbs: str) -> Object:
+    return {
+        "apiGroups": ["" if group == "core" else group],
+        "resources": resources.split(", "),
+        "verbs": verbs.split(", "),
+    }
+
+
+def _role(kind: str, metadata: Object, policy: list[Object]) -> Object:
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": policy}
+
+
+def _binding(role: Object, subject: Object) -> Object:
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": role["metadata"]["name"]}
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": f"{role['kind']}Binding",
+        "metadata": role["metadata"],
+        "roleRef": reference,
+        "subjects": [subject],
+    }

@@ -1,0 +1,67 @@
+"""`gaudi-runtime serve` as a container: the real process, with the configuration that the operator wrote."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from posixpath import basename
+from uuid import uuid4
+
+import httpx
+
+from gaudi_runtime.contract.ports import CONFIG_PATH, READYZ_PATH
+from tests.fake_runtime import STATUS_PORT
+from tests.kube_api import KubeApi, Object
+
+_PROBE_SECONDS = 0.1
+
+
+class RealRuntime:
+    """One process. It listens on every address of the network, so only one can run at a time."""
+
+    def __init__(self, address: str, config: str, folder: Path) -> None:
+        """`config` is a RuntimeConfig as JSON; `folder` takes it and the log."""
+        self.address = address
+        self.container_id = f"process://{uuid4().hex}"
+        self.on_change: Callable[[], None] = lambda: None
+        self.serving = False
+        self._folder = folder
+        (folder / "config.json").write_text(config)
+
+    async def start(self) -> None:
+        """Start the process and its readiness probe."""
+        command = (sys.executable, "-m", "gaudi_runtime", "serve", "--config", str(self._folder / "config.json"))
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self._folder)}
+        with (self._folder / "runtime.log").open("a") as log:
+            self._process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=log, stderr=log)
+        self._probe = asyncio.create_task(self._probing())
+
+    async def stop(self) -> None:
+        """SIGKILL, as the kernel ends a container that has too much memory."""
+        self._probe.cancel()
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+    async def _probing(self) -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            while True:
+                await asyncio.sleep(_PROBE_SECONDS)
+                self.serving = await self._is_ready(client)
+                self.on_change()
+
+    async def _is_ready(self, client: httpx.AsyncClient) -> bool:
+        try:
+            return (await client.get(f"http://{self.address}:{STATUS_PORT}{READYZ_PATH}")).is_success
+        except httpx.TransportError:
+            return False
+
+
+async def real_runtime(api: KubeApi, folder: Path, address: str, pod: Object) -> RealRuntime:
+    """The runtime of a pod, configured by the ConfigMap that the pod mounts."""
+    names = (volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume)
+    config_map = await api.get("ConfigMap", next(names))
+    assert config_map
+    return RealRuntime(address, config_map["data"][basename(CONFIG_PATH)], folder)
