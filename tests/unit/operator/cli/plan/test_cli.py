@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from gaudi_runtime.cli import app
+from gaudi_operator.cli.plan.app import app
 from tests.unit.runtime.buckets.vectors import VECTORS, digest
 
 BARE = {
@@ -206,7 +206,7 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_example_of_the_docs_plans_what_the_docs_say() -> None:
-    docs = (Path(__file__).parents[4] / "docs" / "bucketing.md").read_text()
+    docs = (Path(__file__).parents[5] / "docs" / "bucketing.md").read_text()
     example = json.loads(docs.split("```json\n", 1)[1].split("\n```", 1)[0])
     counts = {
         name: (len(printed["prompt"]), len(printed["decode"]))

@@ -1,6 +1,7 @@
 """What `gaudi-plan` is asked about: a RuntimeConfig, or the bare limits of a model (docs/bucketing.md, Asking)."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
+from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.env import policy_from_env
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.buckets.release_1_22 import plan_1_22
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
 
@@ -25,9 +29,26 @@ class PlanQuestion:
     kv_blocks: int | None
     release: Literal["current", "1.22"] = "current"
 
-    def assumed_blocks(self) -> int:
-        """KV blocks for `max_num_seqs` sequences of full length: as many as the limits can ever use."""
-        return -(-self.limits.max_model_len // self.limits.block_size) * self.limits.max_num_seqs
+    @property
+    def blocks(self) -> int:
+        """KV blocks to plan for: those given, or enough for `max_num_seqs` sequences of full length."""
+        return self.kv_blocks or -(-self.limits.max_model_len // self.limits.block_size) * self.limits.max_num_seqs
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What had to be assumed."""
+        if self.kv_blocks:
+            return ()
+        return (
+            f"{self.blocks} KV blocks are assumed, enough for maxNumSeqs full sequences: "
+            "the device's number is known after its memory split (--kv-blocks)",
+        )
+
+    def plan(self) -> BucketPlan:
+        """What a server with this policy and these limits prepares. Raises RuntimeStartError in one of its forms."""
+        if self.release == "1.22":
+            return plan_1_22(self.limits, self.blocks)
+        return make_plan(self.policy, self.limits, self.blocks)
 
 
 Whole = Annotated[int, Strict(), Field(ge=1, le=16_777_216)]
@@ -50,6 +71,24 @@ class _BareLimits(BaseModel):
     prefix_caching: Annotated[bool, Strict()] = True
     env: dict[str, str | int] = Field(default_factory=dict)
     file: str | None = None
+
+
+def ask(file: Path, bucket_file: Path | None = None, kv_blocks: int | None = None) -> PlanQuestion:
+    """The question in a file ("-": standard input), with what the command line says over it. Raises ConfigError."""
+    question = read_question(_read(file))
+    if bucket_file:
+        question = with_bucket_file(question, bucket_file)
+    return replace(question, kv_blocks=kv_blocks) if kv_blocks else question
+
+
+def _read(file: Path) -> str:
+    if str(file) == "-":
+        return read_bounded(sys.stdin.buffer, "standard input", MAX_DOCUMENT_BYTES)
+    try:
+        with file.open("rb") as stream:
+            return read_bounded(stream, str(file), MAX_DOCUMENT_BYTES)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def read_bounded(stream: BinaryIO, name: str, limit: int) -> str:

@@ -1,0 +1,1 @@
+"""Commands for people: they read, compute and print, and change nothing."""
