@@ -1,7 +1,7 @@
 """The commands of `gaudi-plan`, one module each.
 
-A module imports only light things at its top, because every call pays for all of them; rich, yaml, the resource's models
-and the Kubernetes client are imported by the functions that need them.
+A module imports only light things at its top, because every call pays for all of them; rich, yaml, the models of the
+resource and the Kubernetes client are imported by the functions that need them.
 """
 
 import typer
