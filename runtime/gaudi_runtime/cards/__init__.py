@@ -1,0 +1,1 @@
+"""Described accelerator cards: memory and rates as data, each figure with its source (docs/memory.md, Cards)."""

@@ -1,0 +1,82 @@
+"""Forecast: the answer, every figure with its source and how sure it is."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.figure import Figure
+from gaudi_runtime.warmup.percent import percent
+
+
+class Trouble(StrEnum):
+    """Why a deployment does not fit."""
+
+    WEIGHTS_TOO_LARGE = "WeightsTooLarge"
+    NO_KV_BLOCK = "NoKvBlock"
+    SEQUENCE_TOO_LONG = "SequenceTooLong"
+    PLAN_IMPOSSIBLE = "PlanImpossible"
+    GRAPHS_MISSING = "GraphsMissing"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason, and a sentence with the figures."""
+
+    trouble: Trouble
+    sentence: str
+
+
+@dataclass(frozen=True)
+class MemoryForecast:
+    """Bytes of one card, the fullest of the group (docs/warmup.md, Memory split); `kv_blocks` is a count."""
+
+    total: Figure
+    weights: Figure
+    workspace: Figure
+    free: Figure
+    usable: Figure
+    graphs: Figure
+    kv_cache: Figure
+    block: Figure
+    kv_blocks: Figure
+
+
+@dataclass(frozen=True)
+class PhaseForecast:
+    """One phase of the plan. `captured` is None where graphs are not captured or nothing is known about them.
+
+    `graph_bytes` are those of the captured graphs, `all_graph_bytes` what every planned graph would take.
+    """
+
+    phase: BucketPhase
+    planned: int
+    captured: tuple[Bucket, ...] | None
+    graph_bytes: Figure | None
+    all_graph_bytes: Figure | None
+    compile_seconds: Figure | None
+    capture_seconds: Figure | None
+
+    @property
+    def percent(self) -> int | None:
+        """Captured of planned, floored; None without graphs or buckets (docs/warmup.md, Percentages)."""
+        return None if self.captured is None else percent(len(self.captured), self.planned)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """An estimate of what a deployment needs. `memory` is None without a model's shape or a card's memory.
+
+    `plan`, `prompt` and `decode` are None where no plan is possible; `problems` then says why.
+    """
+
+    card: str
+    model: str | None
+    memory: MemoryForecast | None
+    kv_blocks: Figure
+    plan: BucketPlan | None
+    prompt: PhaseForecast | None
+    decode: PhaseForecast | None
+    warmup_seconds: Figure | None
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
