@@ -1,45 +1,51 @@
 """`gaudi-plan buckets`: all buckets that a server prepares."""
 
-from gaudi_operator.cli.plan.options import BucketFile, Document, KvBlocks, Output, OutputOption, one_sentence
-from gaudi_operator.cli.plan.printing import print_json, warn
-from gaudi_operator.cli.plan.question import PlanQuestion, ask
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_operator.cli.plan.asking import asks
+from gaudi_operator.cli.plan.output import Answer, Output, OutputOption, write
+from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.unified import plan_unified
 from gaudi_runtime.contract.bucketing import Strategy
+from gaudi_runtime.contract.report import BucketPhase
 
 
-def buckets(
-    file: Document,
-    output: OutputOption = Output.TABLE,
-    kv_blocks: KvBlocks = None,
-    bucket_file: BucketFile = None,
-) -> None:
+@asks
+def buckets(question: PlanQuestion, output: OutputOption = Output.TABLE) -> None:
     """Print all buckets that a server prepares."""
-    with one_sentence():
-        question = ask(file, bucket_file, kv_blocks)
-        if question.policy.strategy is Strategy.UNIFIED:
-            _print_unified(question, output)
-        else:
-            _print_plan(question.plan(), question.warnings, output)
+    unified = question.policy.strategy is Strategy.UNIFIED
+    write(_unified(question) if unified else _plan(question), output)
 
 
-def _print_plan(plan: BucketPlan, warnings: tuple[str, ...], output: Output) -> None:
-    warnings = (*warnings, *plan.warnings)
-    if output is Output.JSON:
-        print_json({"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings})
-        return
-    from gaudi_operator.cli.plan.tables import print_plan
+def _plan(question: PlanQuestion) -> Answer:
+    plan = question.plan()
+    warnings = (*question.warnings, *plan.warnings)
 
-    print_plan(plan)
-    warn(warnings)
+    def show() -> None:
+        from gaudi_operator.cli.plan.tables import print_plan
+
+        print_plan(plan)
+
+    return Answer(
+        data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
+        rows=lambda: [
+            ("phase", "batch_size", "query_len", "num_blocks"),
+            *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.of(phase)),
+        ],
+        show=show,
+        warnings=warnings,
+    )
 
 
-def _print_unified(question: PlanQuestion, output: Output) -> None:
+def _unified(question: PlanQuestion) -> Answer:
     unified = plan_unified(question.limits, question.blocks)
-    if output is Output.JSON:
-        print_json({"unified": unified, "warnings": question.warnings})
-        return
-    from gaudi_operator.cli.plan.tables import print_unified
 
-    print_unified(unified)
-    warn(question.warnings)
+    def show() -> None:
+        from gaudi_operator.cli.plan.tables import print_unified
+
+        print_unified(unified)
+
+    return Answer(
+        data={"prompt": (), "decode": (), "unified": unified, "warnings": question.warnings},
+        rows=lambda: [("query_len", "shared_blocks", "unique_blocks", "causal"), *unified],
+        show=show,
+        warnings=question.warnings,
+    )

@@ -4,33 +4,41 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.plan.options import BucketFile, Document, KvBlocks, Output, OutputOption, one_sentence
-from gaudi_operator.cli.plan.printing import print_json, warn
-from gaudi_operator.cli.plan.question import ask
+from gaudi_operator.cli.plan.asking import asks
+from gaudi_operator.cli.plan.output import Answer, Output, OutputOption, write
+from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.contract.report import BucketPhase
 
 
+@asks
 def find(
+    question: PlanQuestion,
     batch_size: Annotated[int, typer.Argument(min=0, help="Sequences.")],
     query: Annotated[int, typer.Argument(min=0, help="New tokens per sequence; 1 for decode.")],
     blocks: Annotated[int, typer.Argument(min=0, help="Context blocks per sequence, or KV blocks of the batch.")],
-    file: Document,
     phase: Annotated[BucketPhase, typer.Option(help="prompt or decode.")] = BucketPhase.PROMPT,
     output: OutputOption = Output.TABLE,
-    kv_blocks: KvBlocks = None,
-    bucket_file: BucketFile = None,
 ) -> None:
     """Print the bucket that a batch is padded to."""
-    with one_sentence():
-        question = ask(file, bucket_file, kv_blocks)
-        plan = question.plan()
-        wanted = (batch_size, query, blocks)
-        found = plan.find(phase, *wanted)
-        fallback = plan.fallback(phase, question.limits, *wanted)
-        warn(question.warnings)
-        if output is Output.JSON:
-            print_json({"phase": phase, "wanted": wanted, "found": found, "fallback": fallback})
-        elif found:
-            typer.echo(f"{phase} {wanted} -> {tuple(found)}")
-        else:
-            typer.echo(f"{phase} {wanted} -> no bucket; it would be compiled as {tuple(fallback)} while serving")
+    plan = question.plan()
+    wanted = (batch_size, query, blocks)
+    found = plan.find(phase, *wanted)
+    fallback = plan.fallback(phase, question.limits, *wanted)
+    outcome = tuple(found) if found else f"no bucket; it would be compiled as {tuple(fallback)} while serving"
+    answer = Answer(
+        data={"phase": phase, "wanted": wanted, "found": found, "fallback": fallback},
+        rows=lambda: [
+            ("phase", "what", "batch_size", "query_len", "num_blocks"),
+            *((phase.value, what, *shape) for what, shape in _shapes(wanted, found, fallback) if shape),
+        ],
+        show=lambda: typer.echo(f"{phase} {wanted} -> {outcome}"),
+        warnings=question.warnings,
+    )
+    write(answer, output)
+
+
+Shape = tuple[int, int, int]
+
+
+def _shapes(wanted: Shape, found: Shape | None, fallback: Shape) -> tuple[tuple[str, Shape | None], ...]:
+    return ("wanted", wanted), ("found", found), ("fallback", fallback)

@@ -163,7 +163,7 @@ def test_find_of_a_miss_tells_people_what_would_be_compiled() -> None:
         ({"env": {"HOME": 1}}, "HOME is not a bucket variable"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}, "bucketing.prompt.query: min 4096 is above max 2048"),
         ({"strategy": "file", "env": {}, "file": "(1, 128"}, "bucket file, line 1: not a tuple of three elements"),
-        ({"kind": "Pod"}, "kind 'Pod' is not read; give a RuntimeConfig or the limits of a model"),
+        ({"kind": "Pod"}, "kind 'Pod' is not read; give a GaudiInference, a RuntimeConfig or the limits of a model"),
     ],
 )
 def test_bad_document_is_refused_with_one_sentence(change: dict[str, Any], sentence: str) -> None:

@@ -1,0 +1,90 @@
+"""The options that say what is asked about, the same for every command.
+
+    @asks
+    def buckets(question: PlanQuestion, output: OutputOption = Output.TABLE) -> None: ...
+
+A command declares the question as its first parameter and gets it read; a document that is wrong, or a plan that is
+impossible, ends with one sentence on standard error and exit code 2.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from gaudi_operator.cli.plan.document import WANTED, Document, parse, read_text
+from gaudi_operator.cli.plan.question import PlanQuestion, read_question
+from gaudi_runtime.errors import ConfigError, RuntimeStartError
+
+MAX_BUCKET_FILE_BYTES = 64 * 1024
+SOURCE = "Question"
+
+Parameters = ParamSpec("Parameters")
+File = Annotated[
+    Path | None,
+    typer.Option("-f", "--file", help=f"What to plan for: {WANTED}. JSON or YAML; - reads standard input."),
+]
+FromCluster = Annotated[str | None, typer.Option(metavar="NAME", help="Plan for this GaudiInference of the cluster.")]
+Namespace = Annotated[
+    str | None, typer.Option("-n", "--namespace", help="Its namespace; that of the kubeconfig when left out.")
+]
+Name = Annotated[str | None, typer.Option(help="Which GaudiInference of the file, when it holds several.")]
+BucketFile = Annotated[Path | None, typer.Option(help="Take the buckets from this file (strategy file).")]
+KvBlocks = Annotated[int | None, typer.Option(min=1, help="KV blocks that exist on the device.")]
+
+
+def ask(
+    file: File = None,
+    from_cluster: FromCluster = None,
+    namespace: Namespace = None,
+    name: Name = None,
+    bucket_file: BucketFile = None,
+    kv_blocks: KvBlocks = None,
+) -> PlanQuestion:
+    """The question of a command line. Raises ConfigError with one sentence."""
+    question = read_question(_document(file, from_cluster, namespace, name))
+    if bucket_file:
+        question = question.with_bucket_file(read_text(bucket_file, MAX_BUCKET_FILE_BYTES))
+    return replace(question, kv_blocks=kv_blocks) if kv_blocks else question
+
+
+def asks(command: Callable[Concatenate[PlanQuestion, Parameters], None]) -> Callable[..., None]:
+    """The command with the options of `ask` in place of its first parameter."""
+    own = list(inspect.signature(command).parameters.values())[1:]
+    source = inspect.signature(ask).parameters
+
+    @wraps(command)
+    def asked(**options: Any) -> None:
+        with one_sentence():
+            question = ask(**{name: options.pop(name) for name in source})
+            command(question, **options)  # type: ignore[call-arg]
+
+    required = [each for each in own if each.default is each.empty]
+    optional = [each for each in own if each.default is not each.empty]
+    asked.__signature__ = inspect.Signature([*required, *source.values(), *optional])  # type: ignore[attr-defined]
+    return asked
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """A bad document or an impossible plan ends with one sentence on standard error and exit code 2."""
+    try:
+        yield
+    except RuntimeStartError as error:
+        typer.echo(f"gaudi-plan: {error}.", err=True)
+        raise typer.Exit(2) from error
+
+
+def _document(file: Path | None, from_cluster: str | None, namespace: str | None, name: str | None) -> Document:
+    if (file is None) == (from_cluster is None):
+        raise ConfigError("say what to plan for: either -f FILE (- reads standard input) or --from-cluster NAME")
+    if file is not None:
+        return parse(read_text(file), name)
+    from gaudi_operator.cli.plan.cluster import read_inference
+
+    return read_inference(str(from_cluster), namespace)

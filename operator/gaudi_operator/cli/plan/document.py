@@ -1,0 +1,88 @@
+"""The text of a question: read with bounds, parsed as JSON or YAML, and the one document that is meant."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from gaudi_runtime.errors import ConfigError
+
+MAX_DOCUMENT_BYTES = 1024 * 1024
+KIND = "GaudiInference"
+WANTED = f"give a {KIND}, a RuntimeConfig or the limits of a model"
+
+Document = dict[str, Any]
+
+
+def read_text(file: Path, limit: int = MAX_DOCUMENT_BYTES) -> str:
+    """The UTF-8 text of a file of at most `limit` bytes; "-" is standard input. Raises ConfigError."""
+    if str(file) == "-":
+        return _bounded(sys.stdin.buffer, "standard input", limit)
+    try:
+        with file.open("rb") as stream:
+            return _bounded(stream, str(file), limit)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def parse(text: str, name: str | None = None) -> Document:
+    """The document to plan for. Of several manifests the only GaudiInference, or the one called `name`.
+
+    Raises ConfigError when there is none, more than one, or no structure at all.
+    """
+    documents = [each for document in _documents(text) for each in _items(document)]
+    found = [each for each in documents if each.get("kind", KIND) == KIND and name in (None, _name(each))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(str(_name(each)) for each in found)
+        raise ConfigError(f"there are {len(found)} documents to plan for ({names}); choose one with --name")
+    if name is not None:
+        raise ConfigError(f"there is no {KIND} called {name} in the document")
+    if documents:
+        raise ConfigError(f"kind {documents[0]['kind']!r} is not read; {WANTED}")
+    raise ConfigError(f"the document is not a mapping; {WANTED}")
+
+
+def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
+    data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise ConfigError(f"{name} is larger than {limit} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def _documents(text: str) -> list[object]:
+    try:
+        return [json.loads(text)] if text.lstrip().startswith("{") else _yaml(text)
+    except (ValueError, RecursionError) as error:
+        problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(f"the document is neither JSON nor YAML: {problem}") from error
+
+
+def _yaml(text: str) -> list[object]:
+    import yaml
+
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise ValueError(str(error).replace("\n", " ")) from error
+
+
+def _items(document: object) -> Iterator[Document]:
+    """The document itself, or what a List such as `kubectl get -o yaml` holds."""
+    if not isinstance(document, dict):
+        return
+    items = document.get("items")
+    if str(document.get("kind")).endswith("List") and isinstance(items, list):
+        yield from (item for item in items if isinstance(item, dict))
+    else:
+        yield document
+
+
+def _name(document: Document) -> object:
+    metadata = document.get("metadata")
+    return metadata.get("name") if isinstance(metadata, dict) else None
