@@ -1,0 +1,198 @@
+"""What a plan leaves without a bucket: against a scan of every admissible shape, and the known gaps by name."""
+
+from itertools import product
+from math import ceil
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.coverage import Uncovered, uncovered
+from gaudi_runtime.buckets.gaps import MAX_GAPS, Gap, PhaseCoverage
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+
+PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
+
+
+@st.composite
+def small_limits(draw: st.DrawFn) -> Limits:
+    block_size = draw(st.integers(1, 4))
+    return Limits(
+        max_model_len=draw(st.integers(1, 16)),
+        max_num_seqs=draw(st.integers(1, 6)),
+        max_num_prefill_seqs=draw(st.integers(1, 5)),
+        max_num_batched_tokens=draw(st.integers(1, 24)),
+        block_size=block_size,
+        contiguous_paged_attention=draw(st.booleans()),
+        prefix_caching=draw(st.booleans()),
+    )
+
+
+def buckets(*dimensions: tuple[int, int]) -> st.SearchStrategy[tuple[Bucket, ...]]:
+    """Sorted distinct buckets; the dimensions give (least, most)."""
+    shape = st.tuples(*(st.integers(low, high) for low, high in dimensions)).map(lambda values: Bucket(*values))
+    return st.sets(shape, min_size=1, max_size=8).map(lambda found: tuple(sorted(found)))
+
+
+PLANS = st.builds(BucketPlan, buckets((1, 6), (1, 18), (0, 8)), buckets((1, 7), (1, 1), (1, 30)))
+POLICIES = st.builds(
+    BucketPolicy,
+    strategy=st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]),
+)
+
+
+def admissible(phase: BucketPhase, limits: Limits, kv_blocks: int) -> set[Bucket]:
+    """Every batch that the limits admit, one by one."""
+    scan = _prompts(limits) if phase is PROMPT else _decodes(limits, kv_blocks)
+    return {Bucket(*shape) for shape in scan}
+
+
+def _prompts(limits: Limits) -> list[tuple[int, int, int]]:
+    sizes, lengths = range(1, limits.max_num_prefill_seqs + 1), range(1, limits.max_model_len + 1)
+    has_context = limits.prefix_caching or limits.max_num_batched_tokens < limits.max_model_len
+    contexts = range(limits.max_model_len + 1) if has_context else range(1)
+    return [
+        (size, query, context)
+        for size, query, context in product(sizes, lengths, contexts)
+        if size * query <= limits.max_num_batched_tokens and query + context * limits.block_size <= limits.max_model_len
+    ]
+
+
+def _decodes(limits: Limits, kv_blocks: int) -> list[tuple[int, int, int]]:
+    """Every sequence has a block of its own, so that no more sequences run than blocks exist."""
+    longest = ceil(limits.max_model_len / limits.block_size)
+    found = []
+    for size in range(1, min(limits.max_num_seqs, kv_blocks) + 1):
+        most = size * longest if limits.prefix_caching else min(size * longest, kv_blocks)
+        blocks = kv_blocks if limits.contiguous_paged_attention else most
+        found += [(size, 1, count) for count in range(size, blocks + 1)]
+    return found
+
+
+def misses(plan: BucketPlan, phase: BucketPhase, shapes: set[Bucket]) -> set[Bucket]:
+    return {shape for shape in shapes if plan.find(phase, *shape) is None}
+
+
+def inside(gap: Gap, shapes: set[Bucket]) -> set[Bucket]:
+    return {
+        shape
+        for shape in shapes
+        if all(low <= value <= high for low, value, high in zip(gap.first, shape, gap.last, strict=True))
+    }
+
+
+def check(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
+    found = uncovered(plan, limits, kv_blocks)
+    for coverage in (found.prompt, found.decode):
+        shapes = admissible(coverage.phase, limits, kv_blocks)
+        missing = misses(plan, coverage.phase, shapes)
+        assert (coverage.shapes, coverage.missing) == (len(shapes), len(missing))
+        regions = [inside(gap, shapes) for gap in coverage.gaps]
+        assert all(region <= missing for region in regions)
+        if coverage.gap_count <= MAX_GAPS:
+            assert set().union(*regions) == missing
+        for gap in coverage.gaps:
+            assert gap.first in missing
+            for side in range(3):
+                assert gap.last[side] == max(shape[side] for shape in inside(gap, shapes))
+
+
+@given(PLANS, small_limits(), st.integers(1, 20))
+@settings(max_examples=300)
+def test_gaps_and_totals_of_any_plan_are_those_of_a_scan(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
+    check(plan, limits, kv_blocks)
+
+
+@given(POLICIES, small_limits(), st.integers(1, 20))
+@settings(max_examples=150)
+def test_gaps_and_totals_of_the_public_strategies_are_those_of_a_scan(
+    policy: BucketPolicy, limits: Limits, kv_blocks: int
+) -> None:
+    try:
+        plan = make_plan(policy, limits, kv_blocks)
+    except PlanImpossible:
+        return
+    check(plan, limits, kv_blocks)
+
+
+@given(PLANS, small_limits(), st.integers(1, 20))
+def test_no_gap_lies_inside_another(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
+    found = uncovered(plan, limits, kv_blocks)
+    for coverage in (found.prompt, found.decode):
+        firsts = [gap.first for gap in coverage.gaps]
+        assert firsts == sorted(firsts)
+        for one, other in product(firsts, firsts):
+            assert one == other or not all(a <= b for a, b in zip(one, other, strict=True))
+
+
+RECORDED = Limits(
+    max_model_len=4096,
+    max_num_seqs=16,
+    max_num_prefill_seqs=4,
+    max_num_batched_tokens=4096,
+    prefix_caching=True,
+)
+
+
+def recorded(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncovered:
+    given = RECORDED.model_copy(update=limits)
+    return uncovered(make_plan(BucketPolicy(strategy=strategy), given, 3000), given, 3000)
+
+
+def test_exponential_has_no_bucket_for_two_prompts_of_1820_tokens() -> None:
+    """The recorded public planner misses (2, 1820, 0) under these limits."""
+    assert recorded().prompt.gaps[0] == Gap(Bucket(2, 1665, 0), Bucket(2, 2048, 18))
+
+
+def test_sentence_names_share_and_number_of_gaps_and_the_first() -> None:
+    assert recorded().sentence() == (
+        "11.5 % of the prompt shapes that the limits admit have no bucket: "
+        "2 gaps, the first from (2, 1665, 0) to (2, 2048, 18)"
+    )
+
+
+def test_plan_without_gaps_has_no_sentence() -> None:
+    found = recorded(max_num_prefill_seqs=1)
+    assert found.complete
+    assert found.sentence() is None
+
+
+def test_share_that_rounds_to_nothing_is_not_called_nothing() -> None:
+    coverage = PhaseCoverage(PROMPT, 100_000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
+    assert coverage.sentence() == (
+        "under 0.1 % of the prompt shapes that the limits admit have no bucket: 1 gap from (1, 9, 0) to (1, 9, 0)"
+    )
+
+
+def test_batch_sizes_above_the_largest_multiple_of_the_step_are_a_gap() -> None:
+    """Linear decode batch sizes end at a multiple of 32, so 97 to 100 sequences have no bucket."""
+    given = RECORDED.model_copy(update={"max_num_seqs": 100})
+    found = uncovered(make_plan(BucketPolicy(strategy=Strategy.LINEAR), given, 3000), given, 3000)
+    assert [gap.first for gap in found.decode.gaps] == [Bucket(97, 1, 97)]
+
+
+def test_prompts_longer_than_the_token_budget_are_computed_in_parts_with_context() -> None:
+    """Without prefix caching a plan has no context, so that the second part of such a prompt has no bucket."""
+    given = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512)
+    found = uncovered(make_plan(BucketPolicy(), given, 32), given, 32)
+    assert [gap.first for gap in found.prompt.gaps] == [Bucket(1, 1, 1)]
+
+
+def test_no_gap_is_lost_when_a_list_is_cut() -> None:
+    """A staircase of 200 steps has 201 inner corners."""
+    steps = 200
+    stairs = tuple(Bucket(1, steps - step, step) for step in range(steps))
+    given = Limits(max_model_len=1000, max_num_seqs=1, max_num_batched_tokens=1000, block_size=1, prefix_caching=True)
+    found = uncovered(BucketPlan(stairs, (Bucket(1, 1, 1000),)), given, 1000).prompt
+    assert (len(found.gaps), found.gap_count) == (MAX_GAPS, steps + 1)
+
+
+def test_decode_buckets_of_wide_settings_hold_every_batch() -> None:
+    wide = BucketPolicy(strategy=Strategy.LINEAR)
+    wide = wide.model_copy(
+        update={"decode": wide.decode.model_copy(update={"batch_size": RangeSettings(min=1, step=4, max=16)})}
+    )
+    assert uncovered(make_plan(wide, RECORDED, 3000), RECORDED, 3000).decode.missing == 0
