@@ -1,19 +1,22 @@
 """Carries out the actions of a plan; every answer goes into the store, so that no pass decides on older news."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from gaudi_operator.core.actions import Action, Apply, Delete, SetGate
 from gaudi_operator.core.names import FIELD_MANAGER, GATE
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.errors import NotFound, Stalled
+from gaudi_operator.errors import NotFound, Stalled, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import POD, RESOURCE, Kind, kind_named, kind_of
 from gaudi_operator.shell.store import Key, Store
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"
 """Field manager of gates: an apply to pods/status owns the gate's condition and nothing else."""
+
+GONE_SECONDS = 1.0
+"""Between two looks at a resource that is gone and still in the store."""
 
 
 class Writer:
@@ -28,11 +31,33 @@ class Writer:
         """Do one action for the resource `key`. Raises OperatorError."""
         match action:
             case Apply():
-                await self._apply(key, action.manifest)
+                await self._apply(key, action)
             case Delete():
                 await self._delete(key, action)
             case SetGate():
                 await self._set_gate(key, action)
+
+    async def recheck(self, key: Key, actions: Iterable[Action]) -> None:
+        """Look at the resource itself before anything is made for it: the store may show one that is gone.
+
+        After an outage the list that misses the resource may come later than the one that misses its children.
+        Raises Waiting when it is gone, for that list is on its way.
+        """
+        known = self._store.resource(key)
+        if known is None or not any(self._creates(key, action) for action in actions):
+            return
+        try:
+            found = await self._cluster.request("GET", RESOURCE.path(key.namespace, key.name))
+        except NotFound:
+            found = {"metadata": {}}
+        if found["metadata"].get("uid") != known["metadata"]["uid"]:
+            message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: nothing is made for it any more."
+            raise Waiting("ResourceGone", message, GONE_SECONDS)
+
+    def _creates(self, key: Key, action: Action) -> bool:
+        if not isinstance(action, Apply):
+            return False
+        return self._store.get(key, kind_of(action.manifest), action.manifest["metadata"]["name"]) is None
 
     async def write_status(self, resource: Manifest, status: Mapping[str, Any]) -> Manifest | None:
         """Replace our part of the resource's status; returns the new resource, None when it is gone."""
@@ -46,10 +71,11 @@ class Writer:
         self._store.put(answer)
         return answer
 
-    async def _apply(self, key: Key, manifest: Manifest) -> None:
-        kind, name = kind_of(manifest), manifest["metadata"]["name"]
-        path = kind.path(key.namespace, name)
-        if self._store.get(key, kind, name) is None:
+    async def _apply(self, key: Key, action: Apply) -> None:
+        manifest = action.manifest
+        kind = kind_of(manifest)
+        path = kind.path(key.namespace, manifest["metadata"]["name"])
+        if self._creates(key, action):
             await self._refuse_foreign(key, kind, path)
         metadata = {**manifest["metadata"], "namespace": key.namespace}
         self._store.put(await self._server_apply(path, {**manifest, "metadata": metadata}, FIELD_MANAGER))

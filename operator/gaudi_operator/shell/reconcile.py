@@ -129,6 +129,7 @@ class Reconciler:
     async def _act(self, key: Key, actions: Sequence[Action], lane: Lane) -> Stalled | None:
         """Gates first and together, for pods wait on them; then the rest in order, up to the first refusal."""
         lane.expect(actions)
+        await self._do.writer.recheck(key, actions)
         gates = [action for action in actions if isinstance(action, SetGate)]
         outcomes = await asyncio.gather(*(self._gate(key, gate, lane) for gate in gates), return_exceptions=True)
         for outcome in outcomes:
