@@ -34,7 +34,8 @@ class ApiModel(Tolerant):
     """A part of a resource. Unknown fields are dropped: a newer CRD must not break an older operator."""
 
 
-def _number_as_text(value: Any) -> Any:
+def number_as_text(value: Any) -> Any:
+    """A whole number as people write it without quotes, as text; everything else as it is."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -49,7 +50,7 @@ NamespaceName = Annotated[str, StringConstraints(min_length=1, max_length=63, pa
 Quantity = Annotated[
     str,
     StringConstraints(min_length=1, max_length=32, pattern=QUANTITY),
-    BeforeValidator(_number_as_text),
+    BeforeValidator(number_as_text),
     Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0}),
 ]
 """An amount in Kubernetes' notation; people write whole numbers without quotes, so the wire takes both."""

@@ -107,10 +107,14 @@ def _kind(schema: Schema) -> str:
 
 def _type_name(schema: Schema, kind: str) -> str:
     if kind == "array":
-        return f"list of {schema['items']['type']}s"
+        return f"list of {_plural(schema['items'])}"
     if "additionalProperties" in schema:
-        return f"map of {schema['additionalProperties']['type']}s"
+        return f"map of {_plural(schema['additionalProperties'])}"
     return str(kind)
+
+
+def _plural(schema: Schema) -> str:
+    return "integers or strings" if INT_OR_STRING in schema else f"{schema['type']}s"
 
 
 def _bounds(schema: Schema, kind: str) -> str:

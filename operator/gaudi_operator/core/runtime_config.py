@@ -3,7 +3,7 @@
 from posixpath import join, normpath
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
-from gaudi_operator.api.v1alpha1.model import ModelSource
+from gaudi_operator.api.v1alpha1.model import Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.quantity import whole_bytes
@@ -13,11 +13,13 @@ from gaudi_runtime.contract.config import (
     EngineConfig,
     ExecutionMode,
     ModelConfig,
+    ParallelismConfig,
+    QuantizationConfig,
     RuntimeConfig,
     ServingConfig,
     WarmupConfig,
 )
-from gaudi_runtime.contract.ports import MODEL_PATH
+from gaudi_runtime.contract.ports import MODEL_PATH, RECIPE_PATH
 
 
 def runtime_config(inference: Inference) -> RuntimeConfig:
@@ -28,8 +30,17 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             path=checkpoint_folder(spec.model.source),
             served_names=spec.model.served_names or (inference.identity.name,),
             dtype=spec.model.dtype,
+            kv_cache_dtype=spec.model.kv_cache_dtype,
+            quantization=_quantization(spec.model),
+            allow_long_max_model_len=spec.model.allow_long_max_model_len,
         ),
         engine=_engine(spec),
+        parallelism=ParallelismConfig(
+            tensor=spec.parallelism.tensor,
+            pipeline=spec.parallelism.pipeline,
+            data=spec.parallelism.data,
+            experts=spec.parallelism.experts,
+        ),
         limits=plan_limits(spec),
         bucketing=bucket_policy(spec),
         warmup=WarmupConfig.model_validate(spec.warmup.model_dump()),
@@ -38,6 +49,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             drain_seconds=spec.pod.drain_seconds,
             stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
         ),
+        recipe_cache_dir=RECIPE_PATH,
     )
 
 
@@ -77,6 +89,19 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
     )
 
 
+def _quantization(model: Model) -> QuantizationConfig | None:
+    wished = model.quantization
+    if wished is None:
+        return None
+    config = wished.config_file
+    return QuantizationConfig(
+        method=wished.method,
+        config_file=normpath(join(checkpoint_folder(model.source), config)) if config else None,
+        runtime_scales=wished.runtime_scales,
+        channelwise=wished.channelwise,
+    )
+
+
 def _engine(spec: GaudiInferenceSpec) -> EngineConfig:
     memory = spec.accelerator.device_memory
     return EngineConfig(
@@ -86,5 +111,8 @@ def _engine(spec: GaudiInferenceSpec) -> EngineConfig:
         device="cpu" if on_cpu(spec.accelerator) else "hpu",
         device_memory_bytes=whole_bytes(memory) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization,
+        layers_per_graph=spec.engine.layers_per_graph,
+        settings=dict(spec.engine.settings),
+        extra_args=spec.engine.extra_args,
         sim_script=dict(spec.engine.simulation or {}),
     )

@@ -11,6 +11,11 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Ranks = Annotated[int, Field(ge=1, le=512)]
+LayersPerGraph = Annotated[int, Field(ge=1, le=1024)]
+Threads = Annotated[int, Field(ge=1, le=1024)]
+ItemCount = Annotated[int, Field(ge=1, le=16_777_216)]
+Resolution = Annotated[str, Field(max_length=64, pattern=r"^[1-9][0-9]*x[1-9][0-9]*(x[1-9][0-9]*(-[1-9][0-9]*)?)?$")]
 
 
 class EngineName(StrEnum):
@@ -46,11 +51,41 @@ class Dtype(StrEnum):
     FLOAT32 = "float32"
 
 
+class KvCacheDtype(StrEnum):
+    """Number format of the KV cache: the model's own, or FP8 with fixed scales or with scales per token."""
+
+    AUTO = "auto"
+    FP8 = "fp8"
+    FP8_PER_TOKEN = "fp8PerToken"  # noqa: S105 - a token of text
+
+
+class QuantizationMethod(StrEnum):
+    """How weights are stored in fewer bits."""
+
+    INC = "inc"
+    FP8 = "fp8"
+    AWQ = "awq"
+    GPTQ = "gptq"
+    COMPRESSED_TENSORS = "compressedTensors"
+    MODELOPT = "modelopt"
+    MXFP4 = "mxfp4"
+
+
 class CaptureOrder(StrEnum):
     """In which order graphs of a phase are captured (docs/warmup.md, Capture order)."""
 
     MIN_TOKENS = "minTokens"
     MAX_BS = "maxBs"
+    LARGEST_FIRST = "largestFirst"
+
+
+class QuantizationConfig(Wire):
+    """Quantized execution; what is left out is decided by the engine."""
+
+    method: QuantizationMethod
+    config_file: str | None = Field(None, description="Configuration of the method inside the container.")
+    runtime_scales: bool | None = Field(None, description="Whether FP8 scales are inputs of graphs.")
+    channelwise: bool | None = Field(None, description="Whether block-wise FP8 weights get a scale per channel.")
 
 
 class ModelConfig(Wire):
@@ -59,6 +94,25 @@ class ModelConfig(Wire):
     path: str = Field(description="Folder of the checkpoint inside the container.")
     served_names: tuple[str, ...] = Field(description="Names that requests may use; the first is the main one.")
     dtype: Dtype = Dtype.AUTO
+    kv_cache_dtype: KvCacheDtype = KvCacheDtype.AUTO
+    quantization: QuantizationConfig | None = None
+    allow_long_max_model_len: bool = Field(
+        False, description="Whether the model length may exceed what the checkpoint states."
+    )
+
+
+class ParallelismConfig(Wire):
+    """How one replica is spread over cards: tensor * pipeline * data ranks, one card each."""
+
+    tensor: Ranks = 1
+    pipeline: Ranks = 1
+    data: Ranks = 1
+    experts: bool = Field(False, description="Whether experts are spread over ranks instead of split.")
+
+    @property
+    def ranks(self) -> int:
+        """Cards of the replica."""
+        return self.tensor * self.pipeline * self.data
 
 
 class EngineConfig(Wire):
@@ -72,8 +126,27 @@ class EngineConfig(Wire):
         None, description="Memory budget where the device has no memory of its own (CPU), in bytes."
     )
     device_memory_utilization: Share = 0.9
+    layers_per_graph: LayersPerGraph | None = Field(None, description="Decoder layers that share one graph.")
+    settings: dict[str, str] = Field(
+        default_factory=dict, description="Knobs without a field of their own (docs/knobs.md), by name."
+    )
+    extra_args: tuple[str, ...] = Field((), description="Further arguments of the vllm engine.")
     sim_script: dict[str, str | int | float] = Field(
         default_factory=dict, description="Card and faults of the sim engine."
+    )
+
+
+class MultimodalWarmup(Wire):
+    """Which images the vision tower is prepared for."""
+
+    buckets: Annotated[tuple[ItemCount, ...], Field(max_length=64)] = Field(
+        (), description="Patch or image counts to prepare; the model's own when empty."
+    )
+    resolutions: Annotated[tuple[Resolution, ...], Field(max_length=64)] = Field(
+        (), description="Pixel sizes to prepare, such as 512x512, 512x512x2 or 512x512x1-4 (with image counts)."
+    )
+    execute: bool = Field(
+        False, description="Runs the vision tower instead of only compiling it, where its output depends on the data."
     )
 
 
@@ -87,6 +160,14 @@ class WarmupConfig(Wire):
     decode_order: CaptureOrder = CaptureOrder.MAX_BS
     sampler: bool = True
     defragmenter: bool = True
+    compile_threads: Threads | None = Field(None, description="Graphs that are compiled at the same time.")
+    fail_on_cold_shapes: bool = Field(
+        False, description="Whether a request of a cold shape fails instead of waiting for its compile."
+    )
+    multimodal: MultimodalWarmup = MultimodalWarmup()
+    time_budget_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = Field(
+        None, description="No bucket is begun after this time; those left are reported and stay cold or without graph."
+    )
 
 
 class ServingConfig(Wire):
@@ -115,10 +196,14 @@ class RuntimeConfig(Wire):
     version: Literal["v1"] = "v1"
     model: ModelConfig
     engine: EngineConfig
+    parallelism: ParallelismConfig = ParallelismConfig()
     limits: Limits
     bucketing: BucketPolicy = BucketPolicy()
     warmup: WarmupConfig = WarmupConfig()
     serving: ServingConfig = ServingConfig()
+    recipe_cache_dir: str | None = Field(
+        None, description="Folder of compiled recipes and of the journal of warm-ups, which outlives the process."
+    )
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:

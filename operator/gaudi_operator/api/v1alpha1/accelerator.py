@@ -6,9 +6,9 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import QUALIFIED_NAME, ApiModel, ObjectName, Quantity, Rule, validated_by
+from gaudi_runtime.contract.config import Ranks
 
 ResourceName = Annotated[str, StringConstraints(min_length=3, max_length=317, pattern=QUALIFIED_NAME)]
-Ranks = Annotated[int, Field(ge=1, le=512)]
 
 
 class Generation(StrEnum):
@@ -66,8 +66,15 @@ class Parallelism(ApiModel):
             rule="self.tensor * self.pipeline * self.data % self.nodes == 0",
             message="spec.parallelism.nodes must divide tensor x pipeline x data",
         ),
+        Rule(
+            rule="!self.experts || self.tensor * self.data > 1",
+            message="spec.parallelism.experts needs more than one rank: raise tensor or data",
+        ),
     )
     tensor: Ranks = Field(1, description="Tensor-parallel ranks.")
     pipeline: Ranks = Field(1, description="Pipeline-parallel stages.")
     data: Ranks = Field(1, description="Data-parallel ranks inside one replica.")
+    experts: bool = Field(
+        False, description="Whether the experts of a mixture are spread over the ranks instead of split between them."
+    )
     nodes: Annotated[int, Field(ge=1, le=64)] = Field(1, description="Nodes that one replica spans.")

@@ -2,14 +2,31 @@
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
-from gaudi_operator.api.base import ApiModel, ImageReference, Rule, SecretKey, ShortText, list_map, rules, validated_by
+from gaudi_operator.api.base import (
+    ApiModel,
+    ImageReference,
+    Rule,
+    SecretKey,
+    ShortText,
+    list_map,
+    number_as_text,
+    rules,
+    validated_by,
+)
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
-from gaudi_runtime.contract.config import CompileBackend, EngineName, ExecutionMode
+from gaudi_runtime.contract.config import CompileBackend, EngineName, ExecutionMode, LayersPerGraph
 
-SettingName = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Z][A-Z0-9_]*$")]
+SettingName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+Setting = Annotated[
+    str,
+    StringConstraints(max_length=1024),
+    BeforeValidator(number_as_text),
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
+]
+"""People write whole numbers without quotes, so the wire takes both."""
 VariableName = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 SettingValue = Annotated[str, StringConstraints(max_length=1024)]
 Argument = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
@@ -93,13 +110,18 @@ class Engine(ApiModel):
         256,
         description="Requests of a pod that may wait for a place in a batch; one more is answered with 429.",
     )
-    settings: Annotated[dict[SettingName, SettingValue], Field(max_length=128)] = Field(
+    layers_per_graph: LayersPerGraph | None = Field(
+        None, description="Decoder layers that share one graph; the engine decides when left out."
+    )
+    settings: Annotated[dict[SettingName, Setting], Field(max_length=128)] = Field(
         {},
-        description="Knobs of the engine without a field of their own, by name.",
+        description="Knobs of the engine without a field of their own, by name: docs/knobs.md lists them all. The"
+        " operator checks names and values before a pod starts.",
         json_schema_extra=rules(
             Rule(
-                rule="self.all(key, key.matches('^[A-Z][A-Z0-9_]*$'))",
-                message="every name must be in capitals like VLLM_SKIP_WARMUP",
+                rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",
+                message="every name must be that of a variable like VLLM_DEFRAG_THRESHOLD or of an argument like"
+                " --async-scheduling",
             )
         ),
     )

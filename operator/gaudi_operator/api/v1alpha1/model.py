@@ -20,7 +20,7 @@ from gaudi_operator.api.base import (
     validated_by,
 )
 from gaudi_runtime.contract.bucketing import Tokens
-from gaudi_runtime.contract.config import Dtype
+from gaudi_runtime.contract.config import Dtype, KvCacheDtype, QuantizationMethod
 
 Repository = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_.]*(/[-A-Za-z0-9_.]+)?$")
@@ -94,15 +94,6 @@ class ModelSource(ApiModel):
     object_store: ObjectStoreSource | None = Field(None, description="A prefix in an object store.")
 
 
-class QuantizationMethod(StrEnum):
-    """How weights are stored in fewer bits."""
-
-    INC = "inc"
-    FP8 = "fp8"
-    AWQ = "awq"
-    GPTQ = "gptq"
-
-
 class Quantization(ApiModel):
     """Quantized execution; INC needs its configuration file and measurements inside the model's folder."""
 
@@ -113,13 +104,23 @@ class Quantization(ApiModel):
         )
     )
     method: QuantizationMethod = Field(
-        description="inc converts by measurements at load; fp8, awq and gptq are the checkpoint's own format."
+        description="inc converts by measurements at load; all others are the checkpoint's own format."
     )
     config_file: RelativePath | None = Field(
         None, description="Configuration file of the method, relative to the model's folder."
     )
     measurements: RelativePath | None = Field(
         None, description="Folder of INC measurements, relative to the model's folder."
+    )
+    runtime_scales: bool | None = Field(
+        None,
+        description="Whether FP8 scales are inputs of a graph, so that layers share graphs: a shorter warm-up for some"
+        " throughput. The engine decides when left out.",
+    )
+    channelwise: bool | None = Field(
+        None,
+        description="Whether block-wise FP8 weights are converted to one scale per channel at load. The engine decides"
+        " when left out.",
     )
 
 
@@ -137,14 +138,26 @@ class Model(ApiModel):
         Rule(
             rule="!has(self.servedNames) || self.servedNames.all(name, self.servedNames.exists_one(n, n == name))",
             message="spec.model.servedNames must be distinct",
-        )
+        ),
+        Rule(
+            rule="self.kvCacheDtype == 'auto' || (has(self.quantization) && self.quantization.method == 'inc')",
+            message="spec.model.kvCacheDtype fp8 and fp8PerToken need quantization.method inc, which has their scales",
+        ),
     )
     source: ModelSource = Field(description="Where the checkpoint comes from.")
     served_names: Annotated[tuple[ShortText, ...], Field(max_length=16)] = Field(
         (), description="Names that requests may use; the resource's name when empty."
     )
     dtype: Dtype = Field(
-        Dtype.AUTO, description="Number format of weights and KV cache; auto takes the checkpoint's own."
+        Dtype.AUTO, description="Number format of weights and activations; auto takes the checkpoint's own."
+    )
+    kv_cache_dtype: KvCacheDtype = Field(
+        KvCacheDtype.AUTO,
+        description="Number format of the KV cache: auto is that of the model, fp8 has fixed scales, fp8PerToken a"
+        " scale per token.",
+    )
+    allow_long_max_model_len: bool = Field(
+        False, description="Whether maxModelLen may exceed the length that the checkpoint states."
     )
     max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")
     quantization: Quantization | None = Field(None, description="Quantized execution.")

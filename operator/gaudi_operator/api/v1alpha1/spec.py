@@ -15,6 +15,14 @@ from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 
 
+def _not_with_torch(asked: str, path: str) -> Rule:
+    """Refuses what the vllm engine offers, and the simulation with it, but not the torch engine."""
+    return Rule(
+        rule=f"self.engine.name != 'torch' || !({asked})",
+        message=f"spec.{path} is not offered by the torch engine: use engine vllm",
+    )
+
+
 class GaudiInferenceSpec(ApiModel):
     """A model that is served on Gaudi: every replica takes traffic once its graphs are captured."""
 
@@ -48,14 +56,14 @@ class GaudiInferenceSpec(ApiModel):
             " self.parallelism.data == 1",
             message="spec.parallelism must be 1 in every direction with the torch engine: use engine vllm",
         ),
-        Rule(
-            rule="self.engine.name != 'torch' || !has(self.model.quantization)",
-            message="spec.model.quantization is not offered by the torch engine: use engine vllm",
+        _not_with_torch("has(self.model.quantization)", "model.quantization"),
+        _not_with_torch("has(self.engine.layersPerGraph)", "engine.layersPerGraph"),
+        _not_with_torch("self.model.allowLongMaxModelLen", "model.allowLongMaxModelLen"),
+        _not_with_torch("self.warmup.failOnColdShapes", "warmup.failOnColdShapes"),
+        _not_with_torch(
+            "has(self.warmup.multimodal.buckets) || has(self.warmup.multimodal.resolutions)", "warmup.multimodal"
         ),
-        Rule(
-            rule="self.engine.name != 'torch' || !has(self.model.adapters) || self.model.adapters.size() == 0",
-            message="spec.model.adapters is not offered by the torch engine: use engine vllm",
-        ),
+        _not_with_torch("has(self.model.adapters) && self.model.adapters.size() > 0", "model.adapters"),
         Rule(
             rule="self.engine.prefixCaching || !self.?bucketing.?prompt.?context.hasValue()",
             message="spec.bucketing.prompt.context needs engine.prefixCaching: without it prompts have no context",

@@ -69,6 +69,35 @@ class CapturedPercent(ApiModel):
     decode: Percent | None = Field(None, description="Captured decode graphs in percent of planned decode buckets.")
 
 
+class PlanBasis(StrEnum):
+    """Where the figures of a plan come from, least sure first."""
+
+    COUNTED = "Counted"
+    ESTIMATED = "Estimated"
+    SIMULATED = "Simulated"
+    MEASURED = "Measured"
+
+
+class PlanState(ApiModel):
+    """What the plan of the spec takes: estimated before a pod has warmed up, then as the first one has found it."""
+
+    basis: PlanBasis = Field(
+        description="Counted: only buckets are known. Estimated: from a described card, before a pod has measured."
+        " Measured, or Simulated by the sim engine: by a pod of the current revision."
+    )
+    prompt_buckets: Count = Field(description="Prompt buckets.")
+    decode_buckets: Count = Field(description="Decode buckets.")
+    kv_blocks: Count = Field(description="KV blocks that the plan is for.")
+    graph_bytes: Bytes | None = Field(None, description="Bytes of the graphs that fit, of one card.")
+    warmup_seconds: Count | None = Field(None, description="Seconds from the start of a pod until it serves.")
+    captured_percent: CapturedPercent = Field(
+        CapturedPercent(), description="Graphs that fit, in percent of the plan."
+    )
+    prompt_gaps: Count = Field(0, description="Regions of prompt batches that no bucket holds.")
+    decode_gaps: Count = Field(0, description="Regions of decode batches that no bucket holds.")
+    source: Text | None = Field(None, description="Where the figures come from.")
+
+
 class WarmupProgress(ApiModel):
     """How far the least advanced pod of the current revision is."""
 
@@ -153,6 +182,7 @@ class GaudiInferenceStatus(ApiModel):
     captured_percent: CapturedPercent = Field(
         CapturedPercent(), description="Captured graphs, the least over the serving pods."
     )
+    plan: PlanState | None = Field(None, description="What the plan of the spec takes; absent where none is possible.")
     buckets: Buckets | None = Field(None, description="Planned, warmed and captured buckets.")
     warmup: WarmupProgress | None = Field(None, description="Progress of warm-up.")
     memory: MemorySplit | None = Field(None, description="Memory split.")

@@ -2,10 +2,17 @@
 
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Rule, Seconds, validated_by
-from gaudi_runtime.contract.config import CaptureOrder, Share
+from gaudi_runtime.contract import config as contract
+from gaudi_runtime.contract.config import CaptureOrder, Share, Threads
+
+
+class MultimodalWarmup(contract.MultimodalWarmup):
+    """Which images the vision tower is prepared for; only with the vllm engine."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 class Warmup(ApiModel):
@@ -16,14 +23,32 @@ class Warmup(ApiModel):
     prompt_ratio: Share = Field(0.3, description="Share of the graph pool offered to prompt graphs first.")
     prompt_order: CaptureOrder = Field(
         CaptureOrder.MIN_TOKENS,
-        description="minTokens captures prompt graphs from the fewest tokens up, maxBs from the largest batch down.",
+        description="minTokens captures prompt graphs from the fewest tokens up, maxBs from the largest batch down,"
+        " largestFirst the largest bucket first.",
     )
     decode_order: CaptureOrder = Field(
         CaptureOrder.MAX_BS,
-        description="minTokens captures decode graphs from the fewest tokens up, maxBs from the largest batch down.",
+        description="minTokens captures decode graphs from the fewest tokens up, maxBs from the largest batch down,"
+        " largestFirst the largest bucket first.",
     )
     sampler: bool = Field(True, description="Whether the sampler's shapes are warmed up.")
     defragmenter: bool = Field(True, description="Whether the block swaps of the defragmenter are warmed up.")
+    compile_threads: Threads | None = Field(
+        None, description="Graphs that are compiled at the same time; the device's software decides when left out."
+    )
+    fail_on_cold_shapes: bool = Field(
+        False,
+        description="Whether a request whose shape was not warmed up fails instead of waiting for its compile. With"
+        " torchCompile this also spares the checks of every step.",
+    )
+    multimodal: MultimodalWarmup = Field(
+        MultimodalWarmup(), description="Which images the vision tower is prepared for; only with the vllm engine."
+    )
+    time_budget_seconds: Seconds | None = Field(
+        None,
+        description="Warm-up begins no further bucket after this time; what is left is reported as left out, and the"
+        " thresholds of spec.readiness judge the rest. No limit when left out.",
+    )
 
 
 class Shortfall(StrEnum):
