@@ -9,8 +9,20 @@ import typer
 from gaudi_operator.cli.plan.buckets import buckets
 from gaudi_operator.cli.plan.find import find
 
+HELP = """Plan the buckets of a Gaudi inference server before a card is paid for.
+
+Every command takes a GaudiInference, a RuntimeConfig or the bare limits of a model: -f FILE, -f - for standard
+input, or --from-cluster NAME.
+
+\b
+Start with:
+  gaudi-plan buckets -f model.yaml                 all shapes that are prepared
+  gaudi-plan buckets -f model.yaml --heat padding  what is wasted, and where
+  gaudi-plan find -f model.yaml 3 412 0            the bucket of 3 prompts
+"""
+
 app = typer.Typer(
-    help="Plan the buckets of a Gaudi inference server.",
+    help=HELP,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -1,28 +1,50 @@
 """`gaudi-plan buckets`: all buckets that a server prepares."""
 
+from typing import Annotated
+
+import typer
+
 from gaudi_operator.cli.plan.asking import asks
+from gaudi_operator.cli.plan.heating import Heat, heat_maps
 from gaudi_operator.cli.plan.output import Answer, Output, OutputOption, write
 from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.unified import plan_unified
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.report import BucketPhase
 
+HeatOption = Annotated[
+    Heat | None, typer.Option(help="Show a heat map of this in place of the table; a png shows padding by itself.")
+]
+CardOption = Annotated[str | None, typer.Option(help="Card whose graph bytes are taken: gaudi2 or gaudi3.")]
+
 
 @asks
-def buckets(question: PlanQuestion, output: OutputOption = Output.TABLE) -> None:
-    """Print all buckets that a server prepares."""
+def buckets(
+    question: PlanQuestion,
+    heat: HeatOption = None,
+    card: CardOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print all buckets that a server prepares.
+
+    \b
+    gaudi-plan buckets -f examples/llama-3.1-8b-gaudi3.yaml
+    gaudi-plan buckets --from-cluster llama -n models --heat padding
+    gaudi-plan buckets -f limits.json -o png > plan.png
+    """
     unified = question.policy.strategy is Strategy.UNIFIED
-    write(_unified(question) if unified else _plan(question), output)
+    write(_unified(question) if unified else _plan(question, heat, card), output)
 
 
-def _plan(question: PlanQuestion) -> Answer:
+def _plan(question: PlanQuestion, heat: Heat | None, card: str | None) -> Answer:
     plan = question.plan()
-    warnings = (*question.warnings, *plan.warnings)
+    warnings = question.warnings_about(plan)
 
-    def show() -> None:
-        from gaudi_operator.cli.plan.tables import print_plan
+    def picture() -> bytes:
+        from gaudi_operator.cli.heat.picture import picture
 
-        print_plan(plan)
+        return picture(heat_maps(question, plan, heat or Heat.PADDING, card))
 
     return Answer(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
@@ -30,9 +52,20 @@ def _plan(question: PlanQuestion) -> Answer:
             ("phase", "batch_size", "query_len", "num_blocks"),
             *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.of(phase)),
         ],
-        show=show,
+        show=lambda: _show(question, plan, heat, card),
+        picture=picture,
         warnings=warnings,
     )
+
+
+def _show(question: PlanQuestion, plan: BucketPlan, heat: Heat | None, card: str | None) -> None:
+    from gaudi_operator.cli.heat.terminal import print_maps
+    from gaudi_operator.cli.plan.tables import print_plan
+
+    if heat:
+        print_maps(heat_maps(question, plan, heat, card))
+    else:
+        print_plan(plan)
 
 
 def _unified(question: PlanQuestion) -> Answer:

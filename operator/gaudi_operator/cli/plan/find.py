@@ -19,7 +19,12 @@ def find(
     phase: Annotated[BucketPhase, typer.Option(help="prompt or decode.")] = BucketPhase.PROMPT,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print the bucket that a batch is padded to."""
+    """Print the bucket that a batch is padded to.
+
+    \b
+    gaudi-plan find -f model.yaml 3 412 0                  3 prompts of up to 412 tokens
+    gaudi-plan find -f model.yaml --phase decode 3 1 33    3 sequences with 33 KV blocks
+    """
     plan = question.plan()
     wanted = (batch_size, query, blocks)
     found = plan.find(phase, *wanted)

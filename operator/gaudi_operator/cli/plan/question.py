@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from gaudi_operator.cli.plan.bare_limits import read_bare_limits
 from gaudi_operator.cli.plan.document import KIND, Document
 from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.buckets.release_1_22 import plan_1_22
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
@@ -53,6 +54,11 @@ class PlanQuestion:
         if self.release == "1.22":
             return plan_1_22(self.limits, self.blocks)
         return make_plan(self.policy, self.limits, self.blocks)
+
+    def warnings_about(self, plan: BucketPlan) -> tuple[str, ...]:
+        """What had to be assumed, what the planner says, and which admissible batches have no bucket."""
+        gaps = uncovered(plan, self.limits, self.blocks).sentences()
+        return (*self.warnings, *plan.warnings, *gaps)
 
     def with_bucket_file(self, text: str) -> "PlanQuestion":
         """The same question with the buckets of a file."""

@@ -1,0 +1,101 @@
+"""The heat maps of a plan: padding, graph bytes, hits."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from math import log
+
+from gaudi_operator.cli.heat.amounts import byte_text, count_text
+from gaudi_operator.cli.heat.heat_map import MISS, Cell, HeatMap, Place
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+
+
+def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket], float], source: str) -> HeatMap:
+    """Estimated bytes of the graphs of every cell, all contexts together; `source` says where the estimate is from."""
+    amounts = _sums(plan, phase, bytes_of)
+    total = byte_text(sum(amounts.values()))
+    return _map(plan, phase, _hot(amounts, byte_text), f"Estimated graph memory, {total} in all: {source}.")
+
+
+def hits_map(plan: BucketPlan, phase: BucketPhase, hits: Mapping[Bucket, int], source: str) -> HeatMap:
+    """How many batches met the buckets of every cell; `source` names the traffic."""
+    amounts = _sums(plan, phase, lambda bucket: hits.get(bucket, 0))
+    return _map(plan, phase, _hot(amounts, count_text), f"Batches that are padded to each bucket: {source}.")
+
+
+def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> HeatMap:
+    """Mean padding of the shapes between a bucket and its smaller neighbours, in percent of what is computed.
+
+    Every shape counts alike, whether requests have it or not. Prompts: tokens without cached context; decode: batch
+    size * KV blocks. A cell whose shapes find no bucket is a miss (docs/bucketing.md, Coverage).
+    """
+    counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
+    cells = dict(_padding_cells(plan, phase, limits, kv_blocks))
+    caption = f"Mean padding of the shapes that end there ({counted}), every shape alike; none = no bucket."
+    return _map(plan, phase, cells, caption)
+
+
+def length_of(phase: BucketPhase, bucket: Bucket) -> int:
+    """The dimension that stands beside the batch size: query tokens of a prompt, KV blocks of a decode batch."""
+    return bucket.query_len if phase is BucketPhase.PROMPT else bucket.num_blocks
+
+
+def _map(plan: BucketPlan, phase: BucketPhase, cells: Mapping[Place, Cell], caption: str) -> HeatMap:
+    buckets = plan.of(phase)
+    down = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
+    return HeatMap(
+        title=f"{len(buckets)} {phase} buckets: batch size across, {down} down",
+        caption=caption,
+        batches=sorted({bucket.batch_size for bucket in buckets}),
+        lengths=sorted({length_of(phase, bucket) for bucket in buckets}),
+        cells=cells,
+    )
+
+
+def _sums(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float]) -> dict[Place, float]:
+    sums: defaultdict[Place, float] = defaultdict(float)
+    for bucket in plan.of(phase):
+        sums[bucket.batch_size, length_of(phase, bucket)] += amount(bucket)
+    return sums
+
+
+def _hot(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[Place, Cell]:
+    """Amounts span decades, so heat grows with their logarithm, from the least above zero to the most."""
+    some = [amount for amount in amounts.values() if amount > 0] or [1.0]
+    low, span = log(min(some)), log(max(some) / min(some)) or 1.0
+    return {
+        place: Cell(text(amount), max(0.05, (log(amount) - low) / span) if amount > 0 else 0.0)
+        for place, amount in amounts.items()
+    }
+
+
+def _padding_cells(
+    plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int
+) -> Iterator[tuple[Place, Cell]]:
+    buckets = plan.of(phase)
+    lengths = sorted({length_of(phase, bucket) for bucket in buckets})
+    for fewer, batch in _steps(sorted({bucket.batch_size for bucket in buckets})):
+        for shorter, length in _steps(lengths):
+            found = plan.find(phase, batch, *((length, 0) if phase is BucketPhase.PROMPT else (1, length)))
+            if found:
+                asked = (fewer + 1 + batch) / 2 * (shorter + 1 + length) / 2
+                padding = 1 - asked / (found.batch_size * length_of(phase, found))
+                yield (batch, length), Cell(f"{padding:.0%}", padding)
+            elif _admits(phase, limits, kv_blocks, (fewer + 1, batch), (shorter + 1, length)):
+                yield (batch, length), MISS
+
+
+def _steps(values: list[int]) -> Iterator[tuple[int, int]]:
+    """Every value with the one before it; 0 before the first, and 0 itself makes no step."""
+    return ((before, value) for before, value in zip([0, *values], values, strict=False) if value)
+
+
+def _admits(phase: BucketPhase, limits: Limits, kv_blocks: int, batch: Place, length: Place) -> bool:
+    """Whether a request can have a shape of the cell; `batch` and `length` are its (smallest, largest) values."""
+    if phase is BucketPhase.PROMPT:
+        return length[0] <= limits.max_model_len and batch[0] * length[0] <= limits.max_num_batched_tokens
+    if limits.contiguous_paged_attention:
+        return length[0] <= kv_blocks
+    referenced = batch[1] * -(-limits.max_model_len // limits.block_size)
+    return length[0] <= min(referenced, kv_blocks) and batch[0] <= length[1]

@@ -1,0 +1,60 @@
+"""`gaudi-plan` in this process: documents on standard input, answers parsed."""
+
+import json
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from gaudi_operator.cli.plan.app import app
+
+BARE = {
+    "strategy": "linear",
+    "contiguous_pa": True,
+    "max_num_seqs": 4,
+    "max_num_prefill_seqs": 1,
+    "max_num_batched_tokens": 2048,
+    "max_model_len": 2048,
+    "num_blocks": 1519,
+    "block_size": 128,
+    "prefix_caching": False,
+    "env": {"VLLM_DECODE_BLOCK_BUCKET_STEP": 256},
+}
+RUNTIME_CONFIG = {
+    "version": "v1",
+    "model": {"path": "/models", "servedNames": ["tiny"]},
+    "engine": {"name": "sim"},
+    "limits": {"maxModelLen": 256, "maxNumSeqs": 2, "maxNumBatchedTokens": 256},
+}
+INFERENCE = {
+    "apiVersion": "inference.gaudi.dev/v1alpha1",
+    "kind": "GaudiInference",
+    "metadata": {"name": "llama"},
+    "spec": {
+        "model": {"source": {"persistentVolumeClaim": {"claimName": "models"}}, "maxModelLen": 256},
+        "accelerator": {"generation": "gaudi2"},
+        "engine": {"maxNumSeqs": 2},
+    },
+}
+
+
+def plan(document: object, *arguments: str, command: str = "buckets") -> Result:
+    text = document if isinstance(document, str | bytes) else json.dumps(document)
+    return CliRunner().invoke(app, [command, "-f", "-", *arguments], input=text)
+
+
+def answer(document: object, *arguments: str, command: str = "buckets") -> Any:
+    result = plan(document, "-o", "json", *arguments, command=command)
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def refusal(document: object, *arguments: str, command: str = "buckets") -> str:
+    """The sentence on standard error of a question that is refused with exit code 2."""
+    return one_sentence(plan(document, "-o", "json", *arguments, command=command))
+
+
+def one_sentence(result: Result) -> str:
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    return result.stderr

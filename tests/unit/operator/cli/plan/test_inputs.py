@@ -1,0 +1,102 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
+
+ROOT = Path(__file__).parents[5]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+
+
+def spec(**sections: dict[str, Any]) -> dict[str, Any]:
+    merged = {key: INFERENCE["spec"].get(key, {}) | sections.get(key, {}) for key in {*INFERENCE["spec"], *sections}}
+    return INFERENCE | {"spec": merged}
+
+
+def test_inference_is_planned_as_its_pods_would_plan() -> None:
+    assert answer(INFERENCE) == answer(RUNTIME_CONFIG)
+
+
+def test_inference_in_yaml_is_planned() -> None:
+    assert answer(yaml.safe_dump(INFERENCE)) == answer(INFERENCE)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_has_a_plan(path: Path) -> None:
+    assert answer(path.read_text())["prompt"]
+
+
+def test_manifest_among_others_is_found() -> None:
+    others = yaml.safe_dump_all([{"kind": "Namespace", "metadata": {"name": "models"}}, INFERENCE, None])
+    assert answer(others) == answer(INFERENCE)
+
+
+def test_manifest_in_a_list_is_found() -> None:
+    assert answer({"kind": "List", "items": [INFERENCE]}) == answer(INFERENCE)
+
+
+def test_one_of_several_manifests_is_chosen_by_name() -> None:
+    other = spec(engine={"maxNumSeqs": 4}) | {"metadata": {"name": "other"}}
+    assert answer(yaml.safe_dump_all([INFERENCE, other]), "--name", "other") == answer(other)
+
+
+def test_several_manifests_without_a_name_are_refused() -> None:
+    other = INFERENCE | {"metadata": {"name": "other"}}
+    said = refusal(yaml.safe_dump_all([INFERENCE, other]))
+    assert "there are 2 documents to plan for (llama, other); choose one with --name" in said
+
+
+def test_name_that_no_manifest_has_is_refused() -> None:
+    assert "there is no GaudiInference called other in the document" in refusal(INFERENCE, "--name", "other")
+
+
+def test_byte_order_mark_is_no_part_of_the_document() -> None:
+    assert answer(b"\xef\xbb\xbf" + json.dumps(BARE).encode()) == answer(BARE)
+
+
+def test_status_of_a_live_object_is_not_read() -> None:
+    assert answer(INFERENCE | {"status": {"phase": "Serving", "new": 1}}) == answer(INFERENCE)
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (spec(engine={"maxNumSeq": 4}), "spec.engine.maxNumSeq is not a field of a GaudiInference"),
+        (spec(engine={"max_num_seqs": 4}), "spec.engine.max_num_seqs is not a field of a GaudiInference"),
+        (
+            spec(engine={"env": [{"name": "A", "value": "1", "vale": "2"}]}),
+            "spec.engine.env[0].vale is not a field of a GaudiInference",
+        ),
+        (spec(engine={"maxNumSeqs": -1}), "spec.engine.maxNumSeqs: Input should be greater than or equal to 1"),
+        (spec(model={"maxModelLen": None}), "spec.model.maxModelLen: Input should be a valid integer"),
+        (INFERENCE | {"spec": {"engine": {}}}, "spec.model: Field required"),
+        (INFERENCE | {"spec": [1]}, "spec.document: Input should be"),
+        (INFERENCE | {"apiVersion": "inference.gaudi.dev/v2"}, "apiVersion 'inference.gaudi.dev/v2' is not read"),
+        (RUNTIME_CONFIG | {"limit": {}}, "limit: Extra inputs are not permitted"),
+        (RUNTIME_CONFIG | {"version": "v2"}, "version: Input should be 'v1'"),
+    ],
+)
+def test_wrong_manifest_is_refused_with_its_field(document: object, sentence: str) -> None:
+    assert sentence in refusal(document)
+
+
+def test_strategies_of_the_public_servers_are_known_by_their_names() -> None:
+    assert answer(BARE | {"strategy": "lin"}) == answer(BARE)
+
+
+def test_old_name_of_a_variable_sets_the_same_range() -> None:
+    old, new = {"VLLM_PROMPT_SEQ_BUCKET_MAX": 512}, {"VLLM_PROMPT_QUERY_BUCKET_MAX": "512"}
+    assert answer(BARE | {"env": old}) == answer(BARE | {"env": new})
+
+
+@pytest.mark.parametrize("key", ["num_blocks", "env", "file"])
+def test_null_is_the_same_as_leaving_out(key: str) -> None:
+    assert answer(BARE | {key: None}) == answer({name: value for name, value in BARE.items() if name != key})
+
+
+def test_nothing_to_plan_for_is_said() -> None:
+    said = plan(INFERENCE, "--from-cluster", "llama").stderr
+    assert said == "gaudi-plan: say what to plan for: either -f FILE (- reads standard input) or --from-cluster NAME.\n"

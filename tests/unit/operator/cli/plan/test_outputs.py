@@ -1,0 +1,111 @@
+import csv
+import io
+import json
+import struct
+
+import pytest
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gaudi_operator.cli.plan.app import app
+from gaudi_operator.cli.plan.output import Output
+from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan
+
+SMALL = BARE | {"max_model_len": 512, "max_num_batched_tokens": 1024}
+
+
+def test_yaml_holds_what_json_holds() -> None:
+    assert yaml.safe_load(plan(SMALL, "-o", "yaml").stdout) == answer(SMALL)
+
+
+def test_csv_holds_every_bucket() -> None:
+    header, *rows = csv.reader(io.StringIO(plan(SMALL, "-o", "csv").stdout))
+    assert header == ["phase", "batch_size", "query_len", "num_blocks"]
+    printed = answer(SMALL)
+    assert rows == [[phase, *map(str, bucket)] for phase in ("prompt", "decode") for bucket in printed[phase]]
+
+
+def test_png_is_a_picture() -> None:
+    picture = plan(SMALL, "-o", "png").stdout_bytes
+    width, height = struct.unpack(">II", picture[16:24])
+    assert picture.startswith(b"\x89PNG")
+    assert width > height > 100
+
+
+def test_warnings_stay_out_of_the_picture() -> None:
+    result = plan(RUNTIME_CONFIG, "-o", "png")
+    assert b"KV blocks are assumed" not in result.stdout_bytes
+    assert "warning: 4 KV blocks are assumed" in result.stderr
+
+
+def test_find_has_no_picture() -> None:
+    said = CliRunner().invoke(app, ["find", "-f", "-", "-o", "png", "1", "1", "0"], input=json.dumps(SMALL))
+    assert said.exit_code == 2
+    assert said.stderr == "gaudi-plan: this answer has no picture; choose table, json, yaml or csv.\n"
+
+
+def test_find_as_csv_has_a_line_for_wanted_found_and_fallback() -> None:
+    lines = plan(SMALL, "-o", "csv", "1", "100", "0", command="find").stdout.splitlines()
+    assert [line.split(",")[:2] for line in lines[1:]] == [
+        ["prompt", "wanted"],
+        ["prompt", "found"],
+        ["prompt", "fallback"],
+    ]
+
+
+def test_unified_in_json_has_all_lists() -> None:
+    assert set(answer(SMALL | {"strategy": "unified"})) == {"prompt", "decode", "unified", "warnings"}
+
+
+def test_unified_in_csv_has_four_columns() -> None:
+    assert plan(SMALL | {"strategy": "unified"}, "-o", "csv").stdout.startswith(
+        "query_len,shared_blocks,unique_blocks,causal\n"
+    )
+
+
+@pytest.mark.parametrize("output", [output for output in Output if output is not Output.PNG])
+def test_unified_is_written_in_every_form_of_text(output: Output) -> None:
+    assert plan(SMALL | {"strategy": "unified"}, "-o", output).exit_code == 0
+
+
+def test_unified_has_no_picture() -> None:
+    assert "no picture" in plan(SMALL | {"strategy": "unified"}, "-o", "png").stderr
+
+
+def test_batches_without_a_bucket_are_warned_of() -> None:
+    document = BARE | {"strategy": "exponential", "max_num_prefill_seqs": 4, "max_num_batched_tokens": 4096, "env": {}}
+    assert any(
+        "prompt shapes that the limits admit have no bucket" in warning for warning in answer(document)["warnings"]
+    )
+
+
+@settings(max_examples=30)
+@given(
+    st.fixed_dictionaries(
+        {
+            "strategy": st.sampled_from(["exponential", "linear", "paddingAware"]),
+            "max_model_len": st.integers(128, 20_000),
+            "max_num_seqs": st.integers(1, 64),
+            "max_num_prefill_seqs": st.integers(1, 8),
+            "max_num_batched_tokens": st.integers(2048, 8192),
+            "num_blocks": st.integers(1, 6000),
+            "contiguous_pa": st.booleans(),
+            "prefix_caching": st.booleans(),
+        }
+    )
+)
+def test_printed_plan_as_a_bucket_file_is_the_same_plan(document: dict[str, object]) -> None:
+    result = plan(document, "-o", "json")
+    assume(result.exit_code == 0)
+    printed = json.loads(result.stdout)
+    buckets = printed["prompt"] + printed["decode"]
+    assume(len(buckets) < 2000)  # a bucket file has at most 64 KiB
+    text = "\n".join(str(tuple(bucket)) for bucket in buckets)
+    again = answer(document | {"strategy": "file", "file": text})
+    assert (again["prompt"], again["decode"]) == (printed["prompt"], printed["decode"])
+
+
+def test_equal_questions_have_equal_answers() -> None:
+    assert answer(INFERENCE) == answer(json.loads(json.dumps(INFERENCE)))
