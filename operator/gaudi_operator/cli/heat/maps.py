@@ -65,7 +65,7 @@ def _hot(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[P
     some = [amount for amount in amounts.values() if amount > 0] or [1.0]
     low, span = log(min(some)), log(max(some) / min(some)) or 1.0
     return {
-        place: Cell(text(amount), max(0.05, (log(amount) - low) / span) if amount > 0 else 0.0)
+        place: Cell(text(amount), min(1.0, max(0.05, (log(amount) - low) / span)) if amount > 0 else 0.0)
         for place, amount in amounts.items()
     }
 

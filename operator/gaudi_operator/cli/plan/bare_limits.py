@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
 
 from gaudi_runtime.buckets.env import policy_from_env
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
@@ -16,8 +16,23 @@ def _our_name(strategy: object) -> object:
     return PUBLIC_NAMES.get(strategy, strategy) if isinstance(strategy, str) else strategy
 
 
+def _variable(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("a variable is a whole number or its text")
+    return value
+
+
+def _known_to_its_release(release: object, info: ValidationInfo) -> object:
+    strategy = info.data.get("strategy")
+    if release == "1.22" and strategy not in (Strategy.EXPONENTIAL, Strategy.UNIFIED):
+        raise ValueError(f"1.22 has exponential and unified plans only, and strategy is {strategy}")
+    return release
+
+
 Whole = Annotated[int, Strict(), Field(ge=1, le=16_777_216)]
 Flag = Annotated[bool, Strict()]
+Variable = Annotated[str | int, BeforeValidator(_variable)]
+Release = Annotated[Literal["current", "1.22"], BeforeValidator(_known_to_its_release)]
 
 
 class BareLimits(BaseModel):
@@ -26,7 +41,7 @@ class BareLimits(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     strategy: Annotated[Strategy, BeforeValidator(_our_name)] = Strategy.EXPONENTIAL
-    release: Literal["current", "1.22"] = "current"
+    release: Release = "current"
     max_model_len: Whole
     max_num_seqs: Whole
     max_num_prefill_seqs: Whole = 1
@@ -35,7 +50,7 @@ class BareLimits(BaseModel):
     block_size: Whole = 128
     contiguous_pa: Flag = True
     prefix_caching: Flag = True
-    env: dict[str, str | int] | None = None
+    env: dict[str, Variable] | None = None
     file: str | None = None
 
     @property

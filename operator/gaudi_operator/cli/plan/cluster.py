@@ -1,15 +1,20 @@
 """Reading one GaudiInference from the cluster that kubectl would talk to."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
+from yaml import YAMLError
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, KIND, PLURAL, VERSION
 from gaudi_runtime.errors import ConfigError
 
 TIMEOUT_SECONDS = 10
+MALFORMED = (YAMLError, OSError, AttributeError, TypeError, ValueError)
+"""What the client meets in a kubeconfig of another shape, which it does not check."""
 
 
 def read_inference(name: str, namespace: str | None) -> dict[str, Any]:
@@ -33,16 +38,31 @@ def _api() -> Any:
     settings = client.Configuration()
     settings.retries = False
     try:
-        config.load_config(client_configuration=settings)
-    except (config.ConfigException, OSError) as error:
-        raise ConfigError(f"no cluster is known: {str(error).rstrip('.')}; set KUBECONFIG as for kubectl") from error
+        if _inside_a_pod():
+            config.load_incluster_config(client_configuration=settings)
+        else:
+            config.load_kube_config(_kubeconfig(), client_configuration=settings)
+    except config.ConfigException as error:
+        raise ConfigError(f"no cluster is known: {_cause(error)}; set KUBECONFIG as for kubectl") from error
+    except MALFORMED as error:
+        raise ConfigError(f"no cluster is known: {_kubeconfig()} is not a kubeconfig; set KUBECONFIG") from error
     return client.CustomObjectsApi(client.ApiClient(settings))
+
+
+def _kubeconfig() -> str:
+    """Read at every call: the client's own default is what the variable was when it was imported."""
+    return os.environ.get("KUBECONFIG") or config.KUBE_CONFIG_DEFAULT_LOCATION
+
+
+def _inside_a_pod() -> bool:
+    known = any(Path(each).expanduser().exists() for each in _kubeconfig().split(os.pathsep) if each)
+    return not known and "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def _current_namespace() -> str:
     try:
-        _, current = config.list_kube_config_contexts()
-    except config.ConfigException:
+        _, current = config.list_kube_config_contexts(_kubeconfig())
+    except (config.ConfigException, *MALFORMED):
         return "default"
     return str(current.get("context", {}).get("namespace") or "default")
 
@@ -57,4 +77,4 @@ def _refusal(error: ApiException, name: str, namespace: str) -> str:
 
 
 def _cause(error: Exception) -> str:
-    return " ".join(str(getattr(error, "reason", None) or error).split())
+    return " ".join(str(getattr(error, "reason", None) or error).split()).rstrip(".")

@@ -9,6 +9,7 @@ from gaudi_operator.cli.plan.bare_limits import read_bare_limits
 from gaudi_operator.cli.plan.document import KIND, Document
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
+from gaudi_runtime.buckets.ignored import ignored_settings
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.buckets.release_1_22 import plan_1_22
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
@@ -41,13 +42,13 @@ class PlanQuestion:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What had to be assumed."""
-        if self.kv_blocks:
-            return ()
-        return (
+        """What had to be assumed, and what release 1.22 does not read."""
+        ignored = ignored_settings(self.policy, self.limits) if self.release == "1.22" else ()
+        assumed = (
             f"{self.blocks} KV blocks are assumed, enough for maxNumSeqs full sequences: "
-            "the device's number is known after its memory split (--kv-blocks)",
+            "the device's number is known after its memory split (--kv-blocks)"
         )
+        return (*([] if self.kv_blocks else [assumed]), *ignored)
 
     def plan(self) -> BucketPlan:
         """What a server with this policy and these limits prepares. Raises RuntimeStartError in one of its forms."""
@@ -75,7 +76,7 @@ def read_question(document: Document) -> PlanQuestion:
             return _from_runtime_config(document)
         return _from_bare_limits(document)
     except ValidationError as error:
-        raise ConfigError(_sentence(error, "spec." if document.get("kind") == KIND else "")) from error
+        raise ConfigError(_sentence(error, ("spec",) if document.get("kind") == KIND else ())) from error
 
 
 def _from_manifest(document: Document) -> PlanQuestion:
@@ -99,9 +100,9 @@ def _from_bare_limits(document: Document) -> PlanQuestion:
     return PlanQuestion(bare.policy, bare.limits, kv_blocks=bare.num_blocks, release=bare.release)
 
 
-def _sentence(error: ValidationError, prefix: str) -> str:
+def _sentence(error: ValidationError, above: tuple[str, ...]) -> str:
     wrong = (
-        f"{prefix}{'.'.join(map(str, item['loc'])) or 'document'}: {item['msg'].removeprefix('Value error, ')}"
+        f"{'.'.join(map(str, (*above, *item['loc']))) or 'document'}: {item['msg'].removeprefix('Value error, ')}"
         for item in error.errors()[:3]
     )
     return f"the document is wrong: {'; '.join(wrong)}"

@@ -54,20 +54,6 @@ def test_ignored_variable_is_named_in_the_warnings() -> None:
     ]
 
 
-def test_release_1_22_has_its_own_plan() -> None:
-    document = {
-        "release": "1.22",
-        "max_num_seqs": 4,
-        "max_num_prefill_seqs": 4,
-        "max_num_batched_tokens": 8192,
-        "max_model_len": 4096,
-        "num_blocks": 5746,
-        "prefix_caching": False,
-    }
-    printed = answer(document)
-    assert (len(printed["prompt"]), len(printed["decode"])) == (36, 42)
-
-
 def test_unified_prints_its_own_list() -> None:
     document = BARE | {"strategy": "unified", "max_num_seqs": 32, "max_model_len": 1024, "num_blocks": 5781}
     assert len(answer(document | {"env": {}})["unified"]) == 375

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -5,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
-from tests.unit.operator.cli.plan.asked import BARE, refusal
+from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
 
 
 @pytest.mark.parametrize(
@@ -24,11 +25,90 @@ from tests.unit.operator.cli.plan.asked import BARE, refusal
         ({"env": {"HOME": 1}}, "HOME is not a bucket variable"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}, "bucketing.prompt.query: min 4096 is above max 2048"),
         ({"strategy": "file", "env": {}, "file": "(1, 128"}, "bucket file, line 1: not a tuple of three elements"),
+        ({"num_blocks": float("inf")}, "num_blocks: Input should be a valid integer"),
+        ({"num_blocks": 0}, "num_blocks: Input should be greater than or equal to 1"),
+        ({"block_size": 4096}, "bucketing.prompt.query: min 4096 is above max 2048; lower min or raise max"),
+        ({"max_num_batched_tokens": 64}, "bucketing.prompt.query: min 128 is above max 64; lower min or raise max"),
+        ({"max_model_len": 64}, "no prompt bucket is left: 16 dropped because its query is longer than maxModelLen"),
+        ({"block_size": 1, "max_num_batched_tokens": 9_000_000, "max_model_len": 9_000_000}, "than 100000 values"),
+        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": -4}}, "bucket variable for prompt.batch_size.max"),
+        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": 4.5}}, "a variable is a whole number or its text"),
+        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": True}}, "a variable is a whole number or its text"),
+        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": None}}, "a variable is a whole number or its text"),
+        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": "four"}}, "VLLM_PROMPT_BS_BUCKET_MAX: 'four' is not a whole number"),
+        ({"env": [4]}, "env: Input should be a valid dictionary"),
+        ({"release": "1.22"}, "release: 1.22 has exponential and unified plans only, and strategy is linear"),
+        ({"strategy": "file", "env": {}}, "no prompt bucket is left: none was asked for"),
         ({"kind": "Pod"}, "kind 'Pod' is not read; give a GaudiInference, a RuntimeConfig or the limits of a model"),
     ],
 )
 def test_bad_document_is_refused_with_one_sentence(change: dict[str, Any], sentence: str) -> None:
     assert sentence in refusal(BARE | change)
+
+
+BAD_LINES = {
+    "(1, 128": "not a tuple of three elements",
+    "(1, range(0, 10**9), 0)": "10 ** 9 is not a whole number",
+    "(1, range(1, 16000000), 0)": "range with 15999999 elements, at most 10000 are allowed",
+    "(range(1, 9999), range(1, 9999), 0)": "the file asks for more than 250000 buckets",
+    "(1, range(1, 9, 0), 0)": "range with step 0",
+    "(1, 128, -1)": "-1 is not a whole number >= 0",
+    "(1, 128, 1e3)": "1000.0 is not a whole number >= 0",
+    "(0, 128, 0)": "batch size and query length must be at least 1",
+    "(1, __import__('os').abort(), 0)": "__import__('os').abort() is not a whole number",
+    "(1, [n for n in range(9)], 0)": "is not a whole number",
+    "(" * 3000: "not a tuple of three elements",
+}
+
+
+@pytest.mark.parametrize(("line", "problem"), BAD_LINES.items())
+def test_bad_line_of_a_bucket_file_is_refused_with_number_and_text(tmp_path: Path, line: str, problem: str) -> None:
+    buckets = tmp_path / "buckets.txt"
+    buckets.write_text(f"# prompts\n(1, 128, 0)\n{line}\n")
+    said = refusal(BARE | {"env": {}}, "--bucket-file", str(buckets))
+    assert "bucket file, line 3: " in said
+    assert problem in said
+    assert repr(line[:200]) in said
+
+
+def test_bucket_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    buckets = tmp_path / "buckets.txt"
+    buckets.write_bytes(b"(1, 128, 0)\n\xff\n")
+    assert "buckets.txt is not UTF-8 text: invalid start byte at byte 12" in refusal(
+        BARE, "--bucket-file", str(buckets)
+    )
+
+
+def test_document_of_100_megabytes_is_refused_unread(tmp_path: Path) -> None:
+    huge = tmp_path / "huge.json"
+    with huge.open("wb") as stream:
+        stream.truncate(100 * 1024 * 1024)
+    result = CliRunner().invoke(app, ["buckets", "-f", str(huge)])
+    assert "huge.json is larger than 1048576 bytes" in one_sentence(result)
+
+
+def test_folder_is_no_document(tmp_path: Path) -> None:
+    assert "cannot be read: Is a directory" in one_sentence(CliRunner().invoke(app, ["buckets", "-f", str(tmp_path)]))
+
+
+def test_yaml_is_never_executed(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    said = refusal(f'!!python/object/apply:os.system ["touch {mark}"]')
+    assert "the document is neither JSON nor YAML: could not determine a constructor" in said
+    assert not mark.exists()
+
+
+def test_yaml_that_unfolds_to_a_billion_words_is_refused() -> None:
+    names = "abcdefghij"
+    lines = [f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in pairwise(names)]
+    said = refusal("\n".join(["a: &a [ha, ha]", *lines, "max_model_len: *j"]))
+    assert "max_model_len: Input should be a valid integer" in said
+
+
+def test_number_of_5000_digits_is_refused() -> None:
+    assert "the document is neither JSON nor YAML: Exceeds the limit" in refusal(
+        '{"max_model_len": ' + "9" * 5000 + "}"
+    )
 
 
 def test_missing_limit_is_named() -> None:

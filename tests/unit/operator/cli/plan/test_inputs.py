@@ -73,7 +73,7 @@ def test_status_of_a_live_object_is_not_read() -> None:
         (spec(engine={"maxNumSeqs": -1}), "spec.engine.maxNumSeqs: Input should be greater than or equal to 1"),
         (spec(model={"maxModelLen": None}), "spec.model.maxModelLen: Input should be a valid integer"),
         (INFERENCE | {"spec": {"engine": {}}}, "spec.model: Field required"),
-        (INFERENCE | {"spec": [1]}, "spec.document: Input should be"),
+        (INFERENCE | {"spec": [1]}, "document is wrong: spec: Input should be a valid dictionary"),
         (INFERENCE | {"apiVersion": "inference.gaudi.dev/v2"}, "apiVersion 'inference.gaudi.dev/v2' is not read"),
         (RUNTIME_CONFIG | {"limit": {}}, "limit: Extra inputs are not permitted"),
         (RUNTIME_CONFIG | {"version": "v2"}, "version: Input should be 'v1'"),

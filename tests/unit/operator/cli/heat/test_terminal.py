@@ -1,0 +1,43 @@
+import io
+
+from rich.console import Console
+
+from gaudi_operator.cli.heat.heat_map import MISS, Cell, HeatMap
+from gaudi_operator.cli.heat.terminal import heat_table
+
+MAP = HeatMap("two buckets", "what it means", [1, 2], [128, 256], {(1, 128): Cell("12%", 0.9), (2, 128): MISS})
+
+
+def drawn(heat_map: HeatMap, *, width: int = 80, colour: bool = False) -> list[str]:
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=colour, color_system="truecolor" if colour else None
+    )
+    console.print(heat_table(heat_map, console))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+def test_without_colour_heat_is_a_shade() -> None:
+    assert drawn(MAP)[:4] == [
+        "two buckets",
+        "              1      2",
+        "     128 █  12% ! none",
+        "     256      ·      ·",
+    ]
+
+
+def test_with_colour_heat_is_a_background() -> None:
+    assert "48;2;" in drawn(MAP, colour=True)[2]
+    assert "█" not in drawn(MAP, colour=True)[2]
+
+
+def test_map_of_many_batch_sizes_fits_the_width() -> None:
+    wide = HeatMap("many", "", list(range(1, 257)), [128], {(n, 128): Cell("9.9G", 0.5) for n in range(1, 257)})
+    lines = drawn(wide, width=80)
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "many (shown: 10 of 256 batch sizes)"
+
+
+def test_very_narrow_terminal_shows_the_largest_batch_size() -> None:
+    lines = drawn(MAP, width=16)
+    assert ["2"] in [line.split() for line in lines]
+    assert ["128", "!", "none"] in [line.split() for line in lines]

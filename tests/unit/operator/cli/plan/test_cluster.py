@@ -1,0 +1,109 @@
+"""A GaudiInference read from an API server: here a server of this process that answers one path."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gaudi_operator.cli.plan.app import app
+from tests.unit.operator.cli.plan.asked import INFERENCE, answer, one_sentence
+
+PATH = "/apis/inference.gaudi.dev/v1alpha1/namespaces/{}/gaudiinferences/llama"
+
+
+class Handler(BaseHTTPRequestHandler):
+    answers: ClassVar[dict[str, tuple[int, object]]] = {}
+
+    def do_GET(self) -> None:
+        status, body = self.answers.get(self.path, (404, {"kind": "Status", "reason": "NotFound"}))
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *arguments: Any) -> None:
+        return
+
+
+@pytest.fixture
+def api_server() -> Iterator[int]:
+    """Its port."""
+    Handler.answers = {PATH.format("models"): (200, INFERENCE), PATH.format("secret"): (403, {"reason": "Forbidden"})}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "kubeconfig"
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    return path
+
+
+def write(kubeconfig: Path, port: int) -> None:
+    """A kubeconfig whose current context is in the namespace `models`."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "me", "user": {"token": "none"}}],
+        "contexts": [{"name": "now", "context": {"cluster": "here", "user": "me", "namespace": "models"}}],
+        "current-context": "now",
+    }
+    kubeconfig.write_text(yaml.safe_dump(content))
+
+
+def ask(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["buckets", "--from-cluster", *arguments, "-o", "json"])
+
+
+def test_inference_of_the_cluster_is_planned(kubeconfig: Path, api_server: int) -> None:
+    write(kubeconfig, api_server)
+    assert json.loads(ask("llama").stdout) == answer(INFERENCE)
+
+
+def test_namespace_is_chosen(kubeconfig: Path, api_server: int) -> None:
+    write(kubeconfig, api_server)
+    said = one_sentence(ask("llama", "-n", "other"))
+    assert said == "gaudi-plan: there is no GaudiInference llama in namespace other.\n"
+
+
+def test_missing_right_is_named(kubeconfig: Path, api_server: int) -> None:
+    write(kubeconfig, api_server)
+    said = one_sentence(ask("llama", "-n", "secret"))
+    assert "the current context may not read GaudiInference llama in namespace secret (HTTP 403)" in said
+
+
+def test_cluster_that_does_not_answer_is_said(kubeconfig: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: a connection is refused
+        write(kubeconfig, taken.getsockname()[1])
+        said = one_sentence(ask("llama"))
+    assert "the cluster of the current context does not answer" in said
+    assert "refused" in said
+
+
+def test_missing_kubeconfig_is_said(kubeconfig: Path) -> None:
+    said = one_sentence(ask("llama"))
+    assert "no cluster is known" in said
+    assert "set KUBECONFIG as for kubectl" in said
+
+
+def test_kubeconfig_that_is_no_kubeconfig_is_said(kubeconfig: Path) -> None:
+    kubeconfig.write_text("just words")
+    assert f"no cluster is known: {kubeconfig} is not a kubeconfig" in one_sentence(ask("llama"))
