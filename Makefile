@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo demo-clean test lint unit cluster e2e localcluster hardware generate pins bench fmt clean
+.PHONY: help setup demo demo-clean test lint unit tools cluster e2e localcluster hardware generate pins bench fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -50,13 +50,16 @@ fmt: $(READY) ## Format the code
 unit: $(READY) ## Pure tests: seconds
 	$(BIN)/python -m pytest tests/unit
 
-cluster: $(READY) ## A real API server and controllers; we play the kubelet
+tools: $(READY) ## Build Kubernetes and what else the local cluster runs, once
+	@$(BIN)/python -m localcluster tools > /dev/null
+
+cluster: tools ## A real API server and controllers; we play the kubelet
 	$(BIN)/python -m pytest tests/cluster
 
-localcluster: $(READY) ## The local node itself: starts, serves, leaves nothing behind
+localcluster: tools ## The local node itself: starts, serves, leaves nothing behind
 	$(BIN)/python -m pytest tests/localcluster
 
-e2e: $(READY) ## A real node, real images, real pods, real traffic
+e2e: tools ## A real node, real images, real pods, real traffic
 	$(BIN)/python -m pytest tests/e2e
 
 hardware: $(READY) ## Only with a card: pytest markers cuda and hpu

@@ -19,7 +19,8 @@ def enter_network_namespace() -> None:
 
     Every address of 10.250.0.0/16 is local there: a server may listen on any of them, and they may stand
     in EndpointSlices and pod statuses, where the API server refuses loopback addresses. Call it in the
-    main thread before anything listens. Raises LocalClusterError without the right to do it.
+    main thread before anything listens, and after tools(), which may have to fetch.
+    Raises LocalClusterError without the right to do it.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if library.unshare(_CLONE_NEWNET) != 0:

@@ -10,7 +10,7 @@ import pytest
 
 from gaudi_operator.api.crd import NAME, crd_yaml
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
-from localcluster import ControlPlane, enter_network_namespace
+from localcluster import ControlPlane, enter_network_namespace, tools
 from tests.kube_api import KubeApi
 from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
@@ -23,6 +23,7 @@ NewOperator = Callable[..., OperatorProcess]
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """etcd, API server and controllers for the whole run; pods are never started."""
+    tools()  # builds, where that was not done yet: nothing can be fetched from inside the namespace
     enter_network_namespace()
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
