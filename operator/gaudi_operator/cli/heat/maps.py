@@ -1,7 +1,8 @@
 """The heat maps of a plan: padding, graph bytes, hits."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import log
 
 from gaudi_operator.cli.heat.amounts import byte_text, count_text
@@ -15,13 +16,13 @@ def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket],
     """Estimated bytes of the graphs of every cell, all contexts together; `source` says where the estimate is from."""
     amounts = _sums(plan, phase, bytes_of)
     total = byte_text(sum(amounts.values()))
-    return _map(plan, phase, _hot(amounts, byte_text), f"Estimated graph memory, {total} in all: {source}.")
+    return _map(phase, plan.of(phase), _hot(amounts, byte_text), f"Estimated graph memory, {total} in all: {source}.")
 
 
 def hits_map(plan: BucketPlan, phase: BucketPhase, hits: Mapping[Bucket, int], source: str) -> HeatMap:
     """How many batches met the buckets of every cell; `source` names the traffic."""
     amounts = _sums(plan, phase, lambda bucket: hits.get(bucket, 0))
-    return _map(plan, phase, _hot(amounts, count_text), f"Batches that are padded to each bucket: {source}.")
+    return _map(phase, plan.of(phase), _hot(amounts, count_text), f"Batches that are padded to each bucket: {source}.")
 
 
 def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> HeatMap:
@@ -33,7 +34,27 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
     counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
     cells = dict(_padding_cells(plan, phase, limits, kv_blocks))
     caption = f"Mean padding of the shapes that end there ({counted}), every shape alike; none = no bucket."
-    return _map(plan, phase, cells, caption)
+    return _map(phase, plan.of(phase), cells, caption)
+
+
+def change_map(
+    phase: BucketPhase, kept: Sequence[Bucket], added: Sequence[Bucket], dropped: Sequence[Bucket]
+) -> HeatMap:
+    """Where two plans differ; a prompt cell counts all its contexts together."""
+    counts: defaultdict[Place, Counter[str]] = defaultdict(Counter)
+    for sign, buckets in (("=", kept), ("+", added), ("-", dropped)):
+        for bucket in buckets:
+            counts[bucket.batch_size, length_of(phase, bucket)][sign] += 1
+    cells = {place: _change_cell(count) for place, count in counts.items()}
+    drawn = _map(phase, (*kept, *added, *dropped), cells, "= kept, + added, - dropped; dark is dropped.")
+    before, after = len(kept) + len(dropped), len(kept) + len(added)
+    return replace(drawn, title=f"{before} -> {after} {drawn.title.split(' ', 1)[1]}")
+
+
+def _change_cell(count: Counter[str]) -> Cell:
+    text = "".join(f"{sign}{count[sign]}" for sign in "+-" if count[sign])
+    heat = {(True, False): 0.3, (True, True): 0.6, (False, True): 0.9}
+    return Cell(text, heat[count["+"] > 0, count["-"] > 0]) if text else Cell("=", 0.0)
 
 
 def length_of(phase: BucketPhase, bucket: Bucket) -> int:
@@ -41,8 +62,7 @@ def length_of(phase: BucketPhase, bucket: Bucket) -> int:
     return bucket.query_len if phase is BucketPhase.PROMPT else bucket.num_blocks
 
 
-def _map(plan: BucketPlan, phase: BucketPhase, cells: Mapping[Place, Cell], caption: str) -> HeatMap:
-    buckets = plan.of(phase)
+def _map(phase: BucketPhase, buckets: Sequence[Bucket], cells: Mapping[Place, Cell], caption: str) -> HeatMap:
     down = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
     return HeatMap(
         title=f"{len(buckets)} {phase} buckets: batch size across, {down} down",

@@ -7,6 +7,7 @@ resource and the Kubernetes client are imported by the functions that need them.
 import typer
 
 from gaudi_operator.cli.plan.buckets import buckets
+from gaudi_operator.cli.plan.diff import diff
 from gaudi_operator.cli.plan.find import find
 
 HELP = """Plan the buckets of a Gaudi inference server before a card is paid for.
@@ -19,6 +20,7 @@ Start with:
   gaudi-plan buckets -f model.yaml                 all shapes that are prepared
   gaudi-plan buckets -f model.yaml --heat padding  what is wasted, and where
   gaudi-plan find -f model.yaml 3 412 0            the bucket of 3 prompts
+  gaudi-plan diff old.yaml new.yaml                what a change costs
 """
 
 app = typer.Typer(
@@ -30,6 +32,7 @@ app = typer.Typer(
 )
 app.command()(buckets)
 app.command()(find)
+app.command()(diff)
 
 
 def main() -> None:

@@ -1,0 +1,126 @@
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from gaudi_operator.cli.plan.app import app
+from gaudi_operator.cli.plan.plan_diff import compare
+from gaudi_operator.cli.plan.question import PlanQuestion, read_question
+from gaudi_runtime.contract.report import BucketPhase
+from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence
+
+LIMITS = {key: value for key, value in BARE.items() if key != "env"}
+
+
+def changed(**sections: dict[str, Any]) -> dict[str, Any]:
+    return INFERENCE | {"spec": INFERENCE["spec"] | sections}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def run(folder: Path, old: object, new: object, *arguments: str) -> Result:
+    paths = []
+    for name, document in (("old.json", old), ("new.json", new)):
+        (folder / name).write_text(json.dumps(document))
+        paths.append(str(folder / name))
+    return CliRunner().invoke(app, ["diff", *paths, *arguments])
+
+
+def answer(folder: Path, old: object, new: object) -> Any:
+    return json.loads(run(folder, old, new, "-o", "json").stdout)
+
+
+def test_longer_prompts_add_their_buckets(folder: Path) -> None:
+    found = answer(folder, LIMITS | {"max_num_batched_tokens": 1920}, LIMITS)
+    assert found["prompt"] == {"kept": 15, "added": [[1, 2048, 0]], "dropped": []}
+    assert found["decode"]["added"] == found["decode"]["dropped"] == []
+
+
+def test_changed_field_is_named_with_both_values(folder: Path) -> None:
+    found = answer(folder, INFERENCE, changed(engine={"maxNumSeqs": 4}))
+    assert found["changes"] == [{"path": "engine.maxNumSeqs", "old": 2, "new": 4}]
+
+
+def test_change_of_an_engine_limit_replaces_pods(folder: Path) -> None:
+    assert answer(folder, INFERENCE, changed(engine={"maxNumSeqs": 4}))["restarts"] is True
+
+
+def test_change_of_replicas_replaces_no_pod(folder: Path) -> None:
+    assert answer(folder, INFERENCE, changed(replicas=3))["restarts"] is False  # type: ignore[arg-type]
+
+
+def test_default_that_is_written_out_is_no_change(folder: Path) -> None:
+    found = answer(folder, INFERENCE, changed(engine={"maxNumSeqs": 2, "blockSize": 128}))
+    assert (found["changes"], found["restarts"]) == ([], False)
+
+
+def test_bare_limits_cannot_say_whether_pods_are_replaced(folder: Path) -> None:
+    assert answer(folder, LIMITS, LIMITS)["restarts"] is None
+
+
+def test_recipe_cache_spares_the_kept_buckets(folder: Path) -> None:
+    compiled = answer(folder, LIMITS | {"max_num_batched_tokens": 1920}, LIMITS)["compiled"]
+    assert compiled == {"withRecipeCache": 1, "withoutRecipeCache": 16 + 57, "recipesDiscardedBy": []}
+
+
+def test_other_image_discards_every_recipe(folder: Path) -> None:
+    compiled = answer(folder, INFERENCE, changed(engine={"maxNumSeqs": 2, "image": "example/runtime:2"}))["compiled"]
+    assert compiled["recipesDiscardedBy"] == ["engine.image"]
+    assert compiled["withRecipeCache"] == compiled["withoutRecipeCache"] > 0
+
+
+def test_csv_has_a_line_for_every_difference(folder: Path) -> None:
+    text = run(folder, LIMITS | {"max_num_batched_tokens": 1920}, LIMITS, "-o", "csv").stdout
+    assert list(csv.reader(io.StringIO(text)))[1:] == [["added", "prompt", "1", "2048", "0"]]
+
+
+def test_table_tells_the_whole_story(folder: Path) -> None:
+    shown = run(folder, INFERENCE, changed(engine={"maxNumSeqs": 4})).stdout
+    assert "engine.maxNumSeqs" in shown
+    assert "prompt: the same 2 buckets" in shown
+    assert "A new revision: every pod is replaced" in shown
+
+
+def test_picture_shows_both_phases(folder: Path) -> None:
+    assert run(folder, LIMITS, LIMITS | {"max_num_seqs": 8}, "-o", "png").stdout_bytes.startswith(b"\x89PNG")
+
+
+def test_warnings_say_whose_they_are(folder: Path) -> None:
+    warnings = answer(folder, INFERENCE, changed(engine={"maxNumSeqs": 4}))["warnings"]
+    assert [warning.split(" KV blocks")[0] for warning in warnings] == ["old: 4", "new: 8"]
+
+
+@pytest.mark.parametrize("arguments", [["new.yaml"], ["-", "-"], ["a", "b", "c"], ["a", "b", "--from-cluster", "c"]])
+def test_other_than_two_documents_are_refused(arguments: list[str]) -> None:
+    said = one_sentence(CliRunner().invoke(app, ["diff", *arguments]))
+    assert said == "gaudi-plan: give two documents, OLD and NEW, or --from-cluster NAME and NEW.\n"
+
+
+def test_bad_document_is_refused_in_one_sentence(folder: Path) -> None:
+    assert "max_num_seqs" in one_sentence(run(folder, LIMITS, LIMITS | {"max_num_seqs": 0}))
+
+
+def question(seqs: int, tokens: int) -> PlanQuestion:
+    return read_question(LIMITS | {"strategy": "exponential", "max_num_seqs": seqs, "max_num_batched_tokens": tokens})
+
+
+@settings(max_examples=30)
+@given(*[st.integers(1, 64), st.integers(128, 8192)] * 2)
+def test_old_plan_without_dropped_and_with_added_is_the_new_plan(
+    old_seqs: int, old_tokens: int, new_seqs: int, new_tokens: int
+) -> None:
+    old, new = question(old_seqs, old_tokens), question(new_seqs, new_tokens)
+    found = compare(old, new, old.plan(), new.plan())
+    for phase in BucketPhase:
+        each = found.phases[phase]
+        assert set(old.plan().of(phase)) - set(each.dropped) | set(each.added) == set(new.plan().of(phase))
+        assert set(each.kept) == set(old.plan().of(phase)) & set(new.plan().of(phase))
