@@ -5,7 +5,11 @@ from enum import StrEnum
 
 
 class Confidence(StrEnum):
-    """How sure a figure is, surest first."""
+    """How sure a figure is, surest first.
+
+    exact follows from the inputs alone; measured was logged by a real card with this model; published stands in a
+    data sheet; calculated comes from a formula; scaled is measured with another model; assumed has no source.
+    """
 
     EXACT = "exact"
     MEASURED = "measured"
@@ -22,11 +26,26 @@ class Confidence(StrEnum):
 
 @dataclass(frozen=True)
 class Figure:
-    """A value in the unit that the field's name or docstring gives, its source in words, and how sure it is."""
+    """A value in the unit that its holder names, its source in words, and how sure it is.
+
+    `low` and `high` are what other sources say, where they differ.
+    """
 
     value: float
     source: str
     confidence: Confidence
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def least(self) -> float:
+        """The lowest value that any source gives."""
+        return self.value if self.low is None else self.low
+
+    @property
+    def most(self) -> float:
+        """The highest value that any source gives."""
+        return self.value if self.high is None else self.high
 
 
 def weakest(*figures: Figure) -> Confidence:

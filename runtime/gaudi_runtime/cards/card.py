@@ -7,9 +7,9 @@ from gaudi_runtime.figure import Figure
 
 @dataclass(frozen=True)
 class WarmupRates:
-    """What warming up one bucket costs, as measured with `model`; forecasts scale it to other models.
+    """What warming up one bucket costs, as measured with `model` (a known repository) on one card.
 
-    Seconds per bucket, graph bytes per prompt token (batch size * (query + context tokens)) and per decode graph.
+    Seconds per bucket; graph bytes per prompt token (batch size * (query + context tokens)) and per decode sequence.
     """
 
     model: str
@@ -18,18 +18,18 @@ class WarmupRates:
     prompt_capture_seconds: Figure
     decode_capture_seconds: Figure
     prompt_graph_bytes_per_token: Figure
-    decode_graph_bytes: Figure
+    decode_graph_bytes_per_sequence: Figure
 
 
 @dataclass(frozen=True)
 class Card:
-    """One card. `memory` in bytes as its driver reports them, `bandwidth` in bytes/s, `matmul` in operations/s.
+    """One card. `memory` in bytes as its driver reports them, `bandwidth` in bytes/s, matmul in operations/s.
 
     `rates` is None where nothing is known about warm-up, as on a CPU.
     """
 
     name: str
-    memory: Figure
+    memory: Figure | None
     bandwidth: Figure | None = None
     bf16_matmul: Figure | None = None
     fp8_matmul: Figure | None = None

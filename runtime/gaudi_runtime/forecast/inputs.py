@@ -3,18 +3,30 @@
 from dataclasses import dataclass
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
-from gaudi_runtime.contract.config import Dtype, ExecutionMode, RuntimeConfig, WarmupConfig
-from gaudi_runtime.models.quantization import Method
+from gaudi_runtime.contract.config import (
+    Dtype,
+    ExecutionMode,
+    KvCacheDtype,
+    ParallelismConfig,
+    QuantizationMethod,
+    RuntimeConfig,
+    WarmupConfig,
+)
+from gaudi_runtime.models.quantized import effective
+from gaudi_runtime.models.ranks import Spread
+from gaudi_runtime.models.shape import ModelShape
 
+ONE_CARD = ParallelismConfig()
 DEFAULT_WARMUP = WarmupConfig()
+_DTYPE_BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT32: 4}
 
 
 @dataclass(frozen=True)
 class ForecastInputs:
     """A deployment as far as memory and warm-up depend on it.
 
-    `device_memory` (bytes) replaces the card's own; `quantization` None takes the checkpoint's; `fp8_kv_cache`
-    halves the KV cache; `kv_blocks` replaces what the memory split would give.
+    `quantization` None takes the checkpoint's; `device_memory` (bytes) replaces the card's own; `kv_blocks` replaces
+    what the memory split would give, as when a device has been measured.
     """
 
     policy: BucketPolicy
@@ -22,11 +34,10 @@ class ForecastInputs:
     warmup: WarmupConfig = DEFAULT_WARMUP
     execution_mode: ExecutionMode = ExecutionMode.HPU_GRAPHS
     utilization: float = 0.9
-    tensor: int = 1
-    pipeline: int = 1
+    parallelism: ParallelismConfig = ONE_CARD
     dtype: Dtype = Dtype.AUTO
-    quantization: Method | None = None
-    fp8_kv_cache: bool = False
+    kv_cache_dtype: KvCacheDtype = KvCacheDtype.AUTO
+    quantization: QuantizationMethod | None = None
     device_memory: int | None = None
     kv_blocks: int | None = None
 
@@ -36,15 +47,47 @@ class ForecastInputs:
         modes = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)
         return self.warmup.enabled and self.execution_mode in modes
 
+    @property
+    def useful_blocks(self) -> int:
+        """KV blocks of `maxNumSeqs` sequences of full length: as many as the limits can ever use."""
+        return self.blocks_per_sequence * self.limits.max_num_seqs
+
+    @property
+    def blocks_per_sequence(self) -> int:
+        """KV blocks of one sequence of full length."""
+        return -(-self.limits.max_model_len // self.limits.block_size)
+
+    @property
+    def largest_prompt(self) -> int:
+        """Most tokens in one prompt batch: what the profile run meets."""
+        limits = self.limits
+        return min(limits.max_num_batched_tokens, limits.max_num_prefill_seqs * limits.max_model_len)
+
 
 def inputs_of(config: RuntimeConfig) -> ForecastInputs:
-    """The inputs in a RuntimeConfig, for one card."""
+    """The inputs in a RuntimeConfig."""
     return ForecastInputs(
         policy=config.bucketing,
         limits=config.limits,
         warmup=config.warmup,
         execution_mode=config.engine.execution_mode,
         utilization=config.engine.device_memory_utilization,
+        parallelism=config.parallelism,
         dtype=config.model.dtype,
+        kv_cache_dtype=config.model.kv_cache_dtype,
+        quantization=config.model.quantization.method if config.model.quantization else None,
         device_memory=config.engine.device_memory_bytes,
+    )
+
+
+def spread_of(inputs: ForecastInputs, shape: ModelShape) -> Spread:
+    """How this deployment spreads and stores this model."""
+    ranks, dtype_bytes = inputs.parallelism, _DTYPE_BYTES.get(inputs.dtype, shape.dtype_bytes)
+    return Spread(
+        tensor=ranks.tensor,
+        pipeline=ranks.pipeline,
+        dtype_bytes=dtype_bytes,
+        kv_dtype_bytes=dtype_bytes if inputs.kv_cache_dtype is KvCacheDtype.AUTO else 1,
+        quantization=effective(shape.quantization, inputs.quantization),
+        expert_ranks=ranks.tensor * ranks.data if ranks.experts else None,
     )

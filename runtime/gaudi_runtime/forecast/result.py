@@ -1,5 +1,6 @@
 """Forecast: the answer, every figure with its source and how sure it is."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,6 +13,7 @@ from gaudi_runtime.warmup.percent import percent
 class Trouble(StrEnum):
     """Why a deployment does not fit."""
 
+    PARALLELISM = "ParallelismImpossible"
     WEIGHTS_TOO_LARGE = "WeightsTooLarge"
     NO_KV_BLOCK = "NoKvBlock"
     SEQUENCE_TOO_LONG = "SequenceTooLong"
@@ -44,23 +46,29 @@ class MemoryForecast:
 
 @dataclass(frozen=True)
 class PhaseForecast:
-    """One phase of the plan. `captured` is None where graphs are not captured or nothing is known about them.
+    """One phase of the plan. Figures are None where nothing is known; seconds count the whole phase.
 
+    `captured` are the graphs expected to fit, in the order of their capture, None where none are captured or the
+    memory is unknown; `captured_at_best` is their number where every source's lowest bytes hold.
     `graph_bytes` are those of the captured graphs, `all_graph_bytes` what every planned graph would take.
     """
 
     phase: BucketPhase
     planned: int
-    captured: tuple[Bucket, ...] | None
-    graph_bytes: Figure | None
-    all_graph_bytes: Figure | None
-    compile_seconds: Figure | None
-    capture_seconds: Figure | None
+    captured: tuple[Bucket, ...] | None = None
+    captured_at_best: int | None = None
+    graph_bytes: Figure | None = None
+    all_graph_bytes: Figure | None = None
+    compile_seconds: Figure | None = None
+    capture_seconds: Figure | None = None
 
     @property
     def percent(self) -> int | None:
         """Captured of planned, floored; None without graphs or buckets (docs/warmup.md, Percentages)."""
         return None if self.captured is None else percent(len(self.captured), self.planned)
+
+
+Phases = Mapping[BucketPhase, PhaseForecast]
 
 
 @dataclass(frozen=True)

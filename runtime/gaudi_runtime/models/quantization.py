@@ -1,16 +1,8 @@
 """Quantization: in how many bits the matrices of a checkpoint are held (docs/memory.md, Quantization)."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Method(StrEnum):
-    """How weights are stored in fewer bits; INC converts while loading, the others are the checkpoint's format."""
-
-    INC = "inc"
-    FP8 = "fp8"
-    AWQ = "awq"
-    GPTQ = "gptq"
+from gaudi_runtime.contract.config import QuantizationMethod
 
 
 @dataclass(frozen=True)
@@ -21,7 +13,7 @@ class Quantization:
     edge of a square with one 4-byte scale (DeepSeek's FP8). Embeddings, norms, routers and biases stay as they are.
     """
 
-    method: Method
+    method: QuantizationMethod
     bits: int
     group: int | None = None
     zero_points: bool = False

@@ -74,7 +74,6 @@ class ModelShape:
     vocab: int
     tied_embeddings: bool
     dtype_bytes: int = 2
-    max_positions: int | None = None
     quantization: Quantization | None = None
     extra_parameters: int = 0
     name: str | None = None

@@ -1,0 +1,73 @@
+"""Facts: reading numbers out of an untrusted config.json, each within bounds, each error a sentence."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gaudi_runtime.errors import ModelUnreadable
+
+MOST = 2**24
+"""No dimension of a model is larger; a wrong number must not become a wrong allocation or an endless loop."""
+
+
+class Facts:
+    """Typed access to the keys of a config.json; null counts as missing, as transformers reads it."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = {key: value for key, value in config.items() if value is not None}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._config
+
+    def whole(self, key: str, default: int | None = None, *, least: int = 1, most: int = MOST) -> int:
+        """A whole number from `least` to `most`. Raises ModelUnreadable when it is missing without a default."""
+        value = self._config.get(key, default)
+        if value is None:
+            raise ModelUnreadable(f"config.json has no {key}; its memory cannot be calculated without it")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ModelUnreadable(f"config.json: {key} is {value!r}, not a whole number from {least} to {most}")
+        return value
+
+    def maybe_whole(self, key: str) -> int | None:
+        """A whole number, None when it is missing."""
+        return self.whole(key) if key in self else None
+
+    def flag(self, key: str, default: bool) -> bool:
+        """true or false. Raises ModelUnreadable for anything else."""
+        value = self._config.get(key, default)
+        if not isinstance(value, bool):
+            raise ModelUnreadable(f"config.json: {key} is {value!r}, neither true nor false")
+        return value
+
+    def text(self, key: str, default: str) -> str:
+        """A string. Raises ModelUnreadable for anything else."""
+        value = self._config.get(key, default)
+        if not isinstance(value, str):
+            raise ModelUnreadable(f"config.json: {key} is {value!r}, not a text")
+        return value
+
+    def wholes(self, key: str) -> tuple[int, ...]:
+        """A list of whole numbers, empty when it is missing. Raises ModelUnreadable for anything else."""
+        value = self._config.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(each, int) for each in value):
+            raise ModelUnreadable(f"config.json: {key} is not a list of whole numbers")
+        return tuple(value)
+
+    def part(self, key: str) -> "Facts | None":
+        """An object inside, None when it is missing. Raises ModelUnreadable for anything else."""
+        value = self._config.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise ModelUnreadable(f"config.json: {key} is not an object")
+        return Facts(value)
+
+    def parts(self) -> "tuple[Facts, ...]":
+        """Every object inside."""
+        return tuple(Facts(value) for value in self._config.values() if isinstance(value, dict))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings, empty when it is missing. Raises ModelUnreadable for anything else."""
+        value = self._config.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise ModelUnreadable(f"config.json: {key} is not a list of texts")
+        return tuple(value)

@@ -1,0 +1,59 @@
+import pytest
+
+from gaudi_runtime.cards.card import Card
+from gaudi_runtime.cards.catalog import CARDS, card_named
+from gaudi_runtime.cards.gaudi2 import GAUDI2, RATES
+from gaudi_runtime.cards.gaudi3 import GAUDI3
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.figure import Confidence, Figure, weakest
+from gaudi_runtime.models.known import known_shape
+
+MIB = 2**20
+
+
+def figures(card: Card) -> list[Figure]:
+    holders = [vars(card), vars(card.rates) if card.rates else {}]
+    return [value for holder in holders for value in holder.values() if isinstance(value, Figure)]
+
+
+@pytest.mark.parametrize("card", CARDS.values(), ids=lambda card: card.name)
+def test_every_figure_is_positive_and_names_its_source(card: Card) -> None:
+    assert all(figure.value > 0 and len(figure.source) > 10 for figure in figures(card))
+
+
+@pytest.mark.parametrize("card", CARDS.values(), ids=lambda card: card.name)
+def test_ranges_hold_their_value(card: Card) -> None:
+    assert all(figure.least <= figure.value <= figure.most for figure in figures(card))
+
+
+def test_rates_were_measured_with_a_known_model() -> None:
+    assert known_shape(RATES.model) is not None
+
+
+def test_seeds_000_and_002_prompt_graphs_take_1_43_mib_a_token() -> None:
+    assert RATES.prompt_graph_bytes_per_token.value == 1.43 * MIB
+
+
+def test_seed_000_decode_graphs_take_161_9_mib_for_112_sequences() -> None:
+    assert 16 * (1 + 2 + 4) * RATES.decode_graph_bytes_per_sequence.value == pytest.approx(161.9 * MIB)
+
+
+def test_rates_of_gaudi_3_are_assumed() -> None:
+    assert GAUDI3.rates is not None
+    assert {figure.confidence for figure in vars(GAUDI3.rates).values() if isinstance(figure, Figure)} == {
+        Confidence.ASSUMED
+    }
+
+
+def test_card_is_found_in_any_case() -> None:
+    assert card_named("Gaudi2") is GAUDI2
+
+
+def test_unknown_card_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"card 'h100' is not described; choose one of gaudi2, gaudi3, none\."):
+        card_named("h100")
+
+
+def test_sum_is_as_sure_as_its_least_sure_part() -> None:
+    exact, assumed = Figure(1, "", Confidence.EXACT), Figure(1, "", Confidence.ASSUMED)
+    assert weakest(exact, assumed) is Confidence.ASSUMED

@@ -1,0 +1,57 @@
+"""Deployments that several tests forecast."""
+
+from dataclasses import replace
+from typing import Any
+
+from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.config import WarmupConfig
+from gaudi_runtime.forecast.inputs import ForecastInputs
+from gaudi_runtime.models.known import known_shape
+from gaudi_runtime.models.shape import ModelShape
+
+GIB = 2**30
+
+
+def shape_of(repository: str) -> ModelShape:
+    """A public model's shape."""
+    shape = known_shape(repository)
+    assert shape is not None
+    return shape
+
+
+LLAMA = shape_of("meta-llama/Llama-3.1-8B")
+
+SEED = ForecastInputs(
+    policy=BucketPolicy(
+        strategy=Strategy.LINEAR,
+        prompt=PromptRanges(
+            batch_size=RangeSettings(min=1, step=32, max=4), query=RangeSettings(min=128, step=128, max=1024)
+        ),
+        decode=DecodeRanges(
+            batch_size=RangeSettings(min=1, step=128, max=4), blocks=RangeSettings(min=128, step=128, max=2048)
+        ),
+    ),
+    limits=Limits(
+        max_model_len=2048,
+        max_num_seqs=4,
+        max_num_prefill_seqs=4,
+        max_num_batched_tokens=4096,
+        block_size=1,
+        contiguous_paged_attention=False,
+    ),
+    warmup=WarmupConfig(graph_memory_share=0.4, prompt_ratio=0.3),
+    utilization=0.5,
+)
+"""Seed 000. Its release counts decode lengths in tokens: blocks of one token each."""
+
+
+def seed_with(**changes: Any) -> ForecastInputs:
+    """The seed's deployment with other values; `graph_memory_share` and the like go to its warm-up."""
+    warmup = {key: changes.pop(key) for key in list(changes) if key in WarmupConfig.model_fields}
+    limits = {key: changes.pop(key) for key in list(changes) if key in Limits.model_fields}
+    return replace(
+        SEED,
+        warmup=SEED.warmup.model_copy(update=warmup),
+        limits=SEED.limits.model_copy(update=limits),
+        **changes,
+    )

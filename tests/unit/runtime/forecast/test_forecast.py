@@ -1,0 +1,195 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gaudi_runtime.cards.catalog import CARDS, NONE
+from gaudi_runtime.cards.gaudi2 import GAUDI2
+from gaudi_runtime.cards.gaudi3 import GAUDI3
+from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
+from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, ParallelismConfig, QuantizationMethod
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.figure import Confidence, Figure
+from gaudi_runtime.forecast.forecast import forecast
+from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Trouble
+from gaudi_runtime.models.known import known_models
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with, shape_of
+
+SEVENTY = shape_of("meta-llama/Llama-3.1-70B")
+
+
+def figures(answer: Forecast) -> list[Figure]:
+    parts = [answer.memory, answer.prompt, answer.decode]
+    inside = [value for part in parts if part for value in vars(part).values()]
+    return [value for value in [*inside, answer.kv_blocks, answer.warmup_seconds] if isinstance(value, Figure)]
+
+
+def troubles(answer: Forecast) -> list[Trouble]:
+    return [problem.trouble for problem in answer.problems]
+
+
+def test_every_figure_names_its_source() -> None:
+    assert all(figure.source for figure in figures(forecast(SEED, LLAMA, GAUDI2)))
+
+
+def test_forecast_says_that_it_is_an_estimate() -> None:
+    assert forecast(SEED, LLAMA, GAUDI2).notes[0].startswith("All figures are estimates")
+
+
+def test_measured_rates_stay_measured_for_the_model_they_were_measured_with() -> None:
+    answer = forecast(SEED, LLAMA, GAUDI2)
+    assert answer.prompt is not None
+    assert answer.prompt.all_graph_bytes is not None
+    assert answer.prompt.all_graph_bytes.confidence is Confidence.MEASURED
+
+
+def test_rates_for_another_model_are_scaled_and_say_so() -> None:
+    answer = forecast(SEED, shape_of("Qwen/Qwen2.5-14B"), GAUDI2)
+    assert answer.warmup_seconds is not None
+    assert answer.warmup_seconds.confidence is Confidence.SCALED
+    assert answer.prompt is not None
+    assert answer.prompt.compile_seconds is not None
+    assert "scaled by the number of layers (times 1.5)" in answer.prompt.compile_seconds.source
+
+
+def test_tensor_parallel_cards_divide_the_width_of_graphs() -> None:
+    one, two = (
+        forecast(replace(SEED, parallelism=ParallelismConfig(tensor=tensor)), LLAMA, GAUDI2).prompt for tensor in (1, 2)
+    )
+    assert one is not None
+    assert two is not None
+    assert one.all_graph_bytes is not None
+    assert two.all_graph_bytes is not None
+    assert two.all_graph_bytes.value / one.all_graph_bytes.value == pytest.approx((20_480 + 21_504) / (20_480 + 43_008))
+
+
+def test_weights_that_do_not_fit_are_a_problem_with_the_figures() -> None:
+    answer = forecast(SEED, SEVENTY, GAUDI2)
+    assert troubles(answer) == [Trouble.WEIGHTS_TOO_LARGE]
+    assert answer.problems[0].sentence == (
+        "weights of about 131.42 GiB and a workspace of about 0.97 GiB leave nothing of the 94.62 GiB of a card"
+    )
+    assert answer.plan is None
+
+
+def test_seventy_billion_parameters_fit_on_two_gaudi_3() -> None:
+    answer = forecast(replace(SEED, parallelism=ParallelismConfig(tensor=2)), SEVENTY, GAUDI3)
+    assert answer.problems == ()
+
+
+def test_fp8_puts_seventy_billion_parameters_on_one_gaudi_2() -> None:
+    answer = forecast(replace(SEED, quantization=QuantizationMethod.INC), SEVENTY, GAUDI2)
+    assert answer.problems == ()
+
+
+def test_memory_without_room_for_a_block_is_a_problem() -> None:
+    assert troubles(forecast(seed_with(utilization=0.0), LLAMA, GAUDI2)) == [Trouble.NO_KV_BLOCK]
+
+
+def test_cache_smaller_than_one_sequence_is_a_problem() -> None:
+    answer = forecast(seed_with(utilization=0.005), LLAMA, GAUDI2)
+    assert troubles(answer) == [Trouble.SEQUENCE_TOO_LONG]
+    assert "maxModelLen = 2048 tokens needs 2048 KV blocks and about 1945 fit" in answer.problems[0].sentence
+
+
+def test_heads_that_cannot_be_divided_are_a_problem() -> None:
+    answer = forecast(replace(SEED, parallelism=ParallelismConfig(tensor=3)), LLAMA, GAUDI2)
+    assert troubles(answer) == [Trouble.PARALLELISM]
+
+
+def test_plan_that_is_impossible_is_a_problem() -> None:
+    inputs = replace(SEED, policy=BucketPolicy(strategy=Strategy.FILE, file="(1, 4096, 0)"))
+    assert troubles(forecast(inputs, LLAMA, GAUDI2)) == [Trouble.PLAN_IMPOSSIBLE]
+
+
+def test_fp8_cache_holds_twice_the_blocks() -> None:
+    plain, fp8 = (
+        forecast(replace(SEED, kv_cache_dtype=dtype), LLAMA, GAUDI2).kv_blocks.value
+        for dtype in (KvCacheDtype.AUTO, KvCacheDtype.FP8)
+    )
+    assert fp8 == pytest.approx(2 * plain, abs=1)
+
+
+def test_measured_blocks_replace_the_forecast() -> None:
+    answer = forecast(replace(SEED, kv_blocks=1519), LLAMA, GAUDI2)
+    assert (answer.kv_blocks.value, answer.kv_blocks.confidence) == (1519, Confidence.EXACT)
+
+
+def test_without_a_model_the_plan_stands_on_assumed_blocks() -> None:
+    answer = forecast(SEED, None, GAUDI2)
+    assert answer.kv_blocks == Figure(8192, "enough for maxNumSeqs sequences of maxModelLen", Confidence.ASSUMED)
+    assert answer.memory is None
+    assert any("shape is unknown" in note for note in answer.notes)
+
+
+def test_without_a_model_graphs_are_sized_but_not_counted() -> None:
+    prompt = forecast(SEED, None, GAUDI2).prompt
+    assert prompt is not None
+    assert (prompt.planned, prompt.captured, prompt.percent) == (24, None, None)
+    assert prompt.all_graph_bytes is not None
+    assert prompt.all_graph_bytes.confidence is Confidence.ASSUMED
+
+
+def test_on_a_cpu_only_memory_and_plan_are_known() -> None:
+    answer = forecast(replace(SEED, device_memory=64 * GIB), LLAMA, NONE)
+    assert answer.prompt == PhaseForecast(BucketPhase.PROMPT, 24)
+    assert answer.warmup_seconds is None
+    assert isinstance(answer.memory, MemoryForecast)
+    assert any("Nothing is known of graphs" in note for note in answer.notes)
+
+
+@pytest.mark.parametrize("mode", [ExecutionMode.LAZY, ExecutionMode.EAGER])
+def test_mode_without_graphs_compiles_only(mode: ExecutionMode) -> None:
+    answer = forecast(replace(SEED, execution_mode=mode), LLAMA, GAUDI2)
+    assert answer.prompt is not None
+    assert answer.prompt.captured is None
+    assert answer.warmup_seconds is not None
+    assert answer.warmup_seconds.value == pytest.approx(29)
+
+
+def test_warm_up_that_is_off_takes_no_time_and_says_why() -> None:
+    answer = forecast(seed_with(enabled=False), LLAMA, GAUDI2)
+    assert answer.warmup_seconds is not None
+    assert answer.warmup_seconds.value == 0
+    assert "warm-up is off" in answer.warmup_seconds.source
+
+
+def test_window_layers_are_counted_in_full_and_named() -> None:
+    assert any("look back a window" in note for note in forecast(SEED, shape_of("google/gemma-2-9b"), GAUDI2).notes)
+
+
+def test_time_budget_is_named_as_left_out() -> None:
+    assert any(
+        "timeBudgetSeconds = 60" in note for note in forecast(seed_with(time_budget_seconds=60), LLAMA, GAUDI2).notes
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(sorted(known_models())),
+    st.sampled_from(sorted(CARDS)),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.sampled_from([1, 2, 4]),
+    st.integers(0, 2**38),
+)
+def test_any_forecast_keeps_its_sums(
+    repository: str, card: str, utilization: float, share: float, ratio: float, tensor: int, memory: int
+) -> None:
+    inputs = seed_with(
+        utilization=utilization,
+        graph_memory_share=share,
+        prompt_ratio=ratio,
+        parallelism=ParallelismConfig(tensor=tensor),
+        device_memory=memory,
+    )
+    answer = forecast(inputs, shape_of(repository), CARDS[card])
+    assume(answer.memory is not None)
+    assert answer.memory is not None
+    assert answer.memory.usable.value == answer.memory.graphs.value + answer.memory.kv_cache.value
+    assert answer.memory.kv_blocks.value * answer.memory.block.value <= answer.memory.kv_cache.value
+    for phase in (answer.prompt, answer.decode):
+        if phase and phase.captured is not None and phase.captured_at_best is not None:
+            assert len(phase.captured) <= phase.captured_at_best <= phase.planned

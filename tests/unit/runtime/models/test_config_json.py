@@ -1,0 +1,145 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_runtime.contract.config import QuantizationMethod
+from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
+from gaudi_runtime.models.config_json import parse_config, read_config
+from gaudi_runtime.models.known import known_models
+from gaudi_runtime.models.quantization import Quantization
+
+LLAMA: dict[str, Any] = known_models()["meta-llama/llama-3.1-8b"]["config"]
+
+
+def test_text_and_mapping_give_the_same_shape() -> None:
+    assert parse_config(json.dumps(LLAMA)) == read_config(LLAMA)
+
+
+def test_null_counts_as_missing() -> None:
+    assert read_config({**LLAMA, "head_dim": None}) == read_config(LLAMA)
+
+
+def test_without_key_value_heads_every_head_has_its_own() -> None:
+    config = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
+    assert read_config(config).layers[0].attention.kv_heads == 32  # type: ignore[union-attr]
+
+
+def test_dtype_is_read_by_its_new_name_as_well() -> None:
+    config = {key: value for key, value in LLAMA.items() if key != "torch_dtype"} | {"dtype": "float32"}
+    assert read_config(config).dtype_bytes == 4
+
+
+def test_window_that_is_switched_off_is_none() -> None:
+    qwen = known_models()["qwen/qwen2.5-7b"]["config"]
+    shape = read_config({**qwen, "sliding_window": 131_072, "use_sliding_window": False})
+    assert shape.layers[0].attention.window is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"hidden_size": 0}, "config.json: hidden_size is 0, not a whole number from 1 to 16777216"),
+        ({"hidden_size": -4096}, "config.json: hidden_size is -4096, not a whole number from 1 to 16777216"),
+        ({"hidden_size": 4096.5}, "config.json: hidden_size is 4096.5, not a whole number from 1 to 16777216"),
+        ({"hidden_size": True}, "config.json: hidden_size is True, not a whole number from 1 to 16777216"),
+        ({"hidden_size": float("nan")}, "config.json: hidden_size is nan, not a whole number from 1 to 16777216"),
+        (
+            {"num_hidden_layers": 10**9},
+            "config.json: num_hidden_layers is 1000000000, not a whole number from 1 to 1024",
+        ),
+        ({"vocab_size": None}, "config.json has no vocab_size; its memory cannot be calculated without it"),
+        ({"num_key_value_heads": 7}, "config.json: 32 attention heads cannot share 7 key-value heads"),
+        ({"tie_word_embeddings": "yes"}, "config.json: tie_word_embeddings is 'yes', neither true nor false"),
+        ({"model_type": 5}, "config.json: model_type is 5, not a text"),
+        ({"quantization_config": "fp8"}, "config.json: quantization_config is not an object"),
+    ],
+)
+def test_wrong_value_is_refused_in_a_sentence(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ModelUnreadable) as refusal:
+        read_config({**LLAMA, **change})
+    assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "is not an object"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        (" " * 5_000_000, "is larger than"),
+    ],
+)
+def test_text_that_is_no_config_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ModelUnreadable, match=words):
+        parse_config(text)
+
+
+def test_unknown_family_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnsupportedModel, match="model_type 'bert'; memory is calculated for deepseek_v2, deepseek_v3"):
+        read_config({"model_type": "bert"})
+
+
+def test_unknown_vision_tower_is_refused() -> None:
+    with pytest.raises(UnsupportedModel, match="vision tower 'pixtral'"):
+        read_config({**LLAMA, "vision_config": {"model_type": "pixtral"}})
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (
+            {"quant_method": "gptq", "bits": 4, "group_size": 128},
+            Quantization(QuantizationMethod.GPTQ, 4, group=128, zero_points=True, group_index=True),
+        ),
+        (
+            {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True},
+            Quantization(QuantizationMethod.AWQ, 4, group=64, zero_points=True),
+        ),
+        (
+            {"quant_method": "fp8", "weight_block_size": [128, 128]},
+            Quantization(QuantizationMethod.FP8, 8, block=128),
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}},
+                "ignore": ["lm_head"],
+            },
+            Quantization(QuantizationMethod.COMPRESSED_TENSORS, 8),
+        ),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, Quantization(QuantizationMethod.MODELOPT, 8)),
+    ],
+    ids=lambda value: value["quant_method"] if isinstance(value, dict) else "",
+)
+def test_quantization_is_read_in_its_own_words(config: dict[str, Any], expected: Quantization) -> None:
+    assert read_config({**LLAMA, "quantization_config": config}).quantization == expected
+
+
+def test_unknown_quantization_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnsupportedModel, match="quant_method 'bitsandbytes'; memory is calculated for gptq, awq"):
+        read_config({**LLAMA, "quantization_config": {"quant_method": "bitsandbytes"}})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(known_models())), st.integers(0, 30), JSON)
+def test_any_value_anywhere_is_read_or_refused_in_a_sentence(repository: str, position: int, value: Any) -> None:
+    config = dict(known_models()[repository]["config"])
+    key = sorted(config)[position % len(config)]
+    assert layers_or_sentence({**config, key: value})
+
+
+def layers_or_sentence(config: dict[str, Any]) -> bool:
+    try:
+        return len(read_config(config).layers) <= 1024
+    except (ModelUnreadable, UnsupportedModel) as refusal:
+        return str(refusal).startswith("config.json")

@@ -1,0 +1,143 @@
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gaudi_runtime.contract.config import QuantizationMethod
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.models.known import known_models, known_shape
+from gaudi_runtime.models.parameters import parameters
+from gaudi_runtime.models.quantized import ASKED_FOR
+from gaudi_runtime.models.ranks import Spread, stage_layers, stages
+from gaudi_runtime.models.shape import ModelShape
+from gaudi_runtime.models.workspace import workspace_bytes
+
+MIB, GIB = 2**20, 2**30
+
+
+def shape_of(repository: str) -> ModelShape:
+    shape = known_shape(repository)
+    assert shape is not None
+    return shape
+
+
+LLAMA = shape_of("meta-llama/Llama-3.1-8B")
+
+
+def spread(
+    tensor: int = 1, pipeline: int = 1, method: QuantizationMethod | None = None, experts: int | None = None
+) -> Spread:
+    return Spread(tensor, pipeline, 2, 2, ASKED_FOR[method] if method else None, experts)
+
+
+def weights(shape: ModelShape, how: Spread) -> int:
+    return max(stage.weights for stage in stages(shape, how, 128))
+
+
+def block(shape: ModelShape, tensor: int) -> int:
+    return stages(shape, spread(tensor), 128)[0].block
+
+
+def test_seed_000_llama_3_1_8b_weighs_14_97_gib_within_a_tenth_of_a_percent() -> None:
+    assert weights(LLAMA, spread()) / GIB == pytest.approx(14.97, rel=0.001)
+
+
+def test_seed_000_profile_run_of_4096_tokens_takes_504_mib_within_two_percent() -> None:
+    assert workspace_bytes(LLAMA, 4096, 4, tensor=1, dtype_bytes=2) / MIB == pytest.approx(504, rel=0.02)
+
+
+def test_seed_000_block_of_llama_3_1_8b_takes_16_mib() -> None:
+    assert block(LLAMA, 1) == 16 * MIB
+
+
+def test_grouped_heads_are_divided_until_every_card_has_one() -> None:
+    assert [block(LLAMA, tensor) // MIB for tensor in (1, 2, 8, 16, 32)] == [16, 8, 2, 2, 2]
+
+
+def test_the_one_head_of_multi_query_attention_is_on_every_card() -> None:
+    gemma = shape_of("google/gemma-3-1b-it")
+    assert block(gemma, 1) == block(gemma, 4) == 2 * 128 * 1 * 256 * 2 * 26
+
+
+def test_latent_vector_is_on_every_card() -> None:
+    deepseek = shape_of("deepseek-ai/DeepSeek-V3")
+    assert block(deepseek, 1) == block(deepseek, 8) == 128 * 576 * 2 * 61
+
+
+def test_fp8_cache_takes_half() -> None:
+    assert stages(LLAMA, Spread(1, 1, 2, 1), 128)[0].block == 8 * MIB
+
+
+def test_two_cards_hold_half_each_but_for_the_norms() -> None:
+    norms = 65 * 4096 * 2
+    assert weights(LLAMA, spread(2)) == (parameters(LLAMA) * 2 - norms) // 2 + norms
+
+
+def test_inc_leaves_embeddings_head_and_norms_in_16_bits() -> None:
+    """Matrices of layers take one byte each, the rest two, and every output has a 2-byte scale."""
+    outside = 2 * 128_256 * 4096 + 65 * 4096
+    scales = 32 * 2 * (4096 + 2 * 1024 + 4096 + 2 * 14_336 + 4096)
+    assert weights(LLAMA, spread(method=QuantizationMethod.INC)) == (parameters(LLAMA) - outside) + outside * 2 + scales
+
+
+def test_gptq_of_llama_3_1_8b_takes_5_74_gb_as_published_checkpoints_do() -> None:
+    assert weights(LLAMA, spread(method=QuantizationMethod.GPTQ)) / 1e9 == pytest.approx(5.74, rel=0.005)
+
+
+def test_awq_has_no_group_index() -> None:
+    index = 32 * 4 * (6 * 4096 + 14_336)
+    gptq, awq = (weights(LLAMA, spread(method=each)) for each in (QuantizationMethod.GPTQ, QuantizationMethod.AWQ))
+    assert gptq - awq == index
+
+
+def test_deepseek_r1_takes_the_bytes_of_its_fp8_checkpoint() -> None:
+    """One byte per parameter of a matrix, a 4-byte scale per 128 x 128, and 16 bits for the rest."""
+    deepseek = shape_of("deepseek-ai/DeepSeek-R1")
+    one_card = weights(deepseek, Spread(1, 1, 2, 2, deepseek.quantization))
+    assert parameters(deepseek) < one_card < parameters(deepseek) * 1.01
+
+
+def test_expert_parallel_cards_hold_whole_experts() -> None:
+    mixtral = shape_of("mistralai/Mixtral-8x7B-v0.1")
+    assert weights(mixtral, spread(8, experts=8)) == weights(mixtral, spread(8))
+    assert weights(mixtral, spread(8, experts=3)) > weights(mixtral, spread(8))
+
+
+def test_layers_that_cannot_be_divided_go_to_stages_before_the_last() -> None:
+    layers = LLAMA.layers[:14]
+    assert [len(part) for part in stage_layers(layers, 4)] == [3, 4, 4, 3]
+
+
+def test_tied_embeddings_are_on_the_first_and_on_the_last_stage() -> None:
+    tied = shape_of("meta-llama/Llama-3.2-1B")
+    first, last = stages(tied, spread(pipeline=2), 128)
+    assert last.weights - first.weights == 2048 * 2
+    assert first.weights + last.weights - weights(tied, spread()) == 128_256 * 2048 * 2
+
+
+def test_heads_that_cannot_be_divided_are_refused() -> None:
+    with pytest.raises(PlanImpossible, match=r"32 attention heads cannot be divided over parallelism.tensor = 3"):
+        stages(LLAMA, spread(3), 128)
+
+
+def test_more_stages_than_layers_are_refused() -> None:
+    with pytest.raises(PlanImpossible, match=r"parallelism.pipeline = 33 is more than the model's 32 layers"):
+        stages(LLAMA, spread(pipeline=33), 128)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(known_models())),
+    st.sampled_from([1, 2, 4, 8]),
+    st.integers(1, 4),
+    st.sampled_from([None, *ASKED_FOR]),
+)
+def test_no_parameter_is_lost_between_cards(
+    repository: str, tensor: int, pipeline: int, method: QuantizationMethod | None
+) -> None:
+    """All cards together hold the model at least once, and none holds more than the whole."""
+    shape, how = shape_of(repository), spread(tensor, pipeline, method)
+    assume(not any(layer.attention.heads % tensor for layer in shape.layers))
+    parts, whole = stages(shape, how, 128), stages(shape, spread(method=method), 128)[0]
+    assert tensor * sum(stage.weights for stage in parts) >= whole.weights
+    assert all(0 < stage.weights <= whole.weights for stage in parts)
+    assert tensor * sum(stage.block for stage in parts) >= whole.block
