@@ -1,4 +1,4 @@
-"""GaudiInference -> CustomResourceDefinition, for `kubectl apply` and for the chart, and the reference page.
+"""GaudiInference -> CustomResourceDefinition, for `kubectl apply` and for the chart, and the pages of fields and knobs.
 
 `python -m gaudi_operator.api.crd` writes them into the checkout; with `--check` it only fails when one differs.
 """
@@ -13,6 +13,7 @@ from gaudi_operator.api.reference import reference
 from gaudi_operator.api.schema import Schema, structural, without_defaults
 from gaudi_operator.api.v1alpha1 import resource
 from gaudi_operator.api.v1alpha1.resource import GaudiInference, PrinterColumn
+from gaudi_runtime.knobs.page import page
 
 Manifest = dict[str, Any]
 
@@ -95,11 +96,12 @@ def chart_template() -> str:
 
 
 def artifacts() -> dict[str, str]:
-    """Everything that is generated from the API types: path in the checkout -> text."""
+    """Everything that is generated from the API types and the table of knobs: path in the checkout -> text."""
     return {
         f"crds/{resource.GROUP}_{resource.PLURAL}.yaml": crd_yaml(),
         "charts/gaudi-operator/templates/crds.yaml": chart_template(),
         "docs/reference.md": reference(root_schema()),
+        "docs/knobs.md": page(),
     }
 
 

@@ -37,8 +37,18 @@ def _place(name: str) -> tuple[str, str, str]:
     match = _NAME.fullmatch(name)
     dimension = match and _DIMENSIONS.get((match[1], match[2]))
     if not match or not dimension:
-        raise ConfigError(f"{name} is not a bucket variable; docs/bucketing.md lists them")
+        raise ConfigError(_why_no_bucket_variable(name))
     return match[1].lower(), dimension, match[3].lower()
+
+
+def _why_no_bucket_variable(name: str) -> str:
+    # Imported here: the table of all knobs is read only to answer a mistake.
+    from gaudi_runtime.knobs.nearest import unknown_name
+    from gaudi_runtime.knobs.table import knobs
+
+    if name in knobs():
+        return f"{name} is not a bucket variable: leave it out of env (docs/bucketing.md, Variables)"
+    return unknown_name(name)
 
 
 def _whole(name: str, value: str | int) -> int:

@@ -1,14 +1,14 @@
 """The runtime container: image, arguments, environment, resources, ports, probes and its rights."""
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator
-from gaudi_operator.api.v1alpha1.engine import Engine, EnvVar
+from gaudi_operator.api.v1alpha1.engine import EnvVar
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.metadata import Object
 from gaudi_operator.core.manifests.volumes import TEMPORARY_PATH, mounts
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.core.runtime_config import on_cpu
+from gaudi_operator.core.runtime_config import on_cpu, runtime_config
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.contract.ports import (
     CACHE_PATH,
@@ -18,6 +18,7 @@ from gaudi_runtime.contract.ports import (
     READYZ_PATH,
     STATUS_PORT_NAME,
 )
+from gaudi_runtime.knobs.render import render
 
 PROBE_TIMEOUT_SECONDS = 5
 """A status port that shares its machine with a running compile may be slow to answer."""
@@ -31,7 +32,7 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         "image": image(spec, defaults),
         "imagePullPolicy": spec.engine.image_pull_policy.value,
         "args": ["serve", "--config", CONFIG_PATH],
-        "env": environment(spec.engine),
+        "env": environment(inference),
         "resources": _resources(spec),
         "ports": [
             {"name": MODEL_PORT_NAME, "containerPort": ports.model_port, "protocol": "TCP"},
@@ -57,11 +58,14 @@ def image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
     return spec.engine.image or default
 
 
-def environment(engine: Engine) -> list[Object]:
-    """Variables of the container: ours, then the engine's knobs, then the user's; a later one replaces an earlier."""
-    plain = {**_writable_places(), **engine.settings}
+def environment(inference: Inference) -> list[Object]:
+    """Variables of the container: ours, then the engine's knobs, then the user's; a later one replaces an earlier.
+
+    The knobs stand here, not only in the RuntimeConfig: the device's software reads them when a process starts.
+    """
+    plain = {**_writable_places(), **render(runtime_config(inference)).env}
     variables = {name: {"name": name, "value": value} for name, value in plain.items()}
-    return list({**variables, **{each.name: _variable(each) for each in engine.env}}.values())
+    return list({**variables, **{each.name: _variable(each) for each in inference.spec.engine.env}}.values())
 
 
 def _variable(variable: EnvVar) -> Object:

@@ -23,11 +23,22 @@ def test_new_name_of_query_wins_over_the_old() -> None:
     assert policy_from_env(Strategy.LINEAR, names).prompt.query == RangeSettings(step=128)
 
 
+@pytest.mark.parametrize("name", ["VLLM_SKIP_WARMUP", "--max-model-len", "VLLM_DEFRAG_THRESHOLD"])
+def test_knob_that_shapes_no_range_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is not a bucket variable: leave it out of env"):
+        policy_from_env(Strategy.LINEAR, {name: 1})
+
+
 @pytest.mark.parametrize(
-    "name", ["VLLM_PROMPT_BLOCK_BUCKET_MAX", "VLLM_DECODE_QUERY_BUCKET_MAX", "VLLM_SKIP_WARMUP", "PATH"]
+    ("name", "near"),
+    [
+        ("VLLM_PROMPT_QUERY_BUCKET_MX", "VLLM_PROMPT_QUERY_BUCKET_MAX"),
+        ("VLLM_PROMPT_BLOCK_BUCKET_MAX", "VLLM_PROMPT_CTX_BUCKET_MAX"),
+        ("VLLM_DECODE_QUERY_BUCKET_MAX", "VLLM_PROMPT_QUERY_BUCKET_MAX"),
+    ],
 )
-def test_other_variables_are_refused_by_name(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name} is not a bucket variable"):
+def test_unknown_name_is_refused_with_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name} is not a knob of the engine; .*{near}"):
         policy_from_env(Strategy.LINEAR, {name: 1})
 
 

@@ -1,0 +1,143 @@
+"""What the typed fields tell the engine: one line per knob that a field owns (docs/knobs.md).
+
+A value is None when the engine is not told, a bool, a number or text as the engine reads it, or several texts. A
+test compares the names with the rows of table.csv that a field owns and an engine reads.
+"""
+
+from collections.abc import Callable, Mapping
+
+from gaudi_runtime.contract.bucketing import BucketPolicy, RangeSettings, Strategy
+from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, QuantizationMethod, RuntimeConfig
+from gaudi_runtime.contract.ports import BUCKET_FILE_PATH
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+LONGEST_START_SECONDS = 604_800
+"""vLLM's own deadline for a start must never fire: here only the lack of progress ends a start."""
+
+RECIPE_CACHE_MB = 20_480
+"""Most that the Gaudi software keeps of compiled recipes on the pod's disk."""
+
+_LAZY = (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY)
+_EAGER = (ExecutionMode.LAZY, ExecutionMode.EAGER)
+_STRATEGIES = {Strategy.EXPONENTIAL: "exp", Strategy.LINEAR: "lin", Strategy.PADDING_AWARE: "pad"}
+_METHODS = {
+    QuantizationMethod.INC: "inc",
+    QuantizationMethod.FP8: "fp8",
+    QuantizationMethod.AWQ: "awq_hpu",
+    QuantizationMethod.GPTQ: "gptq_hpu",
+    QuantizationMethod.COMPRESSED_TENSORS: "compressed-tensors",
+    QuantizationMethod.MODELOPT: "modelopt",
+    QuantizationMethod.MXFP4: "gpt_oss_mxfp4",
+}
+_DIMENSIONS: dict[str, Callable[[BucketPolicy], RangeSettings]] = {
+    "PROMPT_BS": lambda policy: policy.prompt.batch_size,
+    "PROMPT_QUERY": lambda policy: policy.prompt.query,
+    "PROMPT_CTX": lambda policy: policy.prompt.context,
+    "DECODE_BS": lambda policy: policy.decode.batch_size,
+    "DECODE_BLOCK": lambda policy: policy.decode.blocks,
+}
+_SETTINGS = ("min", "step", "max", "pad_max", "pad_percent")
+
+
+def field_values(config: RuntimeConfig) -> dict[str, Value]:
+    """What the typed fields of `config` say, by the name of the knob; None for what the engine is not told."""
+    sections = (_bucketing, _warmup, _multimodal, _execution, _precision, _limits, _parallelism, _serving)
+    return {name: value for section in sections for name, value in section(config).items()}
+
+
+def _bucketing(config: RuntimeConfig) -> Mapping[str, Value]:
+    policy, limits = config.bucketing, config.limits
+    ours = policy.strategy in (Strategy.FILE, Strategy.OPTIMAL)
+    return {
+        "VLLM_BUCKETING_STRATEGY": _STRATEGIES.get(policy.strategy),
+        "VLLM_BUCKETING_FROM_FILE": BUCKET_FILE_PATH if ours else None,
+        "VLLM_CONTIGUOUS_PA": limits.contiguous_paged_attention,
+        **{f"VLLM_{name}_BUCKET_{setting.upper()}": value for name, setting, value in _ranges(policy)},
+        # The plugin also takes this one as the most prompts of a step.
+        "VLLM_PROMPT_BS_BUCKET_MAX": policy.prompt.batch_size.max or limits.max_num_prefill_seqs,
+    }
+
+
+def _ranges(policy: BucketPolicy) -> list[tuple[str, str, int | None]]:
+    return [
+        (name, setting, getattr(dimension(policy), setting))
+        for name, dimension in _DIMENSIONS.items()
+        for setting in _SETTINGS
+    ]
+
+
+def _warmup(config: RuntimeConfig) -> Mapping[str, Value]:
+    warmup, folder = config.warmup, config.recipe_cache_dir
+    return {
+        "VLLM_SKIP_WARMUP": not warmup.enabled,
+        "VLLM_FULL_WARMUP": _if(warmup.fail_on_cold_shapes),
+        "VLLM_GRAPH_RESERVED_MEM": warmup.graph_memory_share,
+        "PT_HPU_RECIPE_CACHE_CONFIG": f"{folder},false,{RECIPE_CACHE_MB}" if folder else None,
+        "PT_HPU_COMPILE_THREAD_POOL_SIZE": warmup.compile_threads,
+    }
+
+
+def _multimodal(config: RuntimeConfig) -> Mapping[str, Value]:
+    images = config.warmup.multimodal
+    return {
+        "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY": _if(images.execute),
+        "VLLM_MULTIMODAL_BUCKETS": ",".join(map(str, images.buckets)) or None,
+        "VLLM_MULTIMODAL_RESOLUTIONS": ",".join(images.resolutions) or None,
+    }
+
+
+def _execution(config: RuntimeConfig) -> Mapping[str, Value]:
+    lazy, eager = config.engine.execution_mode in _LAZY, config.engine.execution_mode in _EAGER
+    return {
+        "PT_HPU_LAZY_MODE": int(lazy),
+        "PT_HPU_ENABLE_LAZY_COLLECTIVES": _if(lazy and config.parallelism.ranks > 1),
+        "--enforce-eager": _if(eager),
+        "VLLM_CONFIG_HIDDEN_LAYERS": config.engine.layers_per_graph,
+    }
+
+
+def _precision(config: RuntimeConfig) -> Mapping[str, Value]:
+    cache, quantized = config.model.kv_cache_dtype, config.model.quantization
+    return {
+        "--dtype": config.model.dtype.value,
+        "--kv-cache-dtype": "auto" if cache is KvCacheDtype.AUTO else "fp8_inc",
+        "VLLM_DYNAMIC_KV_QUANT": "1" if cache is KvCacheDtype.FP8_PER_TOKEN else None,
+        "--quantization": _METHODS[quantized.method] if quantized else None,
+        "QUANT_CONFIG": quantized.config_file if quantized else None,
+        "RUNTIME_SCALE_PATCHING": quantized.runtime_scales if quantized else None,
+        "VLLM_HPU_FORCE_CHANNEL_FP8": quantized.channelwise if quantized else None,
+    }
+
+
+def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
+    limits = config.limits
+    return {
+        "--max-model-len": limits.max_model_len,
+        "--max-num-seqs": limits.max_num_seqs,
+        "--max-num-batched-tokens": limits.max_num_batched_tokens,
+        "--block-size": limits.block_size,
+        "--gpu-memory-utilization": config.engine.device_memory_utilization,
+        "--enable-prefix-caching": limits.prefix_caching,
+        "VLLM_ALLOW_LONG_MAX_MODEL_LEN": _if(config.model.allow_long_max_model_len),
+        "VLLM_ENGINE_READY_TIMEOUT_S": LONGEST_START_SECONDS,
+    }
+
+
+def _parallelism(config: RuntimeConfig) -> Mapping[str, Value]:
+    ranks = config.parallelism
+    return {
+        "--tensor-parallel-size": ranks.tensor,
+        "--pipeline-parallel-size": ranks.pipeline,
+        "--data-parallel-size": ranks.data,
+        "--enable-expert-parallel": _if(ranks.experts),
+    }
+
+
+def _serving(config: RuntimeConfig) -> Mapping[str, Value]:
+    return {"--model": config.model.path, "--served-model-name": config.model.served_names}
+
+
+def _if(asked: bool) -> bool | None:
+    """Said only when it is asked for: the engine's own default is no."""
+    return True if asked else None

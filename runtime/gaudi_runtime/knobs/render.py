@@ -1,0 +1,72 @@
+"""RuntimeConfig -> the environment and the arguments that its engine is started with (docs/knobs.md, Rendering)."""
+
+from dataclasses import dataclass
+
+from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfig
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.knobs.check import wrong_arguments, wrong_settings
+from gaudi_runtime.knobs.fields import Value, field_values
+from gaudi_runtime.knobs.knob import Kind, Knob, Reader
+from gaudi_runtime.knobs.needs import unmet_need
+from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.values import FLAG, wire_value
+
+SEVERAL_WORDS = ("--served-model-name",)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """Variables, to be set before the process of the engine starts, and arguments of `vllm serve`."""
+
+    env: dict[str, str]
+    args: tuple[str, ...]
+
+
+def render(config: RuntimeConfig) -> Rendered:
+    """What the fields and engine.settings say, as the engine reads it; what it does not read is left out.
+
+    Raises ConfigError, one sentence that names every wrong setting.
+    """
+    wrong = [*wrong_settings(config.engine.settings), *wrong_arguments(config.engine.extra_args)]
+    if wrong:
+        raise ConfigError(f"engine.settings: {'; '.join(wrong)}")
+    heard = readers(config.engine)
+    said = {**_said_by_fields(config), **_said_by_settings(config)}
+    mine = [(knobs()[name], words) for name, words in said.items() if knobs()[name].reader in heard]
+    env = {knob.name: " ".join(words) for knob, words in mine if knob.kind is Kind.VARIABLE}
+    args = tuple(part for knob, words in mine if knob.kind is Kind.ARGUMENT for part in _argument(knob, words))
+    return Rendered(dict(sorted(env.items())), args + (config.engine.extra_args if Reader.VLLM in heard else ()))
+
+
+def readers(engine: EngineConfig) -> frozenset[Reader]:
+    """Who reads knobs in a process of this engine; a simulation has nobody."""
+    if engine.name is EngineName.SIM:
+        return frozenset()
+    device = {Reader.DEVICE} if engine.device == "hpu" else set()
+    vllm = {Reader.VLLM} if engine.name is EngineName.VLLM else set()
+    return frozenset({Reader.PROCESS} | device | vllm)
+
+
+def _said_by_fields(config: RuntimeConfig) -> dict[str, tuple[str, ...]]:
+    """What the strategy and the mode ignore is not said: the engine must plan the buckets that we have planned."""
+    rows = ((knobs()[name], value) for name, value in field_values(config).items())
+    return {
+        knob.name: _words(knob, value) for knob, value in rows if value is not None and unmet_need(knob, config) is None
+    }
+
+
+def _said_by_settings(config: RuntimeConfig) -> dict[str, tuple[str, ...]]:
+    return {name: (wire_value(knobs()[name], value),) for name, value in sorted(config.engine.settings.items())}
+
+
+def _words(knob: Knob, value: Value) -> tuple[str, ...]:
+    if isinstance(value, tuple):
+        return value
+    return (wire_value(knob, str(value).lower()) if isinstance(value, bool) else str(value),)
+
+
+def _argument(knob: Knob, words: tuple[str, ...]) -> tuple[str, ...]:
+    """A flag is given or denied; what may take several words stands apart from them."""
+    if knob.range == FLAG:
+        return (knob.name if words == ("true",) else knob.name.replace("--", "--no-", 1),)
+    return (knob.name, *words) if knob.name in SEVERAL_WORDS else (f"{knob.name}={words[0]}",)

@@ -1,0 +1,26 @@
+"""The table of knobs, the fields of the API and the page of knobs say the same."""
+
+import pytest
+
+from gaudi_operator.api.crd import artifacts
+from gaudi_runtime.knobs.knob import Knob
+from gaudi_runtime.knobs.page import page
+from gaudi_runtime.knobs.table import knobs
+from tests.unit.operator.api.schema_nodes import SPEC
+
+NAMED = [knob for knob in knobs().values() if knob.use]
+
+
+@pytest.mark.parametrize("knob", NAMED, ids=lambda knob: knob.name)
+def test_what_a_row_names_exists(knob: Knob) -> None:
+    assert [each for each in knob.use if each not in knobs() and f"spec.{each}" not in SPEC] == []
+
+
+def test_page_is_generated_with_the_reference() -> None:
+    assert artifacts()["docs/knobs.md"] == page()
+
+
+def test_settings_take_every_name_of_the_table() -> None:
+    longest = max(map(len, knobs()))
+    assert longest <= 128
+    assert SPEC["spec.engine.settings"]["maxProperties"] >= 128

@@ -1,0 +1,113 @@
+"""Every field that owns a knob changes what the engine is told: from the resource to its variables and arguments."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.runtime_config import runtime_config
+from gaudi_runtime.knobs.knob import ENGINE, Home
+from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.table import knobs
+from tests.builders import merged
+from tests.unit.operator.core.resources import inference
+
+BASE: dict[str, Any] = {
+    "accelerator": {"generation": "gaudi3", "deviceMemory": None},
+    "engine": {"name": "vllm", "executionMode": "torchCompile", "prefixCaching": True},
+    "bucketing": {"strategy": "paddingAware"},
+    "model": {"quantization": {"method": "inc", "configFile": "inc.json"}},
+}
+FIXED = {
+    "readiness.stallTimeoutSeconds": "the engine's own deadline is always out of the way",
+    "recipeCache.enabled": "the runtime always keeps recipes on the pod's disk",
+    "model.source": "every source is mounted at one place, of which the next field chooses a folder",
+}
+CHANGES: dict[str, Any] = {
+    "bucketing.file": "(1, 128, 0)",
+    "bucketing.strategy": "linear",
+    "engine.blockSize": 32,
+    "engine.contiguousPagedAttention": False,
+    "engine.deviceMemoryUtilization": 0.5,
+    "engine.executionMode": "lazy",
+    "engine.layersPerGraph": 4,
+    "engine.maxNumBatchedTokens": 128,
+    "engine.maxNumPrefillSeqs": 2,
+    "engine.maxNumSeqs": 8,
+    "engine.prefixCaching": False,
+    "model.allowLongMaxModelLen": True,
+    "model.dtype": "bfloat16",
+    "model.kvCacheDtype": "fp8PerToken",
+    "model.maxModelLen": 512,
+    "model.quantization.channelwise": True,
+    "model.quantization.configFile": "other.json",
+    "model.quantization.method": "fp8",
+    "model.quantization.runtimeScales": False,
+    "model.servedNames": ["a", "b"],
+    "parallelism.data": 2,
+    "parallelism.experts": True,
+    "parallelism.pipeline": 2,
+    "parallelism.tensor": 2,
+    "warmup.compileThreads": 4,
+    "warmup.enabled": False,
+    "warmup.failOnColdShapes": True,
+    "warmup.graphMemoryShare": 0.3,
+    "warmup.multimodal.buckets": [1, 4],
+    "warmup.multimodal.execute": True,
+    "warmup.multimodal.resolutions": ["512x512"],
+}
+RANGES = {
+    f"bucketing.{dimension}.{setting}": 8
+    for dimension in ("prompt.batchSize", "prompt.query", "prompt.context", "decode.batchSize", "decode.blocks")
+    for setting in ("min", "step", "max", "padMax", "padPercent")
+}
+BESIDE: dict[str, dict[str, Any]] = {"bucketing.file": {"bucketing": {"strategy": "file"}}}
+"""What a change of a field needs beside it."""
+NEEDS_TWO_FIELDS = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
+OWNED = [
+    (knob.name, path)
+    for knob in knobs().values()
+    if knob.home is Home.FIELD and knob.reader in ENGINE and knob.name != NEEDS_TWO_FIELDS
+    for path in knob.use
+    if path not in FIXED
+]
+
+
+def said(name: str, overrides: dict[str, Any]) -> list[str]:
+    """What the engine is told of one knob; the names of the model are the last arguments."""
+    found = render(runtime_config(inference(**merged(BASE, overrides))))
+    if name == "--served-model-name":
+        return list(found.args[found.args.index(name) :])
+    spellings = (name, name.replace("--", "--no-"))
+    variables = [value for key, value in found.env.items() if key == name]
+    return variables + [each for each in found.args if each.partition("=")[0] in spellings]
+
+
+def override(path: str) -> dict[str, Any]:
+    """The part of a spec that sets `path` to another value than BASE has."""
+    value: Any = {**CHANGES, **RANGES}[path]
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    return merged(value, BESIDE.get(path, {}))
+
+
+@pytest.mark.parametrize(("name", "path"), OWNED, ids=str)
+def test_field_changes_its_knob(name: str, path: str) -> None:
+    assert said(name, override(path)) != said(name, {})
+
+
+def test_collectives_follow_mode_and_parallelism_together() -> None:
+    graphs, two = {"engine": {"executionMode": "hpuGraphs"}}, {"parallelism": {"tensor": 2}}
+    assert said(NEEDS_TWO_FIELDS, graphs) == said(NEEDS_TWO_FIELDS, two) == []
+    assert said(NEEDS_TWO_FIELDS, merged(graphs, two)) == ["true"]
+
+
+def test_every_other_field_of_a_knob_is_fixed_for_a_reason() -> None:
+    paths = {
+        path for knob in knobs().values() if knob.home is Home.FIELD and knob.reader in ENGINE for path in knob.use
+    }
+    assert paths & FIXED.keys() == FIXED.keys()
+
+
+def test_checkpoint_folder_is_told() -> None:
+    source = {"persistentVolumeClaim": {"claimName": "models", "path": "other"}}
+    assert said("--model", {"model": {"source": source}}) == ["--model=/models/other"]

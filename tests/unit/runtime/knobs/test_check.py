@@ -1,0 +1,125 @@
+"""What people read when a setting is wrong: the sentences are part of the product."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.knobs.check import wrong_arguments, wrong_setting, wrong_settings, wrong_variables
+from gaudi_runtime.knobs.knob import Home, Knob
+from gaudi_runtime.knobs.nearest import nearest_names
+from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.values import wire_value
+
+SENTENCES = {
+    ("VLLM_DEFRAG_TRESHOLD", "8"): "VLLM_DEFRAG_TRESHOLD is not a knob of the engine; the nearest names are "
+    "VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG (docs/knobs.md lists all)",
+    ("ZZZZ", "1"): "ZZZZ is not a knob of the engine; none is near (docs/knobs.md lists all)",
+    ("VLLM_SKIP_WARMUP", "1"): "VLLM_SKIP_WARMUP is set by spec.warmup.enabled: use that instead",
+    ("VLLM_PROMPT_BS_BUCKET_MAX", "1"): "VLLM_PROMPT_BS_BUCKET_MAX is set by spec.bucketing.prompt.batchSize.max and "
+    "spec.engine.maxNumPrefillSeqs: use that instead",
+    ("VLLM_PROMPT_SEQ_BUCKET_MAX", "1"): "VLLM_PROMPT_SEQ_BUCKET_MAX is deprecated (Old name of the QUERY variable): "
+    "use the field spec.bucketing.prompt.query.max instead",
+    ("VLLM_ENGINE_ITERATION_TIMEOUT_S", "600"): "VLLM_ENGINE_ITERATION_TIMEOUT_S is deprecated (Longest step of the "
+    "old engine): use VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS instead",
+    ("VLLM_USE_V1", "1"): "VLLM_USE_V1 is deprecated (Chose the engine's generation; only the current one is left): "
+    "leave it out",
+    ("--num-scheduler-steps", "8"): "--num-scheduler-steps is read only by the old engine (Several steps per "
+    "scheduling in the old engine): use --async-scheduling instead",
+    ("VLLM_PT_PROFILE", "prompt_1_128_t"): "VLLM_PT_PROFILE is a switch for developers of the engine (Profiles one "
+    "shape at start and then ends the process): leave it out",
+    ("PT_HPU_METRICS_GC_DETAILS", "ture"): "PT_HPU_METRICS_GC_DETAILS is 'ture': give true or false",
+    ("VLLM_DEFRAG_THRESHOLD", "-1"): "VLLM_DEFRAG_THRESHOLD is '-1': give a whole number of at least 0",
+    ("VLLM_DEFRAG_THRESHOLD", "eight"): "VLLM_DEFRAG_THRESHOLD is 'eight': give a whole number of at least 0",
+    ("LOG_LEVEL_ALL", "7"): "LOG_LEVEL_ALL is '7': give a whole number from 0 to 6",
+    ("VLLM_MINIMAX_M3_MOE_TOKEN_TILE", "x"): "VLLM_MINIMAX_M3_MOE_TOKEN_TILE is 'x': give a whole number",
+    ("VLLM_NIXL_ABORT_REQUEST_TIMEOUT", "nan"): "VLLM_NIXL_ABORT_REQUEST_TIMEOUT is 'nan': give a number of at least 0",
+    ("VLLM_WORKER_MULTIPROC_METHOD", "thread"): "VLLM_WORKER_MULTIPROC_METHOD is 'thread': give one of spawn, fork",
+    ("HABANA_PROFILE", "2"): "HABANA_PROFILE is '2': give 1, or leave it out",
+    ("HABANA_LOGS", "logs"): "HABANA_LOGS is 'logs': give an absolute path",
+    ("--speculative-config", "[1]"): "--speculative-config is '[1]': give a JSON object",
+    ("UCX_TLS", "a\nb"): "UCX_TLS is 'a\\nb': give text of one line",
+    ("UCX_TLS", ""): "UCX_TLS is '': give text of one line",
+    ("--speculative-config", "x" * 100): f"--speculative-config is '{'x' * 37}...': give a JSON object",
+}
+
+
+@pytest.mark.parametrize(("name", "value"), SENTENCES, ids=str)
+def test_wrong_setting_gets_its_sentence(name: str, value: str) -> None:
+    assert wrong_setting(name, value) == SENTENCES[name, value]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VLLM_DEFRAG_THRESHOLD", "0"),
+        ("PT_HPU_METRICS_GC_DETAILS", "On"),
+        ("--async-scheduling", "no"),
+        ("--speculative-config", '{"method": "ngram"}'),
+        ("HABANA_LOGS", "/tmp/logs"),
+        ("LMCACHE_MAX_LOCAL_CPU_SIZE", "5.0"),
+        ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+    ],
+)
+def test_right_setting_is_passed(name: str, value: str) -> None:
+    assert wrong_setting(name, value) is None
+
+
+def test_every_wrong_setting_is_named_in_the_order_of_names() -> None:
+    found = list(wrong_settings({"VLLM_USE_V1": "1", "UCX_TLS": "rc", "LOG_LEVEL_ALL": "9"}))
+    assert [sentence.split()[0] for sentence in found] == ["LOG_LEVEL_ALL", "VLLM_USE_V1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("gpu_memory_utilisation", ["--gpu-memory-utilization", "GPU_MEM_UTILIZATION"]),
+        ("max_seqs", ["--max-num-seqs"]),
+        ("PT_LAZY_MODE", ["PT_HPU_LAZY_MODE"]),
+    ],
+)
+def test_dashes_and_case_do_not_hide_the_nearest_name(name: str, near: list[str]) -> None:
+    assert nearest_names(name) == near
+
+
+@pytest.mark.parametrize("name", [each.name for each in knobs().values() if each.home is not Home.SETTINGS])
+def test_every_other_knob_is_refused_with_a_reason(name: str) -> None:
+    sentence = wrong_setting(name, "1")
+    assert sentence is not None
+    assert sentence.startswith(f"{name} is ")
+    assert ": " in sentence
+
+
+def test_argument_with_a_better_place_is_refused() -> None:
+    found = list(
+        wrong_arguments(["--max-model-len=8192", "--async-scheduling", "--num_speculative_tokens=4", "--seed"])
+    )
+    assert found == [
+        "--max-model-len is set by spec.model.maxModelLen: use that instead",
+        "--async-scheduling belongs into spec.engine.settings",
+        "--num_speculative_tokens is read only by the old engine (Draft tokens of a step in the old form): "
+        "use --speculative-config instead",
+    ]
+
+
+def test_variable_that_a_field_gives_the_engine_is_refused() -> None:
+    assert list(wrong_variables(["PT_HPU_LAZY_MODE", "HF_TOKEN", "MY_OWN", "LOG_LEVEL_ALL"])) == [
+        "PT_HPU_LAZY_MODE is set by spec.engine.executionMode: use that instead"
+    ]
+
+
+SETTINGS = st.sampled_from([each for each in knobs().values() if each.home is Home.SETTINGS])
+
+
+@given(st.one_of(st.text(max_size=128), st.sampled_from(list(knobs()))), st.text(max_size=64))
+def test_any_name_and_value_is_judged_without_an_exception(name: str, value: str) -> None:
+    sentence = wrong_setting(name, value)
+    assert sentence is None or len(sentence) < 700
+
+
+@given(SETTINGS, st.one_of(st.integers().map(str), st.booleans().map(str), st.text(max_size=20)))
+def test_what_is_passed_is_passed_as_it_is_the_second_time(knob: Knob, value: str) -> None:
+    try:
+        word = wire_value(knob, value)
+    except ValueError:
+        return
+    assert wire_value(knob, word) == word

@@ -1,0 +1,89 @@
+"""A right setting without effect is named, with who ignores it."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.buckets.ignored import ignored_settings
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.knobs.ignored import ignored_knobs
+from gaudi_runtime.knobs.knob import Home, Knob
+from gaudi_runtime.knobs.table import knobs
+from tests.unit.runtime.knobs.configs import vllm_config
+
+
+def ignored(name: str, value: str, **sections: Any) -> list[str]:
+    engine = {**sections.pop("engine", {}), "settings": {name: value}}
+    return list(ignored_knobs(vllm_config(engine=engine, **sections)))
+
+
+def test_setting_that_the_engine_reads_is_not_named() -> None:
+    assert ignored("VLLM_DEFRAG_THRESHOLD", "8") == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "sentence"),
+    [
+        (
+            {"name": "sim"},
+            "engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the sim engine on device hpu",
+        ),
+        (
+            {"name": "torch", "device": "cpu"},
+            "engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the torch engine on device cpu",
+        ),
+    ],
+    ids=["sim", "torch"],
+)
+def test_setting_that_another_engine_reads_is_named(engine: dict[str, str], sentence: str) -> None:
+    assert ignored("VLLM_DEFRAG_THRESHOLD", "8", engine=engine) == [sentence]
+
+
+def test_setting_that_the_strategy_ignores_is_named() -> None:
+    assert ignored("VLLM_HPU_FSDPA_SLICE_ENABLED", "true", bucketing={"strategy": "exponential"}) == [
+        "engine.settings VLLM_HPU_FSDPA_SLICE_ENABLED is ignored by the exponential strategy: it needs paddingAware"
+    ]
+
+
+def test_setting_that_the_mode_ignores_is_named() -> None:
+    assert ignored("VLLM_T_COMPILE_FULLGRAPH", "true", engine={"executionMode": "hpuGraphs"}) == [
+        "engine.settings VLLM_T_COMPILE_FULLGRAPH is ignored by execution mode hpuGraphs: it needs torchCompile"
+    ]
+
+
+def test_setting_of_the_launcher_names_what_to_use() -> None:
+    assert ignored("ASYNC_SCHEDULING", "1") == [
+        "engine.settings ASYNC_SCHEDULING is ignored: only the launcher of the ready-made image reads it, and this "
+        "project starts the engine itself; use --async-scheduling instead"
+    ]
+
+
+def test_setting_of_the_benchmark_is_named() -> None:
+    assert ignored("CON_REQ", "8") == ["engine.settings CON_REQ is ignored: only the benchmark container reads it"]
+
+
+def test_field_that_the_mode_ignores_is_named() -> None:
+    config = vllm_config(warmup={"failOnColdShapes": True, "compileThreads": 4})
+    assert list(ignored_knobs(config)) == [
+        "warmup.failOnColdShapes is ignored by execution mode hpuGraphs: it needs torchCompile",
+        "warmup.compileThreads is ignored by execution mode hpuGraphs: it needs torchCompile or eager",
+    ]
+
+
+def test_wrong_setting_is_no_warning() -> None:
+    assert ignored("VLLM_USE_V1", "1") == []
+
+
+# VLLM_PROMPT_BS_BUCKET_MAX is also the most prompts of a step, which every strategy reads.
+FIELDS = [knob for knob in knobs().values() if knob.home is Home.FIELD and len(knob.use) == 1]
+RANGES = [knob for knob in FIELDS if knob.use[0].startswith(("bucketing.prompt.", "bucketing.decode."))]
+
+
+@pytest.mark.parametrize("knob", RANGES, ids=lambda knob: knob.name)
+@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+def test_table_and_planner_agree_on_what_a_strategy_reads(knob: Knob, strategy: Strategy) -> None:
+    _, phase, dimension, setting = knob.use[0].split(".")
+    policy = BucketPolicy.model_validate({"strategy": strategy, phase: {dimension: {setting: 8}}})
+    long = Limits(max_model_len=8192, max_num_seqs=8, max_num_batched_tokens=8192, prefix_caching=True)
+    read = not list(ignored_settings(policy, long))
+    assert read == (strategy in knob.needs.get("strategy", tuple(Strategy)))

@@ -1,0 +1,179 @@
+"""Variables and arguments that an engine is started with."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.knobs.fields import field_values
+from gaudi_runtime.knobs.knob import ENGINE, Home
+from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.table import knobs
+from tests.unit.runtime.knobs.configs import vllm_config
+
+
+def env(**sections: Any) -> dict[str, str]:
+    return render(vllm_config(**sections)).env
+
+
+def args(**sections: Any) -> tuple[str, ...]:
+    return render(vllm_config(**sections)).args
+
+
+def test_fields_and_the_renderer_know_the_same_knobs() -> None:
+    owned = {knob.name for knob in knobs().values() if knob.home is Home.FIELD and knob.reader in ENGINE}
+    assert set(field_values(vllm_config())) == owned
+
+
+def test_environment_of_a_plain_model() -> None:
+    assert env() == {
+        "PT_HPU_LAZY_MODE": "1",
+        "VLLM_BUCKETING_STRATEGY": "lin",
+        "VLLM_CONTIGUOUS_PA": "true",
+        "VLLM_ENGINE_READY_TIMEOUT_S": "604800",
+        "VLLM_GRAPH_RESERVED_MEM": "0.1",
+        "VLLM_PROMPT_BS_BUCKET_MAX": "1",
+        "VLLM_SKIP_WARMUP": "false",
+    }
+
+
+def test_arguments_of_a_plain_model() -> None:
+    assert args() == (
+        "--dtype=auto",
+        "--kv-cache-dtype=auto",
+        "--max-model-len=4096",
+        "--max-num-seqs=32",
+        "--max-num-batched-tokens=2048",
+        "--block-size=128",
+        "--gpu-memory-utilization=0.9",
+        "--no-enable-prefix-caching",
+        "--tensor-parallel-size=1",
+        "--pipeline-parallel-size=1",
+        "--data-parallel-size=1",
+        "--model=/models",
+        "--served-model-name",
+        "chat",
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "lazy", "eager"),
+    [("hpuGraphs", "1", False), ("lazy", "1", True), ("torchCompile", "0", False), ("eager", "0", True)],
+)
+def test_execution_mode_is_a_bridge_and_a_flag(mode: str, lazy: str, eager: bool) -> None:
+    engine = {"executionMode": mode}
+    assert env(engine=engine)["PT_HPU_LAZY_MODE"] == lazy
+    assert ("--enforce-eager" in args(engine=engine)) is eager
+
+
+def test_collectives_are_part_of_graphs_when_cards_share_a_model() -> None:
+    assert env(parallelism={"tensor": 8})["PT_HPU_ENABLE_LAZY_COLLECTIVES"] == "true"
+    assert "PT_HPU_ENABLE_LAZY_COLLECTIVES" not in env()
+
+
+def test_ranges_are_said_to_the_strategy_that_reads_them() -> None:
+    ranges = {"strategy": "paddingAware", "decode": {"blocks": {"max": 64, "padPercent": 10}}}
+    found = env(bucketing=ranges)
+    assert (found["VLLM_DECODE_BLOCK_BUCKET_MAX"], found["VLLM_DECODE_BLOCK_BUCKET_PAD_PERCENT"]) == ("64", "10")
+
+
+def test_ranges_that_a_strategy_ignores_are_not_said() -> None:
+    """The plugin's exponential strategy gives a query minimum of 1 a meaning of its own, which our plan has not."""
+    found = env(bucketing={"strategy": "exponential", "prompt": {"query": {"min": 1}}})
+    assert "VLLM_PROMPT_QUERY_BUCKET_MIN" not in found
+
+
+@pytest.mark.parametrize("strategy", ["file", "optimal"])
+def test_plan_that_only_we_can_make_goes_through_a_file(strategy: str) -> None:
+    found = env(bucketing={"strategy": strategy})
+    assert found["VLLM_BUCKETING_FROM_FILE"] == "/cache/buckets.txt"
+    assert "VLLM_BUCKETING_STRATEGY" not in found
+
+
+def test_most_prompts_of_a_step_are_those_of_the_limits() -> None:
+    limits = {"maxModelLen": 4096, "maxNumSeqs": 32, "maxNumBatchedTokens": 2048, "maxNumPrefillSeqs": 4}
+    assert env(limits=limits)["VLLM_PROMPT_BS_BUCKET_MAX"] == "4"
+
+
+def test_quantized_model_names_its_method_and_configuration() -> None:
+    model = {"quantization": {"method": "inc", "configFile": "/models/inc.json"}, "kvCacheDtype": "fp8PerToken"}
+    found = render(vllm_config(model=model))
+    assert {"--quantization=inc", "--kv-cache-dtype=fp8_inc"} <= set(found.args)
+    assert (found.env["QUANT_CONFIG"], found.env["VLLM_DYNAMIC_KV_QUANT"]) == ("/models/inc.json", "1")
+
+
+def test_truth_value_of_a_field_is_written_in_the_words_of_its_knob() -> None:
+    quantization = {"method": "fp8", "runtimeScales": False, "channelwise": True}
+    found = env(model={"quantization": quantization}, engine={"executionMode": "torchCompile"})
+    assert (found["RUNTIME_SCALE_PATCHING"], found["VLLM_HPU_FORCE_CHANNEL_FP8"]) == ("0", "1")
+
+
+def test_served_names_with_a_blank_stay_whole() -> None:
+    found = args(model={"servedNames": ["my model", "chat"]})
+    assert found[found.index("--served-model-name") + 1 :][:2] == ("my model", "chat")
+
+
+def test_settings_are_translated_into_words_and_flags() -> None:
+    settings = {
+        "PT_HPU_METRICS_GC_DETAILS": "yes",
+        "LMCACHE_LOCAL_CPU": "off",
+        "--async-scheduling": "true",
+        "--enable-chunked-prefill": "false",
+        "--generation-config": "vllm",
+    }
+    found = render(vllm_config(engine={"settings": settings}))
+    assert (found.env["PT_HPU_METRICS_GC_DETAILS"], found.env["LMCACHE_LOCAL_CPU"]) == ("1", "False")
+    assert {"--async-scheduling", "--no-enable-chunked-prefill", "--generation-config=vllm"} <= set(found.args)
+
+
+def test_further_arguments_come_last() -> None:
+    assert args(engine={"extraArgs": ["--seed=1"]})[-1] == "--seed=1"
+
+
+def test_setting_of_another_container_is_not_passed_on() -> None:
+    assert "DRY_RUN" not in env(engine={"settings": {"DRY_RUN": "1"}})
+
+
+def test_torch_engine_on_a_card_is_told_what_its_software_reads() -> None:
+    found = render(vllm_config(engine={"name": "torch", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}}))
+    assert found.env == {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2", "PT_HPU_LAZY_MODE": "1"}
+    assert found.args == ()
+
+
+def test_torch_engine_on_the_cpu_is_told_what_any_process_reads() -> None:
+    engine = {"name": "torch", "device": "cpu", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}}
+    assert env(engine=engine) == {"OMP_NUM_THREADS": "2"}
+
+
+def test_simulation_is_told_nothing() -> None:
+    found = render(vllm_config(engine={"name": "sim", "settings": {"OMP_NUM_THREADS": "2"}, "extraArgs": ["--seed=1"]}))
+    assert (found.env, found.args) == ({}, ())
+
+
+def test_wrong_settings_are_refused_all_at_once() -> None:
+    engine = {"settings": {"VLLM_USE_V1": "1", "LOG_LEVEL_ALL": "9"}, "extraArgs": ["--model=/other"]}
+    with pytest.raises(ConfigError) as refused:
+        render(vllm_config(engine=engine))
+    assert str(refused.value) == (
+        "engine.settings: LOG_LEVEL_ALL is '9': give a whole number from 0 to 6; VLLM_USE_V1 is deprecated (Chose the "
+        "engine's generation; only the current one is left): leave it out; --model is set by spec.model.source: "
+        "use that instead"
+    )
+
+
+def test_every_setting_of_the_engine_reaches_it() -> None:
+    samples = {
+        "bool": "true", "int": "1024", "float": "1", "path": "/a", "json": "{}", "string": "a", "list": "1",
+    }  # fmt: skip
+    rows = [each for each in knobs().values() if each.home is Home.SETTINGS and each.reader in ENGINE]
+    for row in rows:
+        value = row.words[0] if row.type == "enum" else samples[row.type]
+        value = "1" if row.name in ("LOG_LEVEL_ALL", "VLLM_ROW_PARALLEL_CHUNKS") else value
+        found = render(vllm_config(engine={"settings": {row.name: value}}))
+        assert row.name in found.env or any(each.partition("=")[0] == row.name for each in found.args), row.name
+
+
+def test_rendering_reads_a_config_of_the_wire() -> None:
+    config = vllm_config(engine={"settings": {"LOG_LEVEL_ALL": "3"}})
+    assert render(RuntimeConfig.model_validate_json(config.model_dump_json(by_alias=True))) == render(config)

@@ -1,0 +1,90 @@
+"""The table of knobs is complete and consistent in itself; tests/unit/operator holds it to the API."""
+
+import re
+
+import pytest
+
+from gaudi_runtime.contract.bucketing import Strategy
+from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.knobs.knob import Home, Kind, Knob, Status, Type
+from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.values import FLAG
+
+ROWS = list(knobs().values())
+
+
+def of(home: Home) -> list[Knob]:
+    return [knob for knob in ROWS if knob.home is home]
+
+
+def names(rows: list[Knob]) -> list[str]:
+    return [knob.name for knob in rows]
+
+
+def test_table_has_every_knob_of_the_public_releases() -> None:
+    assert len(ROWS) == 274
+
+
+def test_every_current_knob_is_reachable() -> None:
+    assert names([knob for knob in of(Home.REFUSED) if knob.status is Status.CURRENT]) == []
+
+
+def test_only_current_knobs_are_settings() -> None:
+    assert names([knob for knob in of(Home.SETTINGS) if knob.status is not Status.CURRENT]) == []
+
+
+def test_knob_of_a_field_names_it() -> None:
+    assert names([knob for knob in of(Home.FIELD) if not knob.use or knob.reader is None]) == []
+
+
+def test_setting_has_a_reader() -> None:
+    assert names([knob for knob in of(Home.SETTINGS) if knob.reader is None]) == []
+
+
+def test_refused_knob_has_no_reader() -> None:
+    assert names([knob for knob in of(Home.REFUSED) if knob.reader is not None]) == []
+
+
+def test_successor_of_a_knob_is_no_worse_than_itself() -> None:
+    """The one exception is a renamed developer's switch."""
+    worse = [knob for knob in ROWS for each in knob.use if each in knobs() and knobs()[each].home is Home.REFUSED]
+    assert names(worse) == ["VLLM_ENABLE_EXPERIMENTAL_FLAGS"]
+
+
+@pytest.mark.parametrize("knob", ROWS, ids=lambda knob: knob.name)
+def test_name_is_spelled_as_its_kind(knob: Knob) -> None:
+    pattern = r"--[a-z][a-z_-]*" if knob.kind is Kind.ARGUMENT else r"[A-Z][A-Za-z0-9_]*"
+    assert re.fullmatch(pattern, knob.name)
+
+
+def test_truth_value_has_two_words_or_is_a_flag() -> None:
+    truths = [knob for knob in ROWS if knob.type is Type.BOOL]
+    assert names([knob for knob in truths if len(knob.words) != 2 and knob.range != FLAG]) == []
+    assert names([knob for knob in truths if (knob.range == FLAG) != (knob.kind is Kind.ARGUMENT)]) == []
+
+
+def test_choice_has_words() -> None:
+    assert names([knob for knob in ROWS if knob.type is Type.ENUM and not all(knob.words)]) == []
+
+
+def test_bounds_of_numbers_are_in_order() -> None:
+    numbers = [knob for knob in ROWS if knob.type in (Type.INT, Type.FLOAT)]
+    unordered = [k.name for k in numbers if None not in k.bounds and k.bounds[0] > k.bounds[1]]  # type: ignore[operator]
+    assert unordered == []
+    assert names([knob for knob in numbers if knob.bounds == (None, None)]) == ["VLLM_MINIMAX_M3_MOE_TOKEN_TILE"]
+
+
+def test_needs_are_strategies_and_modes_that_exist() -> None:
+    known = {"strategy": set(Strategy), "mode": set(ExecutionMode)}
+    wrong = [k.name for k in ROWS for key, values in k.needs.items() if not set(values) <= known.get(key, set())]
+    assert wrong == []
+
+
+def test_meaning_is_a_short_sentence() -> None:
+    assert names([knob for knob in ROWS if not knob.meaning.endswith(".") or len(knob.meaning) > 130]) == []
+    assert names([knob for knob in ROWS if "|" in knob.meaning + knob.default]) == []
+
+
+def test_table_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        knobs()["A"] = ROWS[0]  # type: ignore[index]
