@@ -34,6 +34,7 @@ class ReportBoard:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._report = WarmupReport(instance=uuid4().hex, sequence=1, plan_hash=plan_hash, phase=Phase.STARTING)
+        self._kept: dict[str, Any] = {}
         self._started = self._moved = self._eta_at = clock()
         self._announced = 1
         self._news = asyncio.Event()
@@ -54,9 +55,14 @@ class ReportBoard:
                 self._eta_at = now
             if before.phase not in SETTLED and changes.get("phase") in SETTLED:
                 changes |= {"elapsed_seconds": now - self._started, "eta_seconds": None}
-            self._report = before.model_copy(update={**changes, "sequence": before.sequence + 1})
+            self._report = before.model_copy(update={**changes, **self._kept, "sequence": before.sequence + 1})
             urgent = self._report.phase is not before.phase
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
+
+    def keep(self, **fields: Any) -> None:
+        """These fields have these values from now on, whatever is updated."""
+        self._kept = fields
+        self.update()
 
     def fail(self, failure: RuntimeFailure) -> None:
         """End this instance's start-up with a reason and a sentence."""

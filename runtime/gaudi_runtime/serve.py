@@ -26,7 +26,7 @@ from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.signals import Signals
 from gaudi_runtime.startup import start_engine
 from gaudi_runtime.status_api import STATUS_LIMITS, status_app
-from gaudi_runtime.warmup.runner import Stopped
+from gaudi_runtime.warmup.stop import Stopped
 from gaudi_runtime.worker import in_worker_thread
 
 log = logging.getLogger(__name__)

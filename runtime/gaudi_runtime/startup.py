@@ -2,6 +2,8 @@
 
 import logging
 import threading
+import time
+from collections.abc import Callable
 
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.config import RuntimeConfig
@@ -11,16 +13,23 @@ from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.memory import Split, kv_blocks, split_memory
 from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.warmup.progress import GIB
-from gaudi_runtime.warmup.runner import WarmupRunner, raise_if_stopped
+from gaudi_runtime.warmup.log_lines import memory_split, size
+from gaudi_runtime.warmup.runner import warm_up
+from gaudi_runtime.warmup.stop import raise_if_stopped
 
 log = logging.getLogger(__name__)
 
 
-def start_engine(config: RuntimeConfig, board: ReportBoard, stop: threading.Event) -> Engine:
+def start_engine(
+    config: RuntimeConfig,
+    board: ReportBoard,
+    stop: threading.Event,
+    make: Callable[[RuntimeConfig], Engine] = select_engine,
+    clock: Callable[[], float] = time.monotonic,
+) -> Engine:
     """A loaded and warm engine; runs for seconds to an hour, so call it in the worker thread.
 
-    Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
+    `clock` returns monotonic seconds. Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
     """
 
     def progress() -> None:
@@ -28,8 +37,8 @@ def start_engine(config: RuntimeConfig, board: ReportBoard, stop: threading.Even
         board.touch()
 
     board.update(phase=Phase.LOADING)
-    engine = select_engine(config)
-    board.update(simulated=engine.simulated)
+    engine = make(config)
+    board.keep(**engine.report_fields())
     engine.load(progress)
     progress()
 
@@ -38,6 +47,7 @@ def start_engine(config: RuntimeConfig, board: ReportBoard, stop: threading.Even
     free = engine.profile().free
     split = split_memory(free, config.engine.device_memory_utilization, warmup.graph_memory_share)
     blocks = kv_blocks(split.kv_cache, engine.block_bytes())
+    log.info("%s", memory_split(split, blocks, config.engine.device_memory_utilization, warmup.graph_memory_share))
     _publish(split, blocks, board)
     progress()
 
@@ -46,19 +56,11 @@ def start_engine(config: RuntimeConfig, board: ReportBoard, stop: threading.Even
 
     plan = make_plan(config.bucketing, config.limits, blocks)
     engine.use_plan(plan)
-    WarmupRunner(config, engine, plan, split, blocks, board, stop).run()
+    warm_up(config, engine, plan, split, blocks, board, stop, clock)
     return engine
 
 
 def _publish(split: Split, blocks: int, board: ReportBoard) -> None:
-    log.info(
-        "Device memory: %.2f GiB free, %.2f usable, %.2f for graphs, %.2f for %d KV blocks",
-        split.free / GIB,
-        split.usable / GIB,
-        split.graphs / GIB,
-        split.kv_cache / GIB,
-        blocks,
-    )
     board.update(
         memory=MemorySplit(
             free=split.free, usable=split.usable, graphs=split.graphs, kv_cache=split.kv_cache, kv_blocks=blocks
@@ -71,6 +73,6 @@ def _allocate(engine: Engine, split: Split, blocks: int) -> None:
         engine.allocate(blocks)
     except DeviceOutOfMemory as error:
         raise PlanImpossible(
-            f"The KV cache of {blocks} blocks ({split.kv_cache / GIB:.2f} GiB) does not fit the device: {error}; "
+            f"The KV cache of {blocks} blocks ({size(split.kv_cache)}) does not fit the device: {error}; "
             "lower deviceMemoryUtilization."
         ) from error

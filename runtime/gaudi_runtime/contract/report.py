@@ -13,6 +13,7 @@ from gaudi_runtime.contract.base import Tolerant
 MAX_REPORT_BYTES = 256 * 1024
 MAX_SKIPPED = 50
 MAX_COLD_SHAPES = 20
+MAX_WARNINGS = 50
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Bytes = Annotated[int, Field(ge=0)]
@@ -45,7 +46,7 @@ class BucketPhase(StrEnum):
 
 
 class Skipped(Tolerant):
-    """A planned bucket without a graph, and the rule or event that left it out."""
+    """A planned bucket that is cold or without a graph, and the rule or event that left it out."""
 
     phase: BucketPhase
     bucket: Shape
@@ -60,6 +61,7 @@ class PhaseProgress(Tolerant):
     captured: Count = 0
     capture_applies: bool = Field(True, description="False in modes without graphs: nothing is ever captured then.")
     graph_bytes: Bytes = Field(0, description="Measured bytes of the captured graphs.")
+    cached: Count = Field(0, description="Planned buckets whose recipe was in the recipe cache at start.")
     current: Shape | None = Field(None, description="(batch size, query tokens, KV blocks) in work right now.")
 
 
@@ -115,6 +117,6 @@ class WarmupReport(Tolerant):
     compiles: Count = 0
     recompiles_since_ready: Count = 0
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()
-    warnings: Annotated[tuple[Text, ...], Field(max_length=50)] = ()
+    warnings: Annotated[tuple[Text, ...], Field(max_length=MAX_WARNINGS)] = ()
     simulated: bool = False
     failure: RuntimeFailure | None = None

@@ -4,7 +4,7 @@ The orchestrator owns order, budget, progress and stop; an engine only does what
 `warm_defragmenter` block and are called from one worker thread, one at a time, before the first request.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,6 +21,21 @@ class DeviceMemory:
 
     free: int
     total: int
+
+
+@dataclass(frozen=True)
+class RecipeKey:
+    """What a compiled recipe depends on besides its shape: with another key it is of no use.
+
+    `software` names the release and the execution mode, `model` a fingerprint of the checkpoint's configuration,
+    `parallelism` how the model is divided.
+    """
+
+    software: str
+    card: str
+    model: str
+    dtype: str
+    parallelism: str
 
 
 @dataclass(frozen=True)
@@ -89,9 +104,11 @@ class Engine(Protocol):
     def captures_graphs(self) -> bool:
         """Whether this execution mode has graphs to capture."""
 
-    @property
-    def simulated(self) -> bool:
-        """Whether there is no model behind it."""
+    def report_fields(self) -> Mapping[str, object]:
+        """Fields of the WarmupReport that the engine decides: `simulated` where there is no model behind it."""
+
+    def notes(self) -> tuple[str, ...]:
+        """Sentences that a reader of the report should know, such as that everything is simulated."""
 
     def load(self, progress: Progress) -> None:
         """Read weights and tokenizer. Raises a RuntimeStartError."""
@@ -101,6 +118,9 @@ class Engine(Protocol):
 
     def block_bytes(self) -> int:
         """Bytes of one KV block over all layers of this rank."""
+
+    def recipe_key(self) -> RecipeKey | None:
+        """What compiled recipes depend on, None where none outlives the process; there after `load`."""
 
     def allocate(self, kv_blocks: int) -> None:
         """Allocate the KV cache. Raises DeviceOutOfMemory."""

@@ -18,6 +18,8 @@ def capture_order(plan: BucketPlan, phase: BucketPhase, order: CaptureOrder) -> 
     """The queue of one phase: those most worth a graph come first."""
     if order is CaptureOrder.MIN_TOKENS:
         return _fewest_tokens_first(plan.of(phase), phase)
+    if order is CaptureOrder.LARGEST_FIRST:
+        return tuple(sorted(plan.of(phase), reverse=True))
     return tuple(sorted(plan.of(phase), key=lambda b: (-b.batch_size, b.query_len, b.num_blocks)))
 
 

@@ -1,36 +1,56 @@
-"""Measured step times of this warm-up, and what they say about the rest."""
+"""Measured step times, of this warm-up and of those before it, and what they say about the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from enum import StrEnum
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.warmup.estimate import Work, eta_seconds
+from gaudi_runtime.warmup.estimate import Samples, Work, eta_seconds
 from gaudi_runtime.warmup.order import weight
 
-COMPILE = "compile"
-CAPTURE = "capture"
+
+class StepKind(StrEnum):
+    """What a step does: compile a shape, load its recipe from the cache instead, or capture its graph."""
+
+    COMPILE = "compile"
+    LOAD = "load"
+    CAPTURE = "capture"
+
+
+Step = tuple[StepKind, BucketPhase, Bucket]
 
 
 class Pace:
-    """Keeps (weight, seconds) of the steps done and the weights of those to come, per kind and phase."""
+    """Keeps measured times and the steps to come, per kind and phase. `block_size` in tokens per KV block."""
 
-    def __init__(self, plan: BucketPlan, kinds: Sequence[str], block_size: int) -> None:
+    def __init__(self, block_size: int) -> None:
         self._block_size = block_size
-        self._done: dict[tuple[str, BucketPhase], list[tuple[float, float]]] = {}
-        self._left: dict[tuple[str, BucketPhase], list[float]] = {}
-        for kind in kinds:
-            for phase in BucketPhase:
-                self._done[kind, phase] = []
-                self._left[kind, phase] = [self._weigh(phase, bucket) for bucket in plan.of(phase)]
+        self._work = {(kind, phase): Work(Samples()) for kind in StepKind for phase in BucketPhase}
 
-    def step(self, kind: str, phase: BucketPhase, bucket: Bucket, seconds: float) -> None:
-        """One step of `kind` took so long."""
-        self._left[kind, phase].remove(self._weigh(phase, bucket))
-        self._done[kind, phase].append((self._weigh(phase, bucket), seconds))
+    def plan(self, steps: Iterable[Step]) -> None:
+        """These steps are to come."""
+        for step in steps:
+            self._left(step, 1)
+
+    def measured(self, step: Step, seconds: float) -> None:
+        """A step like this took so long, now or in an earlier warm-up."""
+        kind, phase, bucket = step
+        self._work[kind, phase].done.add(self._weigh(phase, bucket), seconds)
+
+    def over(self, steps: Iterable[Step]) -> None:
+        """These planned steps are done, or will not be done any more."""
+        for step in steps:
+            self._left(step, -1)
 
     def eta_seconds(self) -> float | None:
-        """Seconds until all steps are done, None while nothing was measured."""
-        return eta_seconds(Work(self._done[key], self._left[key]) for key in self._done)
+        """Seconds until all planned steps are over, None while nothing was measured."""
+        return eta_seconds(self._work.values())
+
+    def _left(self, step: Step, sign: int) -> None:
+        kind, phase, bucket = step
+        work = self._work[kind, phase]
+        work.left += sign
+        work.left_weight += sign * self._weigh(phase, bucket)
 
     def _weigh(self, phase: BucketPhase, bucket: Bucket) -> float:
         return float(weight(phase, bucket, self._block_size))

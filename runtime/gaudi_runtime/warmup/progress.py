@@ -1,14 +1,14 @@
 """What a warm-up tells the outside: the report's counts, and the log lines that users grep for."""
 
 import logging
+from collections.abc import Sequence
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.contract.report import MAX_SKIPPED, BucketPhase, PhaseProgress, Skipped
+from gaudi_runtime.contract.report import MAX_SKIPPED, MAX_WARNINGS, BucketPhase, PhaseProgress, Skipped
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.warmup import log_lines
 
 log = logging.getLogger("gaudi_runtime.warmup")
-
-GIB = 1024**3
 
 
 class Progress:
@@ -21,21 +21,22 @@ class Progress:
         }
         self._skipped: list[Skipped] = []
 
-    def planned(self) -> None:
-        """The plan is known, nothing is warm yet."""
+    def planned(self, cached: dict[BucketPhase, int], warnings: Sequence[str], eta: float | None) -> None:
+        """The plan is known, nothing is warm yet. `cached`: buckets whose recipe is at hand; `eta` in seconds."""
         for phase in BucketPhase:
-            buckets = [list(bucket) for bucket in self._plan.of(phase)]
-            log.info("Generated %d %s buckets [bs, query, num_blocks]: %s", len(buckets), phase, buckets)
+            log.info("%s", log_lines.generated(phase, self._plan.of(phase)))
+            self._phases[phase] = self._phases[phase].model_copy(update={"cached": cached[phase]})
         self._board.update(
             buckets_digest=self._plan.digest,
-            warnings=tuple(warning[:2048] for warning in self._plan.warnings[:50]),
+            warnings=tuple(warning[:2048] for warning in (*self._plan.warnings, *warnings)[:MAX_WARNINGS]),
+            eta_seconds=eta,
             prompt=self._phases[BucketPhase.PROMPT],
             decode=self._phases[BucketPhase.DECODE],
         )
 
     def warming(self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int) -> None:
         """`bucket` is about to be compiled."""
-        self._log_step(str(phase).capitalize(), bucket, position, self._phases[phase].planned, free_bytes)
+        log.info("%s", log_lines.warming(phase, bucket, position, self._phases[phase].planned, free_bytes))
         self._change(phase, current=bucket)
 
     def warmed(self, phase: BucketPhase, eta: float | None) -> None:
@@ -44,8 +45,7 @@ class Progress:
 
     def capturing(self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int) -> None:
         """The graph of `bucket` is about to be captured."""
-        name = f"Graph/{str(phase).capitalize()}"
-        self._log_step(name, bucket, position, self._phases[phase].planned, free_bytes)
+        log.info("%s", log_lines.capturing(phase, bucket, position, self._phases[phase].planned, free_bytes))
         self._change(phase, current=bucket)
 
     def captured(self, phase: BucketPhase, graph_bytes: int, eta: float | None) -> None:
@@ -53,11 +53,11 @@ class Progress:
         counted = self._phases[phase].captured + 1
         self._change(phase, eta, captured=counted, graph_bytes=graph_bytes, current=None)
 
-    def skipped(self, *buckets: Skipped) -> None:
-        """These buckets are served without a graph."""
+    def skipped(self, buckets: Sequence[Skipped]) -> None:
+        """These buckets are left out: cold, or compiled but without a graph."""
         self._skipped += buckets
         for skipped in buckets:
-            log.warning("%s bucket %s has no graph: %s", skipped.phase, skipped.bucket, skipped.reason)
+            log.warning("%s bucket %s was left out: %s", skipped.phase, list(skipped.bucket), skipped.reason)
         self._board.update(
             skipped=tuple(self._skipped[:MAX_SKIPPED]),
             skipped_total=len(self._skipped),
@@ -65,16 +65,8 @@ class Progress:
         )
 
     def capture_over(self, phase: BucketPhase, buckets: tuple[Bucket, ...], graph_bytes: int) -> None:
-        """No more graphs of this phase. The denominator is the plan, never the captured."""
-        planned = self._phases[phase].planned
-        log.info(
-            "Graph/%s captured:%d (%.1f%%) used_mem:%.2f GiB buckets:%s",
-            str(phase).capitalize(),
-            len(buckets),
-            100 * len(buckets) / planned if planned else 100.0,
-            graph_bytes / GIB,
-            [list(bucket) for bucket in buckets],
-        )
+        """No more graphs of this phase."""
+        log.info("%s", log_lines.captured(phase, buckets, self._phases[phase].planned, graph_bytes))
 
     def _idle(self, phase: BucketPhase) -> PhaseProgress:
         self._phases[phase] = self._phases[phase].model_copy(update={"current": None})
@@ -85,13 +77,3 @@ class Progress:
         compiles = sum(progress.warmed for progress in self._phases.values())
         timing = {} if eta is None else {"eta_seconds": eta}
         self._board.update(compiles=compiles, **{phase: self._phases[phase]}, **timing)
-
-    def _log_step(self, name: str, bucket: Bucket, position: int, planned: int, free_bytes: int) -> None:
-        log.info(
-            "[Warmup][%s][%d/%d] batch_size:%d query_len:%d num_blocks:%d free_mem:%.2f GiB",
-            name,
-            position,
-            planned,
-            *bucket,
-            free_bytes / GIB,
-        )

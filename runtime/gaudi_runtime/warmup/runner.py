@@ -8,141 +8,109 @@ import threading
 import time
 from collections.abc import Callable
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped
+from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.engines.protocol import Engine
-from gaudi_runtime.errors import DeviceOutOfMemory
-from gaudi_runtime.memory import Split, graph_pool
+from gaudi_runtime.memory import Split
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.warmup import log_lines
+from gaudi_runtime.warmup.capturing import capture_graphs
+from gaudi_runtime.warmup.compiling import compile_buckets, planned_steps
 from gaudi_runtime.warmup.defragmenter import MIN_BLOCKS
-from gaudi_runtime.warmup.order import compile_order
-from gaudi_runtime.warmup.pace import CAPTURE, COMPILE, Pace
-from gaudi_runtime.warmup.progress import GIB, Progress
+from gaudi_runtime.warmup.job import Job
+from gaudi_runtime.warmup.journal import Journal
+from gaudi_runtime.warmup.pace import Pace
+from gaudi_runtime.warmup.progress import Progress
 from gaudi_runtime.warmup.sampler import sampler_batch_sizes
-from gaudi_runtime.warmup.schedule import CaptureBudget, CaptureStep
+from gaudi_runtime.warmup.time_budget import TimeBudget
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
 EAGER_MODES = (ExecutionMode.LAZY, ExecutionMode.EAGER)
 
 
-class Stopped(Exception):
-    """SIGTERM came; start-up ended between two steps."""
+def warm_up(
+    config: RuntimeConfig,
+    engine: Engine,
+    plan: BucketPlan,
+    split: Split,
+    kv_blocks: int,
+    board: ReportBoard,
+    stop: threading.Event,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Warm everything that the configuration asks for. Raises Stopped.
 
-
-def raise_if_stopped(stop: threading.Event) -> None:
-    """Raises Stopped once `stop` is set."""
-    if stop.is_set():
-        raise Stopped
-
-
-class WarmupRunner:
-    """One warm-up. `stop` is looked at between steps: a compile cannot be interrupted.
-
-    `split` and `kv_blocks` are what the KV cache was allocated with; `clock` returns monotonic seconds.
+    `stop` is looked at between steps: a compile cannot be interrupted. `split` and `kv_blocks` are what the KV cache
+    was allocated with; `clock` returns monotonic seconds.
     """
+    captures = engine.captures_graphs and config.warmup.enabled
+    folder = config.recipe_cache_dir if config.warmup.enabled else None
+    job = Job(
+        config=config,
+        engine=engine,
+        plan=plan,
+        board=board,
+        stop=stop,
+        clock=clock,
+        budget=TimeBudget(config.warmup.time_budget_seconds, clock),
+        journal=Journal(folder, engine.recipe_key()),
+        pace=Pace(config.limits.block_size),
+        progress=Progress(board, plan, captures),
+    )
+    try:
+        _stages(job, split, kv_blocks)
+    finally:
+        job.journal.close()
 
-    def __init__(
-        self,
-        config: RuntimeConfig,
-        engine: Engine,
-        plan: BucketPlan,
-        split: Split,
-        kv_blocks: int,
-        board: ReportBoard,
-        stop: threading.Event,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._config, self._engine, self._plan = config, engine, plan
-        self._split, self._kv_blocks = split, kv_blocks
-        self._board, self._stop, self._clock = board, stop, clock
-        self._captures = engine.captures_graphs and config.warmup.enabled
-        kinds = (COMPILE, CAPTURE) if self._captures else (COMPILE,)
-        self._pace = Pace(plan, kinds, config.limits.block_size)
-        self._progress = Progress(board, plan, self._captures)
 
-    def run(self) -> None:
-        """Warm everything that the configuration asks for. Raises Stopped."""
-        self._progress.planned()
-        if not self._config.warmup.enabled:
-            log.warning("Warm-up is switched off: the first request of every shape waits for its compile.")
-            self._board.update(warmup_skipped=True)
-            return
-        started, free = self._clock(), self._engine.memory().free
-        self._compile()
-        self._warm_sampler()
-        self._warm_defragmenter()
-        if self._captures:
-            self._capture()
-        taken = free - self._engine.memory().free
-        seconds = self._clock() - started
-        log.info("Warmup finished in %.0f secs, allocated %.2f GiB of device memory", seconds, taken / GIB)
+def _stages(job: Job, split: Split, kv_blocks: int) -> None:
+    _announce(job)
+    if not job.config.warmup.enabled:
+        log.warning("Warm-up is switched off: the first request of every shape waits for its compile.")
+        job.board.update(warmup_skipped=True)
+        return
+    free = job.free()
+    cold = compile_buckets(job)
+    _warm_sampler(job)
+    _warm_defragmenter(job, kv_blocks)
+    if job.engine.captures_graphs:
+        capture_graphs(job, split.margin, cold)
+    log.info("%s", log_lines.finished(job.budget.elapsed(), free - job.free()))
 
-    def _compile(self) -> None:
-        self._board.update(phase=Phase.COMPILING)
-        for phase in BucketPhase:
-            for position, bucket in enumerate(compile_order(self._plan, phase), start=1):
-                raise_if_stopped(self._stop)
-                self._progress.warming(phase, bucket, position, self._engine.memory().free)
-                self._compile_one(phase, bucket)
 
-    def _compile_one(self, phase: BucketPhase, bucket: Bucket) -> None:
-        started = self._clock()
-        try:
-            self._engine.warm(phase, bucket)
-        except DeviceOutOfMemory as error:
-            reason = f"the device ran out of memory while it was compiled: {error}"
-            self._progress.skipped(Skipped(phase=phase, bucket=bucket, reason=reason[:2048]))
-            return
-        self._pace.step(COMPILE, phase, bucket, self._clock() - started)
-        self._progress.warmed(phase, self._pace.eta_seconds())
+def _announce(job: Job) -> None:
+    """Publish the plan, and what the journal knows about the time that it will take."""
+    recipes = job.journal.recipes
+    for step, seconds in recipes.seconds.items():
+        job.pace.measured(step, seconds)
+    if job.config.warmup.enabled:
+        job.pace.plan(planned_steps(job))
+    cached = {phase: sum(recipes.compiled(phase, each) for each in job.plan.of(phase)) for phase in BucketPhase}
+    warnings = (*job.engine.notes(), *((job.journal.warning,) if job.journal.warning else ()))
+    job.progress.planned(cached, warnings, job.pace.eta_seconds())
 
-    def _warm_sampler(self) -> None:
-        if not self._config.warmup.sampler or self._config.engine.execution_mode in EAGER_MODES:
-            return
-        self._board.update(phase=Phase.SAMPLER)
-        for batch_size in sampler_batch_sizes(self._plan.decode):
-            raise_if_stopped(self._stop)
-            self._engine.warm_sampler(batch_size, self._board.touch)
-        self._board.update(sampler_done=True)
 
-    def _warm_defragmenter(self) -> None:
-        if not self._config.warmup.defragmenter:
-            return
-        if self._kv_blocks < MIN_BLOCKS:
-            log.warning("The defragmenter is not warmed up: %d KV blocks leave no pair to swap.", self._kv_blocks)
-            return
-        raise_if_stopped(self._stop)
-        self._board.update(phase=Phase.DEFRAGMENTER)
-        self._engine.warm_defragmenter(self._board.touch)
-        self._board.update(defragmenter_done=True)
+def _warm_sampler(job: Job) -> None:
+    if not job.config.warmup.sampler or job.config.engine.execution_mode in EAGER_MODES:
+        return
+    job.board.update(phase=Phase.SAMPLER)
+    sizes = sampler_batch_sizes(job.plan.decode)
+    for position, batch_size in enumerate(sizes, start=1):
+        job.moved()
+        log.info("[Warmup][Sampler][%d/%d] batch_size:%d", position, len(sizes), batch_size)
+        job.engine.warm_sampler(batch_size, job.moved)
+    job.board.update(sampler_done=True)
 
-    def _capture(self) -> None:
-        self._board.update(phase=Phase.CAPTURING)
-        settings = self._config.warmup
-        budget = CaptureBudget(
-            self._plan,
-            graph_pool(self._engine.memory().free, self._split.margin, settings.prompt_ratio),
-            block_size=self._config.limits.block_size,
-            prompt_order=settings.prompt_order,
-            decode_order=settings.decode_order,
-        )
-        while step := budget.next():
-            raise_if_stopped(self._stop)
-            self._capture_one(step, budget)
-        for phase in BucketPhase:
-            self._progress.capture_over(phase, budget.buckets(phase), budget.graph_bytes(phase))
-        self._progress.skipped(*budget.skipped())
 
-    def _capture_one(self, step: CaptureStep, budget: CaptureBudget) -> None:
-        started = self._clock()
-        self._progress.capturing(step.phase, step.bucket, step.position, self._engine.memory().free)
-        try:
-            budget.captured(self._engine.capture(step.phase, step.bucket))
-        except DeviceOutOfMemory as error:
-            log.warning("Out of device memory at %s bucket %s: %s", step.phase, list(step.bucket), error)
-            budget.out_of_memory()
-            return
-        self._pace.step(CAPTURE, step.phase, step.bucket, self._clock() - started)
-        self._progress.captured(step.phase, budget.graph_bytes(step.phase), self._pace.eta_seconds())
+def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
+    if not job.config.warmup.defragmenter:
+        return
+    if kv_blocks < MIN_BLOCKS:
+        log.warning("The defragmenter is not warmed up: %d KV blocks leave no pair to swap.", kv_blocks)
+        return
+    job.moved()
+    job.board.update(phase=Phase.DEFRAGMENTER)
+    job.engine.warm_defragmenter(job.moved)
+    job.board.update(defragmenter_done=True)

@@ -12,7 +12,7 @@ with all that is left. A bucket without a graph is served without replay (docs/w
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
@@ -35,25 +35,29 @@ class CaptureStep:
 class _PhaseBudget:
     """Queue and running totals of one phase. All amounts are bytes."""
 
-    def __init__(self, phase: BucketPhase, queue: Iterable[Bucket], share: int, block_size: int) -> None:
+    def __init__(
+        self, phase: BucketPhase, queue: Collection[Bucket], planned: int, share: int, block_size: int
+    ) -> None:
         self.phase = phase
         self.share = share
         self.graph_bytes = 0
         self.captured: list[Bucket] = []
         self.left: dict[Bucket, str] = {}
-        self.failed = False
+        self.over = False
         self._queue = deque(queue)
-        self._planned = len(self._queue)
+        self._wanted = len(queue)
+        self._planned = planned
         self._block_size = block_size
         self._weight = 0
 
     @property
     def complete(self) -> bool:
-        return len(self.captured) == self._planned
+        """Whether every bucket that can have a graph has one."""
+        return len(self.captured) == self._wanted
 
     def next(self) -> CaptureStep | None:
         """The first bucket of the queue whose estimate is below what is left of the share."""
-        while self._queue and not self.failed:
+        while self._queue and not self.over:
             bucket = self._queue[0]
             estimate = self._estimate(bucket)
             if estimate < self.share:
@@ -72,9 +76,13 @@ class _PhaseBudget:
         """End the phase: the bucket in work did not fit, and no further one is tried."""
         failed = self._queue[0]
         self._leave("the device ran out of memory while its graph was captured")
+        self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed)}")
+
+    def end(self, reason: str) -> None:
+        """Leave every bucket that was not tried yet, for this reason."""
         while self._queue:
-            self._leave(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed)}")
-        self.failed = True
+            self._leave(reason)
+        self.over = True
 
     def resume(self, share: int) -> None:
         """Try what was left once more, with another share."""
@@ -104,12 +112,17 @@ class CaptureBudget:
         block_size: int,
         prompt_order: CaptureOrder = CaptureOrder.MIN_TOKENS,
         decode_order: CaptureOrder = CaptureOrder.MAX_BS,
+        cold: Collection[tuple[BucketPhase, Bucket]] = (),
     ) -> None:
-        prompt = capture_order(plan, BucketPhase.PROMPT, prompt_order)
-        decode = capture_order(plan, BucketPhase.DECODE, decode_order)
+        """`cold` buckets were not compiled and get no graph; they stay in the plan that percentages count."""
+
+        def budget(phase: BucketPhase, order: CaptureOrder, share: int) -> _PhaseBudget:
+            queue = [bucket for bucket in capture_order(plan, phase, order) if (phase, bucket) not in cold]
+            return _PhaseBudget(phase, queue, len(plan.of(phase)), share, block_size)
+
         self._pool = pool.total
-        self._prompt = _PhaseBudget(BucketPhase.PROMPT, prompt, pool.prompt, block_size)
-        self._decode = _PhaseBudget(BucketPhase.DECODE, decode, pool.decode, block_size)
+        self._prompt = budget(BucketPhase.PROMPT, prompt_order, pool.prompt)
+        self._decode = budget(BucketPhase.DECODE, decode_order, pool.decode)
         self._passes = deque((self._prompt, self._decode))
         self._leftover_given = False
 
@@ -129,6 +142,13 @@ class CaptureBudget:
     def out_of_memory(self) -> None:
         """The step's graph did not fit into device memory; its phase ends."""
         self._passes[0].fail()
+
+    def end(self, reason: str) -> None:
+        """No further bucket is tried, in any phase; those that were not are left for this reason."""
+        for budget in (self._prompt, self._decode):
+            budget.end(reason)
+        self._passes.clear()
+        self._leftover_given = True
 
     def buckets(self, phase: BucketPhase) -> tuple[Bucket, ...]:
         """Buckets with a graph, in the order of their capture."""
@@ -153,7 +173,7 @@ class CaptureBudget:
         """Once: when one phase is complete, the other goes on with every byte that is left."""
         unfinished = [budget for budget in (self._prompt, self._decode) if not budget.complete]
         bytes_left = self._pool - self._prompt.graph_bytes - self._decode.graph_bytes
-        if self._leftover_given or len(unfinished) != 1 or unfinished[0].failed or bytes_left <= 0:
+        if self._leftover_given or len(unfinished) != 1 or unfinished[0].over or bytes_left <= 0:
             return False
         self._leftover_given = True
         unfinished[0].resume(bytes_left)

@@ -1,44 +1,72 @@
 """What a simulated card does, as read from `engine.simScript` (docs/sim.md)."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, ValidationError
 
 from gaudi_runtime.contract.base import Wire
-from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 
 GIB = 1024**3
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
-Size = Annotated[int, Field(ge=0)]
+Size = Annotated[int, Field(ge=0, le=2**60)]
+Rate = Annotated[float, Field(ge=0, le=1e9)]
 Nth = Annotated[str, Field(pattern=r"^(prompt|decode):[1-9][0-9]{0,6}$")]
+Name = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class Misreport(StrEnum):
+    """What a runtime with a wrong plan says falsely."""
+
+    PLAN_HASH = "planHash"
+    BUCKETS_DIGEST = "bucketsDigest"
 
 
 class SimScript(Wire):
     """Card and faults. A fault at "prompt:3" strikes at the third prompt bucket in the order of the work."""
 
-    load_seconds: Seconds = 0
-    compile_seconds: Seconds = Field(0, description="Time to compile one bucket.")
-    capture_seconds: Seconds = Field(0, description="Time to capture one graph.")
-    device_memory_bytes: Size = Field(128 * GIB, description="Memory of the card.")
-    weight_bytes: Size = Field(16 * GIB, description="Memory that the weights take.")
-    block_bytes: Annotated[int, Field(ge=1)] = Field(16 * 1024**2, description="Bytes of one KV block.")
-    graph_bytes_per_token: Size = Field(1024**2, description="Prompt: per batch size x query token.")
-    decode_graph_bytes_per_token: Size | None = Field(None, description="Decode: per sequence; default as prompt.")
-    tokens_per_second: Annotated[float, Field(ge=0)] = Field(0, description="Per sequence; 0 is without delay.")
+    card: Name | None = Field(None, description="A described card, such as gaudi2: its memory and measured rates.")
+    model: Name | None = Field(
+        None, description="A known model by its repository: its weights and KV block on the card."
+    )
+    time_scale: Annotated[float, Field(ge=0, le=1000)] = Field(
+        1, description="Every simulated second takes this many real ones; 0.01 is a hundred times faster."
+    )
+    load_seconds: Seconds = Field(0, description="Time to load the weights.")
+    compile_seconds: Seconds | None = Field(
+        None, description="Time to compile one bucket, also on the request path when a shape is cold."
+    )
+    recipe_seconds: Seconds | None = Field(
+        None, description="Time to compile a bucket whose recipe is in the recipe cache; a third of compiling it."
+    )
+    capture_seconds: Seconds | None = Field(None, description="Time to capture one graph.")
+    device_memory_bytes: Size | None = Field(None, description="Memory of the card.")
+    weight_bytes: Size | None = Field(None, description="Memory that the weights take.")
+    workspace_bytes: Size | None = Field(None, description="Memory that the profile run takes.")
+    block_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = Field(None, description="Bytes of one KV block.")
+    graph_bytes_per_token: Annotated[float, Field(ge=0, le=2**50)] | None = Field(
+        None, description="Bytes of a prompt graph per token: batch size x (query + context)."
+    )
+    graph_bytes_per_sequence: Annotated[float, Field(ge=0, le=2**50)] | None = Field(
+        None, description="Bytes of a decode graph per sequence of its batch."
+    )
+    prompt_tokens_per_second: Rate | None = Field(None, description="Speed of a prompt; 0 is without delay.")
+    tokens_per_second: Rate | None = Field(None, description="Speed of one answer; 0 is without delay.")
     oom_at_bucket: Nth | None = Field(None, description="This capture runs out of device memory.")
+    oom_at_compile: Nth | None = Field(None, description="This compile runs out of device memory.")
+    slow_at_bucket: Nth | None = Field(None, description="This compile takes slowSeconds more.")
+    slow_seconds: Seconds = Field(60, description="What slowAtBucket adds.")
     stall_at_bucket: Nth | None = Field(None, description="This compile never ends.")
     raise_at_bucket: Nth | None = Field(None, description="This compile raises an unexpected exception.")
     crash_at_bucket: Nth | None = Field(None, description="This compile kills the process, as a segfault would.")
-    fail_load: str | None = Field(None, description="Loading fails with this reason, such as ModelNotFound.")
+    fail_load: Name | None = Field(None, description="Loading fails with this reason, such as ModelNotFound.")
     fail_at_token: Size = Field(0, description="Every answer fails at this token; 0 never.")
+    recompile_every: Size = Field(0, description="Every so manieth request meets a shape that is cold; 0 never.")
+    leak_bytes_per_bucket: Size = Field(0, description="Device memory that every compile loses.")
+    leak_bytes_per_request: Size = Field(0, description="Device memory that every request loses, until one fails.")
+    misreport: Misreport | None = Field(None, description="The report names another plan: planHash or bucketsDigest.")
     stall_serving: bool = Field(False, description="The engine's loop stands still once it serves.")
-
-    def graph_bytes(self, phase: BucketPhase, batch_size: int, query_len: int) -> int:
-        """Bytes of the graph of one bucket."""
-        if phase is BucketPhase.PROMPT or self.decode_graph_bytes_per_token is None:
-            return self.graph_bytes_per_token * batch_size * query_len
-        return self.decode_graph_bytes_per_token * batch_size
 
 
 def read_script(script: dict[str, str | int | float]) -> SimScript:

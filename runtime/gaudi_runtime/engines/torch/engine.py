@@ -5,7 +5,7 @@ and the event loop stays free.
 """
 
 import gc
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import RuntimeConfig
@@ -15,11 +15,13 @@ from gaudi_runtime.engines.protocol import (
     EngineLoad,
     GenerationChunk,
     Progress,
+    RecipeKey,
     SamplingParams,
     ServingCounters,
 )
 from gaudi_runtime.engines.torch.block_manager import BlockManager
 from gaudi_runtime.engines.torch.device_thread import DeviceThread
+from gaudi_runtime.engines.torch.recipes import recipe_key
 from gaudi_runtime.engines.torch.runner import ModelRunner
 from gaudi_runtime.engines.torch.serving import ServingLoop
 from gaudi_runtime.engines.torch.tokenizer import TransformersTokenizer
@@ -31,18 +33,26 @@ LEAST_BLOCKS = 2  # one for padding, one to use
 class TorchEngine:
     """The embedded engine (docs/torch-engine.md). Verbs are called in the order of the protocol."""
 
-    simulated = False
     tokenizer: TransformersTokenizer
 
     def __init__(self, config: RuntimeConfig) -> None:
         self.counters = ServingCounters()
         self._limits = config.limits
+        self._config = config
         self._runner = ModelRunner(config)
         self.captures_graphs = self._runner.captures_graphs
         self._thread = DeviceThread()
         self._blocks: BlockManager
         self._plan: BucketPlan
         self._serving: ServingLoop | None = None
+
+    def report_fields(self) -> Mapping[str, object]:
+        """A real model: nothing to add."""
+        return {}
+
+    def notes(self) -> tuple[str, ...]:
+        """Nothing to add."""
+        return ()
 
     def load(self, progress: Progress) -> None:
         """Read weights and tokenizer. Raises a RuntimeStartError."""
@@ -56,6 +66,10 @@ class TorchEngine:
     def block_bytes(self) -> int:
         """Bytes of one KV block over all layers."""
         return self._runner.geometry.block_bytes
+
+    def recipe_key(self) -> RecipeKey | None:
+        """What compiled code on disk depends on, None where none is kept."""
+        return recipe_key(self._config, self._runner.checkpoint)
 
     def allocate(self, kv_blocks: int) -> None:
         """Allocate the cache, whose last block is for padding. Raises DeviceOutOfMemory or PlanImpossible."""

@@ -50,7 +50,7 @@ async def test_ignoring_the_end_goes_on_to_the_last_token() -> None:
 
 
 def test_a_wrong_key_of_the_script_is_named_with_the_right_ones() -> None:
-    with pytest.raises(ConfigError, match=r"engine\.simScript\.compileSecs: .* keys are loadSeconds, compileSeconds"):
+    with pytest.raises(ConfigError, match=r"engine\.simScript\.compileSecs: .* keys are card, model, timeScale"):
         read_script({"compileSecs": 1})
 
 

@@ -44,6 +44,18 @@ def test_max_bs_takes_the_largest_batches_first_and_short_ones_within() -> None:
     )
 
 
+def test_largest_first_walks_the_plan_backwards_as_seed_003_logs_it() -> None:
+    plan = BucketPlan(prompt=tuple(Bucket(bs, n, 0) for bs in (1, 4) for n in (128, 1024, 1408)), decode=())
+    assert [bucket[:2] for bucket in capture_order(plan, PROMPT, CaptureOrder.LARGEST_FIRST)] == [
+        (4, 1408),
+        (4, 1024),
+        (4, 128),
+        (1, 1408),
+        (1, 1024),
+        (1, 128),
+    ]
+
+
 def test_every_order_holds_every_bucket() -> None:
     for phase in BucketPhase:
         for order in CaptureOrder:

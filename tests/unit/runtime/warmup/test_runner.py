@@ -2,16 +2,20 @@
 
 import logging
 import threading
+from pathlib import Path
 
 import pytest
 
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.engines.protocol import Progress
+from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.startup import start_engine
-from gaudi_runtime.warmup.runner import Stopped
-from tests.unit.runtime.configs import GIB, sim_config
+from gaudi_runtime.warmup.stop import Stopped
+from tests.unit.runtime.configs import GIB, linear, sim_config
+from tests.unit.runtime.warmup.virtual import VirtualClock, announced, virtual_start
 
 
 def start(config: RuntimeConfig) -> WarmupReport:
@@ -102,3 +106,94 @@ async def test_log_lines_are_those_that_users_grep_for(caplog: pytest.LogCapture
     )
     assert any(line.startswith("Graph/Prompt captured:4 (100.0%) used_mem:1.25 GiB buckets:[[1, ") for line in lines)
     assert any(line.startswith("Warmup finished in 0 secs, allocated ") for line in lines)
+
+
+def capped(seconds: int, **script: object) -> WarmupReport:
+    """A warm-up of a simulated second per compile and capture, ended by its time budget; no real time passes."""
+    clock = VirtualClock()
+    config = sim_config(
+        {"compileSeconds": 1, "captureSeconds": 1, **script}, warmup=WarmupConfig(time_budget_seconds=seconds)
+    )
+    return virtual_start(config, clock)
+
+
+async def test_a_time_budget_spent_in_capture_leaves_the_rest_without_graphs() -> None:
+    report = capped(12)
+    assert (report.prompt.warmed, report.decode.warmed) == (4, 6)
+    assert (report.prompt.captured, report.decode.captured) == (2, 0)
+    assert report.skipped_total == 8
+    assert {skipped.reason for skipped in report.skipped} == {"the time budget of 12 s was spent before its turn"}
+
+
+async def test_a_time_budget_spent_in_compiling_leaves_the_rest_cold_and_uncaptured() -> None:
+    report = capped(5)
+    assert (report.prompt.warmed, report.decode.warmed, report.prompt.captured) == (4, 1, 0)
+    assert (report.prompt.planned, report.decode.planned) == (4, 6)
+    assert report.skipped_total == 10
+    assert report.sampler_done
+
+
+async def test_a_bucket_in_work_when_the_budget_ends_is_finished() -> None:
+    assert capped(1, slowAtBucket="prompt:1", slowSeconds=100).prompt.warmed == 1
+
+
+async def test_a_compile_without_memory_leaves_its_bucket_cold_and_goes_on() -> None:
+    report = start(sim_config({"oomAtCompile": "prompt:2"}))
+    assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 3, 3)
+    assert [skipped.bucket for skipped in report.skipped] == [(1, 384, 0)]
+    assert report.decode.captured == report.decode.planned
+
+
+async def test_a_restarted_container_knows_its_recipes_and_how_long_they_take(tmp_path: Path) -> None:
+    script = {"compileSeconds": 6.6, "captureSeconds": 1}
+    config = sim_config(script).model_copy(update={"recipe_cache_dir": str(tmp_path)})
+    first, second = VirtualClock(), VirtualClock()
+    assert virtual_start(config, first).prompt.cached == 0
+    assert first.now == pytest.approx(10 * 6.6 + 10)
+    assert virtual_start(config, second).prompt.cached == 4
+    assert second.now == pytest.approx(10 * 2.3 + 10)
+    assert announced(config).eta_seconds == pytest.approx(10 * 2.3 + 10)
+
+
+async def test_a_recipe_cache_of_another_plan_is_used_for_the_shapes_that_are_in_both(tmp_path: Path) -> None:
+    cache = {"recipe_cache_dir": str(tmp_path)}
+    virtual_start(sim_config({"compileSeconds": 6.6}).model_copy(update=cache), VirtualClock())
+    wider = sim_config({"compileSeconds": 6.6}, max_num_batched_tokens=1024, max_model_len=1024)
+    ranges = wider.bucketing.prompt.model_copy(update={"query": linear(128, 640)})
+    policy = wider.bucketing.model_copy(update={"prompt": ranges})
+    report = virtual_start(wider.model_copy(update={**cache, "bucketing": policy}), VirtualClock())
+    assert (report.prompt.planned, report.prompt.cached) == (5, 4)
+
+
+async def test_a_sigterm_during_the_sampler_ends_warmup() -> None:
+    stop = threading.Event()
+    engine = SimEngine(sim_config())
+    sampled: list[int] = []
+
+    def warm_sampler(batch_size: int, progress: Progress) -> None:
+        sampled.append(batch_size)
+        stop.set()
+        progress()
+
+    engine.warm_sampler = warm_sampler  # type: ignore[method-assign]
+    with pytest.raises(Stopped):
+        start_engine(sim_config(), ReportBoard("0" * 64), stop, lambda _: engine)
+    assert sampled == [0]
+
+
+async def test_the_report_of_a_simulation_says_so_in_words() -> None:
+    report = start(sim_config())
+    assert report.simulated
+    assert report.warnings[0].startswith("This is a simulation: no model runs; ")
+
+
+@pytest.mark.parametrize(("lie", "field"), [("planHash", "plan_hash"), ("bucketsDigest", "buckets_digest")])
+async def test_a_runtime_with_a_wrong_plan_can_be_played(lie: str, field: str) -> None:
+    truth, report = start(sim_config()), start(sim_config({"misreport": lie}))
+    assert getattr(truth, field) != getattr(report, field) == "f" * 64
+
+
+async def test_a_leak_during_warmup_leaves_room_for_fewer_graphs() -> None:
+    script = {"graphBytesPerToken": 2 * 1024**2}
+    leaking = start(sim_config({**script, "leakBytesPerBucket": GIB}))
+    assert leaking.prompt.captured < start(sim_config(script)).prompt.captured

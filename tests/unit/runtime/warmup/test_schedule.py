@@ -164,6 +164,30 @@ def test_bytes_above_the_estimate_are_taken_off_the_share() -> None:
     assert [step.bucket.query_len for step in steps] == [128]
 
 
+def test_cold_buckets_get_no_graph_and_stay_in_the_plan_that_is_counted() -> None:
+    cold = {(PROMPT, Bucket(1, 128, 0)), (DECODE, Bucket(3, 1, 64))}
+    budget = CaptureBudget(small_plan(), GraphPool(20_000, 10_000, 10_000), block_size=128, cold=cold)
+    steps = run(budget, by_weight)
+    assert not {(step.phase, step.bucket) for step in steps} & cold
+    assert {step.planned for step in steps if step.phase is PROMPT} == {4}
+    assert budget.skipped() == ()
+
+
+def test_a_phase_whose_warm_buckets_all_have_graphs_leaves_its_rest_to_the_other() -> None:
+    cold = {(PROMPT, Bucket(1, 512, 0))}
+    budget = CaptureBudget(small_plan(), GraphPool(10_004, 10_000, 4), block_size=128, cold=cold)
+    assert len([step for step in run(budget, by_weight) if step.phase is DECODE]) == 3
+
+
+def test_an_end_leaves_all_buckets_of_both_phases_for_its_reason() -> None:
+    budget = small_budget(10_000, 10_000)
+    budget.next()
+    budget.captured(128)
+    budget.end("time is up")
+    assert budget.next() is None
+    assert [skipped.reason for skipped in budget.skipped()] == ["time is up"] * 6
+
+
 @given(st.integers(0, 20_000), st.integers(0, 200), st.integers(1, 8), st.integers(1, 8))
 def test_captured_never_exceeds_the_pool_when_bytes_follow_weights(
     prompt: int, decode: int, prompts: int, decodes: int

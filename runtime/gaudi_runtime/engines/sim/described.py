@@ -1,0 +1,56 @@
+"""SimCard of a described card and a known model, by the arithmetic of the forecast (docs/memory.md).
+
+The only module of the engine that imports the catalog of cards and models: who asks for no card does not pay for them.
+"""
+
+from gaudi_runtime.cards.card import Card
+from gaudi_runtime.cards.catalog import card_named
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.sim.card import IMAGINARY, PhaseCost, SimCard
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of, spread_of
+from gaudi_runtime.forecast.memory import divide, total_memory
+from gaudi_runtime.forecast.rates import phase_rates
+from gaudi_runtime.models.known import known_shape
+from gaudi_runtime.models.shape import ModelShape
+
+
+def described_card(config: RuntimeConfig, card: str, model: str | None) -> SimCard:
+    """The card with the model on it; the model that the card was measured with where none is named.
+
+    Raises ConfigError for an unknown card or model, PlanImpossible for ranks that cannot be.
+    """
+    known = card_named(card)
+    shape = _shape(model or (known.rates.model if known.rates else None))
+    inputs = inputs_of(config)
+    total = total_memory(inputs, known)
+    memory = IMAGINARY.memory if total is None else int(total.value)
+    division = divide(inputs, shape, memory)
+    return SimCard(
+        name=known.name,
+        model=shape.name or shape.family,
+        memory=memory,
+        weights=division.weights,
+        workspace=division.workspace,
+        block=division.block,
+        prompt=_cost(known, BucketPhase.PROMPT, shape, inputs),
+        decode=_cost(known, BucketPhase.DECODE, shape, inputs),
+    )
+
+
+def _shape(model: str | None) -> ModelShape:
+    shape = known_shape(model) if model else None
+    if shape is None:
+        raise ConfigError(
+            f"engine.simScript.model: {model!r} is not a known model; name the repository of a public model, "
+            "or leave card and model out and give the sizes yourself."
+        )
+    return shape
+
+
+def _cost(card: Card, phase: BucketPhase, shape: ModelShape, inputs: ForecastInputs) -> PhaseCost:
+    if card.rates is None:
+        return IMAGINARY.prompt if phase is BucketPhase.PROMPT else IMAGINARY.decode
+    rates = phase_rates(card.rates, phase, shape, spread_of(inputs, shape))
+    return PhaseCost(rates.compile_seconds.value, rates.capture_seconds.value, rates.bytes_per_weight.value)

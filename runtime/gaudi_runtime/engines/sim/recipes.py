@@ -1,0 +1,29 @@
+"""The recipe cache of the sim engine: an empty file per recipe, as a real one has a file with code."""
+
+import hashlib
+from pathlib import Path
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.protocol import RecipeKey
+
+
+class SimRecipes:
+    """Recipes of one key below `folder`; without a folder none is kept."""
+
+    def __init__(self, folder: str | None, key: RecipeKey) -> None:
+        name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        self._folder = Path(folder) / f"sim-{name}" if folder else None
+
+    def holds(self, phase: BucketPhase, bucket: Bucket) -> bool:
+        """Whether this shape was compiled before, in this or an earlier life of the container."""
+        return self._folder is not None and self._file(self._folder, phase, bucket).exists()
+
+    def keep(self, phase: BucketPhase, bucket: Bucket) -> None:
+        """This shape is compiled now."""
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file(self._folder, phase, bucket).touch()
+
+    def _file(self, folder: Path, phase: BucketPhase, bucket: Bucket) -> Path:
+        return folder / f"{phase}-{bucket.batch_size}-{bucket.query_len}-{bucket.num_blocks}"

@@ -1,0 +1,98 @@
+"""What is known about a recipe cache: which buckets were compiled, and how long each step took. Pure.
+
+The journal is a text: a first line with the key, then one JSON line per step, the last one of a step counts. It is
+keyed by what a recipe depends on and never by the plan: one bucket more must not discard every recipe
+(docs/warmup.md, Recipe cache).
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.warmup.pace import Step, StepKind
+
+FORMAT = 1
+MAX_JOURNAL_BYTES = 64 * 1024 * 1024
+"""A plan has at most 250,000 buckets; a larger text is nobody's journal."""
+
+
+class JournalUnusable(Exception):
+    """The text is not a journal of this key; the message says why, as the end of a sentence."""
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """Seconds of every step that was done with one key, in this or an earlier life of the container."""
+
+    seconds: Mapping[Step, float]
+
+    def compiled(self, phase: BucketPhase, bucket: Bucket) -> bool:
+        """Whether the cache holds the recipe of this shape."""
+        return (StepKind.COMPILE, phase, bucket) in self.seconds
+
+    def kind(self, phase: BucketPhase, bucket: Bucket) -> StepKind:
+        """What warming this shape will be: loading its recipe, or compiling it."""
+        return StepKind.LOAD if self.compiled(phase, bucket) else StepKind.COMPILE
+
+
+NOTHING_KNOWN = Recipes({})
+
+
+def journal_name(key: RecipeKey) -> str:
+    """File name of the journal of a key."""
+    return f"warmup-{hashlib.sha256(_canonical(asdict(key)).encode()).hexdigest()[:16]}.jsonl"
+
+
+def header(key: RecipeKey) -> str:
+    """First line of a journal."""
+    return _canonical({"format": FORMAT, "key": asdict(key)}) + "\n"
+
+
+def line(step: Step, seconds: float) -> str:
+    """One step as a line of the journal."""
+    kind, phase, bucket = step
+    return _canonical({"step": kind, "phase": phase, "bucket": list(bucket), "seconds": round(seconds, 6)}) + "\n"
+
+
+def parse(text: str, key: RecipeKey) -> Recipes:
+    """The steps in a journal. Raises JournalUnusable with the reason.
+
+    A last line without its end is left out: the process was killed while it wrote it.
+    """
+    first, *lines = text.split("\n")[:-1] or [""]
+    if first + "\n" != header(key):
+        raise JournalUnusable("its first line is not that of this software, card, model, dtype and parallelism")
+    return Recipes(dict(_step(number, each) for number, each in enumerate(lines, start=2)))
+
+
+def text_of(recipes: Recipes, key: RecipeKey) -> str:
+    """The shortest journal that says the same."""
+    return header(key) + "".join(line(step, seconds) for step, seconds in recipes.seconds.items())
+
+
+def _step(number: int, text: str) -> tuple[Step, float]:
+    try:
+        said = json.loads(text)
+        step = (StepKind(said["step"]), BucketPhase(said["phase"]), _bucket(said["bucket"]))
+        seconds = float(said["seconds"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise JournalUnusable(f"line {number} is not a step of a warm-up: {text[:80]!r}") from error
+    if not math.isfinite(seconds) or seconds < 0:
+        raise JournalUnusable(f"line {number} has impossible seconds: {text[:80]!r}")
+    return step, seconds
+
+
+def _bucket(numbers: list[int]) -> Bucket:
+    batch_size, query_len, num_blocks = numbers
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError(numbers)
+    return Bucket(batch_size, query_len, num_blocks)
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,59 @@
+"""The lines of seeds 000 and 002, word for word where the public servers print them."""
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.memory import GraphPool
+from gaudi_runtime.warmup import log_lines
+
+PROMPT = BucketPhase.PROMPT
+MIB, GIB = 2**20, 2**30
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (int(55.43 * GIB), "55.43 GiB"),
+        (int(4.755 * GIB), "4.755 GiB"),
+        (int(39.2 * GIB), "39.2 GiB"),
+        (504 * MIB, "504 MiB"),
+        (int(161.9 * MIB), "161.9 MiB"),
+        (-252 * 1024, "-252 KiB"),
+        (0, "0 B"),
+    ],
+)
+def test_sizes_are_written_as_in_the_logs_of_the_seeds(count: int, text: str) -> None:
+    assert log_lines.size(count) == text
+
+
+def test_a_step_names_stage_position_shape_and_free_memory() -> None:
+    line = log_lines.capturing(PROMPT, Bucket(4, 256, 0), 12, 24, int(47.35 * GIB))
+    assert line == "[Warmup][Graph/Prompt][12/24] batch_size:4 query_len:256 num_blocks:0 free_mem:47.35 GiB"
+
+
+def test_captured_counts_against_the_plan_and_lists_the_buckets_in_order() -> None:
+    line = log_lines.captured(PROMPT, [Bucket(2, 128, 0), Bucket(1, 128, 0)], 3, int(14.03 * GIB))
+    assert line == "Graph/Prompt captured:2 (66.6%) used_mem:14.03 GiB buckets:[[1, 128, 0], [2, 128, 0]]"
+
+
+def test_one_missing_graph_of_thousands_is_never_rounded_up_to_all() -> None:
+    buckets = [Bucket(1, query, 0) for query in range(1, 3000)]
+    assert "captured:2999 (99.9%)" in log_lines.captured(PROMPT, buckets, 3000, 0)
+
+
+def test_a_phase_without_buckets_is_complete() -> None:
+    assert "captured:0 (100.0%)" in log_lines.captured(PROMPT, [], 0, 0)
+
+
+def test_graph_shares_are_those_of_the_seeds() -> None:
+    pool = GraphPool(int(15.85 * GIB), int(4.755 * GIB), int(11.095 * GIB))
+    assert log_lines.graph_shares(pool, int(55.43 * GIB), 0.3) == (
+        "Using 15.85 GiB/55.43 GiB of free device memory for graphs, "
+        "4.755 GiB for prompt and 11.09 GiB for decode (promptRatio=0.3)"
+    )
+
+
+def test_the_end_tells_seconds_and_memory() -> None:
+    line = log_lines.finished(49.2, int(14.19 * GIB))
+    assert line == "Warmup finished in 49 secs, allocated 14.19 GiB of device memory"

@@ -1,0 +1,75 @@
+from contextlib import suppress
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.warmup.pace import StepKind
+from gaudi_runtime.warmup.recipes import JournalUnusable, Recipes, header, journal_name, line, parse, text_of
+
+KEY = RecipeKey(software="1.22 hpuGraphs", card="gaudi2", model="llama", dtype="bfloat16", parallelism="tensor 1")
+BUCKET = Bucket(4, 512, 0)
+COMPILED = (StepKind.COMPILE, BucketPhase.PROMPT, BUCKET)
+STEPS = st.tuples(
+    st.sampled_from(StepKind), st.sampled_from(BucketPhase), st.builds(Bucket, *[st.integers(0, 10**6)] * 3)
+)
+
+
+@given(st.dictionaries(STEPS, st.integers(0, 10**9).map(lambda n: n / 10**6), max_size=20))
+def test_a_journal_says_what_was_written(seconds: dict[tuple[StepKind, BucketPhase, Bucket], float]) -> None:
+    assert parse(text_of(Recipes(seconds), KEY), KEY).seconds == pytest.approx(seconds)
+
+
+def test_the_last_line_of_a_step_counts() -> None:
+    text = header(KEY) + line(COMPILED, 9) + line(COMPILED, 3)
+    assert parse(text, KEY).seconds == {COMPILED: 3}
+
+
+def test_a_line_that_a_kill_cut_off_is_left_out() -> None:
+    text = header(KEY) + line(COMPILED, 9) + line(COMPILED, 3)[:-4]
+    assert parse(text, KEY).seconds == {COMPILED: 9}
+
+
+def test_a_compiled_shape_will_be_loaded_and_another_one_compiled() -> None:
+    recipes = Recipes({COMPILED: 1.0})
+    assert recipes.kind(BucketPhase.PROMPT, BUCKET) is StepKind.LOAD
+    assert recipes.kind(BucketPhase.DECODE, BUCKET) is StepKind.COMPILE
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
+def test_every_part_of_the_key_has_a_journal_of_its_own(field: str) -> None:
+    other = replace(KEY, **{field: "another"})
+    assert journal_name(other) != journal_name(KEY)
+    with pytest.raises(JournalUnusable, match="its first line is not that of this software"):
+        parse(header(other), KEY)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "not json",
+        "[]",
+        "null",
+        '{"step":"compile"}',
+        '{"step":"fly","phase":"prompt","bucket":[1,1,0],"seconds":1}',
+        '{"step":"compile","phase":"prompt","bucket":[1,1],"seconds":1}',
+        '{"step":"compile","phase":"prompt","bucket":[1,true,-1],"seconds":1}',
+        '{"step":"compile","phase":"prompt","bucket":[1,1,0],"seconds":-1}',
+        '{"step":"compile","phase":"prompt","bucket":[1,1,0],"seconds":NaN}',
+        '{"step":"compile","phase":"prompt","bucket":[1,1,0],"seconds":Infinity}',
+        "[" * 5000,
+    ],
+)
+def test_a_wrong_line_makes_the_journal_unusable_and_is_named(wrong: str) -> None:
+    with pytest.raises(JournalUnusable, match="line 3"):
+        parse(header(KEY) + line(COMPILED, 1) + wrong + "\n", KEY)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_journal_or_unusable(text: str) -> None:
+    with suppress(JournalUnusable):
+        assert parse(text, KEY).seconds == {}
