@@ -97,12 +97,14 @@ def _padding_cells(
     lengths = sorted({length_of(phase, bucket) for bucket in buckets})
     for fewer, batch in _steps(sorted({bucket.batch_size for bucket in buckets})):
         for shorter, length in _steps(lengths):
+            if not _admits(phase, limits, kv_blocks, (fewer + 1, batch), (shorter + 1, length)):
+                continue
             found = plan.find(phase, batch, *((length, 0) if phase is BucketPhase.PROMPT else (1, length)))
             if found:
                 asked = (fewer + 1 + batch) / 2 * (shorter + 1 + length) / 2
                 padding = 1 - asked / (found.batch_size * length_of(phase, found))
                 yield (batch, length), Cell(f"{padding:.0%}", padding)
-            elif _admits(phase, limits, kv_blocks, (fewer + 1, batch), (shorter + 1, length)):
+            else:
                 yield (batch, length), MISS
 
 

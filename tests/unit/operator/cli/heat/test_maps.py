@@ -57,6 +57,14 @@ def test_padding_is_a_share(strategy: Strategy, contiguous: bool, seqs: int, blo
         assert all(cell.heat is None or 0 <= cell.heat < 1 for cell in cells)
 
 
+def test_decode_without_contiguous_attention_has_no_cell_with_fewer_blocks_than_sequences() -> None:
+    limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
+    plan = make_plan(BucketPolicy(), limits, 3000)
+    cells = padding_map(plan, BucketPhase.DECODE, limits, 3000).cells
+    assert (1, 1) in cells
+    assert (2, 1) not in cells
+
+
 def test_contiguous_decode_has_no_miss_up_to_the_blocks_of_the_device() -> None:
     cells = padding_map(PLAN, BucketPhase.DECODE, LIMITS, 3000).cells
     assert MISS not in cells.values()

@@ -20,7 +20,7 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
         ({"max_num_seqs": True}, "max_num_seqs: Input should be a valid integer"),
         ({"max_num_sequences": 4}, "max_num_sequences: Extra inputs are not permitted"),
         ({"strategy": "guess"}, "strategy: Input should be 'exponential'"),
-        ({"strategy": "optimal"}, "bucketing.strategy: optimal makes no prompt and decode buckets"),
+        ({"strategy": "optimal"}, "bucketing.strategy: optimal"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 0}}, "bucket variable for prompt.query.step"),
         ({"env": {"HOME": 1}}, "HOME is not a"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}, "bucketing.prompt.query: min 4096 is above max 2048"),

@@ -1,0 +1,49 @@
+"""docs/choosing-buckets.md: its files are written down, its commands are run, and print what the page shows."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gaudi_operator.cli.plan.app import app
+
+PAGE = (Path(__file__).parents[5] / "docs" / "choosing-buckets.md").read_text()
+FILES = re.findall(r"^`([\w.-]+)`:\n```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+CONSOLES = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+COMMANDS = [each for console in CONSOLES for each in re.split(r"^\$ ", console, flags=re.MULTILINE) if each]
+
+
+@pytest.fixture
+def page_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in FILES:
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.mark.usefixtures("page_files")
+@pytest.mark.parametrize("example", COMMANDS, ids=lambda example: example.split("\n")[0])
+def test_command_of_the_page_prints_what_the_page_shows(example: str) -> None:
+    command, *shown = example.rstrip("\n").split("\n")
+    result = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert result.exit_code == 0, result.stderr
+    # A line of three dots stands for any lines.
+    parts = "\n".join(shown).split("...")
+    assert re.search(".*".join(map(re.escape, parts)), result.stdout, re.DOTALL)
+
+
+def test_page_has_examples_for_all_logs() -> None:
+    assert len(FILES) == 7
+    assert len(COMMANDS) == 11
+
+
+@pytest.mark.usefixtures("page_files")
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [("linear.json", (24, 48)), ("release-1.22.json", (36, 42)), ("cached.json", (36, 42)), ("today.json", (28, 30))],
+)
+def test_plans_of_the_page_have_as_many_buckets_as_it_says(name: str, counts: tuple[int, int]) -> None:
+    lines = CliRunner().invoke(app, ["buckets", "-f", name, "-o", "csv"]).stdout.splitlines()[1:]
+    assert tuple(sum(line.startswith(phase) for line in lines) for phase in ("prompt", "decode")) == counts
