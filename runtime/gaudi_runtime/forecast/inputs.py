@@ -26,7 +26,8 @@ class ForecastInputs:
     """A deployment as far as memory and warm-up depend on it.
 
     `quantization` None takes the checkpoint's; `device_memory` (bytes) replaces the card's own; `kv_blocks` replaces
-    what the memory split would give, as when a device has been measured.
+    what the memory split would give, as when a device has been measured. `tokens_follow_length` says that
+    maxNumBatchedTokens was left out, so that it is the model length.
     """
 
     policy: BucketPolicy
@@ -40,6 +41,7 @@ class ForecastInputs:
     quantization: QuantizationMethod | None = None
     device_memory: int | None = None
     kv_blocks: int | None = None
+    tokens_follow_length: bool = False
 
     @property
     def captures(self) -> bool:

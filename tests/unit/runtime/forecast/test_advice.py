@@ -1,0 +1,138 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gaudi_runtime.cards.catalog import CARDS, NONE
+from gaudi_runtime.cards.gaudi2 import GAUDI2
+from gaudi_runtime.contract.config import ParallelismConfig
+from gaudi_runtime.forecast.advice import advise, sentence
+from gaudi_runtime.forecast.forecast import forecast
+from gaudi_runtime.forecast.inputs import ForecastInputs
+from gaudi_runtime.forecast.knobs import Knob, knobs
+from gaudi_runtime.forecast.wanted import Wanted, fits, shortfalls
+from gaudi_runtime.models.shape import ModelShape
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with, shape_of
+
+ROOM = Wanted(0, 0)
+
+
+def advice(inputs: ForecastInputs, shape: ModelShape = LLAMA, wanted: Wanted | None = None) -> str:
+    return sentence(advise(inputs, shape, GAUDI2, wanted or Wanted()))
+
+
+def knob_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Knob, int]:
+    """The knob that a change turned, and at which of its values it ended."""
+    return next(
+        (knob, step)
+        for knob in knobs(inputs, shape)
+        for step, value in enumerate(knob.values)
+        if knob.text(value) == text
+    )
+
+
+def test_what_fits_needs_no_advice() -> None:
+    assert advice(SEED, wanted=Wanted(62, 100)) == ""
+
+
+def test_seed_000_could_ask_for_62_percent_or_plan_smaller_prompt_batches() -> None:
+    """Buckets of at most 1535 tokens have 9984 tokens in all, 13.94 GiB; those of 1536 would make it 16.1 of 15.85."""
+    assert advice(SEED) == (
+        "lower readiness.minCapturedPromptPercent to 62, or lower engine.maxNumBatchedTokens to 1535, "
+        "or lower model.maxModelLen to 639"
+    )
+
+
+def test_seed_000_at_the_bytes_of_the_next_release_needs_no_advice() -> None:
+    assert advice(SEED, wanted=Wanted(at_best=True)) == ""
+
+
+def test_missing_room_for_graphs_asks_for_a_larger_share() -> None:
+    """All graphs take 45.2 GiB; 0.64 of 71.26 GiB is 45.6."""
+    assert "raise warmup.graphMemoryShare to 0.64" in advice(seed_with(utilization=0.9, graph_memory_share=0.6))
+
+
+def test_cache_too_small_for_a_sequence_asks_for_shorter_ones_or_a_smaller_share_of_graphs() -> None:
+    assert advice(seed_with(utilization=0.005), wanted=ROOM) == (
+        "raise engine.deviceMemoryUtilization to 0.01, or lower warmup.graphMemoryShare to 0.36, "
+        "or lower model.maxModelLen to 1945"
+    )
+
+
+def test_model_larger_than_a_card_asks_for_more_cards() -> None:
+    assert advice(SEED, shape_of("meta-llama/Llama-3.1-70B"), ROOM) == "raise parallelism.tensor to 2"
+
+
+def test_number_of_cards_divides_the_heads() -> None:
+    """Qwen 2.5 7B has 28 heads."""
+    tensor = next(knob for knob in knobs(SEED, shape_of("Qwen/Qwen2.5-7B")) if knob.field == "parallelism.tensor")
+    assert tensor.values == [2, 4]
+
+
+def test_memory_that_was_given_can_be_raised() -> None:
+    """17 GiB leave 0.47 GiB for the KV cache, 2048 tokens take 0.25; 16 GiB leave 0.17."""
+    changes = advise(replace(SEED, device_memory=15 * GIB), LLAMA, NONE, ROOM)
+    assert sentence(changes).startswith("raise accelerator.deviceMemory to 17Gi")
+
+
+def test_model_length_takes_batched_tokens_with_it_where_they_were_left_out() -> None:
+    inputs = replace(seed_with(max_num_batched_tokens=2048, max_num_prefill_seqs=1), tokens_follow_length=True)
+    length = next(knob for knob in knobs(inputs, LLAMA) if knob.field == "model.maxModelLen")
+    assert length.set(inputs, 1024).limits.max_num_batched_tokens == 1024
+
+
+def test_percentage_below_half_is_no_advice() -> None:
+    assert "readiness" not in advice(seed_with(graph_memory_share=0.05))
+
+
+def test_shortfall_names_count_percentage_and_wish() -> None:
+    problems = shortfalls(forecast(SEED, LLAMA, GAUDI2), Wanted(80, 100))
+    assert [problem.sentence for problem in problems] == [
+        "about 15 of 24 prompt graphs (62 %) fit into the memory kept for graphs, and 80 % are asked for"
+    ]
+
+
+@pytest.mark.parametrize("percent", [0, 62])
+def test_percentage_that_is_reached_is_no_shortfall(percent: int) -> None:
+    assert shortfalls(forecast(SEED, LLAMA, GAUDI2), Wanted(percent, 100)) == ()
+
+
+def test_unknown_graphs_are_no_shortfall() -> None:
+    assert fits(forecast(SEED, None, GAUDI2), Wanted())
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from(["meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B", "google/gemma-2-9b", "meta-llama/Llama-3.1-70B"]),
+    st.sampled_from(["gaudi2", "gaudi3"]),
+    st.sampled_from([1, 2]),
+    st.floats(0.01, 1),
+    st.floats(0, 0.9),
+    st.integers(1, 32),
+    st.integers(1, 64),
+    st.integers(0, 100),
+)
+def test_advised_change_fits_and_one_step_less_does_not(
+    repository: str, card: str, tensor: int, utilization: float, share: float, seqs: int, blocks: int, percent: int
+) -> None:
+    inputs = seed_with(
+        block_size=128,
+        utilization=utilization,
+        graph_memory_share=share,
+        max_num_seqs=seqs,
+        max_num_prefill_seqs=1,
+        max_model_len=blocks * 128,
+        max_num_batched_tokens=blocks * 128,
+        parallelism=ParallelismConfig(tensor=tensor),
+    )
+    shape, wanted = shape_of(repository), Wanted(percent, percent)
+    changes = advise(inputs, shape, CARDS[card], wanted)
+    assume(changes)
+    for change in changes:
+        if change.inputs is None:
+            continue
+        assert fits(forecast(change.inputs, shape, CARDS[card]), wanted)
+        knob, step = knob_of(change.text, inputs, shape)
+        less = knob.set(inputs, knob.values[step - 1]) if step else inputs
+        assert not fits(forecast(less, shape, CARDS[card]), wanted)
