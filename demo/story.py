@@ -1,19 +1,19 @@
-"""The demo as a story: cluster, images, chart, model, table, chat, upgrade, what to do next."""
+"""The demo as a story: cluster, images, chart, plan, model, table, chat, upgrade, what to do next."""
 
 from pathlib import Path
 
 from demo import install, screen
 from demo.client_pod import ClientPod
+from demo.example import EXAMPLE, FINER_BUCKETS, MANIFEST
 from demo.install import Installed
 from demo.load import Answer, Traffic
+from demo.plan import show_plan, show_prompt_change
 from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
 from demo.screen import console, headline
 
 NAMESPACE = "demo"
-EXAMPLE = "tiny-torch-cpu"
 READY_SECONDS = 600
-FINER_BUCKETS = {"bucketing": {"prompt": {"query": {"min": 32, "step": 32}}}}
 CHAT = Path(__file__).with_name("chat.py")
 
 
@@ -21,16 +21,18 @@ def tell() -> None:
     """Everything, in order; LocalClusterError or TimeoutError with a sentence when a chapter fails."""
     headline(1, "A Kubernetes cluster, images from the Dockerfile, and the Helm chart")
     installed = install.everything("demo")
-    headline(2, f"kubectl apply -f examples/{EXAMPLE}.yaml: two replicas, each gated on its captured graphs")
+    headline(2, f"gaudi-plan buckets -f examples/{EXAMPLE}.yaml --heat padding: what every pod will prepare")
+    show_plan(MANIFEST, console)
+    headline(3, f"kubectl apply -f examples/{EXAMPLE}.yaml: two replicas, each gated on its captured graphs")
     installed.apply_example(EXAMPLE, NAMESPACE)
     resource = Resource(str(installed.kubeconfig), NAMESPACE, EXAMPLE)
     show_until_ready(resource)
     console.print(installed.kubectl("get", "gi", "--namespace", NAMESPACE))
-    headline(3, "A streamed chat completion through the Service (random weights: the words are noise)")
+    headline(4, "A streamed chat completion through the Service (random weights: the words are noise)")
     chat(installed)
-    headline(4, "A rolling upgrade under load: prompt buckets every 32 tokens instead of 64, so new graphs")
+    headline(5, "A rolling upgrade under load: prompt buckets every 32 tokens instead of 64, so new graphs")
     upgrade(installed, resource)
-    headline(5, "Look around")
+    headline(6, "Look around")
     look_around(installed.kubeconfig)
 
 
@@ -52,6 +54,7 @@ def chat(installed: Installed) -> None:
 
 def upgrade(installed: Installed, resource: Resource) -> None:
     """Roll a new revision out while a client pod sends requests; say what they met."""
+    show_prompt_change(MANIFEST, FINER_BUCKETS, console)
     traffic = Traffic(installed.kubectl, NAMESPACE, install.RUNTIME_IMAGE)
     traffic.start(EXAMPLE, EXAMPLE)
     with ReportRecorder(str(installed.kubeconfig), NAMESPACE, EXAMPLE) as reports:

@@ -1,0 +1,46 @@
+"""The bucket plan of the demo's resource, as `gaudi-plan` shows it: before a pod exists, and before it is changed."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gaudi_operator.cli.heat.maps import change_map
+from gaudi_operator.cli.heat.terminal import heat_table
+from gaudi_operator.cli.plan.document import parse, read_text
+from gaudi_operator.cli.plan.heating import Heat, heat_maps
+from gaudi_operator.cli.plan.plan_diff import compare
+from gaudi_operator.cli.plan.question import PlanQuestion, read_question
+from gaudi_runtime.contract.report import BucketPhase
+
+
+def show_plan(manifest: Path, console: Console) -> None:
+    """A heat map per phase: which shapes are prepared, and what requests waste in each. Raises ConfigError."""
+    question = read_question(parse(read_text(manifest)))
+    for heat_map in heat_maps(question, question.plan(), Heat.PADDING, None):
+        console.print(heat_table(heat_map, console))
+
+
+def show_prompt_change(manifest: Path, spec: dict[str, Any], console: Console) -> None:
+    """The prompt buckets that a merge of `spec` into the manifest adds and drops. Raises ConfigError."""
+    document = parse(read_text(manifest))
+    old, new = read_question(document), _patched(document, spec)
+    prompt = compare(old, new, old.plan(), new.plan()).phases[BucketPhase.PROMPT]
+    drawn = change_map(BucketPhase.PROMPT, prompt.kept, prompt.added, prompt.dropped)
+    console.print(heat_table(drawn, console))
+
+
+def _patched(document: dict[str, Any], spec: dict[str, Any]) -> PlanQuestion:
+    return read_question(merge(document, {"spec": spec}))
+
+
+def merge(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """A merge patch (RFC 7386), as the API server applies it."""
+    merged = {key: value for key, value in document.items() if key not in patch or patch[key] is not None}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            below = document.get(key)
+            merged[key] = merge(below if isinstance(below, dict) else {}, value)
+        elif value is not None:
+            merged[key] = value
+    return merged

@@ -1,0 +1,51 @@
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from demo.example import FINER_BUCKETS, MANIFEST
+from demo.plan import merge, show_plan, show_prompt_change
+
+JSON = st.recursive(
+    st.integers() | st.text() | st.lists(st.integers()),
+    lambda below: st.dictionaries(st.sampled_from("abc"), below),
+)
+DOCUMENTS = st.dictionaries(st.sampled_from("abc"), JSON)
+
+
+def screen() -> Console:
+    return Console(file=io.StringIO(), width=80, color_system=None)
+
+
+def shown(console: Console) -> str:
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_demo_shows_a_heat_map_of_its_example_in_80_columns() -> None:
+    console = screen()
+    show_plan(MANIFEST, console)
+    assert "4 prompt buckets: batch size across, query tokens down" in shown(console)
+    assert "7 decode buckets: batch size across, KV blocks of the batch down" in shown(console)
+    assert max(map(len, shown(console).splitlines())) <= 80
+
+
+def test_demo_shows_what_its_upgrade_adds() -> None:
+    console = screen()
+    show_prompt_change(MANIFEST, FINER_BUCKETS, console)
+    assert "4 -> 8 prompt buckets" in shown(console)
+    assert shown(console).count("+1") == 4
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_merging_twice_is_merging_once(document: dict[str, object], patch: dict[str, object]) -> None:
+    assert merge(merge(document, patch), patch) == merge(document, patch)
+
+
+@given(DOCUMENTS)
+def test_empty_patch_changes_nothing(document: dict[str, object]) -> None:
+    assert merge(document, {}) == document
+
+
+def test_patch_reaches_below_and_null_removes() -> None:
+    assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None, "e": 4}}) == {"a": {"c": 2, "e": 4}, "d": 3}
