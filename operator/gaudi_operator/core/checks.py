@@ -6,19 +6,17 @@ the bucket planner or the memory budget.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core import fit
 from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.fit import most_kv_blocks
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.container import image
-from gaudi_operator.core.runtime_config import bucket_policy, on_cpu, plan_limits
-from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_operator.core.outlook import why_impossible
+from gaudi_operator.core.runtime_config import on_cpu
+from gaudi_operator.core.settings_check import why_settings_are_wrong
+from gaudi_operator.core.thresholds import why_unreachable
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.errors import PlanImpossible
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,12 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     )
 
 
+def settings_are_wrong(inference: Inference, _: InstallationDefaults) -> Violation | None:
+    """The engine would not know a knob, or take its value for something else without a word."""
+    sentence = why_settings_are_wrong(inference)
+    return None if sentence is None else Violation("SettingsWrong", sentence)
+
+
 def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Violation | None:
     """The installation may have no image for cards: it is built on Intel's base."""
     if image(inference.spec, defaults):
@@ -82,43 +86,30 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> V
 def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Violation | None:
     """No KV block fits, or no bucket is left."""
     spec = inference.spec
-    blocks = fit.most_kv_blocks(spec)
-    if blocks < 1:
+    if most_kv_blocks(spec) < 1:
         return Violation(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} has no room for a single KV block: "
             "raise it, or lower engine.blockSize or warmup.graphMemoryShare.",
         )
-    outcome = _plan(bucket_policy(spec), plan_limits(spec), blocks)
-    if not isinstance(outcome, str):
+    sentence = why_impossible(inference)
+    if sentence is None:
         return None
-    prefix = "spec." if outcome.startswith("bucketing.") else "spec.bucketing: "
-    return Violation("PlanImpossible", f"{prefix}{outcome}.")
+    prefix = "spec." if sentence.startswith("bucketing.") else "spec.bucketing: "
+    return Violation("PlanImpossible", f"{prefix}{sentence}.")
 
 
 def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Violation | None:
-    """Not even the smallest graphs that the thresholds ask for fit into the memory."""
-    spec = inference.spec
-    outcome = _plan(bucket_policy(spec), plan_limits(spec), fit.most_kv_blocks(spec))
-    if isinstance(outcome, str) or not fit.captures(spec):
-        return None
-    sentence = fit.why_unreachable(spec, outcome)
+    """Not even the smallest graphs that the thresholds ask for fit into the memory, and the gate would stay closed."""
+    sentence = why_unreachable(inference.spec)
     return None if sentence is None else Violation("ThresholdsUnreachable", sentence)
 
 
 CHECKS: tuple[Callable[[Inference, InstallationDefaults], Violation | None], ...] = (
     host_path_is_not_allowed,
     something_is_not_built,
+    settings_are_wrong,
     no_image_is_known,
     plan_is_impossible,
     thresholds_are_unreachable,
 )
-
-
-@lru_cache(maxsize=256)
-def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan | str:
-    """The plan, or the sentence that says why there is none. Kept, because every pass asks again."""
-    try:
-        return make_plan(policy, limits, kv_blocks)
-    except PlanImpossible as error:
-        return str(error)

@@ -6,11 +6,14 @@ from gaudi_operator.core.checks import Violation, first_violation
 from gaudi_operator.core.children import delete, missing_writes
 from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.desired import desired_children
+from gaudi_operator.core.doubts import estimated_violation
 from gaudi_operator.core.events import events
 from gaudi_operator.core.garbage import garbage, unread_config_maps
 from gaudi_operator.core.gate import judge
 from gaudi_operator.core.inference import Inference, SpecUnreadable, read_identity, read_inference, read_status
+from gaudi_operator.core.inputs import revision_inputs, same_inputs
 from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.outlook import outlook
 from gaudi_operator.core.patience import look_again_seconds
 from gaudi_operator.core.pods import PodView, read_pods, with_gates
 from gaudi_operator.core.policy import rollout_policy
@@ -51,7 +54,7 @@ class _Pass:
         self.gates: list[SetGate] = [gate for pod in seen if (gate := judge(pod, inference.spec.readiness))]
         self.pods: tuple[PodView, ...] = with_gates(seen, self.gates, observed.now)
         self.stored: tuple[Revision, ...] = stored_revisions(observed.revisions)
-        self.violation: Violation | None = first_violation(inference, defaults)
+        self.violation: Violation | None = self._violation()
         self.current: Revision | None = self._current()
         self.policy: Policy = rollout_policy(
             inference.spec.rollout, inference.spec.replicas, frozen=self.violation is not None
@@ -66,6 +69,14 @@ class _Pass:
         status, wait = throttled(self.before, fresh, self.observed.status_written, self.observed.now)
         again = look_again_seconds(self.pods, wait, self.observed.now)
         return Plan(tuple(actions), status, events(self.before, status, actions), again)
+
+    def _violation(self) -> Violation | None:
+        """Estimates count until a revision exists: from then on its pods say what is so."""
+        found = first_violation(self.inference, self.defaults)
+        wished = revision_inputs(self.inference)
+        if found or any(same_inputs(revision.inputs, wished) for revision in self.stored):
+            return found
+        return estimated_violation(self.inference)
 
     def _current(self) -> Revision | None:
         """A refused spec leaves what runs as it is: the last accepted revision stays the wished one."""
@@ -116,6 +127,7 @@ class _Pass:
             step=self.step,
             pods=self.pods,
             trouble=first_trouble(mine, [sets[name]] if name in sets else [], circumstances),
+            outlook=outlook(self.inference),
             now=self.observed.now,
         )
 

@@ -43,10 +43,14 @@ def _turn(condition: Condition, was: Condition | None) -> Event | None:
             return Event("Normal", "WarmedUp", condition.message)
         case "PlanAccepted", ConditionStatus.FALSE:
             return Event("Warning", "PlanRefused", condition.message)
+        case "PlanAccepted", ConditionStatus.TRUE if condition.reason == "AcceptedInDoubt":
+            return Event("Warning", "PlanInDoubt", condition.message)
         case "Stalled", ConditionStatus.TRUE:
             return Event("Warning", "Stalled", f"{condition.reason}: {condition.message}")
         case "Degraded", ConditionStatus.TRUE:
             return Event("Warning", "Degraded", condition.message)
         case "BucketCoverage", ConditionStatus.FALSE:
-            return Event("Warning", "ColdShapes", condition.message)
+            return Event("Warning", condition.reason, condition.message)
+        case "SettingsEffective", ConditionStatus.FALSE:
+            return Event("Warning", "SettingsIgnored", condition.message)
     return None

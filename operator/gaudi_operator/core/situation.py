@@ -6,6 +6,7 @@ from datetime import datetime
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.outlook import Outlook
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.rollout import Policy, Step
 from gaudi_operator.core.troubles import Trouble
@@ -13,7 +14,10 @@ from gaudi_operator.core.troubles import Trouble
 
 @dataclass(frozen=True)
 class Situation:
-    """`current` and `previous` are names of revisions; `trouble` is the worst thing that needs a person."""
+    """`current` and `previous` are names of revisions; `trouble` is the worst thing that needs a person.
+
+    `outlook` is what is known of the spec's plan without a pod, None where no plan is possible.
+    """
 
     inference: Inference
     before: GaudiInferenceStatus
@@ -24,6 +28,7 @@ class Situation:
     step: Step | None
     pods: tuple[PodView, ...]
     trouble: Trouble | None
+    outlook: Outlook | None
     now: datetime
 
     @property

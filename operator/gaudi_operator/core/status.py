@@ -8,6 +8,7 @@ from gaudi_operator.core import progress
 from gaudi_operator.core.conditions import judge_conditions, judge_ready
 from gaudi_operator.core.manifests.metadata import selector_labels
 from gaudi_operator.core.manifests.service import endpoint
+from gaudi_operator.core.plan_state import plan_state
 from gaudi_operator.core.pod_states import pod_states
 from gaudi_operator.core.situation import Situation
 
@@ -32,6 +33,7 @@ def make_status(situation: Situation) -> GaudiInferenceStatus:
         selector=",".join(f"{key}={value}" for key, value in selector_labels(situation.inference.identity).items()),
         revision=Revisions(current=situation.current, previous=situation.previous),
         endpoint=endpoint(situation.inference) if situation.current else None,
+        plan=plan_state(situation),
         pods=rows[:MAX_PODS],
         **_figures(situation, rows),
     )

@@ -89,10 +89,10 @@ class PlanState(ApiModel):
     decode_buckets: Count = Field(description="Decode buckets.")
     kv_blocks: Count = Field(description="KV blocks that the plan is for.")
     graph_bytes: Bytes | None = Field(None, description="Bytes of the graphs that fit, of one card.")
-    warmup_seconds: Count | None = Field(None, description="Seconds from the start of a pod until it serves.")
-    captured_percent: CapturedPercent = Field(
-        CapturedPercent(), description="Graphs that fit, in percent of the plan."
+    warmup_seconds: Count | None = Field(
+        None, description="Seconds of warm-up as estimated, or from a pod's start until it served as measured."
     )
+    captured_percent: CapturedPercent = Field(CapturedPercent(), description="Graphs that fit, in percent of the plan.")
     prompt_gaps: Count = Field(0, description="Regions of prompt batches that no bucket holds.")
     decode_gaps: Count = Field(0, description="Regions of decode batches that no bucket holds.")
     source: Text | None = Field(None, description="Where the figures come from.")

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.outlook import outlook
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.rollout import Policy, Progress, Step
 from gaudi_operator.core.situation import Situation
@@ -38,8 +39,9 @@ def situation(
     pods: Iterable[PodView] = (), step: Step | None = WAITING, wished: int = 2, unavailable: int = 0, **fields: Any
 ) -> Situation:
     """What a pass has found; nothing is wrong unless `fields` say so."""
+    subject = fields.get("inference") or inference()
     given: dict[str, Any] = {
-        "inference": inference(),
+        "inference": subject,
         "before": GaudiInferenceStatus(),
         "violation": None,
         "current": "new",
@@ -48,6 +50,7 @@ def situation(
         "step": step,
         "pods": tuple(pods),
         "trouble": None,
+        "outlook": outlook(subject),
         "now": NOW,
         **fields,
     }

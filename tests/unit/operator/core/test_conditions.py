@@ -24,7 +24,7 @@ from tests.conformance import violations
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
-from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.resources import NOW, inference
 from tests.unit.operator.core.situations import DONE, PAUSED, closed, serving, situation, warming
 
 
@@ -36,6 +36,16 @@ SERVED = situation([serving("a"), serving("b")], DONE)
 REFUSED = situation([serving("a")], violation=Violation("PlanImpossible", "No bucket is left."))
 TROUBLED = situation([serving("a")], trouble=Trouble("ImagePullBackOff", "Check the image."))
 EMPTY = situation([], DONE, wished=0)
+GAPS = inference(
+    engine={"maxNumPrefillSeqs": 4},
+    bucketing={"strategy": "linear", "prompt": {"batchSize": {"min": 2, "step": 2, "max": 2}}},
+)
+COLD = Verdict(
+    FALSE,
+    "ColdShapes",
+    "Requests met shapes without a warm graph, and waited for a compile: status.recompiles lists them; "
+    "change spec.bucketing so that buckets hold them.",
+)
 
 TABLE: list[tuple[str, Situation, Verdict]] = [
     ("Ready", SERVED, Verdict(TRUE, "Serving", "All 2 replicas serve revision new.")),
@@ -143,7 +153,12 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     (
         "PlanAccepted",
         SERVED,
-        Verdict(TRUE, "Accepted", "The bucket plan is possible, and this installation offers what is asked for."),
+        Verdict(
+            TRUE,
+            "Accepted",
+            "8 prompt and 24 decode buckets are planned for 64 KV blocks. What they take in memory and time is not "
+            "known before the first pod has measured it.",
+        ),
     ),
     ("PlanAccepted", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),
     (
@@ -165,21 +180,35 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
             "1 pods serve although fewer graphs are captured than spec.readiness asks for: a.",
         ),
     ),
-    ("BucketCoverage", SERVED, Verdict(UNKNOWN, "NothingKnown", "No serving pod has reported yet.")),
+    (
+        "BucketCoverage",
+        SERVED,
+        Verdict(UNKNOWN, "NothingKnown", "Every admissible batch has a bucket; no serving pod has reported yet."),
+    ),
+    (
+        "BucketCoverage",
+        situation([serving(said=report())], inference=GAPS),
+        Verdict(
+            FALSE,
+            "BucketsMissing",
+            "52.0 % of the prompt shapes that the limits admit have no bucket: 2 gaps, the first from (1, 129, 0) to "
+            "(1, 256, 0). Such a batch waits for a compile; change spec.bucketing or the limits of spec.engine.",
+        ),
+    ),
+    (
+        "BucketCoverage",
+        situation([serving(said=report(recompiles_since_ready=1))], inference=GAPS),
+        COLD,
+    ),
     (
         "BucketCoverage",
         situation([serving(said=report())]),
-        Verdict(TRUE, "Covered", "Every request so far met a warm graph."),
+        Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far met a warm graph."),
     ),
     (
         "BucketCoverage",
         situation([serving(said=report(recompiles_since_ready=1))]),
-        Verdict(
-            FALSE,
-            "ColdShapes",
-            "Requests met shapes without a warm graph, and waited for a compile: status.recompiles lists them; "
-            "change spec.bucketing so that buckets hold them.",
-        ),
+        COLD,
     ),
 ]
 

@@ -20,9 +20,11 @@ def with_condition(kind: str, verdict: Verdict) -> GaudiInferenceStatus:
         ("Ready", Verdict(TRUE, "Serving", "All serve."), Event("Normal", "Ready", "All serve.")),
         ("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."), Event("Normal", "WarmedUp", "All passed.")),
         ("PlanAccepted", Verdict(FALSE, "NotBuilt", "Not built."), Event("Warning", "PlanRefused", "Not built.")),
+        ("PlanAccepted", Verdict(TRUE, "AcceptedInDoubt", "May not."), Event("Warning", "PlanInDoubt", "May not.")),
         ("Stalled", Verdict(TRUE, "NotBuilt", "Not built."), Event("Warning", "Stalled", "NotBuilt: Not built.")),
         ("Degraded", Verdict(TRUE, "ReplicasLost", "1 lost."), Event("Warning", "Degraded", "1 lost.")),
         ("BucketCoverage", Verdict(FALSE, "ColdShapes", "Cold."), Event("Warning", "ColdShapes", "Cold.")),
+        ("BucketCoverage", Verdict(FALSE, "BucketsMissing", "Gaps."), Event("Warning", "BucketsMissing", "Gaps.")),
     ],
 )
 def test_turn_of_a_condition_is_told_once(kind: str, verdict: Verdict, expected: Event) -> None:

@@ -1,0 +1,108 @@
+"""What a described card would make of a plan: pure numbers for the outlook (docs/memory.md has the rules)."""
+
+from dataclasses import dataclass
+
+from gaudi_operator.core.subject import Subject
+from gaudi_runtime.cards.catalog import card_named
+from gaudi_runtime.figure import Confidence, weakest
+from gaudi_runtime.forecast.forecast import forecast
+from gaudi_runtime.forecast.inputs import ForecastInputs
+from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Problem, Trouble
+from gaudi_runtime.models.known import known_shape
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Graphs of one phase that fit, of `planned`: as expected, and as many as can fit if all that is proven holds."""
+
+    planned: int
+    expected: int
+    at_best: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Figures of one card. `prompt` and `decode` are None where nothing is captured or nothing is known of graphs.
+
+    `problem` is why the deployment would not start; `proven` that it holds whatever the estimated parts are.
+    """
+
+    source: str
+    kv_blocks: int
+    graph_bytes: int | None
+    warmup_seconds: int | None
+    prompt: Fitting | None
+    decode: Fitting | None
+    problem: Problem | None
+    proven: bool
+
+
+def estimate(inputs: ForecastInputs, subject: Subject) -> Estimate | None:
+    """The estimate; None where not even the memory of a card can be estimated."""
+    found = forecast(inputs, known_shape(subject.model), card_named(subject.card))
+    problem = next((each for each in found.problems if each.trouble in _FATAL), None)
+    if found.memory is None and problem is None:
+        return None
+    return Estimate(
+        source=_source(found, subject),
+        kv_blocks=int(found.kv_blocks.value),
+        graph_bytes=_graph_bytes(found),
+        warmup_seconds=_seconds(found, subject),
+        prompt=_fitting(found.prompt, subject),
+        decode=_fitting(found.decode, subject),
+        problem=problem,
+        proven=problem is not None and _is_proven(problem, found.memory, inputs, subject),
+    )
+
+
+_FATAL = frozenset({Trouble.PARALLELISM, Trouble.WEIGHTS_TOO_LARGE, Trouble.NO_KV_BLOCK})
+"""Without a single KV block nothing can be served; a sequence that is too long is only refused itself."""
+
+
+def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: ForecastInputs, subject: Subject) -> bool:
+    """Whether the problem stands without the workspace, which is estimated; the weights of a known model are exact."""
+    if subject.exact or not subject.sure or memory is None:
+        return subject.exact or (subject.sure and problem.trouble is Trouble.PARALLELISM)
+    room = max(0.0, memory.total.most - memory.weights.least) * inputs.utilization
+    return room * (1 - inputs.warmup.graph_memory_share) < memory.block.least
+
+
+def _fitting(phase: PhaseForecast | None, subject: Subject) -> Fitting | None:
+    if phase is None or phase.captured is None:
+        return None
+    expected = len(phase.captured)
+    return Fitting(phase.planned, expected, expected if subject.exact else _at_best(phase, subject))
+
+
+def _at_best(phase: PhaseForecast, subject: Subject) -> int:
+    """With the lowest bytes that any source gives; nothing is proven of a guessed model, or by another model."""
+    measured = phase.graph_bytes is not None and phase.graph_bytes.confidence.rank <= Confidence.MEASURED.rank
+    proven = subject.sure and measured and phase.captured_at_best is not None
+    return phase.captured_at_best or 0 if proven else phase.planned
+
+
+def _graph_bytes(found: Forecast) -> int | None:
+    known = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase and phase.graph_bytes]
+    return round(sum(figure.value for figure in known)) if known else None
+
+
+def _seconds(found: Forecast, subject: Subject) -> int | None:
+    return None if found.warmup_seconds is None else round(found.warmup_seconds.value * subject.time_scale)
+
+
+def _source(found: Forecast, subject: Subject) -> str:
+    """The card and the model, and how sure their least sure figure is."""
+    figures = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase and phase.graph_bytes]
+    sure = weakest(*figures) if figures else Confidence.CALCULATED
+    known_by = "" if subject.sure else ", recognized by its served name"
+    return f"the description of card {subject.card} and the model {subject.model}{known_by} ({_HOW_SURE[sure]})"
+
+
+_HOW_SURE = {
+    Confidence.EXACT: "exact",
+    Confidence.MEASURED: "graphs as measured with this model",
+    Confidence.PUBLISHED: "as published",
+    Confidence.CALCULATED: "calculated",
+    Confidence.SCALED: "graphs scaled from another model",
+    Confidence.ASSUMED: "graphs assumed",
+}

@@ -1,0 +1,55 @@
+"""Which described card and which known model a spec speaks of, so that it can be forecast without a checkpoint."""
+
+from dataclasses import dataclass
+
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_runtime.cards.catalog import CARDS
+from gaudi_runtime.contract.config import EngineName
+from gaudi_runtime.models.known import known_shape
+
+_TOLD = frozenset({"card", "model", "timeScale", "loadSeconds", "promptTokensPerSecond", "tokensPerSecond"})
+"""Keys of a simulation that leave the memory and the graphs of the described card as they are."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A card and a model by name.
+
+    `sure` is False for a model that was only recognized by a served name. `exact` is True for a simulation, which
+    does just what the card's description says. `time_scale` is how long a described second takes.
+    """
+
+    card: str
+    model: str
+    sure: bool = True
+    exact: bool = False
+    time_scale: float = 1.0
+
+
+def subject(spec: GaudiInferenceSpec) -> Subject | None:
+    """The card and the model; None where one of them is unknown, or a simulation follows a script of its own."""
+    if spec.engine.name is EngineName.SIM:
+        return _simulated(spec.engine.simulation or {})
+    source, card = spec.model.source.hugging_face, spec.accelerator.generation.value
+    if source is not None:
+        return Subject(card, source.repo) if known_shape(source.repo) else None
+    served = next((name for name in spec.model.served_names if known_shape(name)), None)
+    return None if served is None else Subject(card, served, sure=False)
+
+
+def _simulated(script: dict[str, str]) -> Subject | None:
+    card = CARDS.get(script.get("card", "").lower())
+    if card is None or not script.keys() <= _TOLD:
+        return None
+    model = script.get("model") or (card.rates.model if card.rates else "")
+    if known_shape(model) is None:
+        return None
+    return Subject(card.name, model, exact=True, time_scale=_number(script.get("timeScale", "1")))
+
+
+def _number(text: str) -> float:
+    """A number of a script; 1 where the runtime will refuse it."""
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0

@@ -1,0 +1,51 @@
+"""Specs that can be forecast: the seeds' deployment on the described card, simulated and real."""
+
+from typing import Any
+
+from tests.builders import Object, merged
+
+SEED: Object = {
+    "model": {"maxModelLen": 2048},
+    "accelerator": {"generation": "gaudi2", "deviceMemory": None},
+    "engine": {
+        "name": "sim",
+        "simulation": {"card": "gaudi2", "model": "meta-llama/Llama-3.1-8B"},
+        "blockSize": 1,
+        "maxNumSeqs": 4,
+        "maxNumPrefillSeqs": 4,
+        "maxNumBatchedTokens": 4096,
+        "deviceMemoryUtilization": 0.5,
+        "contiguousPagedAttention": False,
+    },
+    "bucketing": {
+        "strategy": "linear",
+        "prompt": {
+            "batchSize": {"min": 1, "step": 32, "max": 4},
+            "query": {"min": 128, "step": 128, "max": 1024},
+        },
+        "decode": {"batchSize": {"min": 1, "step": 128, "max": 4}, "blocks": {"min": 128, "step": 128, "max": 2048}},
+    },
+    "warmup": {"graphMemoryShare": 0.4},
+}
+"""Seed 000: Llama 3.1 8B on one Gaudi 2, of whose 24 prompt graphs 15 fit (docs/warmup.md, Capture budget).
+
+Its release counts decode lengths in tokens: blocks of one token.
+"""
+
+
+def seed(**changes: Any) -> Object:
+    """Sections of a spec; `changes` as in tests.builders."""
+    return merged(SEED, changes)
+
+
+def on_a_card(**changes: Any) -> Object:
+    """The same with a real engine, whose model is only recognized by its served name."""
+    real = {"engine": {"name": "torch", "simulation": None}, "model": {"servedNames": ["meta-llama/Llama-3.1-8B"]}}
+    return merged(merged(SEED, real), changes)
+
+
+def from_the_hub(repository: str = "meta-llama/Llama-3.1-8B", **changes: Any) -> Object:
+    """The same with a real engine and a model that the spec names."""
+    source = {"persistentVolumeClaim": None, "huggingFace": {"repo": repository}}
+    real = {"engine": {"name": "vllm", "simulation": None}, "model": {"source": source}}
+    return merged(merged(SEED, real), changes)

@@ -1,0 +1,147 @@
+"""What an estimate refuses, what it only doubts, and what it does not know."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.checks import Violation
+from gaudi_operator.core.doubts import doubt, estimated_violation
+from gaudi_operator.core.estimate import Estimate, Fitting
+from gaudi_operator.core.outlook import outlook
+from tests.builders import Object
+from tests.unit.operator.core.forecasts import from_the_hub, on_a_card, seed
+from tests.unit.operator.core.resources import inference
+
+PASSES = {"minCapturedPromptPercent": 62}
+
+
+def estimate(spec: Object) -> Estimate:
+    found = outlook(inference(**spec))
+    assert found is not None
+    assert found.estimate is not None
+    return found.estimate
+
+
+def refused(spec: Object) -> Violation | None:
+    return estimated_violation(inference(**spec))
+
+
+def doubted(spec: Object) -> str | None:
+    return doubt(inference(**spec))
+
+
+def test_graphs_of_the_seeds_fit_as_they_did_there() -> None:
+    """Seeds 000 and 002: 15 of 24 prompt graphs, 62.5 %."""
+    assert estimate(seed()).prompt == Fitting(planned=24, expected=15, at_best=15)
+
+
+def test_simulation_that_cannot_reach_its_thresholds_is_refused_with_what_it_can_reach() -> None:
+    assert refused(seed()) == Violation(
+        "ThresholdsUnreachable",
+        "spec.readiness.minCapturedPromptPercent is 100, but at most 15 of 24 prompt graphs fit: lower it to 62. "
+        "This is known from the description of card gaudi2 and the model meta-llama/Llama-3.1-8B "
+        "(graphs as measured with this model).",
+    )
+
+
+def test_advised_percentage_is_accepted_and_one_more_is_not() -> None:
+    assert refused(seed(readiness={"minCapturedPromptPercent": 62})) is None
+    assert refused(seed(readiness={"minCapturedPromptPercent": 63})) is not None
+
+
+def test_thresholds_refuse_nothing_where_pods_serve_anyway() -> None:
+    assert refused(seed(readiness={"onShortfall": "serveAndWarn"})) is None
+
+
+def test_pods_that_will_serve_below_the_thresholds_are_a_doubt() -> None:
+    assert doubted(seed(readiness={"onShortfall": "serveAndWarn"})) == (
+        "spec.readiness.minCapturedPromptPercent is 100, but about 15 of 24 prompt graphs fit: lower it to 62."
+    )
+
+
+@pytest.mark.parametrize("spec", [on_a_card(), from_the_hub()], ids=["served name", "hub"])
+def test_shortfall_that_the_lowest_known_figures_deny_is_a_doubt_and_no_refusal(spec: Object) -> None:
+    assert refused(spec) is None
+    assert doubted(spec) == (
+        "spec.readiness.minCapturedPromptPercent is 100, but about 15 of 24 prompt graphs fit: lower it to 62."
+    )
+
+
+SMALL_POOL: dict[str, Any] = {"warmup": {"graphMemoryShare": 0.0005}}
+"""About 20 MiB for graphs: even at 2.1 KiB a token, the lowest figure of any source, 24 prompt graphs take 68 MiB."""
+
+
+def test_shortfall_at_the_lowest_figures_of_all_sources_is_refused() -> None:
+    found = refused(from_the_hub(**SMALL_POOL))
+    assert found is not None
+    assert found.reason == "ThresholdsUnreachable"
+
+
+def test_model_that_was_only_recognized_by_its_served_name_refuses_nothing() -> None:
+    assert refused(on_a_card(**SMALL_POOL)) is None
+    assert doubted(on_a_card(**SMALL_POOL)) is not None
+
+
+def test_figures_of_another_model_refuse_nothing() -> None:
+    scaled = from_the_hub("Qwen/Qwen2.5-7B", **SMALL_POOL)
+    assert refused(scaled) is None
+    assert doubted(scaled) is not None
+
+
+def test_weights_that_no_workspace_could_make_fit_are_refused() -> None:
+    found = refused(from_the_hub("meta-llama/Llama-3.1-70B"))
+    assert found is not None
+    assert found.reason == "WeightsTooLarge"
+    assert found.message.startswith("The model does not fit: weights of about 131.42 GiB ")
+
+
+def test_weights_of_a_model_that_is_only_recognized_are_a_doubt() -> None:
+    spec = on_a_card(model={"servedNames": ["meta-llama/Llama-3.1-70B"]})
+    assert refused(spec) is None
+    assert (doubted(spec) or "").startswith("It may not fit: weights of about ")
+
+
+def test_enough_tensor_parallel_ranks_lift_the_refusal() -> None:
+    spec = from_the_hub("meta-llama/Llama-3.1-70B", parallelism={"tensor": 8}, readiness=PASSES)
+    assert refused(spec) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"engine": {"simulation": {"model": "nobody/knows"}}},
+        {"engine": {"simulation": {"card": "gaudi9"}}},
+        {"engine": {"simulation": {"card": None}}},
+        {"engine": {"simulation": {"weightBytes": "1"}}},
+        {"engine": {"simulation": {"oomAtBucket": "prompt:3"}}},
+        {"engine": {"name": "torch", "simulation": None}},
+    ],
+    ids=str,
+)
+def test_what_is_not_described_is_not_estimated(changes: dict[str, Any]) -> None:
+    found = outlook(inference(**seed(**changes)))
+    assert found is not None
+    assert found.estimate is None
+    assert refused(seed(**changes)) is None
+    assert doubted(seed(**changes)) is None
+
+
+def test_simulation_without_a_model_takes_the_one_that_the_card_was_measured_with() -> None:
+    assert estimate(seed(engine={"simulation": {"model": None}})) == estimate(seed())
+
+
+def test_seconds_of_a_simulation_follow_its_time_scale() -> None:
+    whole = estimate(seed()).warmup_seconds
+    half = estimate(seed(engine={"simulation": {"timeScale": "0.5"}})).warmup_seconds
+    assert whole is not None
+    assert half is not None
+    assert abs(whole / 2 - half) <= 1
+
+
+def test_time_scale_that_is_no_number_is_left_to_the_runtime() -> None:
+    spec = seed(engine={"simulation": {"timeScale": "soon"}})
+    assert estimate(spec).warmup_seconds == estimate(seed()).warmup_seconds
+
+
+def test_nothing_is_captured_without_graphs_so_nothing_is_short() -> None:
+    assert refused(seed(engine={"executionMode": "eager"})) is None

@@ -1,0 +1,136 @@
+"""What the plan takes: counted or estimated before a pod has warmed up, measured afterwards."""
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
+from gaudi_operator.core.checks import Violation
+from gaudi_operator.core.plan_sentence import plan_sentence
+from gaudi_operator.core.plan_state import known_blocks, plan_state
+from gaudi_operator.core.situation import Situation
+from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
+from tests.unit.operator.core.forecasts import seed
+from tests.unit.operator.core.pod_objects import pod, view
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import inference
+from tests.unit.operator.core.situations import serving, situation, warming
+
+MIB, GIB = 1024**2, 1024**3
+
+
+def warmed(prompt: int = 15, blocks: int = 48, simulated: bool = False) -> WarmupReport:
+    """A pod of the seeds: 24 prompt and 48 decode buckets."""
+    return report(
+        prompt=PhaseProgress(planned=24, warmed=24, captured=prompt, graph_bytes=13 * GIB + 31 * MIB),
+        decode=PhaseProgress(planned=48, warmed=48, captured=48, graph_bytes=GIB),
+        memory=MemorySplit(free=10, usable=9, graphs=1, kv_cache=8, kv_blocks=blocks),
+        elapsed_seconds=49.4,
+        simulated=simulated,
+    )
+
+
+def state(found: Situation) -> PlanState:
+    shown = plan_state(found)
+    assert shown is not None
+    return shown
+
+
+def test_buckets_are_counted_before_any_pod_exists() -> None:
+    assert state(situation([])) == PlanState(basis=PlanBasis.COUNTED, prompt_buckets=8, decode_buckets=24, kv_blocks=64)
+
+
+def test_counted_plan_measures_nothing() -> None:
+    assert known_blocks(situation([])) is None
+
+
+def test_first_warmed_up_pod_replaces_what_was_counted() -> None:
+    assert state(situation([serving("a", said=warmed())])) == PlanState(
+        basis=PlanBasis.MEASURED,
+        prompt_buckets=24,
+        decode_buckets=48,
+        kv_blocks=48,
+        graph_bytes=14 * GIB + 31 * MIB,
+        warmup_seconds=49,
+        captured_percent=CapturedPercent(prompt=62, decode=100),
+        source="pod a",
+    )
+
+
+def test_figures_are_of_the_pod_with_the_fewest_graphs() -> None:
+    found = situation([serving("a", said=warmed(20)), serving("b", said=warmed(15)), serving("c", said=warmed(15))])
+    assert state(found).source == "pod b"
+
+
+def test_pod_that_still_warms_up_measures_nothing() -> None:
+    found = situation([view(pod("a", revision="new"), report(Phase.CAPTURING))])
+    assert state(found).basis is PlanBasis.COUNTED
+
+
+def test_pod_of_an_older_revision_measures_nothing_for_this_one() -> None:
+    assert state(situation([serving("a", "old", said=warmed())])).basis is PlanBasis.COUNTED
+
+
+def test_figures_of_a_simulation_say_so() -> None:
+    assert state(situation([serving("a", said=warmed(simulated=True))])).basis is PlanBasis.SIMULATED
+
+
+MEASURED = state(situation([serving("a", said=warmed())]))
+
+
+def written(revision: str) -> GaudiInferenceStatus:
+    return GaudiInferenceStatus(plan=MEASURED, revision=Revisions(current=revision))
+
+
+def test_measured_figures_stay_while_no_pod_has_reported_to_this_operator() -> None:
+    assert state(situation([warming("a")], before=written("new"))) == MEASURED
+
+
+def test_measured_figures_of_another_revision_go() -> None:
+    assert state(situation([warming("a")], before=written("old"))).basis is PlanBasis.COUNTED
+
+
+def test_described_card_and_known_model_give_an_estimate() -> None:
+    found = state(situation([], inference=inference(**seed())))
+    assert found.basis is PlanBasis.ESTIMATED
+    assert found.captured_percent == CapturedPercent(prompt=62, decode=100)
+    assert plan_sentence(found) == (
+        "24 prompt and 48 decode graphs (62 % of prompt graphs fit), about 14.1 GiB, about 50 s of warm-up: "
+        "an estimate from the description of card gaudi2 and the model meta-llama/Llama-3.1-8B "
+        "(graphs as measured with this model)."
+    )
+
+
+def test_first_warmed_up_pod_replaces_an_estimate() -> None:
+    found = state(situation([serving("a", said=warmed())], inference=inference(**seed())))
+    assert found.basis is PlanBasis.MEASURED
+
+
+def test_refused_spec_is_not_judged_by_pods_that_run_another_one() -> None:
+    refused = situation([serving("a", said=warmed())], violation=Violation("ThresholdsUnreachable", "Too many."))
+    assert state(refused).basis is PlanBasis.COUNTED
+
+
+def test_impossible_plan_has_no_state() -> None:
+    assert plan_state(situation([], violation=Violation("PlanImpossible", "No bucket."), outlook=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "sentence"),
+    [
+        (
+            MEASURED,
+            "24 prompt and 48 decode graphs (62 % of prompt graphs fit), 14.03 GiB, 49 s from start to serving: "
+            "measured by pod a.",
+        ),
+        (
+            MEASURED.model_copy(update={"captured_percent": CapturedPercent(prompt=100, decode=100)}),
+            "24 prompt and 48 decode graphs, 14.03 GiB, 49 s from start to serving: measured by pod a.",
+        ),
+        (
+            MEASURED.model_copy(update={"basis": PlanBasis.SIMULATED}),
+            "24 prompt and 48 decode graphs (62 % of prompt graphs fit), 14.03 GiB, 49 s from start to serving: "
+            "simulated by pod a.",
+        ),
+    ],
+)
+def test_sentence_says_where_the_figures_come_from(shown: PlanState, sentence: str) -> None:
+    assert plan_sentence(shown) == sentence
