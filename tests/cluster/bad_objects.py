@@ -82,6 +82,16 @@ MODELS = (
         {"model": {"quantization": {"method": "fp8"}}},
     ),
     Bad(
+        "kv_cache_without_scales",
+        "spec.model.kvCacheDtype fp8 and fp8PerToken need quantization.method inc",
+        {"model": {"kvCacheDtype": "fp8", "quantization": {"method": "fp8"}}, "engine": VLLM},
+    ),
+    Bad(
+        "long_model_with_torch",
+        "spec.model.allowLongMaxModelLen is not offered by the torch engine",
+        {"model": {"allowLongMaxModelLen": True}},
+    ),
+    Bad(
         "adapters_with_torch",
         "spec.model.adapters is not offered by the torch engine: use engine vllm",
         {"model": {"adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]}},
@@ -123,6 +133,11 @@ ACCELERATORS = (
         "nodes_do_not_divide_ranks",
         "spec.parallelism.nodes must divide tensor x pipeline x data",
         {"accelerator": CARD, "parallelism": {"tensor": 8, "nodes": 3}, "engine": VLLM},
+    ),
+    Bad(
+        "experts_on_one_card",
+        "spec.parallelism.experts needs more than one rank",
+        {"accelerator": CARD, "parallelism": {"experts": True}, "engine": VLLM},
     ),
     Bad(
         "parallel_torch",
@@ -172,7 +187,14 @@ ENGINES = (
     ),
     Bad("arguments_of_torch", "extraArgs is only for the vllm engine", {"engine": {"extraArgs": ["--seed=1"]}}),
     Bad("simulation_of_torch", "simulation is only for the sim engine", {"engine": {"simulation": {"a": "b"}}}),
-    Bad("setting_in_small_letters", "every name must be in capitals", {"engine": {"settings": {"skip": "1"}}}),
+    Bad(
+        "setting_with_a_space",
+        "every name must be that of a variable like VLLM_DEFRAG_THRESHOLD or of an argument like --async-scheduling",
+        {"engine": {"settings": {"skip warmup": "1"}}},
+    ),
+    Bad("setting_is_a_truth_value", "must be of type", {"engine": {"settings": {"VLLM_DEBUG": True}}}),
+    Bad("setting_too_long", "spec.engine.settings.UCX_TLS: Too long", {"engine": {"settings": {"UCX_TLS": "a" * 1025}}}),
+    Bad("layers_of_torch", "engine.layersPerGraph is not offered by the torch", {"engine": {"layersPerGraph": 2}}),
     Bad("variable_without_value", "exactly one of value or valueFrom", {"engine": {"env": [{"name": "A"}]}}),
     Bad(
         "variable_with_two_values",
@@ -213,6 +235,21 @@ BUCKETS = (
 )
 WARMUPS = (
     Bad("graph_share_over_one", "should be less than or equal to 1", {"warmup": {"graphMemoryShare": 1.01}}),
+    Bad(
+        "images_with_torch",
+        "spec.warmup.multimodal is not offered by the torch engine",
+        {"warmup": {"multimodal": {"buckets": [1]}}},
+    ),
+    Bad(
+        "cold_shapes_with_torch",
+        "spec.warmup.failOnColdShapes is not offered by the torch engine",
+        {"warmup": {"failOnColdShapes": True}},
+    ),
+    Bad(
+        "resolution_without_height",
+        "spec.warmup.multimodal.resolutions[0] in body should match",
+        {"warmup": {"multimodal": {"resolutions": ["512"]}}, "engine": VLLM},
+    ),
     Bad("order_unknown", 'Unsupported value: "random"', {"warmup": {"promptOrder": "random"}}),
     Bad("percent_over_hundred", "less than or equal to 100", {"readiness": {"minCapturedPromptPercent": 101}}),
     Bad("percent_is_text", "must be of type integer", {"readiness": {"minCapturedDecodePercent": "90%"}}),

@@ -104,6 +104,25 @@ def test_whole_number_is_accepted_as_quantity(kubectl: Kubectl) -> None:
     assert stored["spec"]["pod"]["resources"] == {"cpu": 4, "memory": "8Gi", "sharedMemory": "1Gi"}
 
 
+def test_settings_take_variables_arguments_and_whole_numbers(kubectl: Kubectl) -> None:
+    settings = {"VLLM_DEFRAG_THRESHOLD": 8, "--async-scheduling": "true"}
+    stored = created(kubectl, gaudi_inference(engine={"name": "vllm", "settings": settings}))
+    assert stored["spec"]["engine"]["settings"] == settings
+
+
+def test_fields_of_precision_parallelism_and_warmup_are_accepted(kubectl: Kubectl) -> None:
+    sections = {
+        "model": {"kvCacheDtype": "fp8PerToken", "quantization": {"method": "inc", "configFile": "inc.json"}},
+        "accelerator": {"generation": "gaudi3", "deviceMemory": None},
+        "parallelism": {"tensor": 8, "experts": True},
+        "engine": {"name": "vllm", "layersPerGraph": 2},
+        "warmup": {"compileThreads": 4, "multimodal": {"buckets": [1, 4], "resolutions": ["512x512x1-4"]}},
+    }
+    stored = created(kubectl, gaudi_inference(**sections))["spec"]
+    assert stored["warmup"]["multimodal"] == {"buckets": [1, 4], "resolutions": ["512x512x1-4"], "execute": False}
+    assert stored["parallelism"]["experts"] is True
+
+
 def test_longest_name_is_accepted(kubectl: Kubectl) -> None:
     created(kubectl, gaudi_inference("a" * 45))
 
