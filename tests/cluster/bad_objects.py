@@ -193,7 +193,9 @@ ENGINES = (
         {"engine": {"settings": {"skip warmup": "1"}}},
     ),
     Bad("setting_is_a_truth_value", "must be of type", {"engine": {"settings": {"VLLM_DEBUG": True}}}),
-    Bad("setting_too_long", "spec.engine.settings.UCX_TLS: Too long", {"engine": {"settings": {"UCX_TLS": "a" * 1025}}}),
+    Bad(
+        "setting_too_long", "spec.engine.settings.UCX_TLS: Too long", {"engine": {"settings": {"UCX_TLS": "a" * 1025}}}
+    ),
     Bad("layers_of_torch", "engine.layersPerGraph is not offered by the torch", {"engine": {"layersPerGraph": 2}}),
     Bad("variable_without_value", "exactly one of value or valueFrom", {"engine": {"env": [{"name": "A"}]}}),
     Bad(

@@ -1,0 +1,156 @@
+"""Settings of a resource: wrong ones are refused, those without effect are named."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gaudi_operator.core.checks import Violation, first_violation
+from gaudi_operator.core.conditions import FALSE, TRUE, Verdict, judge_settings_effective
+from gaudi_operator.core.inference import Inference, read_inference
+from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
+from gaudi_operator.core.revision import Revision, wished_revision
+from gaudi_operator.core.settings_check import why_settings_are_ignored, why_settings_are_wrong
+from tests.conformance import violations
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
+from tests.unit.operator.core.situations import situation
+from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
+
+EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
+WRONG = {"VLLM_DEFRAG_TRESHOLD": 8}
+
+
+def sim(settings: dict[str, Any], **sections: Any) -> Inference:
+    return inference(engine={"name": "sim", "settings": settings}, **sections)
+
+
+def test_wrong_setting_is_refused_with_a_sentence() -> None:
+    assert first_violation(sim(WRONG), DEFAULTS) == Violation(
+        "SettingsWrong",
+        "spec.engine.settings: VLLM_DEFRAG_TRESHOLD is not a knob of the engine; the nearest names are "
+        "VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG (docs/knobs.md lists all).",
+    )
+
+
+def test_argument_and_variable_that_fields_own_are_refused() -> None:
+    engine = {
+        "name": "vllm",
+        "extraArgs": ["--max-num-seqs=8"],
+        "env": [{"name": "VLLM_SKIP_WARMUP", "value": "true"}],
+    }
+    assert why_settings_are_wrong(inference(engine=engine)) == (
+        "spec.engine.extraArgs: --max-num-seqs is set by spec.engine.maxNumSeqs: use that instead; "
+        "spec.engine.env: VLLM_SKIP_WARMUP is set by spec.warmup.enabled: use that instead."
+    )
+
+
+def test_name_in_settings_and_env_is_refused() -> None:
+    engine = {"settings": {"LOG_LEVEL_ALL": 4}, "env": [{"name": "LOG_LEVEL_ALL", "value": "5"}]}
+    assert why_settings_are_wrong(inference(engine=engine)) == (
+        "spec.engine.env: LOG_LEVEL_ALL stands in engine.settings too: give it once."
+    )
+
+
+def test_many_wrong_settings_are_counted() -> None:
+    sentence = why_settings_are_wrong(sim({f"ZZZZ{number}": "1" for number in range(8)}))
+    assert sentence is not None
+    assert sentence.count("is not a knob") == 5
+    assert sentence.endswith("; and 3 more.")
+
+
+def test_whole_number_without_quotes_is_a_value() -> None:
+    assert why_settings_are_wrong(sim({"LOG_LEVEL_ALL": 4})) is None
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_settings_of_an_example_are_right(example: Path) -> None:
+    manifest = yaml.safe_load(example.read_text())
+    metadata = {"namespace": "default", "uid": "u", **manifest["metadata"]}
+    assert why_settings_are_wrong(read_inference({**manifest, "metadata": metadata})) is None
+
+
+def test_wrong_setting_stalls_and_leaves_what_serves() -> None:
+    cluster = served()
+    pods, before = pod_names(cluster), revisions(cluster)
+    cluster.change(engine={"settings": WRONG})
+    cluster.settle()
+    assert condition(cluster, "Stalled") == ("True", "SettingsWrong")
+    assert condition(cluster, "PlanAccepted") == ("False", "SettingsWrong")
+    assert (pod_names(cluster), revisions(cluster), status(cluster)["ready"]) == (pods, before, "2/2")
+    assert violations(cluster.resource) == []
+
+
+def test_every_setting_that_nobody_reads_is_named() -> None:
+    found = sim({"VLLM_DEFRAG_THRESHOLD": 8}, bucketing={"strategy": "exponential", "prompt": {"query": {"min": 128}}})
+    assert judge_settings_effective(situation(inference=found)) == Verdict(
+        FALSE,
+        "SettingsIgnored",
+        "spec.engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the sim engine on device cpu; "
+        "spec.bucketing.prompt.query.min is ignored by the exponential strategy.",
+    )
+
+
+def test_settings_that_are_read_are_fine() -> None:
+    found = inference(accelerator=CARD, engine={"settings": {"LOG_LEVEL_ALL": 4}})
+    assert judge_settings_effective(situation(inference=found)) == Verdict(
+        TRUE, "SettingsRead", "Every setting of the spec has an effect."
+    )
+
+
+def test_many_ignored_settings_are_counted() -> None:
+    names = ("CON_REQ", "NUM_PROMPTS", "INPUT_TOK", "OUTPUT_TOK", "UCX_TLS", "LOG_LEVEL_ALL", "LMCACHE_CHUNK_SIZE")
+    sentence = why_settings_are_ignored(sim(dict.fromkeys(names, "1")))
+    assert sentence is not None
+    assert sentence.endswith("; and 2 more.")
+
+
+def test_ignored_setting_is_told_once() -> None:
+    cluster = Cluster(resource(engine={"name": "sim", "settings": {"LOG_LEVEL_ALL": "4"}}))
+    told = [event.reason for event in cluster.operate().events]
+    assert "SettingsIgnored" in told
+    assert "SettingsIgnored" not in [event.reason for event in cluster.operate().events]
+
+
+def revision(**engine: Any) -> Revision:
+    return wished_revision(inference(accelerator=CARD, engine=engine), (), DEFAULTS)
+
+
+def plan_hash_of(found: Revision) -> str:
+    return str(found.template["metadata"]["annotations"][PLAN_HASH_ANNOTATION])
+
+
+def test_changed_setting_is_a_new_revision_of_the_same_plan() -> None:
+    before, after = revision(settings={"LOG_LEVEL_ALL": "4"}), revision(settings={"LOG_LEVEL_ALL": "5"})
+    assert before.name != after.name
+    assert before.config_map != after.config_map
+    assert plan_hash_of(before) == plan_hash_of(after)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"warmup": {"compileThreads": 4, "failOnColdShapes": True, "multimodal": {"buckets": [1]}}},
+        {"model": {"kvCacheDtype": "fp8", "quantization": {"method": "inc", "configFile": "a.json"}}},
+        {"parallelism": {"tensor": 2, "experts": True}},
+        {"engine": {"layersPerGraph": 2, "settings": {"LOG_LEVEL_ALL": "4"}}},
+    ],
+    ids=lambda section: "-".join(section),
+)
+def test_field_that_shapes_no_plan_leaves_the_plan_hash(section: dict[str, Any]) -> None:
+    plain, changed = inference(accelerator=CARD), inference(accelerator=CARD, **section)
+    first, second = (wished_revision(each, (), DEFAULTS) for each in (plain, changed))
+    assert first.name != second.name
+    assert plan_hash_of(first) == plan_hash_of(second)
+
+
+def test_field_that_shapes_the_plan_changes_the_plan_hash() -> None:
+    assert plan_hash_of(revision(maxNumSeqs=8)) != plan_hash_of(revision(maxNumSeqs=4))
+
+
+def test_setting_of_the_map_reaches_the_container_and_the_config() -> None:
+    found = revision(settings={"LOG_LEVEL_ALL": "4"})
+    variables = {each["name"]: each.get("value") for each in found.template["spec"]["containers"][0]["env"]}
+    assert variables["LOG_LEVEL_ALL"] == "4"
+    assert '"settings":{"LOG_LEVEL_ALL":"4"}' in found.config
