@@ -26,10 +26,16 @@ def known_models() -> dict[str, dict[str, Any]]:
     }
 
 
+@lru_cache(maxsize=1)
+def _by_name() -> dict[str, dict[str, Any]]:
+    """The same by what follows the owner, such as llama-3.1-8b."""
+    return {repository.partition("/")[2]: entry for repository, entry in known_models().items()}
+
+
 @lru_cache(maxsize=256)
 def known_shape(repository: str) -> ModelShape | None:
-    """The shape of a public model by its repository name in any case; None when it is not among the known ones."""
-    entry = known_models().get(repository.lower())
+    """The shape of a public model by its repository, with or without the owner, in any case; None when unknown."""
+    entry = known_models().get(repository.lower()) or _by_name().get(repository.lower())
     if entry is None:
         return None
     return replace(read_config(entry["config"]), name=entry["repository"])

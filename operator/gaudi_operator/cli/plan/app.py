@@ -9,6 +9,7 @@ import typer
 from gaudi_operator.cli.plan.buckets import buckets
 from gaudi_operator.cli.plan.diff import diff
 from gaudi_operator.cli.plan.find import find
+from gaudi_operator.cli.plan.forecast import forecast
 
 HELP = """Plan the buckets of a Gaudi inference server before a card is paid for.
 
@@ -20,6 +21,7 @@ Start with:
   gaudi-plan buckets -f model.yaml                 all shapes that are prepared
   gaudi-plan buckets -f model.yaml --heat padding  what is wasted, and where
   gaudi-plan find -f model.yaml 3 412 0            the bucket of 3 prompts
+  gaudi-plan forecast -f model.yaml                memory, graphs and minutes
   gaudi-plan diff old.yaml new.yaml                what a change costs
 """
 
@@ -32,6 +34,7 @@ app = typer.Typer(
 )
 app.command()(buckets)
 app.command()(find)
+app.command()(forecast)
 app.command()(diff)
 
 

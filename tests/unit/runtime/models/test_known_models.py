@@ -50,6 +50,18 @@ def test_repository_is_found_in_any_case_and_keeps_its_own_name() -> None:
     assert shape_of("META-LLAMA/llama-3.1-8b").name == "meta-llama/Llama-3.1-8B"
 
 
+def test_repository_is_found_without_its_owner() -> None:
+    assert known_shape("llama-3.1-8b") == shape_of("meta-llama/Llama-3.1-8B")
+
+
+def test_repository_of_another_owner_is_not_taken_for_the_known_one() -> None:
+    assert known_shape("somebody/Llama-3.1-8B") is None
+
+
+def test_names_without_owners_are_distinct() -> None:
+    assert len({repository.partition("/")[2] for repository in known_models()}) == len(known_models())
+
+
 def test_repository_that_is_not_in_the_table_has_no_shape() -> None:
     assert known_shape("nobody/nothing") is None
 

@@ -1,0 +1,145 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
+
+LLAMA = "meta-llama/Llama-3.1-8B"
+SEED: dict[str, Any] = {
+    "version": "v1",
+    "model": {"path": "/models", "servedNames": [LLAMA]},
+    "engine": {"name": "vllm", "device": "hpu", "executionMode": "hpuGraphs", "deviceMemoryUtilization": 0.5},
+    "limits": {
+        "maxModelLen": 2048,
+        "maxNumSeqs": 4,
+        "maxNumPrefillSeqs": 4,
+        "maxNumBatchedTokens": 4096,
+        "blockSize": 1,
+        "contiguousPagedAttention": False,
+    },
+    "bucketing": {
+        "strategy": "linear",
+        "prompt": {"batchSize": {"min": 1, "step": 32, "max": 4}, "query": {"min": 128, "step": 128, "max": 1024}},
+        "decode": {"batchSize": {"min": 1, "step": 128, "max": 4}, "blocks": {"min": 128, "step": 128, "max": 2048}},
+    },
+    "warmup": {"graphMemoryShare": 0.4, "promptRatio": 0.3},
+}
+"""The settings of seed 000 as a RuntimeConfig."""
+
+
+def asked(document: object, *arguments: str) -> Any:
+    return answer(document, *arguments, command="forecast")
+
+
+def test_seed_000_is_forecast_from_its_settings_alone() -> None:
+    found = asked(SEED)
+    assert (found["card"], found["model"]) == ("gaudi2", LLAMA)
+    assert (found["prompt"]["captured"], found["prompt"]["planned"], found["prompt"]["percent"]) == (15, 24, 62)
+    assert found["decode"]["percent"] == 100
+
+
+def test_every_figure_has_a_source_and_a_word_for_how_sure_it_is() -> None:
+    found = asked(SEED)
+    figures = [*found["memory"].values(), found["kvBlocks"], found["warmupSeconds"], found["prompt"]["graphBytes"]]
+    assert all(figure["source"] and figure["confidence"] for figure in figures)
+
+
+def test_table_says_that_it_is_an_estimate_and_names_the_sources() -> None:
+    text = plan(SEED, command="forecast").stdout
+    assert text.startswith(f"{LLAMA} on card gaudi2: an estimate")
+    assert "15 of 24 graphs captured (62 %), 24 with the least bytes of any source" in text
+    assert "logged as total device memory in seed 000" in text
+
+
+def test_graphs_that_only_a_pessimist_misses_may_not_fit() -> None:
+    assert asked(SEED)["fits"] is None
+    assert "may not fit: about 15 of 24 prompt graphs" in plan(SEED, command="forecast").stdout
+
+
+def test_advice_is_given_with_what_does_not_fit() -> None:
+    assert asked(SEED)["advice"][0] == "lower readiness.minCapturedPromptPercent to 62"
+
+
+def test_model_that_does_not_fit_is_advised_more_cards() -> None:
+    found = asked(SEED, "--model", "meta-llama/Llama-3.1-70B")
+    assert found["fits"] is False
+    assert found["problems"][0]["reason"] == "WeightsTooLarge"
+    assert found["advice"] == ["raise parallelism.tensor to 2"]
+
+
+def test_bare_limits_are_forecast_for_a_named_model_and_card() -> None:
+    found = asked(BARE, "--model", "qwen/qwen3-8b", "--card", "gaudi3")
+    assert (found["card"], found["model"]) == ("gaudi3", "Qwen/Qwen3-8B")
+    assert found["kvBlocks"] == {"value": 1519, "confidence": "exact", "source": "given"}
+
+
+def test_without_a_model_it_is_unknown_whether_it_fits() -> None:
+    found = asked(BARE)
+    assert (found["fits"], found["memory"], found["prompt"]["captured"]) == (None, None, None)
+
+
+def test_manifest_names_its_own_card() -> None:
+    assert asked(INFERENCE)["card"] == "gaudi2"
+
+
+def test_hugging_face_source_names_its_own_model() -> None:
+    model = {"source": {"huggingFace": {"repo": LLAMA}}, "maxModelLen": 4096}
+    found = asked({**INFERENCE, "spec": {**INFERENCE["spec"], "model": model}})  # type: ignore[dict-item]
+    assert found["model"] == LLAMA
+
+
+def test_runtime_config_on_a_cpu_has_no_described_card() -> None:
+    found = asked(RUNTIME_CONFIG)
+    assert (found["card"], found["warmupSeconds"]) == ("none", None)
+
+
+def test_simulated_card_is_the_card_of_the_forecast() -> None:
+    config = {**RUNTIME_CONFIG, "engine": {"name": "sim", "simScript": {"card": "gaudi3"}}}
+    assert asked(config)["card"] == "gaudi3"
+
+
+@pytest.mark.parametrize("as_folder", [True, False])
+def test_model_is_read_from_a_checkpoint(tmp_path: Path, as_folder: bool) -> None:
+    config = {
+        "model_type": "qwen2",
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "vocab_size": 151_936,
+        "tie_word_embeddings": True,
+        "torch_dtype": "bfloat16",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = asked(BARE, "--model", str(tmp_path if as_folder else tmp_path / "config.json"))
+    assert found["memory"]["weights"]["value"] == 2 * 494_032_768
+
+
+def test_csv_has_a_row_per_figure() -> None:
+    lines = plan(SEED, "-o", "csv", command="forecast").stdout.splitlines()
+    assert lines[0] == "figure,unit,value,low,high,confidence,source"
+    assert any(line.startswith("warm-up,seconds,50.0,") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--card", "h100"), "card 'h100' is not described; choose one of gaudi2, gaudi3, none"),
+        (("--model", "nobody/nothing"), "model 'nobody/nothing' is neither a known repository nor a file"),
+    ],
+)
+def test_unknown_name_is_refused_in_a_sentence(arguments: tuple[str, str], words: str) -> None:
+    assert words in refusal(BARE, *arguments, command="forecast")
+
+
+def test_checkpoint_of_an_unknown_family_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    assert "model_type 'bert'" in refusal(BARE, "--model", str(tmp_path), command="forecast")
+
+
+def test_other_release_is_refused_in_a_sentence() -> None:
+    older = {key: value for key, value in BARE.items() if key not in ("strategy", "env")} | {"release": "1.22"}
+    assert "release 1.22 is planned, not forecast" in refusal(older, command="forecast")
