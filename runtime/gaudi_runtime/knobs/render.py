@@ -27,15 +27,24 @@ def render(config: RuntimeConfig) -> Rendered:
 
     Raises ConfigError, one sentence that names every wrong setting.
     """
-    wrong = [*wrong_settings(config.engine.settings), *wrong_arguments(config.engine.extra_args)]
+    wrong = why_not_rendered(config.engine)
     if wrong:
-        raise ConfigError(f"engine.settings: {'; '.join(wrong)}")
+        raise ConfigError(f"{wrong}.")
     heard = readers(config.engine)
+    if not heard:
+        return Rendered({}, ())
     said = {**_said_by_fields(config), **_said_by_settings(config)}
     mine = [(knobs()[name], words) for name, words in said.items() if knobs()[name].reader in heard]
     env = {knob.name: " ".join(words) for knob, words in mine if knob.kind is Kind.VARIABLE}
     args = tuple(part for knob, words in mine if knob.kind is Kind.ARGUMENT for part in _argument(knob, words))
     return Rendered(dict(sorted(env.items())), args + (config.engine.extra_args if Reader.VLLM in heard else ()))
+
+
+def why_not_rendered(engine: EngineConfig) -> str | None:
+    """What is wrong with the settings and further arguments, without a final stop; None when nothing is."""
+    settings = [f"engine.settings: {each}" for each in wrong_settings(engine.settings)]
+    arguments = [f"engine.extraArgs: {each}" for each in wrong_arguments(engine.extra_args)]
+    return "; ".join([*settings, *arguments]) or None
 
 
 def readers(engine: EngineConfig) -> frozenset[Reader]:

@@ -156,9 +156,9 @@ def test_wrong_settings_are_refused_all_at_once() -> None:
     with pytest.raises(ConfigError) as refused:
         render(vllm_config(engine=engine))
     assert str(refused.value) == (
-        "engine.settings: LOG_LEVEL_ALL is '9': give a whole number from 0 to 6; VLLM_USE_V1 is deprecated (Chose the "
-        "engine's generation; only the current one is left): leave it out; --model is set by spec.model.source: "
-        "use that instead"
+        "engine.settings: LOG_LEVEL_ALL is '9': give a whole number from 0 to 6; engine.settings: VLLM_USE_V1 is "
+        "deprecated (Chose the engine's generation; only the current one is left): leave it out; engine.extraArgs: "
+        "--model is set by spec.model.source: use that instead."
     )
 
 

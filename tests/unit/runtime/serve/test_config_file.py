@@ -34,6 +34,13 @@ def test_every_wrong_field_is_named(tmp_path: Path) -> None:
     assert "typo: Extra inputs are not permitted" in str(wrong.value)
 
 
+def test_every_wrong_setting_is_named(tmp_path: Path) -> None:
+    config = sim_config()
+    wrong = config.model_copy(update={"engine": config.engine.model_copy(update={"settings": {"LOG_LEVEL_ALL": "9"}})})
+    with pytest.raises(ConfigError, match=r"engine\.settings: LOG_LEVEL_ALL is '9': give a whole number from 0 to 6\."):
+        read_config(written(tmp_path, wrong.model_dump_json(by_alias=True)))
+
+
 def test_no_json_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="document: Invalid JSON"):
         read_config(written(tmp_path, "{"))
