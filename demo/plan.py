@@ -17,7 +17,7 @@ from gaudi_runtime.contract.report import BucketPhase
 def show_plan(manifest: Path, console: Console) -> None:
     """A heat map per phase: which shapes are prepared, and what requests waste in each. Raises ConfigError."""
     question = read_question(parse(read_text(manifest)))
-    for heat_map in heat_maps(question, question.plan(), Heat.PADDING, None):
+    for heat_map in heat_maps(question, question.plan(), Heat.PADDING):
         console.print(heat_table(heat_map, console))
 
 

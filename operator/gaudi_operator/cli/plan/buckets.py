@@ -16,7 +16,8 @@ from gaudi_runtime.contract.report import BucketPhase
 HeatOption = Annotated[
     Heat | None, typer.Option(help="Show a heat map of this in place of the table; a png shows padding by itself.")
 ]
-CardOption = Annotated[str | None, typer.Option(help="Card whose graph bytes are taken: gaudi2 or gaudi3.")]
+CardOption = Annotated[str | None, typer.Option(help="Card whose graph bytes are shown: gaudi2 or gaudi3.")]
+ModelOption = Annotated[str | None, typer.Option(help="Model whose graph bytes are shown, as for forecast.")]
 
 
 @asks
@@ -24,6 +25,7 @@ def buckets(
     question: PlanQuestion,
     heat: HeatOption = None,
     card: CardOption = None,
+    model: ModelOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print all buckets that a server prepares.
@@ -34,17 +36,17 @@ def buckets(
     gaudi-plan buckets -f limits.json -o png > plan.png
     """
     unified = question.policy.strategy is Strategy.UNIFIED
-    write(_unified(question) if unified else _plan(question, heat, card), output)
+    write(_unified(question) if unified else _plan(question, heat, card, model), output)
 
 
-def _plan(question: PlanQuestion, heat: Heat | None, card: str | None) -> Answer:
+def _plan(question: PlanQuestion, heat: Heat | None, card: str | None, model: str | None) -> Answer:
     plan = question.plan()
     warnings = question.warnings_about(plan)
 
     def picture() -> bytes:
         from gaudi_operator.cli.heat.picture import picture
 
-        return picture(heat_maps(question, plan, heat or Heat.PADDING, card))
+        return picture(heat_maps(question, plan, heat or Heat.PADDING, card, model))
 
     return Answer(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
@@ -52,18 +54,18 @@ def _plan(question: PlanQuestion, heat: Heat | None, card: str | None) -> Answer
             ("phase", "batch_size", "query_len", "num_blocks"),
             *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.of(phase)),
         ],
-        show=lambda: _show(question, plan, heat, card),
+        show=lambda: _show(question, plan, heat, card, model),
         picture=picture,
         warnings=warnings,
     )
 
 
-def _show(question: PlanQuestion, plan: BucketPlan, heat: Heat | None, card: str | None) -> None:
+def _show(question: PlanQuestion, plan: BucketPlan, heat: Heat | None, card: str | None, model: str | None) -> None:
     from gaudi_operator.cli.heat.terminal import print_maps
     from gaudi_operator.cli.plan.tables import print_plan
 
     if heat:
-        print_maps(heat_maps(question, plan, heat, card))
+        print_maps(heat_maps(question, plan, heat, card, model))
     else:
         print_plan(plan)
 

@@ -1,7 +1,7 @@
 """`gaudi-plan diff`: what a change of limits or buckets costs before it is applied."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,12 @@ from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 
+if TYPE_CHECKING:
+    from gaudi_operator.cli.plan.diff_forecast import Costs
+    from gaudi_runtime.figure import Figure
+
+CardOption = Annotated[str | None, typer.Option(help="Card to forecast both for: gaudi2, gaudi3 or none.")]
+ModelOption = Annotated[str | None, typer.Option(help="Model to forecast both for, as for forecast.")]
 Files = Annotated[list[Path], typer.Argument(metavar="[OLD] NEW", help="Two documents; one with --from-cluster.")]
 
 
@@ -21,9 +27,11 @@ def diff(
     namespace: Namespace = None,
     name: Name = None,
     kv_blocks: KvBlocks = None,
+    card: CardOption = None,
+    model: ModelOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print what changes: buckets added and dropped, what is compiled again, whether pods are replaced.
+    """Print what changes: buckets, what is compiled again, whether pods are replaced, memory and minutes.
 
     \b
     gaudi-plan diff old.yaml new.yaml
@@ -35,19 +43,22 @@ def diff(
         old_file = None if from_cluster else files[0]
         old = ask(old_file, from_cluster, namespace, None if from_cluster else name, None, kv_blocks)
         new = ask(files[-1], None, None, name, None, kv_blocks)
-        write(_answer(old, new), output)
+        write(_answer(old, new, card, model), output)
 
 
-def _answer(old: PlanQuestion, new: PlanQuestion) -> Answer:
+def _answer(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str | None) -> Answer:
+    from gaudi_operator.cli.plan.diff_forecast import forecasts
+
     old_plan, new_plan = old.plan(), new.plan()
     found = compare(old, new, old_plan, new_plan)
+    costs = forecasts(old, new, card, model)
     sides = {"old": old.warnings_about(old_plan), "new": new.warnings_about(new_plan)}
     warnings = tuple(f"{side}: {warning}" for side, said in sides.items() for warning in said)
 
     def show() -> None:
         from gaudi_operator.cli.plan.diff_table import print_diff
 
-        print_diff(found)
+        print_diff(found, costs)
 
     def picture() -> bytes:
         from gaudi_operator.cli.heat.maps import change_map
@@ -55,10 +66,12 @@ def _answer(old: PlanQuestion, new: PlanQuestion) -> Answer:
 
         return picture([change_map(phase, each.kept, each.added, each.dropped) for phase, each in found.phases.items()])
 
-    return Answer(data=_data(found, warnings), rows=lambda: _rows(found), show=show, picture=picture, warnings=warnings)
+    return Answer(
+        data=_data(found, costs, warnings), rows=lambda: _rows(found), show=show, picture=picture, warnings=warnings
+    )
 
 
-def _data(found: PlanDiff, warnings: tuple[str, ...]) -> dict[str, Any]:
+def _data(found: PlanDiff, costs: "Costs", warnings: tuple[str, ...]) -> dict[str, Any]:
     return {
         "changes": [{"path": each.path, "old": each.old, "new": each.new} for each in found.changes],
         "restarts": found.restarts,
@@ -68,8 +81,18 @@ def _data(found: PlanDiff, warnings: tuple[str, ...]) -> dict[str, Any]:
             "withoutRecipeCache": found.planned,
             "recipesDiscardedBy": found.discarding,
         },
+        "forecast": [
+            {"figure": cost.name, "unit": cost.unit, "old": _figure(cost.old), "new": _figure(cost.new)}
+            for cost in costs
+        ],
         "warnings": warnings,
     }
+
+
+def _figure(figure: "Figure | None") -> dict[str, Any] | None:
+    if figure is None:
+        return None
+    return {"value": figure.value, "confidence": figure.confidence, "source": figure.source}
 
 
 def _counts(each: PhaseDiff) -> dict[str, Any]:

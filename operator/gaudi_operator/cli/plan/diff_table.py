@@ -5,14 +5,17 @@ from rich.table import Table
 
 from gaudi_operator.cli.heat.maps import change_map
 from gaudi_operator.cli.heat.terminal import heat_table
+from gaudi_operator.cli.plan.diff_forecast import Costs
+from gaudi_operator.cli.plan.forecast_table import amount
 from gaudi_operator.cli.plan.plan_diff import Change, PhaseDiff, PlanDiff
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.figure import weakest
 
 MOST_CHANGES = 30
 LONGEST_VALUE = 40
 
 
-def print_diff(found: PlanDiff) -> None:
+def print_diff(found: PlanDiff, costs: Costs) -> None:
     """What was changed, what that does to the buckets, and what it costs."""
     console = Console()
     if found.changes:
@@ -21,7 +24,9 @@ def print_diff(found: PlanDiff) -> None:
         console.print(_summary(phase, each))
         if each.added or each.dropped:
             console.print(heat_table(change_map(phase, each.kept, each.added, each.dropped), console))
-    for line in _cost(found):
+    if costs:
+        console.print(_costs(costs))
+    for line in _consequences(found):
         console.print(line)
 
 
@@ -38,6 +43,22 @@ def _short(value: object) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
+def _costs(costs: Costs) -> Table:
+    table = Table(
+        "figure",
+        "old",
+        "new",
+        "sure",
+        title="An estimate",
+        caption="`gaudi-plan forecast` says where figures come from",
+    )
+    for cost in costs:
+        old, new = (amount(figure.value, cost.unit) if figure else "unknown" for figure in (cost.old, cost.new))
+        if old != new or cost is costs[-1]:
+            table.add_row(cost.name, old, new, weakest(*(figure for figure in (cost.old, cost.new) if figure)))
+    return table
+
+
 def _summary(phase: BucketPhase, each: PhaseDiff) -> str:
     before, after = len(each.kept) + len(each.dropped), len(each.kept) + len(each.added)
     if not (each.added or each.dropped):
@@ -45,7 +66,7 @@ def _summary(phase: BucketPhase, each: PhaseDiff) -> str:
     return f"{phase}: {before} -> {after} buckets, {len(each.added)} added, {len(each.dropped)} dropped"
 
 
-def _cost(found: PlanDiff) -> list[str]:
+def _consequences(found: PlanDiff) -> list[str]:
     return [line for line in (_restart_line(found), _compile_line(found)) if line]
 
 

@@ -1,7 +1,7 @@
 """What `gaudi-plan` is asked about: a GaudiInference, a RuntimeConfig, or bare limits (docs/bucketing.md, Asking)."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -20,35 +20,43 @@ if TYPE_CHECKING:
     from gaudi_runtime.contract.config import RuntimeConfig
 
 
+class EstimatedBlocks(NamedTuple):
+    """KV blocks that a described card would have for a known model, and where that figure comes from."""
+
+    blocks: int
+    source: str
+
+
 @dataclass(frozen=True)
 class PlanQuestion:
     """A policy and limits to plan for, and what else the document says.
 
-    `kv_blocks` is None when no device has been measured, `config` when only bare limits are known, `inference` when
-    the document is no GaudiInference.
+    `kv_blocks` is None when no device has been measured, `estimated` when its blocks cannot be forecast, `config` when
+    only bare limits are known, `inference` when the document is no GaudiInference.
     """
 
     policy: BucketPolicy
     limits: Limits
     kv_blocks: int | None = None
+    estimated: EstimatedBlocks | None = None
     release: Literal["current", "1.22"] = "current"
     config: "RuntimeConfig | None" = None
     inference: "Inference | None" = None
 
     @property
     def blocks(self) -> int:
-        """KV blocks to plan for: those given, or enough for `max_num_seqs` sequences of full length."""
-        return self.kv_blocks or -(-self.limits.max_model_len // self.limits.block_size) * self.limits.max_num_seqs
+        """KV blocks to plan for: those given, or estimated, or enough for `max_num_seqs` sequences of full length."""
+        if self.kv_blocks:
+            return self.kv_blocks
+        if self.estimated:
+            return self.estimated.blocks
+        return -(-self.limits.max_model_len // self.limits.block_size) * self.limits.max_num_seqs
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What had to be assumed, and what release 1.22 does not read."""
+        """What had to be assumed, what the engine does not read, and what release 1.22 does not."""
         ignored = ignored_settings(self.policy, self.limits) if self.release == "1.22" else ()
-        assumed = (
-            f"{self.blocks} KV blocks are assumed, enough for maxNumSeqs full sequences: "
-            "the device's number is known after its memory split (--kv-blocks)"
-        )
-        return (*([] if self.kv_blocks else [assumed]), *ignored)
+        return (*([] if self.kv_blocks else [self._blocks_warning()]), *ignored)
 
     def plan(self) -> BucketPlan:
         """What a server with this policy and these limits prepares. Raises RuntimeStartError in one of its forms."""
@@ -60,6 +68,12 @@ class PlanQuestion:
         """What had to be assumed, what the planner says, and which admissible batches have no bucket."""
         gaps = uncovered(plan, self.limits, self.blocks).sentences()
         return (*self.warnings, *plan.warnings, *gaps)
+
+    def _blocks_warning(self) -> str:
+        said = "assumed, enough for maxNumSeqs full sequences"
+        if self.estimated:
+            said = f"estimated from {self.estimated.source}"
+        return f"{self.blocks} KV blocks are {said}: the device's number is known after its memory split (--kv-blocks)"
 
     def with_bucket_file(self, text: str) -> "PlanQuestion":
         """The same question with the buckets of a file."""
@@ -81,17 +95,25 @@ def read_question(document: Document) -> PlanQuestion:
 
 def _from_manifest(document: Document) -> PlanQuestion:
     from gaudi_operator.cli.plan.manifest import read_manifest
+    from gaudi_operator.core.outlook import outlook
     from gaudi_operator.core.runtime_config import runtime_config
 
     inference = read_manifest(document)
-    config = runtime_config(inference)
-    return PlanQuestion(config.bucketing, config.limits, config=config, inference=inference)
+    config, found = runtime_config(inference), outlook(inference)
+    estimate = found.estimate if found else None
+    estimated = EstimatedBlocks(found.kv_blocks, estimate.source) if found and estimate else None
+    return PlanQuestion(config.bucketing, config.limits, estimated=estimated, config=config, inference=inference)
 
 
 def _from_runtime_config(document: Document) -> PlanQuestion:
     from gaudi_runtime.contract.config import RuntimeConfig
 
+    from gaudi_runtime.knobs.render import why_not_rendered
+
     config = RuntimeConfig.model_validate(document)
+    wrong = why_not_rendered(config.engine)
+    if wrong:
+        raise ConfigError(wrong)
     return PlanQuestion(config.bucketing, config.limits, config=config)
 
 

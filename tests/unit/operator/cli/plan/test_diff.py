@@ -78,6 +78,32 @@ def test_other_image_discards_every_recipe(folder: Path) -> None:
     assert compiled["withRecipeCache"] == compiled["withoutRecipeCache"] > 0
 
 
+def forecasts(found: Any) -> dict[str, tuple[float | None, float | None]]:
+    return {
+        each["figure"]: tuple(side and side["value"] for side in (each["old"], each["new"]))
+        for each in found["forecast"]
+    }
+
+
+def test_forecast_of_a_known_model_has_memory_and_minutes_of_both_sides(folder: Path) -> None:
+    llama = {"source": {"huggingFace": {"repo": "meta-llama/Llama-3.1-8B", "revision": "main"}}, "maxModelLen": 2048}
+    old, new = changed(model=llama), changed(model=llama, engine={"maxNumSeqs": 64})
+    known = forecasts(answer(folder, old, new))
+    assert known["weights"][0] == known["weights"][1] == 16_060_522_496
+    assert known["warm-up"][0] < known["warm-up"][1]  # type: ignore[operator]
+
+
+def test_forecast_says_where_a_figure_comes_from(folder: Path) -> None:
+    warmup = answer(folder, LIMITS, LIMITS)["forecast"][-1]
+    assert (warmup["figure"], warmup["unit"], warmup["new"]["confidence"]) == ("warm-up", "seconds", "assumed")
+    assert warmup["new"]["source"]
+
+
+def test_nothing_is_forecast_for_release_1_22(folder: Path) -> None:
+    old = {key: value for key, value in LIMITS.items() if key != "strategy"} | {"release": "1.22"}
+    assert forecasts(answer(folder, old, LIMITS))["warm-up"][0] is None
+
+
 def test_csv_has_a_line_for_every_difference(folder: Path) -> None:
     text = run(folder, LIMITS | {"max_num_batched_tokens": 1920}, LIMITS, "-o", "csv").stdout
     assert list(csv.reader(io.StringIO(text)))[1:] == [["added", "prompt", "1", "2048", "0"]]

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gaudi_operator.cli.plan.manifest import read_manifest
+from gaudi_operator.core.outlook import outlook
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 ROOT = Path(__file__).parents[5]
@@ -18,6 +20,23 @@ def spec(**sections: dict[str, Any]) -> dict[str, Any]:
 
 def test_inference_is_planned_as_its_pods_would_plan() -> None:
     assert answer(INFERENCE) == answer(RUNTIME_CONFIG)
+
+
+def test_kv_blocks_of_a_known_model_are_estimated_as_the_operator_does() -> None:
+    path = ROOT / "examples" / "llama-3.1-8b-gaudi3.yaml"
+    inference = read_manifest(yaml.safe_load(path.read_text()))
+    expected = outlook(inference)
+    assert expected is not None
+    printed = answer(path.read_text())
+    assert (len(printed["prompt"]), len(printed["decode"])) == (expected.prompt, expected.decode)
+    assert printed["warnings"][0].startswith(
+        f"{expected.kv_blocks} KV blocks are estimated from the description of card"
+    )
+
+
+def test_given_kv_blocks_replace_the_estimate() -> None:
+    text = (ROOT / "examples" / "llama-3.1-8b-gaudi3.yaml").read_text()
+    assert not any("KV blocks are" in warning for warning in answer(text, "--kv-blocks", "4000")["warnings"])
 
 
 def test_inference_in_yaml_is_planned() -> None:

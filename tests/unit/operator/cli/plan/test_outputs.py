@@ -34,6 +34,18 @@ def test_png_is_a_picture() -> None:
     assert width > height > 100
 
 
+def test_bytes_heat_says_estimate_card_and_source() -> None:
+    shown = " ".join(plan(SMALL, "--heat", "bytes", "--card", "gaudi2").stdout.split())
+    assert "Estimated graph memory, 1.8G in all: 1.43 MiB a token for a model on gaudi2, assumed" in shown
+    assert "seed 000" in shown
+
+
+def test_bytes_of_a_card_without_rates_are_refused() -> None:
+    result = plan(SMALL, "--heat", "bytes", "--card", "none")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "nothing is known about the graphs of card none; choose another with --card" in result.stderr
+
+
 def test_warnings_stay_out_of_the_picture() -> None:
     result = plan(RUNTIME_CONFIG, "-o", "png")
     assert b"KV blocks are assumed" not in result.stdout_bytes
