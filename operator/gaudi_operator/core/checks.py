@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.defaults import InstallationDefaults
-from gaudi_operator.core.fit import most_kv_blocks
+from gaudi_operator.core.fit import least_memory, most_kv_blocks
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.container import image
 from gaudi_operator.core.outlook import why_impossible
+from gaudi_operator.core.quantity import at_least
 from gaudi_operator.core.runtime_config import on_cpu
 from gaudi_operator.core.settings_check import why_settings_are_wrong
 from gaudi_operator.core.thresholds import why_unreachable
@@ -86,11 +87,16 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> V
 def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Violation | None:
     """No KV block fits, or no bucket is left."""
     spec = inference.spec
+    if spec.warmup.graph_memory_share == 1:
+        return Violation(
+            "PlanImpossible",
+            "spec.warmup.graphMemoryShare is 1, so no memory is left for a single KV block: lower it.",
+        )
     if most_kv_blocks(spec) < 1:
         return Violation(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} has no room for a single KV block: "
-            "raise it, or lower engine.blockSize or warmup.graphMemoryShare.",
+            f"raise it to {at_least(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryShare.",
         )
     sentence = why_impossible(inference)
     if sentence is None:

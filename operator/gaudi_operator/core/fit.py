@@ -31,6 +31,12 @@ def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
     return min(useful, int(kept) // (LEAST_BYTES_PER_TOKEN * limits.block_size))
 
 
+def least_memory(spec: GaudiInferenceSpec) -> int:
+    """Bytes of a memory budget below which no model has a KV block; graphs must not have all of it."""
+    kept = spec.engine.device_memory_utilization * (1 - spec.warmup.graph_memory_share)
+    return ceil(LEAST_BYTES_PER_TOKEN * spec.engine.block_size / kept)
+
+
 def usable_bytes(spec: GaudiInferenceSpec) -> int | None:
     """Bytes of the budget that may be used; None when the memory is a card's and measured."""
     memory = spec.accelerator.device_memory

@@ -37,9 +37,14 @@ def outlook(inference: Inference, measured_blocks: int | None = None) -> Outlook
     """The outlook on a device with `measured_blocks` KV blocks; otherwise with as many as are estimated, or else
     with the most that can be used. None when no plan is possible.
     """
-    spec = inference.spec
-    inputs = replace(inputs_of(runtime_config(inference)), kv_blocks=measured_blocks)
-    return _outlook(inputs, subject(spec), most_kv_blocks(spec))
+    inputs = replace(forecast_inputs(inference), kv_blocks=measured_blocks)
+    return _outlook(inputs, subject(inference.spec), most_kv_blocks(inference.spec))
+
+
+def forecast_inputs(inference: Inference) -> ForecastInputs:
+    """The deployment as forecasts see it, for one of its cards."""
+    inputs = inputs_of(runtime_config(inference))
+    return replace(inputs, tokens_follow_length=inference.spec.engine.max_num_batched_tokens is None)
 
 
 def why_impossible(inference: Inference) -> str | None:

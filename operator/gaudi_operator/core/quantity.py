@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from math import ceil
 
 _FORM = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$")
 _SCALES: dict[str | None, Fraction] = {
@@ -18,6 +19,12 @@ def parse_quantity(text: str) -> Fraction:
     if match is None:
         raise ValueError(f"{text!r} is no quantity such as 500m, 4 or 64Gi")
     return Fraction(match[1]) * _SCALES[match[2]]
+
+
+def at_least(size: int) -> str:
+    """The least memory quantity of at most four digits that holds `size` bytes: 3805, 16Ki, 1024Mi."""
+    unit = next(unit for unit in (None, "Ki", "Mi", "Gi", "Ti", "Pi", "Ei") if size <= 9999 * _SCALES[unit])
+    return f"{ceil(size / _SCALES[unit])}{unit or ''}"
 
 
 def whole_bytes(text: str) -> int:

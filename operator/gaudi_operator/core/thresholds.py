@@ -10,6 +10,7 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.fit import captures, most_kv_blocks, usable_bytes
 from gaudi_operator.core.outlook import plan_of
+from gaudi_operator.core.quantity import at_least
 from gaudi_operator.core.runtime_config import bucket_policy, plan_limits
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.errors import PlanImpossible
@@ -45,7 +46,8 @@ def _why_too_large(spec: GaudiInferenceSpec, prompt: int, decode: int) -> str | 
     return (
         f"spec.readiness asks for {prompt} % of {len(plan.prompt)} prompt and {decode} % of {len(plan.decode)} decode "
         f"graphs, whose inputs alone take {least} bytes; spec.accelerator.deviceMemory leaves {budget}: "
-        "raise it, plan fewer buckets or lower the percentages."
+        f"raise it to {at_least(ceil(least / spec.engine.device_memory_utilization))}, plan fewer buckets or lower the "
+        "percentages."
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from gaudi_operator.core.checks import Violation, first_violation
 from gaudi_operator.core.defaults import InstallationDefaults
+from tests.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 
@@ -82,13 +83,18 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"accelerator": {"deviceMemory": "32"}},
         "PlanImpossible",
         "spec.accelerator.deviceMemory 32 has no room for a single KV block: "
-        "raise it, or lower engine.blockSize or warmup.graphMemoryShare.",
+        "raise it to 40, or lower engine.blockSize or warmup.graphMemoryShare.",
     ),
     "no_kv_block_beside_the_graphs": (
         {"accelerator": {"deviceMemory": "128"}, "warmup": {"graphMemoryShare": 0.9}},
         "PlanImpossible",
         "spec.accelerator.deviceMemory 128 has no room for a single KV block: "
-        "raise it, or lower engine.blockSize or warmup.graphMemoryShare.",
+        "raise it to 356, or lower engine.blockSize or warmup.graphMemoryShare.",
+    ),
+    "no_kv_block_for_graphs_take_all": (
+        {"warmup": {"graphMemoryShare": 1}},
+        "PlanImpossible",
+        "spec.warmup.graphMemoryShare is 1, so no memory is left for a single KV block: lower it.",
     ),
     "no_memory_for_graphs": (
         {"warmup": {"graphMemoryShare": 0}},
@@ -100,7 +106,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"accelerator": {"deviceMemory": "2Ki"}},
         "ThresholdsUnreachable",
         "spec.readiness asks for 100 % of 8 prompt and 100 % of 24 decode graphs, whose inputs alone take 3424 bytes; "
-        "spec.accelerator.deviceMemory leaves 1843: raise it, plan fewer buckets or lower the percentages.",
+        "spec.accelerator.deviceMemory leaves 1843: raise it to 3805, plan fewer buckets or lower the percentages.",
     ),
 }
 
@@ -156,3 +162,22 @@ def test_own_image_needs_no_default() -> None:
 )
 def test_what_may_work_is_accepted(accepted: dict[str, Any]) -> None:
     assert refused(**accepted) is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "least"),
+    [
+        ({"accelerator": {"deviceMemory": "32"}, "readiness": {"onShortfall": "serveAndWarn"}}, 40),
+        ({"accelerator": {"deviceMemory": "2Ki"}}, 3805),
+    ],
+    ids=["a KV block", "the graphs"],
+)
+def test_advised_memory_is_accepted_and_one_byte_less_is_not(overrides: dict[str, Any], least: int) -> None:
+    assert refused(**merged(overrides, {"accelerator": {"deviceMemory": str(least)}})) is None
+    assert refused(**merged(overrides, {"accelerator": {"deviceMemory": str(least - 1)}})) is not None
+
+
+def test_thresholds_refuse_nothing_where_pods_serve_anyway() -> None:
+    readiness = {"onShortfall": "serveAndWarn"}
+    assert refused(warmup={"graphMemoryShare": 0}, readiness=readiness) is None
+    assert refused(accelerator={"deviceMemory": "2Ki"}, readiness=readiness) is None

@@ -31,7 +31,7 @@ def test_simulation_that_cannot_reach_its_thresholds_makes_no_pod() -> None:
     assert cluster.operate().actions == ()
     assert condition(cluster, "PlanAccepted") == ("False", "ThresholdsUnreachable")
     assert condition(cluster, "Stalled") == ("True", "ThresholdsUnreachable")
-    assert "lower it to 62" in message(cluster, "PlanAccepted")
+    assert "lower readiness.minCapturedPromptPercent to 62" in message(cluster, "PlanAccepted")
     assert status(cluster)["plan"]["capturedPercent"] == {"prompt": 62, "decode": 100}
     assert violations(cluster.resource) == []
 

@@ -1,8 +1,10 @@
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gaudi_operator.core.quantity import parse_quantity, whole_bytes
+from gaudi_operator.core.quantity import at_least, parse_quantity, whole_bytes
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,15 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
 
 def test_bytes_are_rounded_down() -> None:
     assert whole_bytes("1.5") == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0"), (3805, "3805"), (10_000, "10Ki"), (16 * 2**30, "16Gi"), (2**30 + 1, "1025Mi")]
+)
+def test_least_quantity_that_holds_bytes(size: int, text: str) -> None:
+    assert at_least(size) == text
+
+
+@given(st.integers(0, 2**60))
+def test_least_quantity_holds_its_bytes_and_hardly_more(size: int) -> None:
+    assert size <= whole_bytes(at_least(size)) <= size * 1.11 + 1
