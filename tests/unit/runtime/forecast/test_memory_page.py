@@ -1,0 +1,70 @@
+"""docs/memory.md says what the code says."""
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.cards.gaudi2 import GAUDI2, RATES
+from gaudi_runtime.cards.gaudi3 import GAUDI3
+from gaudi_runtime.figure import Confidence
+from gaudi_runtime.forecast.forecast import forecast
+from gaudi_runtime.forecast.knobs import knobs
+from gaudi_runtime.models.families import FAMILIES
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with
+
+MIB = 2**20
+PAGE = (Path(__file__).parents[4] / "docs" / "memory.md").read_text()
+
+
+def row(first: str) -> list[str]:
+    """The cells of the row that begins with `first`."""
+    line = next(line for line in PAGE.splitlines() if line.startswith(f"| {first}"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_stands_on_the_page(family: str) -> None:
+    listed = {
+        name.strip() for line in PAGE.splitlines() if line.startswith("| ") for name in line.split("|")[1].split(",")
+    }
+    assert family in listed
+
+
+@pytest.mark.parametrize("confidence", Confidence)
+def test_every_word_for_how_sure_a_figure_is_is_explained(confidence: Confidence) -> None:
+    assert row(confidence)[1]
+
+
+@pytest.mark.parametrize("knob", {knob.field for knob in knobs(seed_with(device_memory=GIB), LLAMA)})
+def test_every_setting_that_is_advised_stands_on_the_page(knob: str) -> None:
+    assert f"`{knob}`" in PAGE.partition("## Advice")[2]
+
+
+def test_forecast_of_seed_000_on_the_page_is_the_forecast() -> None:
+    memory = forecast(SEED, LLAMA, GAUDI2).memory
+    assert memory is not None
+    gib = {name: f"{figure.value / GIB:.2f}" for name, figure in vars(memory).items()}
+    assert row("weights, workspace")[1] == f"{gib['weights']} GiB, {memory.workspace.value / MIB:.0f} MiB"
+    assert row("free, usable")[1] == f"{gib['free']}, {gib['usable']} GiB"
+    assert row("graph share, KV cache")[1] == f"{gib['graphs']}, {gib['kv_cache']} GiB"
+
+
+def test_blocks_of_seed_000_on_the_page_are_the_forecast() -> None:
+    blocks = forecast(seed_with(block_size=128), LLAMA, GAUDI2).kv_blocks.value
+    assert row("KV blocks of 128 tokens")[1] == f"{int(blocks)}"
+
+
+def test_memory_of_the_cards_on_the_page_is_that_of_the_catalog() -> None:
+    cells = row("memory |")
+    for card, cell in zip((GAUDI2, GAUDI3), cells[1:], strict=True):
+        assert card.memory is not None
+        assert cell.startswith(f"{card.memory.value / GIB:g} GiB")
+
+
+def test_rates_on_the_page_are_those_of_the_catalog() -> None:
+    seconds = (RATES.prompt_compile_seconds, RATES.decode_compile_seconds)
+    assert row("compile a prompt")[1].startswith(", ".join(f"{figure.value:.2f} s" for figure in seconds))
+    assert row("compile a prompt")[2] == ", ".join(f"{figure.most:.2f} s" for figure in seconds)
+    graph = RATES.prompt_graph_bytes_per_token
+    assert row("prompt graph, per token")[1:][0] == f"{graph.value / MIB:.2f} MiB"
+    assert row("prompt graph, per token")[2].startswith(f"{graph.least / 1024:.2f} KiB")
