@@ -6,6 +6,7 @@ RuntimeStartError        this instance cannot serve; the report says why
 ├── ModelUnreadable      a file of the checkpoint cannot be parsed
 ├── UnsupportedModel     the architecture is not served by this engine
 ├── PlanImpossible       no bucket or no KV block fits
+├── TraceUnreadable      a trace of requests is no CSV of requests
 ├── DeviceUnavailable    the wanted device is not there
 └── PortUnavailable      a port that this instance serves on is taken
 DeviceOutOfMemory        a graph or buffer did not fit; ends capture of a phase, not the process
@@ -46,6 +47,12 @@ class PlanImpossible(RuntimeStartError):
     """No bucket or no KV block fits."""
 
     reason = "PlanImpossible"
+
+
+class TraceUnreadable(RuntimeStartError):
+    """A trace of requests is no CSV of requests; the text goes on after the trace's name."""
+
+    reason = "TraceUnreadable"
 
 
 class DeviceUnavailable(RuntimeStartError):

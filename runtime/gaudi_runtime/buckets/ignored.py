@@ -22,6 +22,8 @@ def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
                 yield f"bucketing.{dimension}.{name} is ignored by the {policy.strategy} strategy"
     if policy.file is not None and policy.strategy is not Strategy.FILE:
         yield f"bucketing.file is ignored by the {policy.strategy} strategy"
+    if policy.optimal is not None and policy.strategy is not Strategy.OPTIMAL:
+        yield f"bucketing.optimal is ignored by the {policy.strategy} strategy"
 
 
 def _dimensions(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:

@@ -25,6 +25,8 @@ def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPla
     warnings = list(ignored_settings(policy, limits))
     if policy.strategy is Strategy.FILE:
         warnings += _take_file(prompt, decode, policy.file or "", limits)
+    elif policy.strategy is Strategy.OPTIMAL:
+        warnings += _take_optimal(prompt, decode, policy, limits, kv_blocks)
     else:
         values = plan_values(policy, limits, kv_blocks)
         _take_prompt(prompt, values, limits, policy.prompt.context.max)
@@ -87,6 +89,18 @@ def _sift_decode(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
         blocks = clamp_blocks(limits, bucket.batch_size, bucket.num_blocks)
         sieve.keep(bucket._replace(num_blocks=blocks))
     return rule
+
+
+def _take_optimal(prompt: Sieve, decode: Sieve, policy: BucketPolicy, limits: Limits, kv_blocks: int) -> list[str]:
+    """Keep what strategy optimal chooses: its buckets break no rule."""
+    # Imported here: it asks this module what exponential has, and most plans need no optimizer.
+    from gaudi_runtime.optimal.from_policy import optimal_buckets
+
+    buckets, warnings = optimal_buckets(policy, limits, kv_blocks)
+    for sieve, phase in ((prompt, BucketPhase.PROMPT), (decode, BucketPhase.DECODE)):
+        for bucket in buckets[phase]:
+            sieve.keep(bucket)
+    return warnings
 
 
 def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[str]:

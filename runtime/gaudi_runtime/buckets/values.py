@@ -57,7 +57,7 @@ def _strategy(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> tuple[Ran
             return exponential_ranges(limits, kv_blocks), lambda r: _exponential(r, exact)
     raise PlanImpossible(
         f"bucketing.strategy: {policy.strategy} makes no prompt and decode buckets from limits alone; "
-        "choose exponential, linear, paddingAware or file"
+        "choose exponential, linear, paddingAware, file or optimal"
     )
 
 

@@ -9,6 +9,7 @@ from gaudi_runtime.contract.base import Wire
 
 Tokens = Annotated[int, Field(ge=1, le=16_777_216)]
 Sequences = Annotated[int, Field(ge=1, le=65_536)]
+GraphCount = Annotated[int, Field(ge=1, le=20_000)]
 RangeValue = Annotated[int, Field(ge=0, le=16_777_216)]
 
 
@@ -55,6 +56,27 @@ class DecodeRanges(Wire):
     blocks: RangeSettings = Field(RangeSettings(), description="KV blocks referenced by the whole batch.")
 
 
+class OptimalSettings(Wire):
+    """Traffic and a budget: strategy optimal pads this traffic least within it (docs/traffic.md).
+
+    At most one kind of budget: graphs per phase, or bytes or seconds of both phases together. Without one, each phase
+    gets as many graphs as strategy exponential would have.
+    """
+
+    traffic: Annotated[str, Field(min_length=1, max_length=65_536)] = Field(
+        description="What the server meets, one shape per line: phase, batch size, query, blocks and weight, such as "
+        "'prompt 1 412 0 17'. `gaudi-plan trace --save-traffic` makes it from a trace.",
+    )
+    prompt_graphs: GraphCount | None = Field(None, description="Most prompt buckets.")
+    decode_graphs: GraphCount | None = Field(None, description="Most decode buckets.")
+    graph_bytes: Annotated[int, Field(ge=1, le=2**50)] | None = Field(
+        None, description="Most bytes of all graphs together, estimated from the seeds' Gaudi 2."
+    )
+    warmup_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = Field(
+        None, description="Most seconds for compiling and capturing all graphs, estimated from the seeds' Gaudi 2."
+    )
+
+
 class BucketPolicy(Wire):
     """Which buckets a server prepares: every request is padded to the smallest one that holds it."""
 
@@ -65,6 +87,7 @@ class BucketPolicy(Wire):
         None,
         description="Buckets of the file strategy: one (batch size, query, blocks) per line, as text.",
     )
+    optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy optimal.")
 
 
 class Limits(Wire):

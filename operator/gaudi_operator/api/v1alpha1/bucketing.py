@@ -52,6 +52,22 @@ class DecodeRanges(contract.DecodeRanges):
     blocks: RangeSettings = Field(RangeSettings(), description="KV blocks referenced by the whole batch.")
 
 
+class OptimalSettings(contract.OptimalSettings):
+    """Traffic and a budget: strategy optimal pads this traffic least within it."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra=rules(
+            Rule(
+                rule="[has(self.promptGraphs) || has(self.decodeGraphs), has(self.graphBytes), "
+                "has(self.warmupSeconds)].filter(given, given).size() <= 1",
+                message="spec.bucketing.optimal takes one kind of budget: promptGraphs and decodeGraphs, graphBytes, "
+                "or warmupSeconds",
+            )
+        ),
+    )
+
+
 class Bucketing(contract.BucketPolicy):
     """Which buckets a server prepares: every request is padded to the smallest one that holds it."""
 
@@ -63,6 +79,10 @@ class Bucketing(contract.BucketPolicy):
                 message="spec.bucketing.file belongs to strategy file: give both or neither",
             ),
             Rule(
+                rule="(self.strategy == 'optimal') == has(self.optimal)",
+                message="spec.bucketing.optimal belongs to strategy optimal: give both or neither",
+            ),
+            Rule(
                 rule=f"self.strategy == 'paddingAware' || {_nowhere('padMax', 'padPercent')}",
                 message="spec.bucketing: padMax and padPercent are only for strategy paddingAware",
             ),
@@ -70,3 +90,4 @@ class Bucketing(contract.BucketPolicy):
     )
     prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
     decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")
+    optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy optimal.")

@@ -10,6 +10,7 @@ from gaudi_operator.cli.plan.buckets import buckets
 from gaudi_operator.cli.plan.diff import diff
 from gaudi_operator.cli.plan.find import find
 from gaudi_operator.cli.plan.forecast import forecast
+from gaudi_operator.cli.plan.trace import trace
 
 HELP = """Plan the buckets of a Gaudi inference server before a card is paid for.
 
@@ -23,6 +24,7 @@ Start with:
   gaudi-plan find -f model.yaml 3 412 0            the bucket of 3 prompts
   gaudi-plan forecast -f model.yaml                memory, graphs and minutes
   gaudi-plan diff old.yaml new.yaml                what a change costs
+  gaudi-plan trace -f model.yaml --trace log.csv   every strategy on your traffic
 """
 
 app = typer.Typer(
@@ -36,6 +38,7 @@ app.command()(buckets)
 app.command()(find)
 app.command()(forecast)
 app.command()(diff)
+app.command()(trace)
 
 
 def main() -> None:

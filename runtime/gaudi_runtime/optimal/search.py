@@ -1,0 +1,105 @@
+"""From traffic to rows of ladders: the choice that the budget then cuts down (docs/traffic.md, How it chooses)."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.optimal.axes import Axes
+from gaudi_runtime.optimal.ladder import Ladder, Rung
+from gaudi_runtime.optimal.rows import Choice, Rows, Rungs
+from gaudi_runtime.optimal.space import Row, Space
+
+Worth = Callable[[Bucket], float]
+
+
+class Search:
+    """Every way to cut an admissible space into rows of ladders, with the weight that falls on each rung.
+
+    `cells` holds traffic on the values of `axes`; `cost` is that of one batch, `price` that of preparing a bucket.
+    """
+
+    def __init__(self, space: Space, axes: Axes, cells: Mapping[Bucket, float], cost: Worth, price: Worth) -> None:
+        self._space = space
+        self._axes = axes
+        self._cost = cost
+        self._price = price
+        self._sums = _prefix_sums(axes, cells)
+        # Without a choice of blocks the queries make the ladder.
+        self._ladder_dimension = 2 if len(axes[2]) > 1 else 1
+
+    def choice(self) -> Choice:
+        """Rows of batch sizes, in each rows of queries, in each a ladder of blocks."""
+        found = self._choice((), ())
+        if found is None:
+            raise AssertionError("one row for each batch size is always possible")
+        return found
+
+    def _choice(self, outer: tuple[Row, ...], places: tuple[Row, ...]) -> Choice | None:
+        """The choice within `outer` rows, which hold the axis positions `places`; None when they cannot be rows."""
+        span = self._space.span(outer)
+        if span is None:
+            return None
+        if len(outer) == self._ladder_dimension:
+            return Rungs(self._ladder(outer, places, span))
+        return self._rows(outer, places, span)
+
+    def _rows(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Rows:
+        axis = self._axes[len(outer)]
+        values = [value for value in axis if value < span.top] + [span.top]
+        rows: dict[tuple[int, int], Choice] = {}
+        for start, end in combinations(range(len(values) + 1), 2):
+            row = Row(values[start - 1] + 1 if start else span.low, values[end - 1])
+            # The last row of a span takes what was rounded up beyond its end.
+            place = Row(start, end if end < len(values) else len(axis))
+            if inner := self._choice((*outer, row), (*places, place)):
+                rows[start, end] = inner
+        return Rows(len(values), rows)
+
+    def _ladder(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Ladder:
+        axis = self._axes[len(outer)]
+        values = [value for value in axis if span.low <= value < span.top] + [span.top]
+        weights = [0.0] * len(values)
+        for value, weight in zip(axis, self._weights(places), strict=True):
+            weights[min(bisect_left(values, value), len(values) - 1)] += weight
+        tops = [row.top for row in outer]
+        only = [each[0] for each in self._axes[len(outer) + 1 :]]
+        buckets = [Bucket._make((*tops, value, *only)) for value in values]
+        rungs = zip(buckets, weights, strict=True)
+        return Ladder(
+            self._space.phase, [Rung(each, weight, self._cost(each), self._price(each)) for each, weight in rungs]
+        )
+
+    def _weights(self, places: tuple[Row, ...]) -> Sequence[float]:
+        """Weight per value of the ladder's axis, of the cells within `places` of the axes before it."""
+        if len(places) == 2:
+            return self._within(*places)
+        return [sum(self._within(places[0], Row(at, at + 1))) for at in range(len(self._axes[1]))]
+
+    def _within(self, batches: Row, queries: Row) -> Sequence[float]:
+        """Weight per number of blocks, of the cells between both pairs of positions."""
+        sums = self._sums
+        corners = (
+            sums[batches.top][queries.top],
+            sums[batches.low][queries.top],
+            sums[batches.top][queries.low],
+            sums[batches.low][queries.low],
+        )
+        return [max(0.0, a - b - c + d) for a, b, c, d in zip(*corners, strict=True)]
+
+
+def _prefix_sums(axes: Axes, cells: Mapping[Bucket, float]) -> list[list[Sequence[float]]]:
+    """sums[i][j]: weight per value of the last axis over the first i batch sizes and the first j queries."""
+    batches, queries, blocks = (({value: at for at, value in enumerate(axis)}) for axis in axes)
+    grid = [[[0.0] * len(blocks) for _ in queries] for _ in batches]
+    for (batch, query, block), weight in cells.items():
+        grid[batches[batch]][queries[query]][blocks[block]] += weight
+    sums: list[list[Sequence[float]]] = [[[0.0] * len(blocks)] * (len(queries) + 1)]
+    for row in grid:
+        line: list[Sequence[float]] = [[0.0] * len(blocks)]
+        running = [0.0] * len(blocks)
+        for above, cell in zip(sums[-1][1:], row, strict=True):
+            running = [total + weight for total, weight in zip(running, cell, strict=True)]
+            line.append([total + weight for total, weight in zip(above, running, strict=True)])
+        sums.append(line)
+    return sums

@@ -1,0 +1,99 @@
+"""Strategy optimal: traffic and a budget in, buckets out (docs/traffic.md).
+
+Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.optimal.budget import Fit, fit
+from gaudi_runtime.optimal.cost import Cost, token_cost
+from gaudi_runtime.optimal.phase import choice_of
+from gaudi_runtime.optimal.prices import Price, one_graph
+from gaudi_runtime.optimal.rows import Both, Choice
+from gaudi_runtime.optimal.space import DecodeSpace, PromptSpace, Space
+from gaudi_runtime.traffic.histogram import Traffic, Weights, total
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Buckets of some phases, sorted, and what one more graph would take off the sum of their paddings."""
+
+    buckets: Mapping[BucketPhase, tuple[Bucket, ...]]
+    next_gain: float
+
+
+class Optimizer:
+    """Chooses buckets for one traffic under one set of limits.
+
+    `kv_blocks` of the device; `cost` of a batch (tokens when left out).
+    """
+
+    def __init__(self, traffic: Traffic, limits: Limits, kv_blocks: int, cost: Cost | None = None) -> None:
+        in_parts = limits.max_num_batched_tokens < limits.max_model_len
+        self._limits = limits
+        self._kv_blocks = kv_blocks
+        self._cost = cost or token_cost(limits.block_size)
+        self._spaces: dict[BucketPhase, Space] = {
+            BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.prefix_caching or in_parts),
+            BucketPhase.DECODE: DecodeSpace(limits, kv_blocks),
+        }
+        self._traffic = {phase: _admissible(space, traffic.of(phase)) for phase, space in self._spaces.items()}
+
+    def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, asked: str) -> Chosen:
+        """The buckets of `phases` that pad least within `budget`, in the unit of `price`.
+
+        With several phases the sum of their paddings counts. Raises PlanImpossible for a phase without traffic that
+        the limits admit, and, beginning with the setting `asked`, when the budget does not hold even the buckets that
+        every plan needs.
+        """
+        found = fit(Both([self._choice(phase, price) for phase in phases]), budget)
+        if found is None:
+            raise PlanImpossible(f"{asked}: {budget:g} is too little; {self._least(phases, price)}")
+        return Chosen(_by_phase(found, phases), found.next_gain)
+
+    def beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
+        """Share of the phase's traffic that the limits do not admit."""
+        everything = total(traffic.of(phase))
+        return 1 - total(self._traffic[phase]) / everything if everything else 0.0
+
+    def default_graphs(self, phase: BucketPhase) -> int:
+        """As many as strategy exponential has, or more where a bucket for everything takes more."""
+        exponential = make_plan(BucketPolicy(strategy=Strategy.EXPONENTIAL), self._limits, self._kv_blocks)
+        return max(len(exponential.of(phase)), round(self.least(phase, one_graph)))
+
+    def least(self, phase: BucketPhase, price: Price) -> float:
+        """What the buckets take that every admissible shape needs at the very least."""
+        return sum(price(phase, corner) for corner in self._spaces[phase].corners())
+
+    def _least(self, phases: tuple[BucketPhase, ...], price: Price) -> str:
+        least = sum(self.least(phase, price) for phase in phases)
+        return f"a bucket for every admissible {' and '.join(phases)} batch takes {least:g}"
+
+    def _choice(self, phase: BucketPhase, price: Price) -> Choice:
+        traffic = self._traffic[phase]
+        if not traffic:
+            raise PlanImpossible(
+                f"bucketing.optimal.traffic has no {phase} shape within the limits; "
+                "learn from the traffic of this model, or raise the limits"
+            )
+        real = sum(weight * self._cost(phase, shape) for shape, weight in traffic.items())
+        cost: Callable[[Bucket], float] = lambda bucket: self._cost(phase, bucket) / real  # noqa: E731
+        return choice_of(self._spaces[phase], traffic, cost, partial(price, phase))
+
+
+def _admissible(space: Space, traffic: Weights) -> Weights:
+    return {shape: weight for shape, weight in traffic.items() if space.admits(shape)}
+
+
+def _by_phase(found: Fit, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, tuple[Bucket, ...]]:
+    buckets: dict[BucketPhase, set[Bucket]] = {phase: set() for phase in phases}
+    for kept in found.selection.ladders:
+        buckets[kept.ladder.phase].update(kept.buckets())
+    return {phase: tuple(sorted(each)) for phase, each in buckets.items()}

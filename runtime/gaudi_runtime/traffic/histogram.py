@@ -1,0 +1,111 @@
+"""Traffic as weighted shapes, and its text: one shape per line, never evaluated as code (docs/traffic.md, Traffic)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+
+Weights = Mapping[Bucket, float]
+MOST_LINES = 1500
+MOST_WEIGHT = 1e15
+MAX_VALUE = 16_777_216
+FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """How often each shape is met. Prompt: batches with their real lengths; decode: steps (docs/traffic.md)."""
+
+    prompt: Weights
+    decode: Weights
+
+    def of(self, phase: BucketPhase) -> Weights:
+        """The shapes of one phase."""
+        return self.prompt if phase is BucketPhase.PROMPT else self.decode
+
+
+def read_traffic(text: str) -> Traffic:
+    """Traffic from its text. Raises PlanImpossible with number and text of a bad line."""
+    shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
+    for number, line in enumerate(text.splitlines(), start=1):
+        content = line.split("#", 1)[0].split()
+        if not content:
+            continue
+        try:
+            phase, shape, weight = _read_line(content)
+        except ValueError as error:
+            raise PlanImpossible(
+                f"bucketing.optimal.traffic, line {number}: {error}: {line[:200]!r}; a line is {FORM}"
+            ) from error
+        shapes[phase][shape] = shapes[phase].get(shape, 0.0) + weight
+    return Traffic(shapes[BucketPhase.PROMPT], shapes[BucketPhase.DECODE])
+
+
+def write_traffic(traffic: Traffic) -> str:
+    """The text of traffic, at most 1500 lines a phase: above that, sizes are rounded up to ever fewer binary digits."""
+    lines = []
+    for phase in BucketPhase:
+        for shape, weight in sorted(_fewer(traffic.of(phase), MOST_LINES).items()):
+            lines.append(f"{phase} {shape.batch_size} {shape.query_len} {shape.num_blocks} {weight:.12g}\n")
+    return "".join(lines)
+
+
+def total(weights: Weights) -> float:
+    """Weight of all shapes together."""
+    return sum(weights.values())
+
+
+def _read_line(content: list[str]) -> tuple[BucketPhase, Bucket, float]:
+    if len(content) != 5:
+        raise ValueError(f"{len(content)} words instead of 5")
+    if content[0] not in list(BucketPhase):
+        raise ValueError(f"{content[0]} is neither prompt nor decode")
+    phase = BucketPhase(content[0])
+    batch, query, blocks = (_whole(word) for word in content[1:4])
+    if not batch or not query or (phase is BucketPhase.DECODE and (query != 1 or not blocks)):
+        raise ValueError("no batch has this shape")
+    return phase, Bucket(batch, query, blocks), _weight(content[4])
+
+
+def _whole(word: str) -> int:
+    if not (word.isascii() and word.isdigit() and len(word) <= 8 and int(word) <= MAX_VALUE):
+        raise ValueError(f"{word} is not a whole number from 0 to {MAX_VALUE}")
+    return int(word)
+
+
+def _weight(word: str) -> float:
+    try:
+        weight = float(word)
+    except ValueError:
+        raise ValueError(f"weight {word} is not a number") from None
+    if not (isfinite(weight) and 0 < weight <= MOST_WEIGHT):
+        raise ValueError(f"weight {word} is not above 0 and at most {MOST_WEIGHT:g}")
+    return weight
+
+
+def _fewer(weights: Weights, most: int) -> Weights:
+    digits = 10
+    while len(weights) > most and digits:
+        weights = _merged((_rounded(shape, digits), weight) for shape, weight in weights.items())
+        digits -= 1
+    return weights
+
+
+def _merged(items: Iterable[tuple[Bucket, float]]) -> Weights:
+    merged: dict[Bucket, float] = {}
+    for shape, weight in items:
+        merged[shape] = merged.get(shape, 0.0) + weight
+    return merged
+
+
+def _rounded(shape: Bucket, digits: int) -> Bucket:
+    return Bucket(*(_round_up(value, digits) for value in shape))
+
+
+def _round_up(value: int, digits: int) -> int:
+    """The next number with at most `digits` significant binary digits."""
+    step = 1 << max(0, value.bit_length() - digits)
+    return -(-value // step) * step

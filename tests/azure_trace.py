@@ -1,0 +1,35 @@
+"""The Azure conversation trace of 2023, as tests and benches read it (tests/data/README.md)."""
+
+import gzip
+from collections import Counter
+from pathlib import Path
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.traffic.histogram import Traffic
+from gaudi_runtime.traffic.learning import traffic_of
+from gaudi_runtime.traffic.trace import Request, read_trace
+
+TRACE = Path(__file__).parent / "data" / "azure_conv.csv.gz"
+
+
+def requests() -> list[Request]:
+    """All requests in order of arrival."""
+    with gzip.open(TRACE) as lines:
+        return list(read_trace(lines))
+
+
+def halves() -> tuple[list[Request], list[Request]]:
+    """The earlier and the later half."""
+    everything = requests()
+    return everything[: len(everything) // 2], everything[len(everything) // 2 :]
+
+
+def prompts(half: list[Request]) -> Traffic:
+    """Traffic of the prompts alone: one batch each, no decode steps."""
+    return Traffic(Counter(Bucket(1, request.context, 0) for request in half), {})
+
+
+def traffic(half: list[Request], limits: Limits, kv_blocks: int) -> Traffic:
+    """Traffic with simulated decode steps."""
+    return traffic_of(half, limits, kv_blocks)
