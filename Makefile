@@ -48,13 +48,13 @@ fmt: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
 unit: $(READY) ## Pure tests: seconds
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile tests/unit
 
 tools: $(READY) ## Build Kubernetes and what else the local cluster runs, once
 	@$(BIN)/python -m localcluster tools > /dev/null
 
 cluster: tools ## A real API server and controllers; we play the kubelet
-	$(BIN)/python -m pytest tests/cluster
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile tests/cluster
 
 localcluster: tools ## The local node itself: starts, serves, leaves nothing behind
 	$(BIN)/python -m pytest tests/localcluster
