@@ -103,6 +103,14 @@ def test_plan_that_is_impossible_is_a_problem() -> None:
     assert troubles(forecast(inputs, LLAMA, GAUDI2)) == [Trouble.PLAN_IMPOSSIBLE]
 
 
+def test_fp8_may_take_much_longer_to_compile() -> None:
+    prompt = forecast(replace(SEED, quantization=QuantizationMethod.FP8), LLAMA, GAUDI2).prompt
+    assert prompt is not None
+    assert prompt.compile_seconds is not None
+    assert (prompt.compile_seconds.value, prompt.compile_seconds.most) == pytest.approx((13, 13 * 504 / 66))
+    assert "504 s instead of 66 s" in prompt.compile_seconds.source
+
+
 def test_fp8_cache_holds_twice_the_blocks() -> None:
     plain, fp8 = (
         forecast(replace(SEED, kv_cache_dtype=dtype), LLAMA, GAUDI2).kv_blocks.value

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.cards.gaudi2 import GAUDI2
+from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, seed_with
@@ -90,3 +91,28 @@ def test_release_of_september_2024_would_capture_everything(seed: Forecast) -> N
 
 def test_seed_000_has_no_problem(seed: Forecast) -> None:
     assert seed.problems == ()
+
+
+@pytest.fixture(scope="module")
+def second_log() -> Forecast:
+    """24 prompt and one decode bucket, utilization 0.9, share 0.1: a log that no rate for time or room was taken from.
+
+    Source: vllm-gaudi's guide to quantization and inference, Logs Interpretation.
+    """
+    text = "([1, 2, 4], [128, 256, 384, 512, 640, 768, 896, 1024], 0)\n(4, 1, 4)"
+    policy = BucketPolicy(strategy=Strategy.FILE, file=text)
+    return forecast(seed_with(policy=policy, block_size=128, utilization=0.9, graph_memory_share=0.1), LLAMA, GAUDI2)
+
+
+def test_second_log_of_4107_blocks_is_met_within_a_thousandth(second_log: Forecast) -> None:
+    assert memory(second_log).kv_blocks.value == pytest.approx(4107, rel=0.001)
+
+
+def test_second_log_of_7_13_gib_for_graphs_is_met_within_a_thousandth(second_log: Forecast) -> None:
+    assert memory(second_log).graphs.value / GIB == pytest.approx(7.13, rel=0.001)
+
+
+def test_second_log_of_32_seconds_lies_in_the_range_of_the_forecast(second_log: Forecast) -> None:
+    assert (prompt(second_log).planned, decode(second_log).planned) == (24, 1)
+    assert second_log.warmup_seconds is not None
+    assert second_log.warmup_seconds.least < 32 < second_log.warmup_seconds.most
