@@ -1,6 +1,7 @@
 """`gaudi-runtime serve` as a container: the real process, with the configuration that the operator wrote."""
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -22,13 +23,13 @@ class RealRuntime:
     """One process. It listens on every address of the network, so only one can run at a time."""
 
     def __init__(self, address: str, config: str, folder: Path) -> None:
-        """`config` is a RuntimeConfig as JSON; `folder` takes it and the log."""
+        """`config` is a RuntimeConfig as JSON; `folder` takes it, the log, and what the pod's cache volume holds."""
         self.address = address
         self.container_id = f"process://{uuid4().hex}"
         self.on_change: Callable[[], None] = lambda: None
         self.serving = False
         self._folder = folder
-        (folder / "config.json").write_text(config)
+        (folder / "config.json").write_text(json.dumps(json.loads(config) | {"recipeCacheDir": str(folder / "cache")}))
 
     async def start(self) -> None:
         """Start the process and its readiness probe."""

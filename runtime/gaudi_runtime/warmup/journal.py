@@ -35,6 +35,11 @@ class Journal:
         if folder is not None and key is not None:
             self._open(Path(folder) / journal_name(key), key)
 
+    @property
+    def kept(self) -> bool:
+        """Whether steps are written down."""
+        return self._file is not None
+
     def write(self, step: Step, seconds: float) -> None:
         """Keep a step; whole lines only, so that a kill loses at most the one in work."""
         if self._file is None:

@@ -30,6 +30,11 @@ def generated(phase: BucketPhase, buckets: Sequence[Bucket]) -> str:
     return f"Generated {len(buckets)} {phase} buckets [bs, query, num_blocks]: {[list(each) for each in buckets]}"
 
 
+def recipes(cached: int, planned: int) -> str:
+    """What the recipe cache spares this warm-up."""
+    return f"Recipe cache: {cached} of {planned} buckets have a recipe from an earlier start"
+
+
 def warming(phase: BucketPhase, bucket: Bucket, position: int, planned: int, free: int) -> str:
     """A bucket is about to be compiled. `free` in bytes."""
     return _step(str(phase).capitalize(), bucket, position, planned, free)

@@ -88,6 +88,8 @@ def _announce(job: Job) -> None:
     if job.config.warmup.enabled:
         job.pace.plan(planned_steps(job))
     cached = {phase: sum(recipes.compiled(phase, each) for each in job.plan.of(phase)) for phase in BucketPhase}
+    if job.journal.kept:
+        log.info("%s", log_lines.recipes(sum(cached.values()), len(job.plan.prompt) + len(job.plan.decode)))
     warnings = (*job.engine.notes(), *((job.journal.warning,) if job.journal.warning else ()))
     job.progress.planned(cached, warnings, job.pace.eta_seconds())
 

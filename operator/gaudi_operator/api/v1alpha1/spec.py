@@ -29,7 +29,7 @@ class GaudiInferenceSpec(ApiModel):
     model_config = validated_by(
         Rule(
             rule="self.accelerator.generation != 'none' || !has(self.engine.executionMode) ||"
-            " self.engine.executionMode in ['torchCompile', 'eager']",
+            " self.engine.name == 'sim' || self.engine.executionMode in ['torchCompile', 'eager']",
             message="spec.engine.executionMode must be torchCompile or eager when accelerator.generation is none:"
             " there is no card to capture HPU graphs on",
         ),

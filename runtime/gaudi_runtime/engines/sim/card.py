@@ -7,7 +7,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.sim.script import SimScript
 from gaudi_runtime.warmup.order import weight
 
-GIB, MIB = 2**30, 2**20
+GIB = 2**30
 
 RECIPE_SHARE = 23 / 66
 """Warm-up of an 8B model in BF16 with its recipes cached, of that without (docs/warmup.md, Recipe cache)."""
@@ -46,17 +46,25 @@ class SimCard:
         return int(self.cost(phase).graph_bytes * weight(phase, bucket, block_size))
 
 
-IMAGINARY = SimCard(
-    name="of this script",
-    model="none",
-    memory=128 * GIB,
-    weights=16 * GIB,
-    workspace=0,
-    block=16 * MIB,
-    prompt=PhaseCost(0, 0, MIB),
-    decode=PhaseCost(0, 0, MIB),
-)
-"""A card of nobody: round sizes, no delays."""
+DEFAULT_MEMORY = 128 * GIB
+
+
+def imaginary_card(memory: int = DEFAULT_MEMORY) -> SimCard:
+    """A card of nobody with `memory` bytes: no delays, and sizes that are round shares of it.
+
+    128 GiB have weights of 16 GiB, KV blocks of 16 MiB and graphs of 1 MiB per token or sequence.
+    """
+    graph = PhaseCost(0, 0, memory / 131_072)
+    return SimCard(
+        name="of this script",
+        model="none",
+        memory=memory,
+        weights=memory // 8,
+        workspace=0,
+        block=max(1, memory // 8192),
+        prompt=graph,
+        decode=graph,
+    )
 
 
 def with_script(card: SimCard, script: SimScript) -> SimCard:

@@ -7,7 +7,7 @@ from gaudi_runtime.cards.card import Card
 from gaudi_runtime.cards.catalog import card_named
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.sim.card import IMAGINARY, PhaseCost, SimCard
+from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, PhaseCost, SimCard, imaginary_card
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of, spread_of
 from gaudi_runtime.forecast.memory import divide, total_memory
@@ -25,7 +25,7 @@ def described_card(config: RuntimeConfig, card: str, model: str | None) -> SimCa
     shape = _shape(model or (known.rates.model if known.rates else None))
     inputs = inputs_of(config)
     total = total_memory(inputs, known)
-    memory = IMAGINARY.memory if total is None else int(total.value)
+    memory = DEFAULT_MEMORY if total is None else int(total.value)
     division = divide(inputs, shape, memory)
     return SimCard(
         name=known.name,
@@ -51,6 +51,6 @@ def _shape(model: str | None) -> ModelShape:
 
 def _cost(card: Card, phase: BucketPhase, shape: ModelShape, inputs: ForecastInputs) -> PhaseCost:
     if card.rates is None:
-        return IMAGINARY.prompt if phase is BucketPhase.PROMPT else IMAGINARY.decode
+        return imaginary_card().cost(phase)
     rates = phase_rates(card.rates, phase, shape, spread_of(inputs, shape))
     return PhaseCost(rates.compile_seconds.value, rates.capture_seconds.value, rates.bytes_per_weight.value)

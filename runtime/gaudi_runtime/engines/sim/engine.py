@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import replace
 
 from gaudi_runtime import errors
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
@@ -17,7 +16,7 @@ from gaudi_runtime.engines.protocol import (
     SamplingParams,
     ServingCounters,
 )
-from gaudi_runtime.engines.sim.card import IMAGINARY, RECIPE_SHARE, SimCard, with_script
+from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, RECIPE_SHARE, SimCard, imaginary_card, with_script
 from gaudi_runtime.engines.sim.clock import SimClock
 from gaudi_runtime.engines.sim.device import SimMemory
 from gaudi_runtime.engines.sim.faults import Faults
@@ -78,11 +77,11 @@ class SimEngine:
         reason = self._script.fail_load
         if reason is not None:
             raise _error(reason)(f"The simulated checkpoint cannot be loaded: the script says failLoad={reason}.")
-        self._memory.use(self._card.weights)
+        self._fit(self._card.weights, "the weights")
 
     def profile(self) -> DeviceMemory:
         """The card without weights and workspace."""
-        self._memory.use(self._card.workspace)
+        self._fit(self._card.workspace, "the workspace of the profile run")
         return self.memory()
 
     def block_bytes(self) -> int:
@@ -165,6 +164,12 @@ class SimEngine:
     async def close(self) -> None:
         """Nothing to free."""
 
+    def _fit(self, size: int, what: str) -> None:
+        try:
+            self._memory.use(size)
+        except errors.DeviceOutOfMemory as error:
+            raise errors.PlanImpossible(f"{what} do not fit the simulated card: {error}") from error
+
     def _recipe_seconds(self, phase: BucketPhase) -> float:
         given = self._script.recipe_seconds
         return self._card.cost(phase).compile_seconds * RECIPE_SHARE if given is None else given
@@ -185,7 +190,7 @@ class SimEngine:
 def _card(config: RuntimeConfig, script: SimScript) -> SimCard:
     """The described card, or the imaginary one; then the deployment's memory and the script's values."""
     if script.card is None:
-        return with_script(replace(IMAGINARY, memory=config.engine.device_memory_bytes or IMAGINARY.memory), script)
+        return with_script(imaginary_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
     from gaudi_runtime.engines.sim.described import described_card  # a catalog that only who asks for a card pays for
 
     return with_script(described_card(config, script.card, script.model), script)

@@ -1,6 +1,7 @@
 """The recipe cache of the sim engine: an empty file per recipe, as a real one has a file with code."""
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 from gaudi_runtime.buckets.bucket import Bucket
@@ -20,10 +21,11 @@ class SimRecipes:
         return self._folder is not None and self._file(self._folder, phase, bucket).exists()
 
     def keep(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """This shape is compiled now."""
+        """This shape is compiled now. A folder that cannot be written only costs the next start its time."""
         if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._file(self._folder, phase, bucket).touch()
+            with suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._file(self._folder, phase, bucket).touch()
 
     def _file(self, folder: Path, phase: BucketPhase, bucket: Bucket) -> Path:
         return folder / f"{phase}-{bucket.batch_size}-{bucket.query_len}-{bucket.num_blocks}"

@@ -1,0 +1,97 @@
+"""The seeds' story by the real operator and the real runtime: status, events and log tell what the seeds' log tells."""
+
+import re
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cluster.conftest import NewOperator
+from tests.cluster.pods import gate, ready, running
+from tests.cluster.test_telling import told
+from tests.kube_api import KubeApi, Object, condition_of, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+from tests.real_runtime import real_runtime
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "seed-llama-3.1-8b-gaudi2-sim.yaml"
+NAME = "seed-llama-8b"
+GIB = 2**30
+
+
+@pytest.fixture
+async def operator(new_operator: NewOperator) -> AsyncIterator[OperatorProcess]:
+    """An operator that allows the folder in the example."""
+    async with new_operator(allow_host_path=True) as process:
+        yield process
+
+
+@pytest.fixture
+async def served(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path) -> tuple[Object, str]:
+    """The resource once it is Ready, and the log of its one pod."""
+    kubelet.make_runtime = partial(real_runtime, api, tmp_path)
+    await api.create(yaml.safe_load(EXAMPLE.read_text()))
+    await running(api, kubelet)
+    await until(partial(ready, api, NAME), "the resource to be Ready", seconds=60)
+    resource = await api.get("GaudiInference", NAME)
+    assert resource
+    return resource, (tmp_path / "runtime.log").read_text()
+
+
+async def test_seeds_000_and_002_status_shows_62_percent_of_prompt_and_all_of_decode(
+    served: tuple[Object, str],
+) -> None:
+    status = served[0]["status"]
+    assert status["capturedPercent"] == {"prompt": 62, "decode": 100}
+    assert status["buckets"] == {
+        "prompt": {"planned": 24, "warmed": 24, "captured": 15},
+        "decode": {"planned": 48, "warmed": 48, "captured": 48},
+    }
+    assert status["memory"]["usableBytes"] / GIB == pytest.approx(39.58, abs=0.03)
+    assert status["simulated"]
+    assert "This is a simulation" in status["pods"][0]["message"]
+    assert {kind: condition_of(served[0], kind)["status"] for kind in ("PlanAccepted", "WarmedUp", "Degraded")} == {
+        "PlanAccepted": "True",
+        "WarmedUp": "True",
+        "Degraded": "False",
+    }
+
+
+async def test_seeds_000_and_002_event_of_the_gate_counts_15_of_24_and_48_of_48(
+    api: KubeApi, served: tuple[Object, str]
+) -> None:
+    (event,) = await until(partial(told, api, "GateOpened"), "the event GateOpened")
+    assert "15 of 24 prompt graphs captured and 48 of 48 decode graphs captured" in event["note"]
+
+
+async def test_seeds_000_and_002_log_counts_the_same(served: tuple[Object, str]) -> None:
+    log = served[1]
+    assert re.findall(r"Graph/(\w+) captured:(\d+) \((\S+)%\)", log) == [
+        ("Prompt", "15", "62.5"),
+        ("Decode", "48", "100.0"),
+    ]
+    assert re.findall(r"\[Graph/Prompt\]\[(1[2-5])/24\] batch_size:(\d) query_len:(\d+)", log) == [
+        ("12", "4", "256"),
+        ("13", "2", "512"),
+        ("14", "1", "1024"),
+        ("15", "2", "640"),
+    ]
+
+
+async def test_restarted_container_finds_the_recipes_of_the_one_before_it(
+    api: KubeApi, kubelet: Kubelet, served: tuple[Object, str], tmp_path: Path
+) -> None:
+    (pod,) = served[0]["status"]["pods"]
+    runtime = await kubelet.restart(pod["name"])
+    opened = await until(partial(gate_of, api, pod["name"], runtime.container_id), "the gate to open", seconds=60)
+    assert "15 of 24 prompt graphs" in opened["message"]
+    first, second = re.findall(r"(\d+) of 72 buckets have a recipe", (tmp_path / "runtime.log").read_text())
+    assert (first, second) == ("0", "72")
+
+
+async def gate_of(api: KubeApi, pod: str, container: str) -> Object | None:
+    """The gate's condition once it is open for this container."""
+    opened = await gate(api, pod, "True")
+    return opened if opened and container in opened["message"] else None
