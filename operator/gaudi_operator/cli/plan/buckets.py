@@ -1,11 +1,12 @@
 """`gaudi-plan buckets`: all buckets that a server prepares."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gaudi_operator.cli.plan.asking import asks
-from gaudi_operator.cli.plan.heating import Heat, heat_maps
+from gaudi_operator.cli.plan.heating import Heat, Subject, heat_maps
 from gaudi_operator.cli.plan.output import Answer, Output, OutputOption, write
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import BucketPlan
@@ -18,6 +19,7 @@ HeatOption = Annotated[
 ]
 CardOption = Annotated[str | None, typer.Option(help="Card whose graph bytes are shown: gaudi2 or gaudi3.")]
 ModelOption = Annotated[str | None, typer.Option(help="Model whose graph bytes are shown, as for forecast.")]
+TraceOption = Annotated[Path | None, typer.Option(help="CSV of requests whose hits are shown, as for trace.")]
 
 
 @asks
@@ -26,6 +28,7 @@ def buckets(
     heat: HeatOption = None,
     card: CardOption = None,
     model: ModelOption = None,
+    trace: TraceOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print all buckets that a server prepares.
@@ -33,20 +36,21 @@ def buckets(
     \b
     gaudi-plan buckets -f examples/llama-3.1-8b-gaudi3.yaml
     gaudi-plan buckets --from-cluster llama -n models --heat padding
+    gaudi-plan buckets -f model.yaml --heat hits --trace requests.csv
     gaudi-plan buckets -f limits.json -o png > plan.png
     """
     unified = question.policy.strategy is Strategy.UNIFIED
-    write(_unified(question) if unified else _plan(question, heat, card, model), output)
+    write(_unified(question) if unified else _plan(question, heat, Subject(card, model, trace)), output)
 
 
-def _plan(question: PlanQuestion, heat: Heat | None, card: str | None, model: str | None) -> Answer:
+def _plan(question: PlanQuestion, heat: Heat | None, subject: Subject) -> Answer:
     plan = question.plan()
     warnings = question.warnings_about(plan)
 
     def picture() -> bytes:
         from gaudi_operator.cli.heat.picture import picture
 
-        return picture(heat_maps(question, plan, heat or Heat.PADDING, card, model))
+        return picture(heat_maps(question, plan, heat or Heat.PADDING, subject))
 
     return Answer(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
@@ -54,18 +58,18 @@ def _plan(question: PlanQuestion, heat: Heat | None, card: str | None, model: st
             ("phase", "batch_size", "query_len", "num_blocks"),
             *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.of(phase)),
         ],
-        show=lambda: _show(question, plan, heat, card, model),
+        show=lambda: _show(question, plan, heat, subject),
         picture=picture,
         warnings=warnings,
     )
 
 
-def _show(question: PlanQuestion, plan: BucketPlan, heat: Heat | None, card: str | None, model: str | None) -> None:
+def _show(question: PlanQuestion, plan: BucketPlan, heat: Heat | None, subject: Subject) -> None:
     from gaudi_operator.cli.heat.terminal import print_maps
     from gaudi_operator.cli.plan.tables import print_plan
 
     if heat:
-        print_maps(heat_maps(question, plan, heat, card, model))
+        print_maps(heat_maps(question, plan, heat, subject))
     else:
         print_plan(plan)
 

@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import struct
+from pathlib import Path
 
 import pytest
 import yaml
@@ -44,6 +45,20 @@ def test_bytes_of_a_card_without_rates_are_refused() -> None:
     result = plan(SMALL, "--heat", "bytes", "--card", "none")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "nothing is known about the graphs of card none; choose another with --card" in result.stderr
+
+
+def test_hits_count_the_requests_of_a_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,100,2\n1,90,2\n2,500,2\n")
+    shown = plan(SMALL, "--heat", "hits", "--trace", str(trace)).stdout
+    prompt = [line.split() for line in shown.splitlines() if line.split()[:1] in (["128"], ["256"], ["512"])][:3]
+    assert [cells[-1] for cells in prompt] == ["2", "0", "1"]
+    assert f"3 prompts of {trace}, 0 find no bucket" in " ".join(shown.split())
+
+
+def test_hits_without_a_trace_are_refused() -> None:
+    said = plan(SMALL, "--heat", "hits").stderr
+    assert said.startswith("gaudi-plan: a heat map of hits needs traffic; give the requests with --trace CSV.")
 
 
 def test_warnings_stay_out_of_the_picture() -> None:
