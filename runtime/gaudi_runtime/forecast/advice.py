@@ -23,8 +23,8 @@ STRIDES = 16
 LEAST_PERCENT = 50
 """A lower percentage is no advice: most requests would run without a graph."""
 
-WORK = 400_000
-"""Buckets that may be looked at in all trials together: a second or two, whatever the plan."""
+WORK = 200_000
+"""Buckets that may be looked at in all trials together: about a second, whatever the plan."""
 
 Fits = Callable[[ForecastInputs], bool]
 

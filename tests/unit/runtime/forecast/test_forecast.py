@@ -201,3 +201,40 @@ def test_any_forecast_keeps_its_sums(
     for phase in (answer.prompt, answer.decode):
         if phase and phase.captured is not None and phase.captured_at_best is not None:
             assert len(phase.captured) <= phase.captured_at_best <= phase.planned
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(Strategy),
+    st.sampled_from([*CARDS]),
+    st.sampled_from([None, "meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-V2-Lite"]),
+    st.integers(1, 40_000),
+    st.integers(1, 512),
+    st.integers(1, 8),
+    st.integers(1, 40_000),
+    st.sampled_from([1, 16, 128]),
+    st.booleans(),
+)
+def test_any_deployment_is_forecast_or_told_its_problem(
+    strategy: Strategy,
+    card: str,
+    repository: str | None,
+    length: int,
+    seqs: int,
+    prefills: int,
+    tokens: int,
+    block: int,
+    prefix: bool,
+) -> None:
+    inputs = seed_with(
+        policy=BucketPolicy(strategy=strategy),
+        max_model_len=length,
+        max_num_seqs=seqs,
+        max_num_prefill_seqs=prefills,
+        max_num_batched_tokens=tokens,
+        block_size=block,
+        prefix_caching=prefix,
+    )
+    answer = forecast(inputs, shape_of(repository) if repository else None, CARDS[card])
+    assert (answer.plan is None) == (answer.prompt is None)
+    assert answer.plan or answer.problems
