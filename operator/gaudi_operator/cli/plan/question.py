@@ -56,7 +56,14 @@ class PlanQuestion:
     def warnings(self) -> tuple[str, ...]:
         """What had to be assumed, what the engine does not read, and what release 1.22 does not."""
         ignored = ignored_settings(self.policy, self.limits) if self.release == "1.22" else ()
-        return (*([] if self.kv_blocks else [self._blocks_warning()]), *ignored)
+        return (*([] if self.kv_blocks else [self._blocks_warning()]), *self._unread_settings(), *ignored)
+
+    def _unread_settings(self) -> tuple[str, ...]:
+        if self.config is None:
+            return ()
+        from gaudi_runtime.knobs.ignored import ignored_knobs
+
+        return tuple(ignored_knobs(self.config))
 
     def plan(self) -> BucketPlan:
         """What a server with this policy and these limits prepares. Raises RuntimeStartError in one of its forms."""
@@ -97,8 +104,12 @@ def _from_manifest(document: Document) -> PlanQuestion:
     from gaudi_operator.cli.plan.manifest import read_manifest
     from gaudi_operator.core.outlook import outlook
     from gaudi_operator.core.runtime_config import runtime_config
+    from gaudi_operator.core.settings_check import why_settings_are_wrong
 
     inference = read_manifest(document)
+    wrong = why_settings_are_wrong(inference)
+    if wrong:
+        raise ConfigError(wrong)
     config, found = runtime_config(inference), outlook(inference)
     estimate = found.estimate if found else None
     estimated = EstimatedBlocks(found.kv_blocks, estimate.source) if found and estimate else None
@@ -107,7 +118,6 @@ def _from_manifest(document: Document) -> PlanQuestion:
 
 def _from_runtime_config(document: Document) -> PlanQuestion:
     from gaudi_runtime.contract.config import RuntimeConfig
-
     from gaudi_runtime.knobs.render import why_not_rendered
 
     config = RuntimeConfig.model_validate(document)

@@ -1,0 +1,40 @@
+"""gaudi-plan says of settings what the operator and the runtime say."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gaudi_operator.cli.plan.question import read_question
+from gaudi_runtime.errors import ConfigError
+from tests.builders import gaudi_inference
+from tests.unit.runtime.knobs.configs import vllm_config
+
+
+def manifest(**settings: Any) -> dict[str, Any]:
+    return gaudi_inference(engine={"name": "sim", "settings": settings})
+
+
+def config(settings: dict[str, str]) -> dict[str, Any]:
+    document = vllm_config(engine={"settings": settings}).model_dump_json(by_alias=True, exclude_none=True)
+    read: dict[str, Any] = json.loads(document)
+    return read
+
+
+def test_wrong_setting_of_a_manifest_is_a_sentence() -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_question(manifest(VLLM_USE_V1="1"))
+    assert str(refused.value).startswith("spec.engine.settings: VLLM_USE_V1 is deprecated")
+
+
+def test_wrong_setting_of_a_runtime_config_is_a_sentence() -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_question(config({"LOG_LEVEL_ALL": "9"}))
+    assert str(refused.value) == "engine.settings: LOG_LEVEL_ALL is '9': give a whole number from 0 to 6"
+
+
+def test_setting_that_the_engine_does_not_read_is_a_warning() -> None:
+    assert (
+        "engine.settings LOG_LEVEL_ALL is ignored by the sim engine on device cpu"
+        in read_question(manifest(LOG_LEVEL_ALL="4")).warnings
+    )
