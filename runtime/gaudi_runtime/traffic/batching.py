@@ -23,6 +23,8 @@ class Pace:
 
 
 DEFAULT_PACE = Pace()
+MOST_STEPS = 2_000_000
+"""Simulated steps after which the batches are known well enough: seconds of work."""
 
 
 def is_servable(request: Request, limits: Limits) -> bool:
@@ -35,7 +37,8 @@ def decode_steps(
 ) -> Counter[Bucket]:
     """(batch size, 1, KV blocks of the batch) of every simulated decode step, with the number of such steps.
 
-    Requests that the limits or the `kv_blocks` of the device refuse are left out. The time is that of one addition
+    Requests that the limits or the `kv_blocks` of the device refuse are left out, and so is what comes after
+    2,000,000 steps. The time is that of one addition
     per step: who ends and who needs one more block at a step is known when a request starts.
     """
     server = _Server(limits, kv_blocks, pace)
@@ -74,7 +77,7 @@ class _Server:
         self._work(until=float("inf"))
 
     def _work(self, until: float) -> None:
-        while (self._batch or self._waiting) and self._now < until:
+        while (self._batch or self._waiting) and self._now < until and self._step < MOST_STEPS:
             while self._waiting and self._admit():
                 pass
             if self._batch:

@@ -1,0 +1,70 @@
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.optimal.space import DecodeSpace
+from gaudi_runtime.traffic.batching import Pace, decode_steps
+from gaudi_runtime.traffic.trace import Request
+
+LIMITS = Limits(max_model_len=64, max_num_seqs=2, max_num_batched_tokens=64, block_size=4)
+AT_ONCE = Pace(prompt_tokens_per_second=1e12, decode_step_seconds=1.0)
+
+
+def steps(*requests: Request, limits: Limits = LIMITS, kv_blocks: int = 100) -> Counter[Bucket]:
+    return decode_steps(requests, limits, kv_blocks, AT_ONCE)
+
+
+def test_answer_of_n_tokens_takes_n_less_one_steps_because_the_prompt_gives_the_first() -> None:
+    assert steps(Request(0, 4, 3)) == {Bucket(1, 1, 2): 2}
+
+
+def test_sequence_takes_a_block_more_when_its_last_one_is_full() -> None:
+    assert steps(Request(0, 2, 5)) == {Bucket(1, 1, 1): 2, Bucket(1, 1, 2): 2}
+
+
+def test_requests_that_overlap_share_their_steps() -> None:
+    assert steps(Request(0, 4, 3), Request(0.5, 4, 2)) == {Bucket(1, 1, 2): 1, Bucket(2, 1, 4): 1}
+
+
+def test_requests_apart_never_share_a_step() -> None:
+    assert steps(Request(0, 4, 3), Request(100, 4, 3)) == {Bucket(1, 1, 2): 4}
+
+
+def test_request_beyond_max_num_seqs_waits() -> None:
+    assert max(shape.batch_size for shape in steps(*(Request(0, 4, 9) for _ in range(6)))) == 2
+
+
+def test_request_waits_for_the_kv_blocks_of_its_whole_length() -> None:
+    assert max(shape.batch_size for shape in steps(Request(0, 4, 9), Request(0, 4, 9), kv_blocks=5)) == 1
+
+
+def test_request_that_the_device_can_never_hold_does_not_stop_the_others() -> None:
+    assert steps(Request(0, 60, 4), Request(0, 4, 2), kv_blocks=5) == {Bucket(1, 1, 2): 1}
+
+
+def test_request_longer_than_the_model_is_left_out() -> None:
+    assert steps(Request(0, 64, 4), Request(0, 99, 4)) == {}
+
+
+def test_answer_ends_where_the_model_does() -> None:
+    assert sum(steps(Request(0, 60, 1000)).values()) == 3
+
+
+REQUESTS = st.lists(st.builds(Request, st.floats(0, 30), st.integers(1, 70), st.integers(0, 70)), max_size=25)
+
+
+@given(REQUESTS, st.integers(1, 40))
+def test_simulated_step_is_always_an_admissible_batch(requests: list[Request], kv_blocks: int) -> None:
+    space = DecodeSpace(LIMITS.model_copy(update={"contiguous_paged_attention": False}), kv_blocks)
+    for shape in steps(*sorted(requests), kv_blocks=kv_blocks):
+        assert space.admits(shape)
+
+
+@given(REQUESTS)
+def test_every_token_after_the_first_is_one_sequence_in_one_step(requests: list[Request]) -> None:
+    servable = [request for request in requests if request.context < 64]
+    tokens = sum(max(0, min(request.generated, 64 - request.context) - 1) for request in servable)
+    assert sum(shape.batch_size * count for shape, count in steps(*sorted(requests)).items()) == tokens

@@ -1,0 +1,64 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.traffic.histogram import Traffic, read_traffic, total, write_traffic
+
+WEIGHT = st.integers(1, 10**6)
+PROMPTS = st.dictionaries(st.builds(Bucket, st.integers(1, 99), st.integers(1, 9999), st.integers(0, 99)), WEIGHT)
+STEPS = st.dictionaries(st.builds(Bucket, st.integers(1, 99), st.just(1), st.integers(1, 9999)), WEIGHT)
+
+
+def test_line_is_phase_batch_query_blocks_and_weight() -> None:
+    traffic = read_traffic("# Monday\n\nprompt 1 412 0 17  # greeting\ndecode 3 1 40 2.5\nprompt 1 412 0 3\n")
+    assert traffic == Traffic({Bucket(1, 412, 0): 20.0}, {Bucket(3, 1, 40): 2.5})
+
+
+@given(PROMPTS, STEPS)
+def test_text_of_traffic_reads_back_as_the_same(prompts: dict[Bucket, float], steps: dict[Bucket, float]) -> None:
+    assert read_traffic(write_traffic(Traffic(prompts, steps))) == Traffic(prompts, steps)
+
+
+def many_shapes() -> Traffic:
+    return Traffic({Bucket(1, query, query % 50): 1.0 for query in range(1, 9000)}, {})
+
+
+def test_text_of_many_shapes_stays_within_the_bound_of_the_field() -> None:
+    assert len(write_traffic(many_shapes())) < 65_536
+
+
+def test_text_of_many_shapes_keeps_the_weight() -> None:
+    assert total(read_traffic(write_traffic(many_shapes())).of(BucketPhase.PROMPT)) == 8999
+
+
+def test_sizes_that_are_rounded_never_shrink() -> None:
+    merged = read_traffic(write_traffic(many_shapes())).prompt
+    assert max(shape.query_len for shape in merged) >= 8999
+    assert sum(shape.query_len * weight for shape, weight in merged.items()) >= sum(range(1, 9000))
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("prompt 1 412 0", "4 words instead of 5"),
+        ("prefill 1 412 0 1", "prefill is neither prompt nor decode"),
+        ("prompt 0 412 0 1", "no batch has this shape"),
+        ("decode 1 2 5 1", "no batch has this shape"),
+        ("decode 1 1 0 1", "no batch has this shape"),
+        ("prompt 1 -4 0 1", "-4 is not a whole number from 0 to"),
+        ("prompt 1 1e3 0 1", "1e3 is not a whole number from 0 to"),
+        ("prompt 1 999999999 0 1", "999999999 is not a whole number from 0 to"),
+        ("prompt 1 4 0 many", "weight many is not a number"),
+        ("prompt 1 4 0 nan", "weight nan is not above 0"),
+        ("prompt 1 4 0 0", "weight 0 is not above 0"),
+        ("prompt 1 4 0 __import__('os')", "weight __import__('os') is not a number"),
+    ],
+)
+def test_bad_line_is_refused_with_its_number_and_text(line: str, problem: str) -> None:
+    with pytest.raises(PlanImpossible) as refusal:
+        read_traffic(f"prompt 1 1 0 1\n{line}\n")
+    assert str(refusal.value).startswith(f"bucketing.optimal.traffic, line 2: {problem}")
+    assert line in str(refusal.value).replace("\\'", "'")

@@ -1,0 +1,120 @@
+import tracemalloc
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.errors import TraceUnreadable
+from gaudi_runtime.traffic.columns import ColumnNames
+from gaudi_runtime.traffic.learning import traffic_of
+from gaudi_runtime.traffic.order import in_order
+from gaudi_runtime.traffic.trace import Request, read_trace
+
+HEADER = b"TIMESTAMP,ContextTokens,GeneratedTokens\n"
+LIMITS = Limits(max_model_len=4096, max_num_seqs=8, max_num_batched_tokens=4096)
+
+
+def read(text: bytes, names: ColumnNames | None = None) -> list[Request]:
+    return list(read_trace(text.splitlines(keepends=True), names or ColumnNames()))
+
+
+def test_row_of_the_azure_form_is_read_with_seven_decimals() -> None:
+    rows = read(HEADER + b"2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n")
+    assert [(request.context, request.generated) for request in rows] == [(374, 44), (396, 109)]
+    assert rows[1].arrival - rows[0].arrival == pytest.approx(4.314579, abs=1e-5)
+
+
+def test_time_with_a_zone_is_the_same_moment() -> None:
+    rows = read(HEADER + b"2024-05-10 02:00:00+02:00,1,1\n2024-05-10 00:00:01+00:00,1,1\n")
+    assert rows[1].arrival - rows[0].arrival == 1
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"Timestamp,Request tokens,Response tokens",
+        b"arrival_time,prompt_len,output_len",
+        b"model,arrived_at,num_prefill_tokens,num_decode_tokens",
+    ],
+)
+def test_columns_are_found_under_the_names_of_other_public_traces(header: bytes) -> None:
+    cells = {b"arri": b"7.5", b"time": b"7.5", b"requ": b"3", b"prom": b"3", b"resp": b"2", b"outp": b"2"}
+    cells |= {b"num_prefill_tokens": b"3", b"num_decode_tokens": b"2", b"mode": b"m"}
+    row = b",".join(cells.get(name, cells.get(name[:4].lower(), b"")) for name in header.split(b","))
+    assert read(header + b"\n" + row + b"\n") == [Request(7.5, 3, 2)]
+
+
+def test_columns_are_taken_by_the_names_that_are_given() -> None:
+    names = ColumnNames(arrival="when", context="in", generated="out")
+    assert read(b"out,in,when\n5,9,1\n", names) == [Request(1.0, 9, 5)]
+
+
+def test_byte_order_mark_of_a_spreadsheet_is_no_part_of_a_name() -> None:
+    assert read(b"\xef\xbb\xbf" + HEADER + b"1,2,3\n") == [Request(1.0, 2, 3)]
+
+
+def test_request_without_an_answer_is_a_request() -> None:
+    assert read(HEADER + b"1,5,0\n") == [Request(1.0, 5, 0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"", "is empty; its first line names the columns"),
+        (HEADER, "has a header but no requests"),
+        (b"ContextTokens,GeneratedTokens\n1,2\n", "has no column for the arrival time; its columns are ContextTokens"),
+        (b"TIMESTAMP,GeneratedTokens\n1,2\n", "name one with --context-column"),
+        (b"TIMESTAMP,ContextTokens\n1,2\n", "has no column for the generated tokens"),
+        (HEADER + b"1,0,5\n", "line 2 has 0 context tokens; a request has at least one"),
+        (HEADER + b"1,5,5\n1,five,5\n", "line 3 has 'five' context tokens, which is not a whole number"),
+        (HEADER + b"1,-5,5\n", "line 2 has '-5' context tokens"),
+        (HEADER + b"1,5.5,5\n", "line 2 has '5.5' context tokens"),
+        (HEADER + b"1,5,nan\n", "line 2 has 'nan' generated tokens"),
+        (HEADER + b"1,999999999,5\n", "line 2 has '999999999' context tokens"),
+        (HEADER + b"nan,5,5\n", "line 2 has the arrival time 'nan', which is not finite"),
+        (HEADER + b"soon,5,5\n", "line 2 has the arrival time 'soon', neither seconds nor a date with time"),
+        (HEADER + b"1,5\n", "line 2 has 2 cells, the header has 3"),
+        (HEADER + b"1,5,5\n\xff\xfe,5,5\n", "line 3 is not UTF-8 text: invalid start byte"),
+        (HEADER + b'1,"5,5\n', "line 2 is not CSV"),
+        (HEADER + b"1," + b"9" * 70_000 + b",5\n", "line 2 is longer than 65536 bytes"),
+    ],
+)
+def test_bad_trace_is_refused_with_the_line_and_what_is_wrong(text: bytes, problem: str) -> None:
+    with pytest.raises(TraceUnreadable) as refusal:
+        read(text)
+    assert problem in str(refusal.value)
+
+
+def test_column_that_is_given_but_missing_is_named() -> None:
+    with pytest.raises(TraceUnreadable, match="has no column 'tokens'"):
+        read(HEADER + b"1,2,3\n", ColumnNames(context="tokens"))
+
+
+def endless() -> Iterator[bytes]:
+    """A trace that never ends: whoever wants all of it before answering never answers."""
+    yield HEADER
+    at = 0
+    while True:
+        yield b"%d,%d,%d\n" % (at, at % 3000 + 1, at % 7)
+        at += 1
+
+
+def test_trace_is_read_row_by_row() -> None:
+    assert len(list(islice(read_trace(endless()), 1000))) == 1000
+
+
+def peak_bytes(rows: int) -> int:
+    """Most memory in use while traffic is made of so many rows."""
+    requests = in_order(read_trace(islice(endless(), rows + 1)), window=100)
+    tracemalloc.start()
+    try:
+        traffic_of(requests, LIMITS, kv_blocks=500)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_rows_of_a_trace() -> None:
+    # Both hold all 3000 distinct lengths; what grew with rows would be four times as much.
+    assert peak_bytes(20_000) < 1.3 * peak_bytes(5_000)
