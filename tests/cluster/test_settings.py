@@ -1,0 +1,45 @@
+"""Settings of the engine: a wrong one stalls until it is mended, one without effect is named and harms nothing."""
+
+from functools import partial
+
+from tests.builders import gaudi_inference
+from tests.cluster.pods import ready, running, stalled
+from tests.cluster.test_telling import told
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, condition_of, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+
+async def test_wrong_setting_stalls_until_it_is_mended(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", engine={"settings": {"OMP_NUM_TREADS": 2}}))
+    condition = await until(partial(stalled, api), "the resource to be Stalled")
+    assert (condition["reason"], condition["message"]) == (
+        "SettingsWrong",
+        "spec.engine.settings: OMP_NUM_TREADS is not a knob of the engine; the nearest name is OMP_NUM_THREADS "
+        "(docs/knobs.md lists all).",
+    )
+    assert await api.list("Pod") == []
+    mended = {"OMP_NUM_TREADS": None, "OMP_NUM_THREADS": 2}
+    await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"settings": mended}}})
+    await until(partial(ready, api), "the resource to be Ready")
+    pod = await api.get("Pod", await running(api, kubelet))
+    assert pod
+    assert {"name": "OMP_NUM_THREADS", "value": "2"} in pod["spec"]["containers"][0]["env"]
+
+
+async def test_setting_without_effect_is_named_and_harms_nothing(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", engine={"settings": {"VLLM_DEFRAG_THRESHOLD": 8}}))
+    await until(partial(ready, api), "the resource to be Ready")
+    resource: Object = await api.get("GaudiInference", "tiny") or {}
+    assert condition_of(resource, "SettingsEffective")["message"] == (
+        "spec.engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the torch engine on device cpu."
+    )
+    (event,) = await until(partial(told, api, "SettingsIgnored"), "the event SettingsIgnored")
+    assert event["type"] == "Warning"
