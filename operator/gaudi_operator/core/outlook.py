@@ -3,6 +3,7 @@
 Kept, because every pass asks again: small answers for long, whole plans only for the few that are in question.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -67,9 +68,8 @@ def plan_of(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
 def _outlook(inputs: ForecastInputs, about: Subject | None, most_blocks: int) -> Outlook | None:
     found = estimate(inputs, about) if about is not None else None
     estimated = found.kv_blocks if found is not None else 0
-    blocks = inputs.kv_blocks or estimated or most_blocks
-    try:
-        plan = plan_of(inputs.policy, inputs.limits, blocks)
-    except PlanImpossible:
-        return None
-    return Outlook(len(plan.prompt), len(plan.decode), blocks, uncovered(plan, inputs.limits, blocks), found)
+    for blocks in (inputs.kv_blocks or estimated, most_blocks):
+        with suppress(PlanImpossible):
+            plan = plan_of(inputs.policy, inputs.limits, blocks)
+            return Outlook(len(plan.prompt), len(plan.decode), blocks, uncovered(plan, inputs.limits, blocks), found)
+    return None

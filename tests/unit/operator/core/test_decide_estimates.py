@@ -5,8 +5,8 @@ from typing import Any
 
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.conformance import violations
+from tests.forecasts import on_a_card, seed
 from tests.unit.operator.core.cluster import Cluster
-from tests.unit.operator.core.forecasts import on_a_card, seed
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, served, status
 

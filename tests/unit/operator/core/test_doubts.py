@@ -1,17 +1,21 @@
 """What an estimate refuses, what it only doubts, and what it does not know."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.doubts import doubt, estimated_violation
 from gaudi_operator.core.estimate import Estimate, Fitting
+from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.outlook import outlook
 from tests.builders import Object
-from tests.unit.operator.core.forecasts import from_the_hub, on_a_card, seed
+from tests.forecasts import from_the_hub, on_a_card, seed
 from tests.unit.operator.core.resources import inference
 
+EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
 PASSES = {"minCapturedPromptPercent": 62}
 SHORT = (
     "spec.readiness asks for 100 % of the prompt graphs, but about 15 of 24 (62 %) fit. To make it fit, "
@@ -151,6 +155,13 @@ def test_seconds_of_a_simulation_follow_its_time_scale() -> None:
 def test_time_scale_that_is_no_number_is_left_to_the_runtime() -> None:
     spec = seed(engine={"simulation": {"timeScale": "soon"}})
     assert estimate(spec).warmup_seconds == estimate(seed()).warmup_seconds
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_no_example_is_refused_by_an_estimate(example: Path) -> None:
+    manifest = yaml.safe_load(example.read_text())
+    metadata = {"namespace": "default", "uid": "u", **manifest["metadata"]}
+    assert estimated_violation(read_inference({**manifest, "metadata": metadata})) is None
 
 
 def test_nothing_is_captured_without_graphs_so_nothing_is_short() -> None:

@@ -8,7 +8,7 @@ from gaudi_operator.core.plan_sentence import plan_sentence
 from gaudi_operator.core.plan_state import known_blocks, plan_state
 from gaudi_operator.core.situation import Situation
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
-from tests.unit.operator.core.forecasts import seed
+from tests.forecasts import seed
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference

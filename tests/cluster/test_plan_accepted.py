@@ -1,0 +1,80 @@
+"""PlanAccepted against a real API server: told before a pod exists, and replaced by what the pod has found."""
+
+from functools import partial
+from pathlib import Path
+
+from gaudi_operator.core.names import NAME_LABEL
+from tests.builders import gaudi_inference
+from tests.cluster.pods import all_running, ready, stalled
+from tests.fake_runtime import FakeRuntime
+from tests.forecasts import seed
+from tests.kube_api import KubeApi, Object, condition_of, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+from tests.real_runtime import real_runtime
+
+FAST = {"engine": {"image": "runtime:1", "simulation": {"timeScale": "0.01"}}}
+"""The seeds' deployment, simulated a hundred times faster than its card."""
+
+REACHABLE = {"spec": {"readiness": {"minCapturedPromptPercent": 62}}}
+
+
+async def accepted(api: KubeApi, word: str) -> Object | None:
+    """The condition PlanAccepted once its message has that word."""
+    condition = condition_of(await api.get("GaudiInference", "tiny"), "PlanAccepted")
+    return condition if word in condition.get("message", "") else None
+
+
+async def plan_of(api: KubeApi) -> Object:
+    """The plan in the status."""
+    status: Object = (await api.get("GaudiInference", "tiny") or {}).get("status") or {}
+    return dict(status["plan"])
+
+
+async def test_plan_that_cannot_fit_makes_no_child_and_its_advice_lets_it_serve(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path
+) -> None:
+    kubelet.make_runtime = partial(real_runtime, api, tmp_path)
+    await api.create(gaudi_inference("tiny", **seed(**FAST)))
+    refusal = await until(partial(stalled, api), "the resource to be Stalled")
+    assert refusal["reason"] == "ThresholdsUnreachable"
+    assert "lower readiness.minCapturedPromptPercent to 62, or " in refusal["message"]
+    assert (await plan_of(api))["basis"] == "Estimated"
+    assert [await api.list(kind, NAME_LABEL) for kind in ("ReplicaSet", "Pod", "ControllerRevision")] == [[], [], []]
+
+    await api.merge("GaudiInference", "tiny", REACHABLE)
+    await until(partial(accepted, api, "an estimate from the description of card gaudi2"), "the estimate")
+    await until(partial(ready, api), "the resource to be Ready", seconds=60)
+    await until(partial(accepted, api, "simulated by pod tiny-"), "the pod's figures")
+    plan = await plan_of(api)
+    assert (plan["basis"], plan["promptBuckets"], plan["decodeBuckets"]) == ("Simulated", 24, 48)
+    assert plan["capturedPercent"] == {"prompt": 62, "decode": 100}
+
+
+async def test_refusal_of_a_plan_leaves_serving_pods_untouched(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    names = await all_running(api, kubelet, 2)
+    await api.merge("GaudiInference", "tiny", {"spec": seed(**FAST)})
+    refusal = await until(partial(stalled, api), "the resource to be Stalled")
+    assert refusal["reason"] == "ThresholdsUnreachable"
+    assert await all_running(api, kubelet, 2) == names
+    resource = await api.get("GaudiInference", "tiny")
+    assert condition_of(resource, "Available")["status"] == "True"
+    assert len(await api.list("ReplicaSet", NAME_LABEL)) == 1
+
+
+async def test_gaps_of_a_plan_are_told_before_a_pod_exists(api: KubeApi, operator: OperatorProcess) -> None:
+    halved = {"strategy": "linear", "decode": {"batchSize": {"min": 1, "step": 1, "max": 2}}}
+    await api.create(gaudi_inference("tiny", bucketing=halved))
+    await until(partial(missing, api), "the gaps in BucketCoverage")
+    assert (await plan_of(api))["decodeGaps"] == 1
+
+
+async def missing(api: KubeApi) -> bool:
+    """Whether BucketCoverage tells of gaps."""
+    condition = condition_of(await api.get("GaudiInference", "tiny"), "BucketCoverage")
+    return condition.get("reason") == "BucketsMissing" and "1 gap from (3, 1, 3)" in condition["message"]
