@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.errors import ConfigError
@@ -172,6 +174,12 @@ def test_every_setting_of_the_engine_reaches_it() -> None:
         value = "1" if row.name in ("LOG_LEVEL_ALL", "VLLM_ROW_PARALLEL_CHUNKS") else value
         found = render(vllm_config(engine={"settings": {row.name: value}}))
         assert row.name in found.env or any(each.partition("=")[0] == row.name for each in found.args), row.name
+
+
+@given(st.dictionaries(st.sampled_from(["LOG_LEVEL_ALL", "VLLM_DEFRAG_THRESHOLD", "--async-scheduling"]), st.just("1")))
+def test_order_of_settings_does_not_matter(settings: dict[str, str]) -> None:
+    turned = dict(reversed(settings.items()))
+    assert render(vllm_config(engine={"settings": settings})) == render(vllm_config(engine={"settings": turned}))
 
 
 def test_rendering_reads_a_config_of_the_wire() -> None:
