@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 
 from gaudi_runtime.cards.card import Card
+from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.figure import Figure
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import MemoryForecast, Problem, Trouble
+from gaudi_runtime.models.quantization import Quantization
+from gaudi_runtime.models.quantized import ASKED_FOR
 from gaudi_runtime.models.shape import Attention, ModelShape
 
 GIB = 2**30
@@ -50,7 +53,13 @@ def _sequence_too_long(inputs: ForecastInputs, memory: MemoryForecast) -> str:
 
 def notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks: Figure) -> tuple[str, ...]:
     """What a reader must know to judge the figures, the general first."""
-    return (DISCLAIMER, *_model_notes(shape, blocks), *_card_notes(card), *_time_notes(inputs))
+    return (
+        DISCLAIMER,
+        *_model_notes(shape, blocks),
+        *_quantization_notes(inputs, shape),
+        *_card_notes(card),
+        *_time_notes(inputs),
+    )
 
 
 def _model_notes(shape: ModelShape | None, blocks: Figure) -> Iterator[str]:
@@ -61,6 +70,20 @@ def _model_notes(shape: ModelShape | None, blocks: Figure) -> Iterator[str]:
         )
     elif any(isinstance(layer.attention, Attention) and layer.attention.window for layer in shape.layers):
         yield "Some layers look back a window only; their KV cache is counted in full, as the servers allocate it."
+
+
+def _quantization_notes(inputs: ForecastInputs, shape: ModelShape | None) -> Iterator[str]:
+    """INC and FP8 convert any checkpoint, the other methods are a format that only the checkpoint knows."""
+    asked = inputs.quantization
+    if shape is None or asked in (None, QuantizationMethod.INC, QuantizationMethod.FP8):
+        return
+    if shape.quantization is None:
+        yield f"The checkpoint's own {asked} format is not known; its weights are taken as {_format(ASKED_FOR[asked])}."
+
+
+def _format(quantization: Quantization) -> str:
+    group = f" in groups of {quantization.group}" if quantization.group else ""
+    return f"{quantization.bits} bits{group}"
 
 
 def _card_notes(card: Card) -> Iterator[str]:

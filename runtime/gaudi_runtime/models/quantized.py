@@ -10,14 +10,17 @@ ASKED_FOR = {
     Method.FP8: Quantization(Method.FP8, bits=8),
     Method.AWQ: Quantization(Method.AWQ, bits=4, group=128, zero_points=True),
     Method.GPTQ: Quantization(Method.GPTQ, bits=4, group=128, zero_points=True, group_index=True),
+    Method.COMPRESSED_TENSORS: Quantization(Method.COMPRESSED_TENSORS, bits=8),
+    Method.MODELOPT: Quantization(Method.MODELOPT, bits=8),
+    Method.MXFP4: Quantization(Method.MXFP4, bits=4, group=32),
 }
-"""What a method does to a checkpoint that says nothing itself; 4 bits in groups of 128 are the usual AWQ and GPTQ."""
+"""What a method usually does to a checkpoint of which nothing else is known."""
 
 
 def effective(checkpoint: Quantization | None, asked: Method | None) -> Quantization | None:
     """How matrices are held: INC quantizes while loading whatever the checkpoint says, else the checkpoint decides."""
     if asked is Method.INC or checkpoint is None:
-        return ASKED_FOR.get(asked) if asked else None
+        return ASKED_FOR[asked] if asked else None
     return checkpoint
 
 

@@ -103,6 +103,16 @@ def test_plan_that_is_impossible_is_a_problem() -> None:
     assert troubles(forecast(inputs, LLAMA, GAUDI2)) == [Trouble.PLAN_IMPOSSIBLE]
 
 
+def test_format_that_only_the_checkpoint_knows_is_named_as_assumed() -> None:
+    notes = forecast(replace(SEED, quantization=QuantizationMethod.AWQ), LLAMA, GAUDI2).notes
+    assert notes[1] == "The checkpoint's own awq format is not known; its weights are taken as 4 bits in groups of 128."
+
+
+@pytest.mark.parametrize("method", [None, QuantizationMethod.INC, QuantizationMethod.FP8])
+def test_conversion_while_loading_needs_no_note(method: QuantizationMethod | None) -> None:
+    assert len(forecast(replace(SEED, quantization=method), LLAMA, GAUDI2).notes) == 1
+
+
 def test_fp8_may_take_much_longer_to_compile() -> None:
     prompt = forecast(replace(SEED, quantization=QuantizationMethod.FP8), LLAMA, GAUDI2).prompt
     assert prompt is not None

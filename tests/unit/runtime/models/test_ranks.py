@@ -49,6 +49,10 @@ def test_seed_000_block_of_llama_3_1_8b_takes_16_mib() -> None:
     assert block(LLAMA, 1) == 16 * MIB
 
 
+def test_multi_head_attention_caches_every_head() -> None:
+    assert block(shape_of("meta-llama/Llama-2-7b-hf"), 1) == 2 * 128 * 32 * 128 * 2 * 32
+
+
 def test_grouped_heads_are_divided_until_every_card_has_one() -> None:
     assert [block(LLAMA, tensor) // MIB for tensor in (1, 2, 8, 16, 32)] == [16, 8, 2, 2, 2]
 
@@ -81,6 +85,15 @@ def test_inc_leaves_embeddings_head_and_norms_in_16_bits() -> None:
 
 def test_gptq_of_llama_3_1_8b_takes_5_74_gb_as_published_checkpoints_do() -> None:
     assert weights(LLAMA, spread(method=QuantizationMethod.GPTQ)) / 1e9 == pytest.approx(5.74, rel=0.005)
+
+
+def test_every_method_has_a_usual_form() -> None:
+    assert set(ASKED_FOR) == set(QuantizationMethod)
+
+
+@pytest.mark.parametrize("method", QuantizationMethod)
+def test_quantized_model_is_smaller_than_in_16_bits(method: QuantizationMethod) -> None:
+    assert weights(LLAMA, spread(method=method)) < 0.6 * weights(LLAMA, spread())
 
 
 def test_awq_has_no_group_index() -> None:
