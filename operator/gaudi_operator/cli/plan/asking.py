@@ -85,6 +85,9 @@ def _document(file: Path | None, from_cluster: str | None, namespace: str | None
         raise ConfigError("say what to plan for: either -f FILE (- reads standard input) or --from-cluster NAME")
     if file is not None:
         return parse(read_text(file), name)
-    from gaudi_operator.cli.plan.cluster import read_inference
-
+    try:
+        from gaudi_operator.cli.plan.cluster import read_inference
+    except ModuleNotFoundError as error:
+        # The runtime's image has this command and no client: its pods have no account to read anything with.
+        raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `operator`, too") from error
     return read_inference(str(from_cluster), namespace)

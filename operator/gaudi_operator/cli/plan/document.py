@@ -67,6 +67,7 @@ def _yaml(text: str) -> list[object]:
     import yaml
 
     try:
+        # Not the loader in C, which is faster and dies of a hundred thousand brackets.
         return list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
         raise ValueError(str(error).replace("\n", " ")) from error

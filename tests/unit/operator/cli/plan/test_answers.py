@@ -17,12 +17,43 @@ def test_recorded_case_as_document_prints_its_buckets(case: dict[str, Any]) -> N
         assert digest(printed[phase]) == case[phase]["sha256"]
 
 
-def test_console_script_reads_a_file(tmp_path: Path) -> None:
-    document = tmp_path / "limits.json"
-    document.write_text(json.dumps(BARE))
-    script = Path(sys.executable).with_name("gaudi-plan")
-    done = subprocess.run([script, "buckets", "-f", document, "-o", "json"], capture_output=True, text=True, check=True)
-    assert set(json.loads(done.stdout)) == {"prompt", "decode", "warnings"}
+def script(document: str) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).with_name("gaudi-plan"), "buckets", "-f", "-", "-o", "json"]
+    return subprocess.run(command, input=document, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("number", [0, 17, 62])
+def test_console_script_prints_a_recorded_case_from_standard_input(number: int) -> None:
+    case = VECTORS["cases"][number]
+    done = script(json.dumps(case))
+    assert (done.returncode, done.stderr) == (0, "")
+    printed = json.loads(done.stdout)
+    assert [digest(printed[phase]) for phase in ("prompt", "decode")] == [
+        case[phase]["sha256"] for phase in ("prompt", "decode")
+    ]
+
+
+def test_console_script_refuses_a_bad_document_with_one_sentence() -> None:
+    done = script('{"max_model_len": 0, "max_num_seqs": 4, "max_num_batched_tokens": 128}')
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "gaudi-plan: the document is wrong: max_model_len: Input should be greater than or equal to 1.\n"
+    )
+
+
+def test_call_with_bare_limits_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from gaudi_operator.cli.plan.app import app\n"
+        "try: app(['buckets', '-f', '-', '-o', 'json'])\n"
+        "except SystemExit: print(*sorted(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps(BARE), capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "gaudi_runtime.buckets.planner" in loaded
+    heavy = {"rich", "yaml", "kubernetes", "torch", "numpy", "gaudi_operator.api", "gaudi_runtime.forecast"}
+    assert loaded & heavy == set()
 
 
 def test_yaml_says_the_same_as_json() -> None:

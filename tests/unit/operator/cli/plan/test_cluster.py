@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -107,3 +108,9 @@ def test_missing_kubeconfig_is_said(kubeconfig: Path) -> None:
 def test_kubeconfig_that_is_no_kubeconfig_is_said(kubeconfig: Path) -> None:
     kubeconfig.write_text("just words")
     assert f"no cluster is known: {kubeconfig} is not a kubeconfig" in one_sentence(ask("llama"))
+
+
+def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gaudi_operator.cli.plan.cluster", raising=False)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    assert "--from-cluster needs the Kubernetes client; install the extra `operator`, too" in one_sentence(ask("llama"))
