@@ -1,6 +1,6 @@
 """HeatMap: batch sizes across, lengths down, and what stands in each cell."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ MISS = Cell("none", None)
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A picture of one phase. A place without a cell is one where no request can be, or nothing to count.
+    """A picture of one phase. `cell` answers None for a place where no request can be, or nothing is to count; it is
+    asked only for what is drawn, because a plan may have millions of places.
 
     `caption` says what the heat means and where its figures come from.
     """
@@ -29,7 +30,7 @@ class HeatMap:
     caption: str
     batches: Sequence[int]
     lengths: Sequence[int]
-    cells: Mapping[Place, Cell]
+    cell: Callable[[Place], Cell | None]
 
     def thinned(self, columns: int, rows: int) -> "HeatMap":
         """At most so many batch sizes and lengths, evenly chosen with the largest among them; the title says so."""
@@ -45,7 +46,7 @@ class HeatMap:
     def rows(self) -> Iterable[tuple[int, list[Cell | None]]]:
         """Every length with its cells, one per batch size."""
         for length in self.lengths:
-            yield length, [self.cells.get((batch, length)) for batch in self.batches]
+            yield length, [self.cell((batch, length)) for batch in self.batches]
 
 
 def _thin(values: Sequence[int], most: int) -> Sequence[int]:

@@ -1,7 +1,7 @@
 """The heat maps of a plan: padding, graph bytes, hits."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import log
 
@@ -16,13 +16,17 @@ def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket],
     """Estimated bytes of the graphs of every cell, all contexts together; `source` says where the estimate is from."""
     amounts = _sums(plan, phase, bytes_of)
     total = byte_text(sum(amounts.values()))
-    return _map(phase, plan.of(phase), _hot(amounts, byte_text), f"Estimated graph memory, {total} in all: {source}.")
+    return _map(
+        phase, plan.of(phase), _hot(amounts, byte_text).get, f"Estimated graph memory, {total} in all: {source}."
+    )
 
 
 def hits_map(plan: BucketPlan, phase: BucketPhase, hits: Mapping[Bucket, int], source: str) -> HeatMap:
     """How many batches met the buckets of every cell; `source` names the traffic."""
     amounts = _sums(plan, phase, lambda bucket: hits.get(bucket, 0))
-    return _map(phase, plan.of(phase), _hot(amounts, count_text), f"Batches that are padded to each bucket: {source}.")
+    return _map(
+        phase, plan.of(phase), _hot(amounts, count_text).get, f"Batches that are padded to each bucket: {source}."
+    )
 
 
 def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> HeatMap:
@@ -32,9 +36,8 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
     size * KV blocks. A cell whose shapes find no bucket is a miss (docs/bucketing.md, Coverage).
     """
     counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
-    cells = dict(_padding_cells(plan, phase, limits, kv_blocks))
     caption = f"Mean padding of the shapes that end there ({counted}), every shape alike; none = no bucket."
-    return _map(phase, plan.of(phase), cells, caption)
+    return _map(phase, plan.of(phase), _Padding(plan, phase, limits, kv_blocks).cell, caption)
 
 
 def change_map(
@@ -46,7 +49,7 @@ def change_map(
         for bucket in buckets:
             counts[bucket.batch_size, length_of(phase, bucket)][sign] += 1
     cells = {place: _change_cell(count) for place, count in counts.items()}
-    drawn = _map(phase, (*kept, *added, *dropped), cells, "= kept, + added, - dropped; dark is dropped.")
+    drawn = _map(phase, (*kept, *added, *dropped), cells.get, "= kept, + added, - dropped; dark is dropped.")
     before, after = len(kept) + len(dropped), len(kept) + len(added)
     return replace(drawn, title=f"{before} -> {after} {drawn.title.split(' ', 1)[1]}")
 
@@ -62,14 +65,14 @@ def length_of(phase: BucketPhase, bucket: Bucket) -> int:
     return bucket.query_len if phase is BucketPhase.PROMPT else bucket.num_blocks
 
 
-def _map(phase: BucketPhase, buckets: Sequence[Bucket], cells: Mapping[Place, Cell], caption: str) -> HeatMap:
+def _map(phase: BucketPhase, buckets: Sequence[Bucket], cell: Callable[[Place], Cell | None], caption: str) -> HeatMap:
     down = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
     return HeatMap(
         title=f"{len(buckets)} {phase} buckets: batch size across, {down} down",
         caption=caption,
         batches=sorted({bucket.batch_size for bucket in buckets}),
         lengths=sorted({length_of(phase, bucket) for bucket in buckets}),
-        cells=cells,
+        cell=cell,
     )
 
 
@@ -90,27 +93,32 @@ def _hot(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[P
     }
 
 
-def _padding_cells(
-    plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int
-) -> Iterator[tuple[Place, Cell]]:
-    buckets = plan.of(phase)
-    lengths = sorted({length_of(phase, bucket) for bucket in buckets})
-    for fewer, batch in _steps(sorted({bucket.batch_size for bucket in buckets})):
-        for shorter, length in _steps(lengths):
-            if not _admits(phase, limits, kv_blocks, (fewer + 1, batch), (shorter + 1, length)):
-                continue
-            found = plan.find(phase, batch, *((length, 0) if phase is BucketPhase.PROMPT else (1, length)))
-            if found:
-                asked = (fewer + 1 + batch) / 2 * (shorter + 1 + length) / 2
-                padding = 1 - asked / (found.batch_size * length_of(phase, found))
-                yield (batch, length), Cell(f"{padding:.0%}", padding)
-            else:
-                yield (batch, length), MISS
+class _Padding:
+    """The padding of one phase, cell by cell."""
+
+    def __init__(self, plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> None:
+        self._plan, self._phase, self._limits, self._kv_blocks = plan, phase, limits, kv_blocks
+        self._fewer = _before({bucket.batch_size for bucket in plan.of(phase)})
+        self._shorter = _before({length_of(phase, bucket) for bucket in plan.of(phase)})
+
+    def cell(self, place: Place) -> Cell | None:
+        batch, length = place
+        fewest, shortest = self._fewer[batch] + 1, self._shorter[length] + 1
+        if length == 0 or not _admits(self._phase, self._limits, self._kv_blocks, (fewest, batch), (shortest, length)):
+            return None
+        query, blocks = (length, 0) if self._phase is BucketPhase.PROMPT else (1, length)
+        found = self._plan.find(self._phase, batch, query, blocks)
+        if found is None:
+            return MISS
+        asked = (fewest + batch) / 2 * (shortest + length) / 2
+        padding = 1 - asked / (found.batch_size * length_of(self._phase, found))
+        return Cell(f"{padding:.0%}", padding)
 
 
-def _steps(values: list[int]) -> Iterator[tuple[int, int]]:
-    """Every value with the one before it; 0 before the first, and 0 itself makes no step."""
-    return ((before, value) for before, value in zip([0, *values], values, strict=False) if value)
+def _before(values: Iterable[int]) -> dict[int, int]:
+    """Every value with the next smaller one; 0 for the smallest."""
+    ordered = sorted(values)
+    return dict(zip(ordered, [0, *ordered], strict=False))
 
 
 def _admits(phase: BucketPhase, limits: Limits, kv_blocks: int, batch: Place, length: Place) -> bool:

@@ -7,7 +7,7 @@ VALUES = st.lists(st.integers(1, 10_000), min_size=1, max_size=300, unique=True)
 
 
 def heat_map(batches: list[int], lengths: list[int]) -> HeatMap:
-    return HeatMap("title", "caption", batches, lengths, {(batches[-1], lengths[-1]): Cell("x", 1.0)})
+    return HeatMap("title", "caption", batches, lengths, {(batches[-1], lengths[-1]): Cell("x", 1.0)}.get)
 
 
 @given(VALUES, VALUES, st.integers(1, 40), st.integers(1, 40))

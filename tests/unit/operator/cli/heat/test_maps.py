@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.cli.heat.heat_map import MISS, Cell
+from gaudi_operator.cli.heat.heat_map import MISS, Cell, HeatMap
 from gaudi_operator.cli.heat.maps import bytes_map, padding_map
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.planner import make_plan
@@ -14,31 +14,37 @@ PLAN = make_plan(BucketPolicy(), LIMITS, 3000)
 PADDING = padding_map(PLAN, BucketPhase.PROMPT, LIMITS, 3000)
 
 
+def drawn(heat_map: HeatMap) -> list[Cell | None]:
+    return [cell for _, cells in heat_map.rows() for cell in cells]
+
+
 def test_padding_of_the_first_bucket_is_that_of_all_shorter_prompts() -> None:
     # 1 to 128 tokens have 64.5 on average, so 63.5 of 128 are padding.
-    assert PADDING.cells[1, 128] == Cell("50%", 1 - 64.5 / 128)
+    assert PADDING.cell((1, 128)) == Cell("50%", 1 - 64.5 / 128)
 
 
 def test_padding_counts_from_the_next_smaller_bucket() -> None:
     # Batches of 3 and 4 with 129 to 256 tokens each.
-    padding = PADDING.cells[4, 256].heat
-    assert padding == pytest.approx(1 - 3.5 * 192.5 / (4 * 256))
+    cell = PADDING.cell((4, 256))
+    assert cell is not None
+    assert cell.heat == pytest.approx(1 - 3.5 * 192.5 / (4 * 256))
 
 
 def test_shapes_that_are_padded_to_a_larger_bucket_show_what_that_costs() -> None:
     plan = BucketPlan((Bucket(1, 128, 0), Bucket(4, 256, 0)), (Bucket(1, 1, 1),))
-    padding = padding_map(plan, BucketPhase.PROMPT, LIMITS, 3000).cells[4, 128].heat
-    assert padding == pytest.approx(1 - 3 * 64.5 / (4 * 256))
+    cell = padding_map(plan, BucketPhase.PROMPT, LIMITS, 3000).cell((4, 128))
+    assert cell is not None
+    assert cell.heat == pytest.approx(1 - 3 * 64.5 / (4 * 256))
 
 
 def test_requests_without_a_bucket_are_a_miss() -> None:
     # Two prompts of 2000 tokens are within the budget; their bucket, (2, 2304), is not.
     assert PLAN.find(BucketPhase.PROMPT, 2, 2000, 0) is None
-    assert PADDING.cells[2, 2304] is MISS
+    assert PADDING.cell((2, 2304)) is MISS
 
 
 def test_shapes_beyond_the_budget_have_no_cell() -> None:
-    assert (4, 2304) not in PADDING.cells
+    assert PADDING.cell((4, 2304)) is None
 
 
 @given(
@@ -53,27 +59,33 @@ def test_padding_is_a_share(strategy: Strategy, contiguous: bool, seqs: int, blo
     )
     plan = make_plan(BucketPolicy(strategy=strategy), limits, blocks)
     for phase in BucketPhase:
-        cells = padding_map(plan, phase, limits, blocks).cells.values()
-        assert all(cell.heat is None or 0 <= cell.heat < 1 for cell in cells)
+        cells = drawn(padding_map(plan, phase, limits, blocks))
+        assert all(cell is None or cell.heat is None or 0 <= cell.heat < 1 for cell in cells)
 
 
 def test_decode_without_contiguous_attention_has_no_cell_with_fewer_blocks_than_sequences() -> None:
     limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
     plan = make_plan(BucketPolicy(), limits, 3000)
-    cells = padding_map(plan, BucketPhase.DECODE, limits, 3000).cells
-    assert (1, 1) in cells
-    assert (2, 1) not in cells
+    padding = padding_map(plan, BucketPhase.DECODE, limits, 3000)
+    assert padding.cell((1, 1)) is not None
+    assert padding.cell((2, 1)) is None
 
 
 def test_contiguous_decode_has_no_miss_up_to_the_blocks_of_the_device() -> None:
-    cells = padding_map(PLAN, BucketPhase.DECODE, LIMITS, 3000).cells
-    assert MISS not in cells.values()
+    assert MISS not in drawn(padding_map(PLAN, BucketPhase.DECODE, LIMITS, 3000))
+
+
+def test_bucket_without_blocks_pads_nothing() -> None:
+    plan = BucketPlan((Bucket(1, 128, 0),), (Bucket(1, 1, 0), Bucket(1, 1, 4)))
+    no_blocks, four = drawn(padding_map(plan, BucketPhase.DECODE, LIMITS, 3000))
+    assert no_blocks is None
+    assert four == Cell("38%", 1 - 2.5 / 4)
 
 
 def test_bytes_of_all_contexts_of_a_cell_are_added() -> None:
     plan = BucketPlan((Bucket(1, 128, 0), Bucket(1, 128, 4), Bucket(1, 256, 0)), (Bucket(1, 1, 1),))
-    cells = bytes_map(plan, BucketPhase.PROMPT, lambda bucket: 2**20 * (1 + bucket.num_blocks), "a test").cells
-    assert {place: cell.text for place, cell in cells.items()} == {(1, 128): "6.0M", (1, 256): "1.0M"}
+    heat = bytes_map(plan, BucketPhase.PROMPT, lambda bucket: 2**20 * (1 + bucket.num_blocks), "a test")
+    assert [cell.text for cell in drawn(heat) if cell] == ["6.0M", "1.0M"]
 
 
 def test_caption_of_bytes_says_estimate_total_and_source() -> None:
@@ -83,6 +95,6 @@ def test_caption_of_bytes_says_estimate_total_and_source() -> None:
 
 def test_most_bytes_are_hottest() -> None:
     plan = BucketPlan((Bucket(1, 128, 0), Bucket(1, 256, 0)), (Bucket(1, 1, 1),))
-    cells = bytes_map(plan, BucketPhase.PROMPT, lambda bucket: bucket.query_len, "a test").cells
-    assert cells[1, 256].heat == 1.0
-    assert 0 < (cells[1, 128].heat or 0) < 1
+    heat = bytes_map(plan, BucketPhase.PROMPT, lambda bucket: bucket.query_len, "a test")
+    less, most = (cell.heat or 0 for cell in drawn(heat) if cell)
+    assert 0 < less < most == 1

@@ -14,7 +14,7 @@ from gaudi_operator.cli.heat.heat_map import Cell, HeatMap
 from gaudi_operator.cli.heat.picture import picture
 from gaudi_operator.cli.heat.png import png
 
-MAP = HeatMap("a title", "a caption", [1, 2], [128, 256], {(1, 128): Cell("12%", 0.5), (2, 128): NO_BUCKET})
+MAP = HeatMap("a title", "a caption", [1, 2], [128, 256], {(1, 128): Cell("12%", 0.5), (2, 128): NO_BUCKET}.get)
 
 
 def pixels(data: bytes) -> list[list[tuple[int, ...]]]:
@@ -60,7 +60,7 @@ def test_pictures_stand_one_below_the_other() -> None:
 
 def test_picture_of_a_large_map_stays_small() -> None:
     places = [(batch, length) for batch in range(1, 200) for length in range(1, 200)]
-    large = HeatMap("large", "", range(1, 200), range(1, 200), {place: Cell("1", 0.3) for place in places})
+    large = HeatMap("large", "", range(1, 200), range(1, 200), {place: Cell("1", 0.3) for place in places}.get)
     drawn = pixels(picture([large]))
     assert len(drawn) < 2000
     assert len(drawn[0]) < 3000

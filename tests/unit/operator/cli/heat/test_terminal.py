@@ -5,7 +5,7 @@ from rich.console import Console
 from gaudi_operator.cli.heat.heat_map import MISS, Cell, HeatMap
 from gaudi_operator.cli.heat.terminal import heat_table
 
-MAP = HeatMap("two buckets", "what it means", [1, 2], [128, 256], {(1, 128): Cell("12%", 0.9), (2, 128): MISS})
+MAP = HeatMap("two buckets", "what it means", [1, 2], [128, 256], {(1, 128): Cell("12%", 0.9), (2, 128): MISS}.get)
 
 
 def drawn(heat_map: HeatMap, *, width: int = 80, colour: bool = False) -> list[str]:
@@ -31,7 +31,7 @@ def test_with_colour_heat_is_a_background() -> None:
 
 
 def test_map_of_many_batch_sizes_fits_the_width() -> None:
-    wide = HeatMap("many", "", list(range(1, 257)), [128], {(n, 128): Cell("9.9G", 0.5) for n in range(1, 257)})
+    wide = HeatMap("many", "", list(range(1, 257)), [128], {(n, 128): Cell("9.9G", 0.5) for n in range(1, 257)}.get)
     lines = drawn(wide, width=80)
     assert max(map(len, lines)) <= 80
     assert lines[0] == "many (shown: 10 of 256 batch sizes)"
