@@ -40,7 +40,7 @@ class Estimate:
 def estimate(inputs: ForecastInputs, subject: Subject) -> Estimate | None:
     """The estimate; None where not even the memory of a card can be estimated."""
     found = forecast(inputs, known_shape(subject.model), card_named(subject.card))
-    problem = next((each for each in found.problems if each.trouble in _FATAL), None)
+    problem = next((each for each in found.problems if each.trouble in _ROOM), None)
     if found.memory is None and problem is None:
         return None
     return Estimate(
@@ -58,9 +58,13 @@ def estimate(inputs: ForecastInputs, subject: Subject) -> Estimate | None:
 _FATAL = frozenset({Trouble.PARALLELISM, Trouble.WEIGHTS_TOO_LARGE, Trouble.NO_KV_BLOCK})
 """Without a single KV block nothing can be served; a sequence that is too long is only refused itself."""
 
+_ROOM = _FATAL | {Trouble.SEQUENCE_TOO_LONG}
+
 
 def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: ForecastInputs, subject: Subject) -> bool:
     """Whether the problem stands without the workspace, which is estimated; the weights of a known model are exact."""
+    if problem.trouble not in _FATAL:
+        return False
     if subject.exact or not subject.sure or memory is None:
         return subject.exact or (subject.sure and problem.trouble is Trouble.PARALLELISM)
     room = max(0.0, memory.total.most - memory.weights.least) * inputs.utilization

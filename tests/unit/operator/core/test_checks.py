@@ -71,7 +71,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"bucketing": {"strategy": "unified"}},
         "PlanImpossible",
         "spec.bucketing.strategy: unified makes no prompt and decode buckets from limits alone; "
-        "choose exponential, linear, paddingAware or file.",
+        "choose exponential, linear, paddingAware, file or optimal.",
     ),
     "empty_bucket_set": (
         {"bucketing": {"strategy": "linear", "prompt": {"query": {"min": 512, "max": 512, "step": 512}}}},

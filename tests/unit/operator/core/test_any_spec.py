@@ -1,0 +1,93 @@
+"""Properties of admission over any spec that the API server lets through: nothing crashes, nothing refused starts."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_operator.core.actions import Apply
+from gaudi_operator.core.outlook import outlook
+from tests.conformance import violations
+from tests.forecasts import seed
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import inference, resource
+from tests.unit.operator.core.stories import condition, status
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+SHARES = st.floats(0, 1, allow_nan=False)
+VALUES = st.integers(0, 5000)
+PERCENTS = st.integers(0, 100)
+
+
+def settings_of_a_range() -> st.SearchStrategy[dict[str, int]]:
+    """Any settings of one dimension, contradictory ones too: min above max, a step beyond both, zeros."""
+    fields = {"min": VALUES, "step": st.integers(1, 5000), "max": VALUES}
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+BUCKETING = st.fixed_dictionaries(
+    {"strategy": st.sampled_from(["exponential", "linear", "paddingAware", "unified", "file"])},
+    optional={
+        "file": st.sampled_from(["(1, 128, 0)\n(1, 1, 8)", "(1, range(0, 10**9), 0)", "(0, 0", ""]),
+        "prompt": st.fixed_dictionaries({}, optional={"query": settings_of_a_range()}),
+        "decode": st.fixed_dictionaries({}, optional={"batchSize": settings_of_a_range()}),
+    },
+)
+ENGINE = st.fixed_dictionaries(
+    {"name": st.sampled_from(["torch", "sim"]), "blockSize": st.sampled_from([16, 128, 4096])},
+    optional={
+        "maxNumSeqs": st.integers(1, 65_536),
+        "maxNumPrefillSeqs": st.integers(1, 64),
+        "maxNumBatchedTokens": st.integers(1, 16_384),
+        "prefixCaching": st.booleans(),
+        "contiguousPagedAttention": st.booleans(),
+        "deviceMemoryUtilization": st.floats(0.01, 1),
+    },
+)
+SPECS = st.fixed_dictionaries(
+    {
+        "model": st.fixed_dictionaries({"maxModelLen": st.integers(1, 16_384)}),
+        "accelerator": st.fixed_dictionaries({"deviceMemory": st.sampled_from(["1", "4Ki", "1Gi", "1Ei"])}),
+        "engine": ENGINE,
+        "bucketing": BUCKETING,
+        "warmup": st.fixed_dictionaries({"graphMemoryShare": SHARES, "promptRatio": SHARES}),
+        "readiness": st.fixed_dictionaries(
+            {
+                "minCapturedPromptPercent": PERCENTS,
+                "minCapturedDecodePercent": PERCENTS,
+                "onShortfall": st.sampled_from(["block", "serveAndWarn"]),
+            }
+        ),
+    }
+)
+
+
+@given(SPECS)
+@settings(max_examples=60, deadline=None)
+def test_any_spec_is_either_refused_with_a_sentence_or_started(spec: dict[str, Any]) -> None:
+    cluster = Cluster(resource(**spec))
+    plan = cluster.operate()
+    made = {action.manifest["kind"] for action in plan.actions if isinstance(action, Apply)}
+    assert violations(cluster.resource) == []
+    if condition(cluster, "PlanAccepted")[0] == "True":
+        assert "ReplicaSet" in made
+        assert status(cluster)["plan"]["promptBuckets"] > 0
+    else:
+        assert made == set()
+
+
+@given(SHARES, SHARES, st.floats(0.05, 1), st.integers(1, 8))
+@settings(max_examples=60, deadline=None)
+def test_graphs_that_are_expected_to_fit_never_exceed_the_memory_kept_for_them(
+    share: float, ratio: float, utilization: float, prefills: int
+) -> None:
+    """But for the first graph of each phase, which has no estimate yet, and what the KV cache leaves: under a block."""
+    spec = seed(
+        engine={"deviceMemoryUtilization": utilization, "maxNumPrefillSeqs": prefills, "maxNumSeqs": 8},
+        warmup={"graphMemoryShare": share, "promptRatio": ratio},
+    )
+    found = outlook(inference(**spec))
+    assert found is not None
+    assert found.estimate is not None
+    free, block, firsts = (94.62 - 14.9) * GIB, 128 * KIB, (128 * 1.43 + 8 * 1.45) * MIB
+    assert (found.estimate.graph_bytes or 0) <= free * utilization * share + block + firsts
