@@ -13,6 +13,7 @@ from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.unified import plan_unified
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError
 
 HeatOption = Annotated[
     Heat | None, typer.Option(help="Show a heat map of this in place of the table; a png shows padding by itself.")
@@ -39,6 +40,8 @@ def buckets(
     gaudi-plan buckets -f model.yaml --heat hits --trace requests.csv
     gaudi-plan buckets -f limits.json -o png > plan.png
     """
+    if heat and output not in (Output.TABLE, Output.PNG):
+        raise ConfigError(f"--heat draws a map, which is not {output}; choose -o table or -o png")
     unified = question.policy.strategy is Strategy.UNIFIED
     write(_unified(question) if unified else _plan(question, heat, Subject(card, model, trace)), output)
 

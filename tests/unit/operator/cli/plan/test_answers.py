@@ -114,6 +114,13 @@ def test_find_prints_bucket_and_fallback() -> None:
     }
 
 
+@pytest.mark.parametrize("case", VECTORS["cases"])
+def test_find_answers_a_recorded_lookup(case: dict[str, Any]) -> None:
+    phase, wanted, found, fallback = case["lookups"][-1]
+    printed = answer(case, "--phase", phase, *map(str, wanted), command="find")
+    assert (printed["found"], printed["fallback"]) == (found, fallback)
+
+
 def test_find_of_a_miss_prints_null() -> None:
     case = VECTORS["cases"][0]
     assert answer(case, "--phase", "decode", "5", "1", "50", command="find")["found"] is None

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_operator.cli.plan.output import Output
-from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan
+from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 SMALL = BARE | {"max_model_len": 512, "max_num_batched_tokens": 1024}
 
@@ -54,6 +54,12 @@ def test_hits_count_the_requests_of_a_trace(tmp_path: Path) -> None:
     prompt = [line.split() for line in shown.splitlines() if line.split()[:1] in (["128"], ["256"], ["512"])][:3]
     assert [cells[-1] for cells in prompt] == ["2", "0", "1"]
     assert f"3 prompts of {trace}, 0 find no bucket" in " ".join(shown.split())
+
+
+def test_heat_as_json_is_refused() -> None:
+    assert refusal(SMALL, "--heat", "padding") == (
+        "gaudi-plan: --heat draws a map, which is not json; choose -o table or -o png.\n"
+    )
 
 
 def test_hits_without_a_trace_are_refused() -> None:
