@@ -196,6 +196,16 @@ ENGINES = (
     Bad(
         "setting_too_long", "spec.engine.settings.UCX_TLS: Too long", {"engine": {"settings": {"UCX_TLS": "a" * 1025}}}
     ),
+    Bad(
+        "slices_of_torch",
+        "spec.engine.slidingWindowSlices is not offered by the torch engine",
+        {"engine": {"slidingWindowSlices": {}}},
+    ),
+    Bad(
+        "slices_of_optimal",
+        "spec.engine.slidingWindowSlices does not go with bucketing.strategy optimal",
+        {"engine": {**VLLM, "slidingWindowSlices": {}}, "bucketing": {"strategy": "optimal"}},
+    ),
     Bad("layers_of_torch", "engine.layersPerGraph is not offered by the torch", {"engine": {"layersPerGraph": 2}}),
     Bad("variable_without_value", "exactly one of value or valueFrom", {"engine": {"env": [{"name": "A"}]}}),
     Bad(

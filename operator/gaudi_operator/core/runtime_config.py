@@ -7,7 +7,7 @@ from gaudi_operator.api.v1alpha1.model import Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.quantity import whole_bytes
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
     CompileBackend,
     EngineConfig,
@@ -86,6 +86,8 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
         block_size=engine.block_size,
         contiguous_paged_attention=engine.contiguous_paged_attention,
         prefix_caching=engine.prefix_caching,
+        sliding_window_slices=engine.sliding_window_slices
+        and AttentionSlices.model_validate(engine.sliding_window_slices.model_dump()),
     )
 
 

@@ -13,6 +13,7 @@ class Rule(StrEnum):
     CONTEXT_TOO_LONG = "its context has more blocks than a sequence of maxModelLen - 1 tokens needs"
     OVER_BUDGET = "its tokens (batch size * query) exceed maxNumBatchedTokens"
     OVER_BUDGET_WITH_CONTEXT = "its tokens, context included, exceed maxNumBatchedTokens"
+    NOT_WHOLE_SLICES = "its query is not a multiple of slidingWindowSlices.tokens"
     FEWER_BLOCKS_THAN_SEQUENCES = "it has fewer KV blocks than sequences"
 
 
@@ -23,13 +24,26 @@ def most_context_blocks(limits: Limits) -> int:
 
 def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
     """The rule that forbids a prompt bucket, None when it may stay."""
+    rule = query_rule(limits, batch_size, query_len)
+    if rule is not None:
+        return rule
+    if num_blocks > most_context_blocks(limits):
+        return Rule.CONTEXT_TOO_LONG
+    return Rule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
+
+
+def query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
+    """The rule that forbids prompt buckets of this query whatever their context, None when there is none."""
     if query_len > limits.max_model_len:
         return Rule.QUERY_TOO_LONG
     if batch_size * query_len > limits.max_num_batched_tokens:
         return Rule.OVER_BUDGET
-    if num_blocks > most_context_blocks(limits):
-        return Rule.CONTEXT_TOO_LONG
     return None
+
+
+def _splits_a_slice(limits: Limits, query_len: int) -> bool:
+    slices = limits.sliding_window_slices
+    return slices is not None and query_len >= slices.from_tokens and query_len % slices.tokens != 0
 
 
 def decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None:

@@ -3,7 +3,7 @@
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.bucket_file import read_bucket_file
 from gaudi_runtime.buckets.defaults import LONG_MODEL_LEN
-from gaudi_runtime.buckets.filters import Rule, clamp_blocks, decode_rule, prompt_rule
+from gaudi_runtime.buckets.filters import Rule, clamp_blocks, decode_rule, prompt_rule, query_rule
 from gaudi_runtime.buckets.ignored import ignored_settings
 from gaudi_runtime.buckets.sieve import Sieve, check_candidates
 from gaudi_runtime.buckets.values import Values, plan_values
@@ -45,7 +45,7 @@ def _take_prompt(sieve: Sieve, values: Values, limits: Limits, context_cap: int 
         contexts = values.prompt_context
         for query in values.prompt_query:
             contexts = _fit_context(contexts, query, limits, context_cap)
-            rule = prompt_rule(limits, batch_size, query, 0)
+            rule = query_rule(limits, batch_size, query)
             if rule:
                 sieve.drop(rule, len(contexts))
                 continue

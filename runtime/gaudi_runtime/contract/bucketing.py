@@ -90,6 +90,13 @@ class BucketPolicy(Wire):
     optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy optimal.")
 
 
+class AttentionSlices(Wire):
+    """Slices that fused attention of a sliding-window model is computed in."""
+
+    tokens: Tokens = Field(1024, description="Tokens of a slice.")
+    from_tokens: Tokens = Field(8192, description="Query length from which prompts are sliced, in tokens.")
+
+
 class Limits(Wire):
     """The limits of the served model that shape a plan; the KV blocks are known later, from the device."""
 
@@ -104,4 +111,7 @@ class Limits(Wire):
     prefix_caching: bool = Field(
         False,
         description="Whether prompts reuse cached blocks, so that prompt buckets have a context dimension.",
+    )
+    sliding_window_slices: AttentionSlices | None = Field(
+        None, description="Slices of fused attention: long prompts without context are then whole slices."
     )

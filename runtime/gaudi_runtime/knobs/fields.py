@@ -6,7 +6,7 @@ test compares the names with the rows of table.csv that a field owns and an engi
 
 from collections.abc import Callable, Mapping
 
-from gaudi_runtime.contract.bucketing import BucketPolicy, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, RangeSettings, Strategy
 from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, QuantizationMethod, RuntimeConfig
 from gaudi_runtime.contract.ports import BUCKET_FILE_PATH
 
@@ -94,6 +94,15 @@ def _execution(config: RuntimeConfig) -> Mapping[str, Value]:
         "PT_HPU_ENABLE_LAZY_COLLECTIVES": _if(lazy and config.parallelism.ranks > 1),
         "--enforce-eager": _if(eager),
         "VLLM_CONFIG_HIDDEN_LAYERS": config.engine.layers_per_graph,
+        **_slices(config.limits.sliding_window_slices),
+    }
+
+
+def _slices(slices: AttentionSlices | None) -> Mapping[str, Value]:
+    return {
+        "PT_HPU_SDPA_QKV_SLICE_MODE_FWD": _if(slices is not None),
+        "PT_HPU_SDPA_BC_FACTOR": slices.tokens if slices else None,
+        "VLLM_FUSEDSDPA_SLIDE_THLD": slices.from_tokens if slices else None,
     }
 
 

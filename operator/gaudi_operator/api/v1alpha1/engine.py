@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
 from gaudi_operator.api.base import (
     ApiModel,
@@ -16,6 +16,7 @@ from gaudi_operator.api.base import (
     validated_by,
 )
 from gaudi_operator.api.v1alpha1.model import PullPolicy
+from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
 from gaudi_runtime.contract.config import CompileBackend, EngineName, ExecutionMode, LayersPerGraph
 
@@ -50,6 +51,12 @@ class EnvVar(ApiModel):
     name: VariableName = Field(description="Name of the variable.")
     value: SettingValue | None = Field(None, description="Plain value; never put a secret here.")
     value_from: EnvVarSource | None = Field(None, description="Where the value comes from.")
+
+
+class SlidingWindowSlices(contract.AttentionSlices):
+    """Slices that fused attention of a sliding-window model is computed in; only with the vllm engine."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 class Engine(ApiModel):
@@ -105,6 +112,11 @@ class Engine(ApiModel):
     prefix_caching: bool = Field(False, description="Whether prompts reuse KV blocks of earlier prompts.")
     contiguous_paged_attention: bool = Field(
         True, description="Whether decode attention reads one contiguous range of KV blocks."
+    )
+    sliding_window_slices: SlidingWindowSlices | None = Field(
+        None,
+        description="Computes fused attention of a sliding-window model in slices: long prompts without cached context"
+        " are then planned as whole slices. Off when left out.",
     )
     max_queued_requests: Annotated[int, Field(ge=0, le=100_000)] = Field(
         256,

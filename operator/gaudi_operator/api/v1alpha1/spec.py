@@ -58,6 +58,12 @@ class GaudiInferenceSpec(ApiModel):
         ),
         _not_with_torch("has(self.model.quantization)", "model.quantization"),
         _not_with_torch("has(self.engine.layersPerGraph)", "engine.layersPerGraph"),
+        _not_with_torch("has(self.engine.slidingWindowSlices)", "engine.slidingWindowSlices"),
+        Rule(
+            rule="!has(self.engine.slidingWindowSlices) || self.bucketing.strategy != 'optimal'",
+            message="spec.engine.slidingWindowSlices does not go with bucketing.strategy optimal, which plans queries"
+            " of any length: use another strategy",
+        ),
         _not_with_torch("self.model.allowLongMaxModelLen", "model.allowLongMaxModelLen"),
         _not_with_torch("self.warmup.failOnColdShapes", "warmup.failOnColdShapes"),
         _not_with_torch(

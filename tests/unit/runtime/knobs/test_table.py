@@ -37,6 +37,10 @@ def test_knob_of_a_field_names_it() -> None:
     assert names([knob for knob in of(Home.FIELD) if not knob.use or knob.reader is None]) == []
 
 
+def test_every_row_names_its_sources() -> None:
+    assert names([knob for knob in ROWS if not knob.sources]) == []
+
+
 def test_setting_has_a_reader() -> None:
     assert names([knob for knob in of(Home.SETTINGS) if knob.reader is None]) == []
 
