@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import uvicorn
-from fastapi import FastAPI, Request
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gaudi_runtime.errors import PortUnavailable
@@ -76,7 +79,7 @@ def bind(port: int) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def http_server(
-    app: FastAPI, port: int, limits: ServerLimits, headers: Sequence[tuple[str, str]] = ()
+    app: ASGIApp, port: int, limits: ServerLimits, headers: Sequence[tuple[str, str]] = ()
 ) -> AsyncIterator[None]:
     """Serve `app` on `port` while the block runs; then refuse connections, finish answers, and return.
 
@@ -108,6 +111,13 @@ async def http_server(
     finally:
         server.stop.set()
         await task
+
+
+def get(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
+    """A route of GET alone; Starlette's own would answer HEAD as well."""
+    route = Route(path, answer, methods=["GET"])
+    route.methods = {"GET"}
+    return route
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T | None:

@@ -3,18 +3,69 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import FastAPI, HTTPException, Query, Request, Response
-from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from gaudi_runtime.contract.ports import LIVEZ_PATH, METRICS_PATH, READYZ_PATH, WARMUP_PATH
 from gaudi_runtime.health import why_not_alive, why_not_ready
-from gaudi_runtime.http_server import ServerLimits, unless_disconnected
+from gaudi_runtime.http_server import ServerLimits, get, unless_disconnected
 from gaudi_runtime.metrics import Observed
 from gaudi_runtime.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
 
 STATUS_LIMITS = ServerLimits(header_bytes=8192, keep_alive_seconds=75, drain_seconds=1, connections=128)
+
+
+class Poll(BaseModel):
+    """The query of a long-poll: a report beyond the sequence `after`, at the latest after `wait` seconds."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    after: Annotated[int, Field(ge=0)] = 0
+    wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
+
+
+class StatusPort:
+    """What each path answers. `stall_timeout` in seconds."""
+
+    def __init__(
+        self,
+        board: ReportBoard,
+        observed: Observed,
+        registry: CollectorRegistry,
+        stall_timeout: float,
+        closing: Callable[[], bool],
+    ) -> None:
+        self._board, self._observed, self._registry = board, observed, registry
+        self._stall_timeout, self._closing = stall_timeout, closing
+
+    async def warmup(self, request: Request) -> Response:
+        """The report, now or when there is news."""
+        try:
+            poll = Poll.model_validate(dict(request.query_params))
+            report = await unless_disconnected(request, self._board.wait_beyond(poll.after, poll.wait))
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            return JSONResponse({"detail": wrong}, 422)
+        except TooManyWaiters:
+            sentence = "Too many wait for this report; ask without wait."
+            return JSONResponse({"detail": sentence}, 429, {"Retry-After": "1"})
+        return Response("" if report is None else report.model_dump_json(by_alias=True), media_type="application/json")
+
+    async def livez(self, _: Request) -> Response:
+        """Whether a restart would help."""
+        return _verdict(why_not_alive(self._board.report(), self._stall_timeout, self._observed.heartbeat_seconds()))
+
+    async def readyz(self, _: Request) -> Response:
+        """Whether traffic is welcome."""
+        return _verdict(why_not_ready(self._board.report(), self._closing()))
+
+    async def metrics(self, _: Request) -> Response:
+        """Everything that Prometheus scrapes."""
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def status_app(
@@ -23,37 +74,17 @@ def status_app(
     registry: CollectorRegistry,
     stall_timeout: float,
     closing: Callable[[], bool],
-) -> FastAPI:
+) -> Starlette:
     """The application of the status port. `stall_timeout` in seconds."""
-    app = FastAPI(openapi_url=None)
-
-    @app.get(WARMUP_PATH)
-    async def warmup(
-        request: Request,
-        after: Annotated[int, Query(ge=0)] = 0,
-        wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS)] = 0.0,
-    ) -> Response:
-        try:
-            report = await unless_disconnected(request, board.wait_beyond(after, wait))
-        except TooManyWaiters:
-            raise HTTPException(
-                429, "Too many wait for this report; ask without wait.", headers={"Retry-After": "1"}
-            ) from None
-        return Response("" if report is None else report.model_dump_json(by_alias=True), media_type="application/json")
-
-    @app.get(LIVEZ_PATH)
-    async def livez() -> Response:
-        return _verdict(why_not_alive(board.report(), stall_timeout, observed.heartbeat_seconds()))
-
-    @app.get(READYZ_PATH)
-    async def readyz() -> Response:
-        return _verdict(why_not_ready(board.report(), closing()))
-
-    @app.get(METRICS_PATH)
-    async def metrics() -> Response:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-    return app
+    port = StatusPort(board, observed, registry, stall_timeout, closing)
+    return Starlette(
+        routes=[
+            get(WARMUP_PATH, port.warmup),
+            get(LIVEZ_PATH, port.livez),
+            get(READYZ_PATH, port.readyz),
+            get(METRICS_PATH, port.metrics),
+        ]
+    )
 
 
 def _verdict(why_not: str | None) -> Response:

@@ -6,17 +6,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.protocol import Engine
-from gaudi_runtime.http_server import unless_disconnected
+from gaudi_runtime.http_server import get, unless_disconnected
 from gaudi_runtime.metrics import RequestMetrics
 from gaudi_runtime.openai_api.admission import Admission
 from gaudi_runtime.openai_api.answer import EventStream, events, whole_answer
+from gaudi_runtime.openai_api.body import read_body
 from gaudi_runtime.openai_api.edge import Edge
-from gaudi_runtime.openai_api.errors import InvalidRequest, NotFound, add_error_handlers
+from gaudi_runtime.openai_api.errors import ERROR_HANDLERS, InvalidRequest, NotFound
 from gaudi_runtime.openai_api.formats import ChatFormat, Envelope, Format, TextFormat
 from gaudi_runtime.openai_api.generation import Choice, Generation, Usage
 from gaudi_runtime.openai_api.requests import ChatRequest, CompletionRequest, GenerationRequest
@@ -122,31 +125,36 @@ def _echoes(body: CompletionRequest) -> list[str]:
     return texts
 
 
-def openai_app(engine: Engine, config: RuntimeConfig, metrics: RequestMetrics, closing: Callable[[], bool]) -> FastAPI:
+def openai_app(
+    engine: Engine, config: RuntimeConfig, metrics: RequestMetrics, closing: Callable[[], bool]
+) -> Starlette:
     """The application of the model port."""
     api = Api(engine, config, metrics)
-    app = FastAPI(openapi_url=None)
-    add_error_handlers(app)
+    app = Starlette(routes=_routes(api), exception_handlers=ERROR_HANDLERS)
     app.add_middleware(Edge, closing=closing, requests=metrics.requests)
-
-    @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
-        return api.models()
-
-    @app.get("/v1/models/{name:path}")
-    async def model(name: str) -> dict[str, Any]:
-        return api.model(name)
-
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.post("/v1/completions")
-    async def completions(request: Request, body: CompletionRequest) -> Response:
-        return await api.complete(request, body)
-
-    @app.post("/v1/chat/completions")
-    async def chat_completions(request: Request, body: ChatRequest) -> Response:
-        return await api.chat(request, body)
-
     return app
+
+
+def _routes(api: Api) -> list[Route]:
+    async def models(_: Request) -> Response:
+        return JSONResponse(api.models())
+
+    async def model(request: Request) -> Response:
+        return JSONResponse(api.model(request.path_params["name"]))
+
+    async def health(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def completions(request: Request) -> Response:
+        return await api.complete(request, await read_body(request, CompletionRequest))
+
+    async def chat_completions(request: Request) -> Response:
+        return await api.chat(request, await read_body(request, ChatRequest))
+
+    return [
+        get("/v1/models", models),
+        get("/v1/models/{name:path}", model),
+        get("/health", health),
+        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+    ]

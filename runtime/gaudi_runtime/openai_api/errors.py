@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 
 class ApiError(Exception):
@@ -57,31 +56,18 @@ def error_body(message: str, kind: str, param: str | None = None, code: str | No
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def add_error_handlers(app: FastAPI) -> None:
-    """Answer every kind of failure in OpenAI's form."""
-
-    @app.exception_handler(ApiError)
-    async def refused(_: Request, error: ApiError) -> JSONResponse:
-        return JSONResponse(error.body(), error.status, error.headers)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse(_validation_error(error).body(), 400)
-
-    @app.exception_handler(HTTPException)
-    async def no_route(_: Request, error: HTTPException) -> JSONResponse:
-        body = error_body(str(error.detail), "invalid_request_error")
-        return JSONResponse(body, error.status_code, error.headers)
-
-    @app.exception_handler(Exception)
-    async def crashed(_: Request, __: Exception) -> JSONResponse:
-        return JSONResponse(error_body("The server failed to answer; its log says why.", "server_error"), 500)
+async def _refused(_: Request, error: ApiError) -> Response:
+    return JSONResponse(error.body(), error.status, error.headers)
 
 
-def _validation_error(error: RequestValidationError) -> InvalidRequest:
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return InvalidRequest(f"The body is not JSON: {first['ctx']['error']}.")
-    param = ".".join(str(part) for part in first["loc"][1:]) or None
-    message = first["msg"] if first["type"] == "unsupported" else f"{param or 'body'}: {first['msg']}."
-    return InvalidRequest(message, param or (first.get("ctx") or {}).get("param"))
+async def _no_route(_: Request, error: HTTPException) -> Response:
+    body = error_body(str(error.detail), "invalid_request_error")
+    return JSONResponse(body, error.status_code, error.headers)
+
+
+async def _crashed(_: Request, __: Exception) -> Response:
+    return JSONResponse(error_body("The server failed to answer; its log says why.", "server_error"), 500)
+
+
+ERROR_HANDLERS: Mapping[Any, Any] = {ApiError: _refused, HTTPException: _no_route, Exception: _crashed}
+"""Every kind of failure, answered in OpenAI's form."""
