@@ -70,6 +70,13 @@ def test_field_that_the_mode_ignores_is_named() -> None:
     ]
 
 
+def test_order_of_captures_is_ignored_where_nothing_is_captured() -> None:
+    config = vllm_config(engine={"name": "sim", "executionMode": "eager"}, warmup={"promptOrder": "maxBs"})
+    assert list(ignored_knobs(config)) == [
+        "warmup.promptOrder is ignored by execution mode eager: it needs hpuGraphs or torchCompile"
+    ]
+
+
 def test_wrong_setting_is_no_warning() -> None:
     assert ignored("VLLM_USE_V1", "1") == []
 
