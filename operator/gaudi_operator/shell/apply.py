@@ -43,16 +43,19 @@ class Writer:
         After an outage the list that misses the resource may come later than the one that misses its children.
         Raises Waiting when it is gone, for that list is on its way.
         """
-        known = self._store.resource(key)
-        if known is None or not any(self._creates(key, action) for action in actions):
+        if not any(self._creates(key, action) for action in actions):
             return
+        known = self._store.resource(key)  # may have gone while the pass was thinking
+        if known is None or known["metadata"]["uid"] != await self._uid(key):
+            message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: nothing is made for it any more."
+            raise Waiting("ResourceGone", message, GONE_SECONDS)
+
+    async def _uid(self, key: Key) -> str | None:
         try:
             found = await self._cluster.request("GET", RESOURCE.path(key.namespace, key.name))
         except NotFound:
-            found = {"metadata": {}}
-        if found["metadata"].get("uid") != known["metadata"]["uid"]:
-            message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: nothing is made for it any more."
-            raise Waiting("ResourceGone", message, GONE_SECONDS)
+            return None
+        return str(found["metadata"]["uid"])
 
     def _creates(self, key: Key, action: Action) -> bool:
         if not isinstance(action, Apply):
