@@ -14,7 +14,7 @@ from gaudi_runtime.optimal.ladder import Ladder, Rung
 from gaudi_runtime.optimal.space import Space
 
 MOST_MULTIPLES = 512
-MOST_VALUES: dict[int, tuple[int, ...]] = {0: (), 1: (512,), 2: (20, 40), 3: (8, 12, 20)}
+MOST_VALUES: dict[int, tuple[int, ...]] = {0: (), 1: (512,), 2: (16, 96), 3: (8, 12, 20)}
 """Most values of the dimensions that have a choice, outermost first, by the number of such dimensions."""
 
 Axes = tuple[list[int], list[int], list[int]]

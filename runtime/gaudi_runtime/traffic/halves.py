@@ -15,11 +15,6 @@ def count_requests(requests: Iterable[Request]) -> int:
     return count
 
 
-def first_half(requests: Iterable[Request], count: int) -> Iterator[Request]:
-    """The earlier half of `count` requests, rounded down."""
+def first_half(requests: Iterator[Request], count: int) -> Iterator[Request]:
+    """The earlier half of `count` requests, rounded down; once it is used up, `requests` goes on with the later one."""
     return islice(requests, count // 2)
-
-
-def second_half(requests: Iterable[Request], count: int) -> Iterator[Request]:
-    """The later half of `count` requests."""
-    return islice(requests, count // 2, None)

@@ -7,6 +7,7 @@ resource and the Kubernetes client are imported by the functions that need them.
 import typer
 
 from gaudi_operator.cli.plan.buckets import buckets
+from gaudi_operator.cli.plan.compare import compare
 from gaudi_operator.cli.plan.diff import diff
 from gaudi_operator.cli.plan.find import find
 from gaudi_operator.cli.plan.forecast import forecast
@@ -24,6 +25,7 @@ Start with:
   gaudi-plan find -f model.yaml 3 412 0            the bucket of 3 prompts
   gaudi-plan forecast -f model.yaml                memory, graphs and minutes
   gaudi-plan diff old.yaml new.yaml                what a change costs
+  gaudi-plan compare -f model.yaml                 the strategies side by side
   gaudi-plan trace -f model.yaml --trace log.csv   every strategy on your traffic
 """
 
@@ -38,6 +40,7 @@ app.command()(buckets)
 app.command()(find)
 app.command()(forecast)
 app.command()(diff)
+app.command()(compare)
 app.command()(trace)
 
 

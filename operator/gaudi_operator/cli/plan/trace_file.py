@@ -8,7 +8,7 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, TraceUnreadable
 from gaudi_runtime.traffic.batching import Pace
 from gaudi_runtime.traffic.columns import ColumnNames
-from gaudi_runtime.traffic.halves import count_requests, first_half, second_half
+from gaudi_runtime.traffic.halves import count_requests, first_half
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.traffic.learning import traffic_of
 from gaudi_runtime.traffic.order import in_order
@@ -53,6 +53,6 @@ class TraceFile:
             count = count_requests(self.requests())
         except TraceUnreadable as error:
             raise ConfigError(f"trace {self.path} {error}") from error
-        halves = first_half(self.requests(), count), second_half(self.requests(), count)
-        earlier, later = (traffic_of(half, server.limits, server.kv_blocks, server.pace) for half in halves)
-        return earlier, later
+        requests = self.requests()
+        earlier = traffic_of(first_half(requests, count), server.limits, server.kv_blocks, server.pace)
+        return earlier, traffic_of(requests, server.limits, server.kv_blocks, server.pace)

@@ -42,7 +42,7 @@ def traffic_with_one_of_each(prompts: dict[Bucket, int], steps: dict[Bucket, int
     return Traffic({**prompts, Bucket(1, 1, 0): 1}, {**steps, Bucket(1, 1, 1): 1})
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(limits(), PROMPTS, STEPS, st.integers(1, 200), st.integers(1, 30))
 def test_every_admissible_batch_has_a_bucket(
     limits: Limits, prompts: dict[Bucket, int], steps: dict[Bucket, int], kv_blocks: int, graphs: int

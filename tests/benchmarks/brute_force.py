@@ -1,0 +1,88 @@
+"""How far strategy optimal is from the best of all plans, where all plans can be tried.
+
+In one dimension its dynamic programme is exact, in several it looks at plans made of rows of ladders only. Here every
+set of buckets that holds every admissible batch is tried on small random traffic, each request in the bucket that find
+would answer.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.optimal.axes import choose_axes
+from gaudi_runtime.optimal.budget import fit
+from gaudi_runtime.optimal.cost import token_cost
+from gaudi_runtime.optimal.search import Search
+from gaudi_runtime.optimal.space import DecodeSpace, PromptSpace, Space
+
+BLOCK = 2
+INSTANCES = 12
+DECODE = Limits(
+    max_model_len=4, max_num_seqs=3, max_num_batched_tokens=8, block_size=BLOCK, contiguous_paged_attention=False
+)
+CONTEXT = Limits(max_model_len=8, max_num_seqs=4, max_num_batched_tokens=8, block_size=BLOCK, prefix_caching=True)
+BATCHED = Limits(
+    max_model_len=6,
+    max_num_seqs=4,
+    max_num_prefill_seqs=2,
+    max_num_batched_tokens=12,
+    block_size=BLOCK,
+    prefix_caching=True,
+)
+SPACES: Mapping[str, tuple[Space, int]] = {
+    "2 dimensions, decode (batch, blocks)": (DecodeSpace(DECODE, kv_blocks=8), 4),
+    "2 dimensions, prompt (query, context)": (PromptSpace(CONTEXT, with_context=True), 5),
+    "3 dimensions, prompt (batch, query, context)": (PromptSpace(BATCHED, with_context=True), 4),
+}
+
+
+def gaps(name: str) -> list[float]:
+    """Excess of padding cost over the best of all plans, as a share of it, for random traffics."""
+    space, graphs = SPACES[name]
+    return [_gap(space, graphs, random.Random(seed)) for seed in range(INSTANCES)]  # noqa: S311
+
+
+def _gap(space: Space, graphs: int, chance: random.Random) -> float:
+    shapes = list(_grid(space))
+    traffic = {shape: chance.expovariate(1.0) ** 2 for shape in shapes}
+    best = min(_cost(space, plan, traffic) for plan in _plans(space, shapes, graphs))
+    return _cost(space, _chosen(space, traffic, graphs), traffic) / best - 1
+
+
+def _grid(space: Space) -> Iterator[Bucket]:
+    """Admissible shapes on the values that a dimension offers."""
+    batches, queries, blocks = choose_axes(space, {})
+    for batch in batches:
+        for query in queries:
+            for count in blocks:
+                if space.admits(Bucket(batch, query, count)):
+                    yield Bucket(batch, query, count)
+
+
+def _plans(space: Space, shapes: Sequence[Bucket], graphs: int) -> Iterator[tuple[Bucket, ...]]:
+    """Every set of `graphs` buckets that holds every admissible shape."""
+    corners = space.corners()
+    others = [shape for shape in shapes if shape not in corners]
+    for chosen in combinations(others, graphs - len(corners)):
+        yield tuple(sorted((*corners, *chosen)))
+
+
+def _chosen(space: Space, traffic: Mapping[Bucket, float], graphs: int) -> tuple[Bucket, ...]:
+    axes = choose_axes(space, traffic)
+    cost = token_cost(BLOCK)
+    choice = Search(space, axes, traffic, lambda bucket: cost(space.phase, bucket), lambda _: 1.0).choice()
+    found = fit(choice, graphs)
+    if found is None:
+        raise AssertionError("the budget holds what every plan needs")
+    return tuple(sorted(bucket for kept in found.selection.ladders for bucket in kept.buckets()))
+
+
+def _cost(space: Space, plan: Sequence[Bucket], traffic: Mapping[Bucket, float]) -> float:
+    cost = token_cost(BLOCK)
+    return sum(weight * cost(space.phase, _first(plan, shape)) for shape, weight in traffic.items())
+
+
+def _first(plan: Sequence[Bucket], shape: Bucket) -> Bucket:
+    return next(b for b in plan if b[0] >= shape[0] and b[1] >= shape[1] and b[2] >= shape[2])

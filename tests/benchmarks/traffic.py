@@ -1,0 +1,125 @@
+"""Strategies on real traffic: the Azure conversation trace, learned on its first half and judged on the second.
+
+    python -m tests.benchmarks.traffic
+
+Then how far optimal is from the best of all plans, what it costs to plan, and a trace of ten million rows.
+Ends with exit code 1 when a limit is missed.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from functools import cache
+
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.optimal.cost import token_cost
+from gaudi_runtime.optimal.prices import one_graph
+from gaudi_runtime.optimal.strategy import Optimizer
+from gaudi_runtime.traffic.histogram import Traffic, write_traffic
+from gaudi_runtime.traffic.judge import judge
+from gaudi_runtime.traffic.learning import traffic_of
+from gaudi_runtime.traffic.order import in_order
+from gaudi_runtime.traffic.trace import read_trace
+from tests.azure_trace import halves, traffic
+from tests.benchmarks.brute_force import SPACES, gaps
+from tests.benchmarks.figures import Figure, table
+
+KV_BLOCKS = 3000
+TARGETS = {8192: 0.66, 14_080: 0.58, 16_384: 0.52}
+"""Most padding above 1.0 as a share of exponential's, prompts, as many graphs."""
+ROWS = 10_000_000
+RIVALS = (Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE)
+
+
+def main() -> int:
+    """Print the tables; 1 when a limit was missed."""
+    figures = [figure for tokens in TARGETS for figure in _contest(tokens)]
+    figures += [_gap(name) for name in SPACES]
+    figures += [_planning(tokens) for tokens in TARGETS]
+    figures += _ten_million_rows()
+    sys.stdout.write(f"\n{table(figures)}\n")
+    return int(any(figure.missed for figure in figures))
+
+
+def _limits(tokens: int) -> Limits:
+    return Limits(max_model_len=tokens, max_num_seqs=64, max_num_batched_tokens=tokens)
+
+
+@cache
+def _traffic(tokens: int) -> tuple[Traffic, Traffic]:
+    earlier, later = halves()
+    return traffic(earlier, _limits(tokens), KV_BLOCKS), traffic(later, _limits(tokens), KV_BLOCKS)
+
+
+def _contest(tokens: int) -> Iterator[Figure]:
+    """The table of one size, and the figures that have a limit."""
+    sys.stdout.write(f"\nmax_num_batched_tokens {tokens}, 64 sequences, {KV_BLOCKS} KV blocks\n")
+    sys.stdout.write(f"{'strategy':22}{'prompt graphs':>14}{'padding':>9}{'decode graphs':>15}{'padding':>9}\n")
+    plans = {each.value: make_plan(BucketPolicy(strategy=each), _limits(tokens), KV_BLOCKS) for each in RIVALS}
+    rival = plans["exponential"]
+    plans |= {f"optimal, {part}": _optimal(tokens, rival, share) for part, share in _BUDGETS.items()}
+    paddings = {name: _row(name, plan, tokens) for name, plan in plans.items()}
+    excess = (paddings["optimal, as many"] - 1) / (paddings["exponential"] - 1)
+    yield Figure(f"prompt padding of exponential's, T {tokens}", excess, "share", TARGETS[tokens])
+    fewer = (paddings["optimal, 3/4 of them"] - 1) / (paddings["exponential"] - 1)
+    yield Figure(f"the same with 3/4 of its graphs, T {tokens}", fewer, "share", 1.0)
+
+
+_BUDGETS = {"as many": 1.0, "3/4 of them": 0.75, "half of them": 0.5}
+
+
+def _optimal(tokens: int, rival: BucketPlan, share: float) -> BucketPlan:
+    optimizer = Optimizer(_traffic(tokens)[0], _limits(tokens), KV_BLOCKS)
+    chosen = []
+    for phase in BucketPhase:
+        graphs = -(-len(rival.of(phase)) * share // 1)
+        chosen.append(optimizer.choose((phase,), one_graph, graphs, "graphs").buckets[phase])
+    return BucketPlan(chosen[0], chosen[1])
+
+
+def _row(name: str, plan: BucketPlan, tokens: int) -> float:
+    """Print a row; its prompt padding."""
+    cost = token_cost(_limits(tokens).block_size)
+    prompt, decode = (judge(plan, phase, _traffic(tokens)[1], cost) for phase in BucketPhase)
+    if prompt.padding is None or decode.padding is None or prompt.coverage != 1.0 or decode.coverage != 1.0:
+        raise AssertionError(f"{name} leaves traffic without a bucket")
+    sys.stdout.write(f"{name:22}{prompt.graphs:14}{prompt.padding:9.4f}{decode.graphs:15}{decode.padding:9.4f}\n")
+    return prompt.padding
+
+
+def _gap(name: str) -> Figure:
+    found = gaps(name)
+    return Figure(f"cost above the best plan, {name}", 100 * sum(found) / len(found), "%, mean")
+
+
+def _planning(tokens: int) -> Figure:
+    policy = BucketPolicy(
+        strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic=write_traffic(_traffic(tokens)[0]))
+    )
+    started = time.process_time()
+    make_plan(policy, _limits(tokens), KV_BLOCKS)
+    return Figure(f"optimal plan from a policy, T {tokens}", time.process_time() - started, "s", 0.8)
+
+
+def _ten_million_rows() -> Iterator[Figure]:
+    """Last, because the peak of memory is that of the whole process."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.process_time()
+    traffic_of(in_order(read_trace(_lines())), _limits(8192), KV_BLOCKS)
+    yield Figure("trace of 10 million rows, one pass", time.process_time() - started, "s")
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    yield Figure("memory for it beyond what the process had", grown, "MiB", 64)
+
+
+def _lines() -> Iterator[bytes]:
+    yield b"TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    for at in range(ROWS):
+        yield b"%d,%d,%d\n" % (at, at * 7919 % 8000 + 1, at * 104_729 % 400)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.traffic.histogram import read_traffic
+from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan
+
+LIMITS = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 2048, "num_blocks": 200}
+HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """400 requests, a second apart in tens: prompts of about 300 and of about 1100 tokens."""
+    rows = (f"{at // 10},{300 + at % 7 if at % 3 else 1100 + at % 50},{at % 40 + 1}\n" for at in range(400))
+    path = tmp_path / "trace.csv"
+    path.write_text(HEADER + "".join(rows))
+    return path
+
+
+def judged(trace: Path, *arguments: str) -> Any:
+    return answer(LIMITS, "--trace", str(trace), *arguments, command="trace")
+
+
+def test_every_strategy_is_judged_in_both_phases(trace: Path) -> None:
+    strategies = judged(trace)["strategies"]
+    assert list(strategies) == ["optimal", "exponential", "linear", "paddingAware"]
+    for phases in strategies.values():
+        assert set(phases) == {"prompt", "decode"}
+        assert all({"graphs", "padding", "coverage"} <= set(phase) for phase in phases.values())
+
+
+def test_optimal_has_as_many_graphs_as_exponential_and_pads_less(trace: Path) -> None:
+    strategies = judged(trace)["strategies"]
+    for phase in ("prompt", "decode"):
+        optimal, exponential = strategies["optimal"][phase], strategies["exponential"][phase]
+        assert optimal["graphs"] <= exponential["graphs"]
+        assert optimal["padding"] < exponential["padding"]
+        assert optimal["coverage"] == 1.0
+
+
+def test_graphs_bounds_the_prompt_graphs_of_optimal(trace: Path) -> None:
+    assert judged(trace, "--graphs", "3", "--decode-graphs", "5")["strategies"]["optimal"]["prompt"]["graphs"] == 3
+
+
+def test_answer_says_what_was_learned_from_and_judged_on(trace: Path) -> None:
+    said = judged(trace)["warnings"]
+    assert f"optimal learned from the earlier half of {trace}; all are judged on the later half" in said
+    assert any("an estimate" in warning for warning in said)
+
+
+def test_whole_trace_is_judged_when_another_is_learned_from(trace: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text(HEADER + "".join(f"{at},900,5\n" for at in range(50)))
+    result = judged(trace, "--learn", str(other))
+    assert f"optimal learned from {other}; all are judged on {trace}" in result["warnings"]
+    assert (
+        result["strategies"]["optimal"]["prompt"]["padding"]
+        > judged(trace)["strategies"]["optimal"]["prompt"]["padding"]
+    )
+
+
+def test_saved_traffic_makes_the_same_plan_in_a_policy(trace: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "traffic.txt"
+    graphs = judged(trace, "--save-traffic", str(saved))["strategies"]["optimal"]["prompt"]["graphs"]
+    assert read_traffic(saved.read_text()).of(BucketPhase.PROMPT)
+    engine = {"maxNumSeqs": 8, "maxNumBatchedTokens": 2048}
+    model = INFERENCE["spec"]["model"] | {"maxModelLen": 2048}  # type: ignore[index]
+    bucketing = {"strategy": "optimal", "optimal": {"traffic": saved.read_text()}}
+    document = INFERENCE | {"spec": INFERENCE["spec"] | {"model": model, "engine": engine, "bucketing": bucketing}}  # type: ignore[operator]
+    assert len(answer(document, "--kv-blocks", "200")["prompt"]) == graphs
+
+
+def test_prefix_caching_of_the_limits_changes_nothing_because_a_trace_has_no_prefixes(trace: Path) -> None:
+    without = answer(LIMITS | {"prefix_caching": False}, "--trace", str(trace), command="trace")
+    assert judged(trace)["strategies"] == without["strategies"]
+
+
+def test_csv_has_a_row_for_each_strategy_and_phase(trace: Path) -> None:
+    header, *rows = csv.reader(io.StringIO(plan(LIMITS, "--trace", str(trace), "-o", "csv", command="trace").stdout))
+    assert header[:5] == ["strategy", "phase", "graphs", "padding", "coverage"]
+    assert len(rows) == 8
+
+
+def test_table_names_all_strategies(trace: Path) -> None:
+    shown = plan(LIMITS, "--trace", str(trace), command="trace").stdout
+    assert all(name in shown for name in ("optimal", "linear", "padding is padded / real tokens"))
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text("when,in,out\n" + "".join(f"{at},200,4\n" for at in range(20)))
+    columns = ("--arrival-column", "when", "--context-column", "in", "--generated-column", "out")
+    assert judged(path, *columns)["strategies"]["optimal"]["prompt"]["coverage"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "sentence"),
+    [
+        (b"a,b\n1,2\n", (), "has no column for the arrival time; its columns are a, b: name one with --arrival-column"),
+        (b"", (), "is empty; its first line names the columns"),
+        (HEADER.encode() + b"1,0,3\n2,4,4\n", (), "line 2 has 0 context tokens"),
+        (HEADER.encode() + b"1,2,3\n", (), "has a single request"),
+        (HEADER.encode() + b"1,\xff,3\n", (), "line 2 is not UTF-8 text"),
+        (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--warmup-seconds", "1"), "--warmup-seconds: 1 is too little"),
+        (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--graphs", "1", "--graph-bytes", "9"), "give one kind of budget"),
+        (HEADER.encode() + b"1,9999,3\n2,9,3\n", (), "has no prompt shape within the limits"),
+    ],
+)
+def test_bad_trace_ends_with_one_sentence_and_2(
+    tmp_path: Path, content: bytes, arguments: tuple[str, ...], sentence: str
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_bytes(content)
+    result = plan(LIMITS, "--trace", str(path), *arguments, command="trace")
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_missing_trace_ends_with_one_sentence_and_2(tmp_path: Path) -> None:
+    result = plan(LIMITS, "--trace", str(tmp_path / "none.csv"), command="trace")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "cannot be read: No such file" in result.stderr
+
+
+def test_folder_is_no_trace(tmp_path: Path) -> None:
+    assert "is no file" in plan(LIMITS, "--trace", str(tmp_path), command="trace").stderr
