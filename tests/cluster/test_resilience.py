@@ -87,7 +87,7 @@ async def test_what_vanished_while_nobody_watched_is_not_made_anew(
         await until(partial(ready, api, "other"), "the operator to have caught up", seconds=60)
         assert await operator.value("gaudi_operator_resources") == 1
         assert any("vanished unseen" in line["message"] for line in operator.lines())
-    assert await _none_of(api, "tiny")
+    assert await _left_of(api, "tiny") == []
 
 
 async def test_operator_serves_all_namespaces_when_none_is_named(
@@ -203,9 +203,17 @@ async def _versions(api: KubeApi) -> list[str]:
 
 
 async def _none_of(api: KubeApi, name: str) -> bool:
-    """Whether nothing carries the label of the resource."""
-    selector = f"{NAME_LABEL}={name}"
-    return not [each for kind in (*CHILDREN, "Pod") for each in await api.list(kind, selector)]
+    return not await _left_of(api, name)
+
+
+async def _left_of(api: KubeApi, name: str) -> list[str]:
+    """What carries the label of the resource, as `Kind name made-at`."""
+    found = [(kind, each["metadata"]) for kind in (*CHILDREN, "Pod") for each in await _labelled(api, kind, name)]
+    return [f"{kind} {metadata['name']} {metadata['creationTimestamp']}" for kind, metadata in found]
+
+
+async def _labelled(api: KubeApi, kind: str, name: str) -> list[Object]:
+    return await api.list(kind, f"{NAME_LABEL}={name}")
 
 
 async def _service_port(api: KubeApi, port: int) -> bool:
