@@ -10,7 +10,7 @@ def plan_sentence(state: PlanState) -> str:
     if state.basis is PlanBasis.COUNTED:
         return (
             f"{buckets} buckets are planned for {state.kv_blocks} KV blocks. What they take in memory and time is "
-            "not known before the first pod has measured it."
+            f"not known before the first pod has measured it: {state.source}."
         )
     return f"{buckets} graphs{_captured(state)}, {_amounts(state)}: {_origin(state)}."
 

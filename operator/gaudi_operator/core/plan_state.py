@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PlanBasis, PlanState
 from gaudi_operator.core.estimate import Estimate, Fitting
 from gaudi_operator.core.outlook import Outlook, outlook
 from gaudi_operator.core.percent import DONE, captured_percent
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.subject import why_unknown
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.warmup.percent import percent
 
@@ -20,10 +22,10 @@ def plan_state(situation: Situation) -> PlanState | None:
     if situation.outlook is None:
         return None
     if situation.violation is not None:
-        return _expected(situation.outlook)
+        return _expected(situation.inference.spec, situation.outlook)
     if pod := _measured_pod(situation):
         return _measured(situation, *pod)
-    return _written(situation) or _expected(situation.outlook)
+    return _written(situation) or _expected(situation.inference.spec, situation.outlook)
 
 
 def known_blocks(situation: Situation) -> int | None:
@@ -35,9 +37,10 @@ def known_blocks(situation: Situation) -> int | None:
 _FOUND = frozenset({PlanBasis.MEASURED, PlanBasis.SIMULATED})
 
 
-def _expected(found: Outlook) -> PlanState:
+def _expected(spec: GaudiInferenceSpec, found: Outlook) -> PlanState:
     estimate = found.estimate
     known = {} if estimate is None else _estimated(estimate)
+    unknown = {} if known else {"source": why_unknown(spec)}
     return PlanState(
         basis=PlanBasis.ESTIMATED if known else PlanBasis.COUNTED,
         prompt_buckets=found.prompt,
@@ -46,6 +49,7 @@ def _expected(found: Outlook) -> PlanState:
         prompt_gaps=found.uncovered.prompt.gap_count,
         decode_gaps=found.uncovered.decode.gap_count,
         **known,
+        **unknown,
     )
 
 

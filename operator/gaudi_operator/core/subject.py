@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.runtime_config import on_cpu
 from gaudi_runtime.cards.catalog import CARDS
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.models.known import known_shape
@@ -35,6 +36,15 @@ def subject(spec: GaudiInferenceSpec) -> Subject | None:
         return Subject(card, source.repo) if known_shape(source.repo) else None
     served = next((name for name in spec.model.served_names if known_shape(name)), None)
     return None if served is None else Subject(card, served, sure=False)
+
+
+def why_unknown(spec: GaudiInferenceSpec) -> str:
+    """Why a spec is not estimated, as the end of a sentence."""
+    if spec.engine.name is EngineName.SIM:
+        return "the simulation describes no known card and model, or sizes and faults of its own"
+    if on_cpu(spec.accelerator):
+        return "nothing is known of graphs on a CPU"
+    return "the model is not among the known ones; a public repository among spec.model.servedNames gives an estimate"
 
 
 def _simulated(script: dict[str, str]) -> Subject | None:

@@ -95,7 +95,7 @@ class PlanState(ApiModel):
     captured_percent: CapturedPercent = Field(CapturedPercent(), description="Graphs that fit, in percent of the plan.")
     prompt_gaps: Count = Field(0, description="Regions of prompt batches that no bucket holds.")
     decode_gaps: Count = Field(0, description="Regions of decode batches that no bucket holds.")
-    source: Text | None = Field(None, description="Where the figures come from.")
+    source: Text | None = Field(None, description="Where the figures come from, or why there are none yet.")
 
 
 class WarmupProgress(ApiModel):

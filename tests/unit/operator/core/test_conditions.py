@@ -157,7 +157,7 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
             TRUE,
             "Accepted",
             "8 prompt and 24 decode buckets are planned for 64 KV blocks. What they take in memory and time is not "
-            "known before the first pod has measured it.",
+            "known before the first pod has measured it: nothing is known of graphs on a CPU.",
         ),
     ),
     ("PlanAccepted", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),

@@ -8,6 +8,7 @@ from gaudi_operator.core.plan_sentence import plan_sentence
 from gaudi_operator.core.plan_state import known_blocks, plan_state
 from gaudi_operator.core.situation import Situation
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
+from tests.builders import Object
 from tests.forecasts import seed
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
@@ -35,7 +36,26 @@ def state(found: Situation) -> PlanState:
 
 
 def test_buckets_are_counted_before_any_pod_exists() -> None:
-    assert state(situation([])) == PlanState(basis=PlanBasis.COUNTED, prompt_buckets=8, decode_buckets=24, kv_blocks=64)
+    assert state(situation([])) == PlanState(
+        basis=PlanBasis.COUNTED,
+        prompt_buckets=8,
+        decode_buckets=24,
+        kv_blocks=64,
+        source="nothing is known of graphs on a CPU",
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (seed(engine={"simulation": {"card": None}}), "the simulation describes no known card and model"),
+        (seed(engine={"name": "torch", "simulation": None}), "the model is not among the known ones"),
+    ],
+    ids=["simulation", "model"],
+)
+def test_plan_that_cannot_be_estimated_says_why(spec: Object, why: str) -> None:
+    found = state(situation([], inference=inference(**spec)))
+    assert f"before the first pod has measured it: {why}" in plan_sentence(found)
 
 
 def test_counted_plan_measures_nothing() -> None:

@@ -1,0 +1,54 @@
+"""What an estimate of a simulation refuses is proven, because the simulation does just what was estimated."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.outlook import outlook
+from gaudi_operator.core.runtime_config import runtime_config
+from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.startup import start_engine
+from tests.forecasts import seed
+from tests.unit.operator.core.resources import inference
+
+QWEN = {"card": "gaudi3", "model": "Qwen/Qwen2.5-7B"}
+LONG = {"maxNumBatchedTokens": 8192, "maxNumSeqs": 32, "blockSize": 128, "contiguousPagedAttention": True}
+CASES: dict[str, dict[str, Any]] = {
+    "the seeds": {},
+    "more for prompts": {"warmup": {"promptRatio": 0.9}},
+    "little for graphs": {"warmup": {"graphMemoryShare": 0.02}},
+    "nothing for graphs": {"warmup": {"graphMemoryShare": 0}},
+    "largest batch first": {"warmup": {"promptOrder": "maxBs"}},
+    "half a card": {"accelerator": {"generation": "none", "deviceMemory": "40Gi"}},
+    "another model on another card": {"engine": {**LONG, "simulation": QWEN}, "bucketing": {"strategy": "exponential"}},
+}
+
+
+async def played(spec: dict[str, Any]) -> WarmupReport:
+    """The report of a simulated pod of that spec once it is warm."""
+    config = runtime_config(inference(**spec)).model_copy(update={"recipe_cache_dir": None})
+    board = ReportBoard("p" * 64)
+    start_engine(config, board, threading.Event())
+    return board.report()
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_simulation_captures_what_was_estimated(case: str) -> None:
+    spec = seed(**CASES[case])
+    spec["engine"]["simulation"] = {**spec["engine"]["simulation"], "timeScale": "0"}
+    found = outlook(inference(**spec))
+    assert found is not None
+    assert found.estimate is not None
+    assert found.estimate.prompt is not None
+    assert found.estimate.decode is not None
+    report = await played(spec)
+    assert report.memory is not None
+    assert report.memory.kv_blocks == found.kv_blocks == found.estimate.kv_blocks
+    assert (report.prompt.planned, report.decode.planned) == (found.prompt, found.decode)
+    assert (report.prompt.captured, report.decode.captured) == (
+        found.estimate.prompt.expected,
+        found.estimate.decode.expected,
+    )
+    assert report.prompt.graph_bytes + report.decode.graph_bytes == found.estimate.graph_bytes
