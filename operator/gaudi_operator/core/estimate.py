@@ -1,6 +1,7 @@
 """What a described card would make of a plan: pure numbers for the outlook (docs/memory.md has the rules)."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from gaudi_operator.core.subject import Subject
 from gaudi_runtime.cards.catalog import card_named
@@ -91,12 +92,13 @@ def _graph_bytes(found: Forecast) -> int | None:
 
 
 def _seconds(found: Forecast, subject: Subject) -> int | None:
-    return None if found.warmup_seconds is None else round(found.warmup_seconds.value * subject.time_scale)
+    return None if found.warmup_seconds is None else ceil(found.warmup_seconds.value * subject.time_scale)
 
 
 def _source(found: Forecast, subject: Subject) -> str:
-    """The card and the model, and how sure their least sure figure is."""
-    figures = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase and phase.graph_bytes]
+    """The card and the model, and how sure the least sure of graphs and times is."""
+    graphs = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase]
+    figures = [figure for figure in (*graphs, found.warmup_seconds) if figure]
     sure = weakest(*figures) if figures else Confidence.CALCULATED
     known_by = "" if subject.sure else ", recognized by its served name"
     return f"the description of card {subject.card} and the model {subject.model}{known_by} ({_HOW_SURE[sure]})"
@@ -104,9 +106,9 @@ def _source(found: Forecast, subject: Subject) -> str:
 
 _HOW_SURE = {
     Confidence.EXACT: "exact",
-    Confidence.MEASURED: "graphs as measured with this model",
+    Confidence.MEASURED: "as measured with this model",
     Confidence.PUBLISHED: "as published",
     Confidence.CALCULATED: "calculated",
-    Confidence.SCALED: "graphs scaled from another model",
-    Confidence.ASSUMED: "graphs assumed",
+    Confidence.SCALED: "scaled from another model",
+    Confidence.ASSUMED: "assumed",
 }

@@ -12,7 +12,9 @@ def plan_sentence(state: PlanState) -> str:
             f"{buckets} buckets are planned for {state.kv_blocks} KV blocks. What they take in memory and time is "
             f"not known before the first pod has measured it: {state.source}."
         )
-    return f"{buckets} graphs{_captured(state)}, {_amounts(state)}: {_origin(state)}."
+    fitting = state.captured_percent
+    what = "buckets" if fitting.prompt is None and fitting.decode is None else "graphs"
+    return f"{buckets} {what}{_captured(state)}, {_amounts(state)}: {_origin(state)}."
 
 
 def _captured(state: PlanState) -> str:

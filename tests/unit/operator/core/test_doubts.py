@@ -49,7 +49,7 @@ def test_simulation_that_cannot_reach_its_thresholds_is_refused_with_what_it_can
         "spec.readiness asks for 100 % of the prompt graphs, but at most 15 of 24 (62 %) fit. To make it fit, lower "
         "readiness.minCapturedPromptPercent to 62, or lower engine.maxNumBatchedTokens to 1535, or lower "
         "model.maxModelLen to 639. This is known from the description of card gaudi2 and the model "
-        "meta-llama/Llama-3.1-8B (graphs as measured with this model).",
+        "meta-llama/Llama-3.1-8B (as measured with this model).",
     )
 
 

@@ -115,8 +115,13 @@ def test_described_card_and_known_model_give_an_estimate() -> None:
     assert plan_sentence(found) == (
         "24 prompt and 48 decode graphs (62 % of prompt graphs fit), about 14.1 GiB, about 50 s of warm-up: "
         "an estimate from the description of card gaudi2 and the model meta-llama/Llama-3.1-8B "
-        "(graphs as measured with this model)."
+        "(as measured with this model)."
     )
+
+
+def test_buckets_without_graphs_are_not_called_graphs() -> None:
+    found = state(situation([], inference=inference(**seed(engine={"executionMode": "eager"}))))
+    assert plan_sentence(found).startswith("24 prompt and 48 decode buckets, about 29 s of warm-up: an estimate from ")
 
 
 def test_first_warmed_up_pod_replaces_an_estimate() -> None:
