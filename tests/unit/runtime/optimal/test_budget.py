@@ -1,0 +1,98 @@
+"""Budgets in a policy: graphs, bytes, seconds; what is too little and what contradicts."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.optimal import prices
+from gaudi_runtime.optimal.prices import Price
+
+LIMITS = Limits(max_model_len=4096, max_num_seqs=8, max_num_batched_tokens=4096)
+TRAFFIC = "".join(f"prompt 1 {300 * n} 0 {20 - n}\n" for n in range(1, 14)) + "".join(
+    f"decode {n} 1 {5 * n} {n}\n" for n in range(1, 9)
+)
+GIB = 2**30
+
+
+def plan(**budget: int) -> BucketPlan:
+    settings = OptimalSettings(traffic=TRAFFIC, **budget)
+    return make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), LIMITS, kv_blocks=100)
+
+
+def spent(chosen: BucketPlan, price: Price) -> float:
+    return sum(price(phase, bucket) for phase in BucketPhase for bucket in chosen.of(phase))
+
+
+def test_graphs_per_phase_are_used_up() -> None:
+    chosen = plan(prompt_graphs=5, decode_graphs=9)
+    assert (len(chosen.prompt), len(chosen.decode)) == (5, 9)
+
+
+def test_without_a_budget_there_are_as_many_graphs_as_exponential_has() -> None:
+    chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
+    assert (len(chosen.prompt), len(chosen.decode)) == (len(rival.prompt), len(rival.decode))
+
+
+@settings(max_examples=8)
+@given(st.integers(8 * GIB, 60 * GIB))
+def test_graph_bytes_are_never_exceeded(budget: int) -> None:
+    assert spent(plan(graph_bytes=budget), prices.graph_bytes(128)) <= budget
+
+
+@settings(max_examples=8)
+@given(st.integers(3, 90))
+def test_warmup_seconds_are_never_exceeded(budget: int) -> None:
+    assert spent(plan(warmup_seconds=budget), prices.warmup_seconds) <= budget
+
+
+def test_more_seconds_buy_more_graphs() -> None:
+    counts = [len(each.prompt) + len(each.decode) for each in (plan(warmup_seconds=10), plan(warmup_seconds=30))]
+    assert counts == sorted(set(counts))
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        (lambda: plan(graph_bytes=1000), "bucketing.optimal.graphBytes: 1000 is too little; a bucket for every"),
+        (lambda: plan(warmup_seconds=1), "bucketing.optimal.warmupSeconds: 1 is too little"),
+        (lambda: plan(prompt_graphs=3, graph_bytes=9 * GIB), "are different kinds of budget; give one of them"),
+        (
+            lambda: make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), LIMITS, 100),
+            "bucketing.strategy: optimal needs the traffic that it is to pad least",
+        ),
+    ],
+)
+def test_impossible_budget_is_refused_with_the_setting(ask: Callable[[], BucketPlan], sentence: str) -> None:
+    with pytest.raises(PlanImpossible) as refusal:
+        ask()
+    assert sentence in str(refusal.value)
+
+
+def test_traffic_without_decode_is_refused() -> None:
+    only = OptimalSettings(traffic="prompt 1 300 0 1")
+    with pytest.raises(PlanImpossible, match="has no decode shape within the limits"):
+        make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=only), LIMITS, 100)
+
+
+def test_traffic_beyond_the_limits_is_reported() -> None:
+    beyond = OptimalSettings(traffic=TRAFFIC + "prompt 1 9999 0 100\n")
+    chosen = make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=beyond), LIMITS, 100)
+    assert chosen.warnings == (
+        "bucketing.optimal.traffic: 37.17% of the prompt weight is beyond the limits and was left out",
+    )
+
+
+def test_equal_inputs_make_equal_plans() -> None:
+    assert plan(decode_graphs=20) == plan(decode_graphs=20)
+
+
+def test_optimal_settings_beside_another_strategy_are_named_as_ignored() -> None:
+    policy = BucketPolicy(optimal=OptimalSettings(traffic=TRAFFIC))
+    assert make_plan(policy, LIMITS, 100).warnings == ("bucketing.optimal is ignored by the exponential strategy",)
