@@ -16,6 +16,7 @@ from gaudi_runtime.engines.protocol import (
     SamplingParams,
     ServingCounters,
 )
+from gaudi_runtime.engines.recipe_key import recipe_key
 from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, RECIPE_SHARE, SimCard, imaginary_card, with_script
 from gaudi_runtime.engines.sim.clock import SimClock
 from gaudi_runtime.engines.sim.device import SimMemory
@@ -89,15 +90,8 @@ class SimEngine:
         return self._card.block
 
     def recipe_key(self) -> RecipeKey:
-        """Card and model as described; the mode stands for the software."""
-        config = self._config
-        return RecipeKey(
-            software=f"sim {config.engine.execution_mode}",
-            card=self._card.name,
-            model=self._card.model,
-            dtype=config.model.dtype,
-            parallelism="tensor 1",
-        )
+        """Card and model as described."""
+        return recipe_key(self._config, "sim", self._card.name, self._card.model)
 
     def allocate(self, kv_blocks: int) -> None:
         """Count the KV cache as used."""
@@ -189,6 +183,8 @@ class SimEngine:
 
 def _card(config: RuntimeConfig, script: SimScript) -> SimCard:
     """The described card, or the imaginary one; then the deployment's memory and the script's values."""
+    if script.card is None and script.model is not None:
+        raise errors.ConfigError("engine.simScript.model needs a card: name one, such as gaudi2.")
     if script.card is None:
         return with_script(imaginary_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
     from gaudi_runtime.engines.sim.described import described_card  # a catalog that only who asks for a card pays for

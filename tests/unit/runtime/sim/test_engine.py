@@ -1,17 +1,21 @@
 """What only the sim engine does: its script, its memory, its determinism."""
 
+import re
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
-from gaudi_runtime.contract.config import EngineName, RuntimeConfig
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.config import EngineName, ExecutionMode, KvCacheDtype, RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import Engine, SamplingParams
 from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.sim.script import read_script
-from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, ModelUnreadable
+from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, ModelUnreadable, PlanImpossible
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.startup import start_engine
 from tests.unit.runtime.configs import sim_config
@@ -28,8 +32,8 @@ def loaded(config: RuntimeConfig) -> SimEngine:
     return engine
 
 
-def serving() -> Engine:
-    engine = start_engine(sim_config(), ReportBoard("0" * 64), threading.Event())
+def serving(script: dict[str, Any] | None = None, **limits: Any) -> Engine:
+    engine = start_engine(sim_config(script, **limits), ReportBoard("0" * 64), threading.Event())
     engine.start_serving()
     return engine
 
@@ -82,3 +86,97 @@ def test_serving_with_the_sim_engine_imports_no_torch() -> None:
         "sys.exit(bool({'torch', 'transformers', 'numpy'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+async def test_every_second_request_may_meet_a_cold_shape() -> None:
+    engine = serving({"recompileEvery": 2})
+    for _ in range(4):
+        await text(engine, "abc", SamplingParams(max_tokens=2))
+    assert engine.counters.recompiles == 2
+    assert engine.counters.cold == {(BucketPhase.PROMPT, Bucket(1, 128, 0)): 2}
+
+
+async def test_a_leak_ends_in_requests_that_run_out_of_memory() -> None:
+    engine = serving({"leakBytesPerRequest": 60 * 2**30})
+    with pytest.raises(DeviceOutOfMemory):
+        await text(engine, "abc", SamplingParams(max_tokens=2))
+
+
+async def test_the_batch_references_the_blocks_of_all_its_sequences() -> None:
+    engine = serving({}, max_model_len=512)
+    streams = [engine.generate(engine.tokenizer.encode("x" * 200), SamplingParams(max_tokens=50)) for _ in range(4)]
+    for stream in streams:
+        await anext(stream)
+    assert engine.load_now().running == 4
+    assert engine.load_now().used_blocks == 4 * 2
+    for stream in streams:
+        await stream.aclose()
+    assert engine.load_now().used_blocks == 0
+
+
+def test_a_described_card_has_its_own_memory_and_the_models_bytes() -> None:
+    engine = loaded(sim_config({"card": "gaudi2", "model": "meta-llama/Llama-3.1-8B"}))
+    assert engine.memory().total == int(94.62 * 2**30)
+    assert engine.block_bytes() == 16 * 2**20
+
+
+def test_a_value_of_the_script_replaces_that_of_the_card() -> None:
+    engine = loaded(sim_config({"card": "gaudi2", "blockBytes": 4096}))
+    assert engine.block_bytes() == 4096
+    assert engine.memory().total == int(94.62 * 2**30)
+
+
+def test_the_memory_of_the_deployment_replaces_that_of_the_card() -> None:
+    config = sim_config({"card": "gaudi2"})
+    smaller = config.engine.model_copy(update={"device_memory_bytes": 64 * 2**30})
+    assert loaded(config.model_copy(update={"engine": smaller})).memory().total == 64 * 2**30
+
+
+def test_sizes_without_a_card_are_round_shares_of_the_memory() -> None:
+    config = sim_config()
+    small = config.engine.model_copy(update={"device_memory_bytes": 512 * 2**20})
+    engine = loaded(config.model_copy(update={"engine": small}))
+    assert engine.memory().free == 512 * 2**20 - 64 * 2**20 - 100 * engine.block_bytes()
+    assert engine.block_bytes() == 64 * 1024
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ({"card": "gaudi9"}, "card 'gaudi9' is not described; choose one of gaudi2"),
+        (
+            {"card": "gaudi2", "model": "nobody/nothing"},
+            "engine.simScript.model: 'nobody/nothing' is not a known model",
+        ),
+        ({"model": "meta-llama/Llama-3.1-8B"}, "engine.simScript.model needs a card: name one, such as gaudi2"),
+    ],
+)
+def test_an_unknown_card_or_model_is_named(script: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        SimEngine(sim_config(script))
+
+
+def test_weights_that_do_not_fit_the_card_are_an_impossible_plan() -> None:
+    with pytest.raises(PlanImpossible, match="the weights do not fit the simulated card"):
+        loaded(sim_config({"weightBytes": 2**50}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": {"dtype": "bfloat16"}},
+        {"model": {"kv_cache_dtype": KvCacheDtype.FP8}},
+        {"parallelism": {"tensor": 2}},
+        {"engine": {"execution_mode": ExecutionMode.LAZY}},
+        {"engine": {"sim_script": {"card": "gaudi2"}}},
+    ],
+    ids=str,
+)
+def test_what_recipes_depend_on_changes_their_key(change: dict[str, dict[str, Any]]) -> None:
+    config = sim_config()
+    parts = {name: getattr(config, name).model_copy(update=update) for name, update in change.items()}
+    assert SimEngine(config.model_copy(update=parts)).recipe_key() != SimEngine(config).recipe_key()
+
+
+def test_the_plan_is_no_part_of_the_key_of_recipes() -> None:
+    assert SimEngine(sim_config(max_num_seqs=8)).recipe_key() == SimEngine(sim_config()).recipe_key()
