@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, PlanBasis
-from gaudi_operator.core.doubts import doubt
+from gaudi_operator.api.v1alpha1.status import Condition
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.outlook import outlook
-from gaudi_operator.core.plan_sentence import plan_sentence
-from gaudi_operator.core.plan_state import known_blocks, plan_state
+from gaudi_operator.core.plan_conditions import (
+    judge_bucket_coverage,
+    judge_plan_accepted,
+    judge_settings_effective,
+)
 from gaudi_operator.core.pods import ENDED, PodView
 from gaudi_operator.core.rollout import Progress
-from gaudi_operator.core.settings_check import why_settings_are_ignored
 from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
 
-TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 MAX_MESSAGE = 2048
 SETTLE_SECONDS = 10
 """A pod whose gate has just opened is not ready until the kubelet has looked; that is no loss."""
@@ -32,15 +32,6 @@ class Polarity(StrEnum):
 
     GOOD_WHEN_TRUE = "good when True"
     BAD_WHEN_TRUE = "bad when True"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Status, reason and message of a condition; the type and the time are added later."""
-
-    status: ConditionStatus
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -120,18 +111,6 @@ def judge_warmed_up(s: Situation) -> Verdict:
     return Verdict(TRUE, "WarmedUp", found) if opened >= s.wished else Verdict(FALSE, "WarmingUp", found)
 
 
-def judge_plan_accepted(s: Situation) -> Verdict:
-    """Whether the spec can work at all, as far as can be known before a pod runs."""
-    if s.violation:
-        return Verdict(FALSE, s.violation.reason, s.violation.message)
-    state = plan_state(s)
-    assert state is not None  # noqa: S101 - an impossible plan is a violation
-    against = doubt(s.inference) if state.basis is PlanBasis.ESTIMATED else None
-    if against is None:
-        return Verdict(TRUE, "Accepted", plan_sentence(state))
-    return Verdict(TRUE, "AcceptedInDoubt", f"{plan_sentence(state)} {against}")
-
-
 def judge_degraded(s: Situation) -> Verdict:
     """Whether replicas that have served are missing, or serve below the thresholds."""
     lost = [pod for pod in s.active if _is_lost(pod, s.now)]
@@ -154,42 +133,6 @@ def _is_lost(pod: PodView, now: datetime) -> bool:
         return False
     opened = pod.conditions[GATE].since
     return not pod.gate_open or opened is None or now - opened > timedelta(seconds=SETTLE_SECONDS)
-
-
-def judge_bucket_coverage(s: Situation) -> Verdict:
-    """Whether every batch that the limits admit has a bucket, and every request so far met a warm graph."""
-    gaps = _gaps(s)
-    reports = [pod.report for pod in s.serving if pod.report]
-    if any(report.recompiles_since_ready or report.cold_shapes for report in reports):
-        return Verdict(
-            FALSE,
-            "ColdShapes",
-            "Requests met shapes without a warm graph, and waited for a compile: status.recompiles lists them; "
-            "change spec.bucketing so that buckets hold them.",
-        )
-    if gaps:
-        return Verdict(
-            FALSE,
-            "BucketsMissing",
-            f"{gaps}. Such a batch waits for a compile; change spec.bucketing or the limits of spec.engine.",
-        )
-    if not reports:
-        return Verdict(UNKNOWN, "NothingKnown", "Every admissible batch has a bucket; no serving pod has reported yet.")
-    return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far met a warm graph.")
-
-
-def _gaps(s: Situation) -> str | None:
-    """What the plan leaves without a bucket, for the KV blocks that were measured if any were."""
-    found = outlook(s.inference, known_blocks(s)) or s.outlook
-    return None if found is None else found.uncovered.sentence()
-
-
-def judge_settings_effective(s: Situation) -> Verdict:
-    """Whether every setting of the spec has an effect."""
-    ignored = why_settings_are_ignored(s.inference)
-    if ignored:
-        return Verdict(FALSE, "SettingsIgnored", ignored)
-    return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")
 
 
 CONDITIONS = (

@@ -1,9 +1,10 @@
 """The status of a resource whose spec this operator cannot read: said, and nothing is touched."""
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.conditions import FALSE, TRUE, Verdict, conditions_from
+from gaudi_operator.core.conditions import conditions_from
 from gaudi_operator.core.inference import read_identity
 from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.verdict import FALSE, TRUE, Verdict
 
 REASON = "SpecUnreadable"
 

@@ -9,16 +9,13 @@ from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
 from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.conditions import (
     CONDITIONS,
-    FALSE,
-    TRUE,
-    UNKNOWN,
-    Verdict,
     conditions_from,
     judge_conditions,
 )
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.situation import Situation
 from gaudi_operator.core.troubles import Trouble
+from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.contract.report import BucketPhase, ColdShape
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import stamp
@@ -184,6 +181,11 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
         "BucketCoverage",
         SERVED,
         Verdict(UNKNOWN, "NothingKnown", "Every admissible batch has a bucket; no serving pod has reported yet."),
+    ),
+    (
+        "BucketCoverage",
+        situation([serving(said=report())], violation=Violation("PlanImpossible", "No bucket."), outlook=None),
+        Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why."),
     ),
     (
         "BucketCoverage",

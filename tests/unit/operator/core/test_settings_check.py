@@ -7,11 +7,12 @@ import pytest
 import yaml
 
 from gaudi_operator.core.checks import Violation, first_violation
-from gaudi_operator.core.conditions import FALSE, TRUE, Verdict, judge_settings_effective
 from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
+from gaudi_operator.core.plan_conditions import judge_settings_effective
 from gaudi_operator.core.revision import Revision, wished_revision
 from gaudi_operator.core.settings_check import why_settings_are_ignored, why_settings_are_wrong
+from gaudi_operator.core.verdict import FALSE, TRUE, Verdict
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource

@@ -1,0 +1,58 @@
+"""The conditions that judge the plan and the settings of a spec (docs/conditions.md)."""
+
+from gaudi_operator.api.v1alpha1.status import PlanBasis
+from gaudi_operator.core.doubts import doubt
+from gaudi_operator.core.outlook import Outlook, outlook
+from gaudi_operator.core.plan_sentence import plan_sentence
+from gaudi_operator.core.plan_state import known_blocks, plan_state
+from gaudi_operator.core.settings_check import why_settings_are_ignored
+from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
+
+
+def judge_plan_accepted(s: Situation) -> Verdict:
+    """Whether the spec can work at all, as far as can be known before a pod runs."""
+    if s.violation:
+        return Verdict(FALSE, s.violation.reason, s.violation.message)
+    state = plan_state(s)
+    assert state is not None  # noqa: S101 - an impossible plan is a violation
+    against = doubt(s.inference) if state.basis is PlanBasis.ESTIMATED else None
+    if against is None:
+        return Verdict(TRUE, "Accepted", plan_sentence(state))
+    return Verdict(TRUE, "AcceptedInDoubt", f"{plan_sentence(state)} {against}")
+
+
+def judge_bucket_coverage(s: Situation) -> Verdict:
+    """Whether every batch that the limits admit has a bucket, and every request so far met a warm graph."""
+    reports = [pod.report for pod in s.serving if pod.report]
+    if any(report.recompiles_since_ready or report.cold_shapes for report in reports):
+        return Verdict(
+            FALSE,
+            "ColdShapes",
+            "Requests met shapes without a warm graph, and waited for a compile: status.recompiles lists them; "
+            "change spec.bucketing so that buckets hold them.",
+        )
+    if s.outlook is None:
+        return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
+    if gaps := _gaps(s, s.outlook):
+        return Verdict(
+            FALSE,
+            "BucketsMissing",
+            f"{gaps}. Such a batch waits for a compile; change spec.bucketing or the limits of spec.engine.",
+        )
+    if not reports:
+        return Verdict(UNKNOWN, "NothingKnown", "Every admissible batch has a bucket; no serving pod has reported yet.")
+    return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far met a warm graph.")
+
+
+def _gaps(s: Situation, unmeasured: Outlook) -> str | None:
+    """What the plan leaves without a bucket, for the KV blocks that were measured if any were."""
+    return (outlook(s.inference, known_blocks(s)) or unmeasured).uncovered.sentence()
+
+
+def judge_settings_effective(s: Situation) -> Verdict:
+    """Whether every setting of the spec has an effect."""
+    ignored = why_settings_are_ignored(s.inference)
+    if ignored:
+        return Verdict(FALSE, "SettingsIgnored", ignored)
+    return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")
