@@ -56,5 +56,7 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
         log.warning("Out of device memory at %s bucket %s: %s", step.phase, list(step.bucket), error)
         budget.out_of_memory()
         return
-    eta = job.done((StepKind.CAPTURE, step.phase, step.bucket), job.clock() - started)
-    job.progress.captured(step.phase, budget.graph_bytes(step.phase), eta)
+    job.measured((StepKind.CAPTURE, step.phase, step.bucket), job.clock() - started)
+    for phase in BucketPhase:
+        job.pace.expect(StepKind.CAPTURE, phase, *budget.waiting(phase))
+    job.progress.captured(step.phase, budget.graph_bytes(step.phase), job.pace.eta_seconds())

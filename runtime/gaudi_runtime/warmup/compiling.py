@@ -40,7 +40,9 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
     except DeviceOutOfMemory as error:
         return left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
     step = (job.journal.recipes.kind(phase, bucket), phase, bucket)
-    job.progress.warmed(phase, job.done(step, job.clock() - started))
+    job.pace.over([step])
+    job.measured(step, job.clock() - started)
+    job.progress.warmed(phase, job.pace.eta_seconds())
     return None
 
 

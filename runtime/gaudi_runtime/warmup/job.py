@@ -42,12 +42,10 @@ class Job:
         """Free bytes of the device."""
         return self.engine.memory().free
 
-    def done(self, step: Step, seconds: float) -> float | None:
-        """A planned step took so long. The seconds that are left of warm-up, None while unknown."""
-        self.pace.over([step])
+    def measured(self, step: Step, seconds: float) -> None:
+        """A step took so long."""
         self.pace.measured(step, seconds)
         self.journal.write(step, seconds)
-        return self.pace.eta_seconds()
 
 
 def left_out(phase: BucketPhase, bucket: Bucket, reason: str) -> Skipped:

@@ -33,7 +33,7 @@ class Pace:
             self._left(step, 1)
 
     def measured(self, step: Step, seconds: float) -> None:
-        """A step like this took so long, now or in an earlier warm-up."""
+        """A step like this took so long, now or in an earlier warm-up; whether one is to come is said by others."""
         kind, phase, bucket = step
         self._work[kind, phase].done.add(self._weigh(phase, bucket), seconds)
 
@@ -41,6 +41,11 @@ class Pace:
         """These planned steps are done, or will not be done any more."""
         for step in steps:
             self._left(step, -1)
+
+    def expect(self, kind: StepKind, phase: BucketPhase, count: int, weight: float) -> None:
+        """From now on `count` steps of one kind are to come, of that weight together."""
+        work = self._work[kind, phase]
+        work.left, work.left_weight = count, weight
 
     def eta_seconds(self) -> float | None:
         """Seconds until all planned steps are over, None while nothing was measured."""

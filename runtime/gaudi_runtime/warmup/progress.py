@@ -55,9 +55,11 @@ class Progress:
 
     def skipped(self, buckets: Sequence[Skipped]) -> None:
         """These buckets are left out: cold, or compiled but without a graph."""
-        self._skipped += buckets
-        for skipped in buckets:
+        for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
             log.warning("%s bucket %s was left out: %s", skipped.phase, list(skipped.bucket), skipped.reason)
+        self._skipped += buckets
+        if buckets and len(self._skipped) > MAX_SKIPPED:
+            log.warning("%d buckets in all were left out; the first %d are named.", len(self._skipped), MAX_SKIPPED)
         self._board.update(
             skipped=tuple(self._skipped[:MAX_SKIPPED]),
             skipped_total=len(self._skipped),

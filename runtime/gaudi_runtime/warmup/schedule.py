@@ -19,6 +19,7 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, Skipped
 from gaudi_runtime.memory import GraphPool
+from gaudi_runtime.warmup.log_lines import size
 from gaudi_runtime.warmup.order import capture_order, weight
 
 
@@ -49,6 +50,12 @@ class _PhaseBudget:
         self._planned = planned
         self._block_size = block_size
         self._weight = 0
+        self.waiting_weight = sum(map(self._weigh, queue))
+
+    @property
+    def waiting(self) -> int:
+        """Buckets that were neither captured nor left in this pass; `waiting_weight` is theirs together."""
+        return len(self._queue)
 
     @property
     def complete(self) -> bool:
@@ -62,11 +69,12 @@ class _PhaseBudget:
             estimate = self._estimate(bucket)
             if estimate < self.share:
                 return CaptureStep(self.phase, bucket, len(self.captured) + 1, self._planned)
-            self._leave(f"it needs about {estimate} bytes and {max(0, self.share)} are left for {self.phase} graphs")
+            room = size(max(0, self.share))
+            self._leave(f"it needs about {size(estimate)} and {room} are left for {self.phase} graphs")
         return None
 
     def take(self, graph_bytes: int) -> None:
-        bucket = self._queue.popleft()
+        bucket = self._pop()
         self.captured.append(bucket)
         self.graph_bytes += graph_bytes
         self.share -= graph_bytes
@@ -87,11 +95,17 @@ class _PhaseBudget:
     def resume(self, share: int) -> None:
         """Try what was left once more, with another share."""
         self._queue = deque(self.left)
+        self.waiting_weight = sum(map(self._weigh, self._queue))
         self.left = {}
         self.share = share
 
     def _leave(self, reason: str) -> None:
-        self.left[self._queue.popleft()] = reason
+        self.left[self._pop()] = reason
+
+    def _pop(self) -> Bucket:
+        bucket = self._queue.popleft()
+        self.waiting_weight -= self._weigh(bucket)
+        return bucket
 
     def _estimate(self, bucket: Bucket) -> int:
         """Bytes by the average of all captured so far; 0 before the first."""
@@ -153,6 +167,11 @@ class CaptureBudget:
     def buckets(self, phase: BucketPhase) -> tuple[Bucket, ...]:
         """Buckets with a graph, in the order of their capture."""
         return tuple(self._of(phase).captured)
+
+    def waiting(self, phase: BucketPhase) -> tuple[int, int]:
+        """How many buckets of a phase still have their turn to come in this pass, and their weight together."""
+        budget = self._of(phase)
+        return budget.waiting, budget.waiting_weight
 
     def graph_bytes(self, phase: BucketPhase) -> int:
         """Measured bytes of all graphs of a phase."""

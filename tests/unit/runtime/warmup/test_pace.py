@@ -33,6 +33,14 @@ def test_loading_a_recipe_is_not_judged_by_the_time_of_compiling_one() -> None:
     assert pace.eta_seconds() == pytest.approx(2.0)
 
 
+def test_expected_steps_replace_those_that_were_planned() -> None:
+    pace = Pace(block_size=128)
+    pace.measured(step(StepKind.CAPTURE), 2.0)
+    pace.plan([step(StepKind.CAPTURE)] * 20_000)
+    pace.expect(StepKind.CAPTURE, BucketPhase.PROMPT, 3, 3 * 128)
+    assert pace.eta_seconds() == pytest.approx(6.0)
+
+
 def test_a_step_that_is_over_counts_no_more() -> None:
     pace = Pace(block_size=128)
     pace.measured(step(StepKind.COMPILE), 3.0)

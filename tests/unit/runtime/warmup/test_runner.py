@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_runtime.contract.bucketing import RangeSettings
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
-from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.contract.report import MAX_REPORT_BYTES, MAX_SKIPPED, WarmupReport
 from gaudi_runtime.engines.protocol import Progress
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import PlanImpossible
@@ -53,7 +54,7 @@ async def test_graphs_beyond_the_budget_are_left_with_a_reason() -> None:
     assert report.prompt.captured < report.prompt.planned
     assert report.prompt.warmed == report.prompt.planned
     assert report.skipped_total == report.prompt.planned - report.prompt.captured
-    assert "bytes" in report.skipped[0].reason
+    assert "are left for prompt graphs" in report.skipped[0].reason
 
 
 async def test_out_of_memory_ends_capture_of_its_phase_only() -> None:
@@ -197,3 +198,17 @@ async def test_a_leak_during_warmup_leaves_room_for_fewer_graphs() -> None:
     script = {"graphBytesPerToken": 2 * 1024**2}
     leaking = start(sim_config({**script, "leakBytesPerBucket": GIB}))
     assert leaking.prompt.captured < start(sim_config(script)).prompt.captured
+
+
+async def test_thousands_of_left_out_buckets_are_counted_and_only_the_first_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = sim_config({"graphBytesPerToken": 2**40}, max_model_len=8192, max_num_batched_tokens=8192)
+    ranges = config.bucketing.prompt.model_copy(update={"query": RangeSettings(min=128, step=8, max=8192)})
+    policy = config.bucketing.model_copy(update={"prompt": ranges})
+    report = start(config.model_copy(update={"bucketing": policy}))
+    assert report.prompt.planned > 1000
+    assert report.skipped_total == report.prompt.planned - report.prompt.captured
+    assert len(report.skipped) == len([line for line in caplog.messages if " was left out: " in line]) == MAX_SKIPPED
+    assert f"{report.skipped_total} buckets in all were left out; the first {MAX_SKIPPED} are named." in caplog.messages
+    assert len(report.model_dump_json(by_alias=True)) < MAX_REPORT_BYTES

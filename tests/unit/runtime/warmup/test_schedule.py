@@ -118,7 +118,7 @@ def test_empty_pool_captures_nothing_and_says_so_for_every_bucket() -> None:
     budget = small_budget(0, 0)
     assert run(budget, by_weight) == []
     assert len(budget.skipped()) == 7
-    assert budget.skipped()[0].reason == "it needs about 0 bytes and 0 are left for prompt graphs"
+    assert budget.skipped()[0].reason == "it needs about 0 B and 0 B are left for prompt graphs"
 
 
 def test_two_incomplete_phases_keep_to_their_shares() -> None:
@@ -162,6 +162,27 @@ def test_bytes_above_the_estimate_are_taken_off_the_share() -> None:
     budget = small_budget(1000, 0)
     steps = run(budget, lambda step: 900)
     assert [step.bucket.query_len for step in steps] == [128]
+
+
+def test_what_waits_shrinks_by_what_is_captured_and_by_what_is_left() -> None:
+    budget = small_budget(128 + 256 + 1, 0)
+    assert budget.waiting(PROMPT) == (4, 128 + 256 + 384 + 512)
+    budget.next()
+    budget.captured(128)
+    assert budget.waiting(PROMPT) == (3, 256 + 384 + 512)
+    budget.next()
+    budget.captured(256)
+    assert budget.next() is None
+    assert budget.waiting(PROMPT) == (0, 0)
+
+
+def test_what_the_second_pass_tries_again_waits_again() -> None:
+    budget = small_budget(128, 10_000)
+    while (step := budget.next()) and step.phase is PROMPT:
+        budget.captured(128)
+    while (step := budget.next()) and step.phase is DECODE:
+        budget.captured(1)
+    assert budget.waiting(PROMPT) == (3, 256 + 384 + 512)
 
 
 def test_cold_buckets_get_no_graph_and_stay_in_the_plan_that_is_counted() -> None:
