@@ -178,6 +178,7 @@ class SimEngine:
             self._plan,
             self._kv_blocks,
             self._warm,
+            self._config.warmup.fail_on_cold_shapes,
         )
 
 

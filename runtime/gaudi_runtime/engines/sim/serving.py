@@ -29,10 +29,12 @@ class SimServing:
         plan: BucketPlan,
         kv_blocks: int,
         warm: set[tuple[BucketPhase, Bucket]],
+        fail_on_cold_shapes: bool,
     ) -> None:
         self.counters = ServingCounters()
         self._script, self._card, self._clock, self._memory = script, card, clock, memory
         self._limits, self._plan, self._warm = limits, plan, warm
+        self._fail_on_cold_shapes = fail_on_cold_shapes
         self._scheduler = SimScheduler(limits.max_num_seqs, kv_blocks)
         self._requests = 0
 
@@ -95,6 +97,8 @@ class SimServing:
         if (phase, shape) in self._warm and not self._forgotten(phase):
             self.counters.hits += 1
             return
+        if self._fail_on_cold_shapes:
+            raise RuntimeError(f"{phase} {tuple(shape)} was not warmed up, and warmup.failOnColdShapes lets it fail")
         self.counters.cold[phase, shape] = self.counters.cold.get((phase, shape), 0) + 1
         self.counters.recompiles += 1
         self._warm.add((phase, shape))

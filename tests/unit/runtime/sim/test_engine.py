@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.config import EngineName, ExecutionMode, KvCacheDtype, RuntimeConfig
+from gaudi_runtime.contract.config import EngineName, ExecutionMode, KvCacheDtype, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import Engine, SamplingParams
 from gaudi_runtime.engines.select import select_engine
@@ -94,6 +94,14 @@ async def test_every_second_request_may_meet_a_cold_shape() -> None:
         await text(engine, "abc", SamplingParams(max_tokens=2))
     assert engine.counters.recompiles == 2
     assert engine.counters.cold == {(BucketPhase.PROMPT, Bucket(1, 128, 0)): 2}
+
+
+async def test_a_cold_shape_fails_where_that_is_asked_for() -> None:
+    config = sim_config(warmup=WarmupConfig(enabled=False, fail_on_cold_shapes=True))
+    engine = start_engine(config, ReportBoard("0" * 64), threading.Event())
+    engine.start_serving()
+    with pytest.raises(RuntimeError, match=re.escape("prompt (1, 128, 0) was not warmed up")):
+        await text(engine, "abc", SamplingParams(max_tokens=2))
 
 
 async def test_a_leak_ends_in_requests_that_run_out_of_memory() -> None:
