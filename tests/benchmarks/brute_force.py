@@ -1,19 +1,22 @@
 """How far strategy optimal is from the best of all plans, where all plans can be tried.
 
-In one dimension its dynamic programme is exact, in several it looks at plans made of rows of ladders only. Here every
-set of buckets that holds every admissible batch is tried on small random traffic, each request in the bucket that find
-would answer.
+In one dimension its dynamic programme is exact. In several it looks at rows of ladders, and with few graphs at plans
+that grow and exchange buckets. Here every set of buckets that holds every admissible batch is tried on small random
+traffic, each request in the bucket that find would answer.
 """
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from functools import partial
+from itertools import combinations, product
+from operator import le
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.optimal.axes import choose_axes
 from gaudi_runtime.optimal.budget import fit
 from gaudi_runtime.optimal.cost import token_cost
+from gaudi_runtime.optimal.exchange import Market, exchanged, grown
 from gaudi_runtime.optimal.search import Search
 from gaudi_runtime.optimal.space import DecodeSpace, PromptSpace, Space
 
@@ -45,26 +48,25 @@ def gaps(name: str) -> list[float]:
 
 
 def _gap(space: Space, graphs: int, chance: random.Random) -> float:
-    shapes = list(_grid(space))
+    shapes = filter(space.admits, _grid(space))
     traffic = {shape: chance.expovariate(1.0) ** 2 for shape in shapes}
-    best = min(_cost(space, plan, traffic) for plan in _plans(space, shapes, graphs))
+    best = min(_cost(space, plan, traffic) for plan in _plans(space, graphs))
     return _cost(space, _chosen(space, traffic, graphs), traffic) / best - 1
 
 
-def _grid(space: Space) -> Iterator[Bucket]:
-    """Admissible shapes on the values that a dimension offers."""
-    batches, queries, blocks = choose_axes(space, {})
-    for batch in batches:
-        for query in queries:
-            for count in blocks:
-                if space.admits(Bucket(batch, query, count)):
-                    yield Bucket(batch, query, count)
+def _grid(space: Space) -> list[Bucket]:
+    """Every shape on the values that a dimension offers."""
+    return list(map(Bucket._make, product(*choose_axes(space, {}))))
 
 
-def _plans(space: Space, shapes: Sequence[Bucket], graphs: int) -> Iterator[tuple[Bucket, ...]]:
-    """Every set of `graphs` buckets that holds every admissible shape."""
+def _plans(space: Space, graphs: int) -> Iterator[tuple[Bucket, ...]]:
+    """Every set of `graphs` buckets within the limits that holds every admissible shape."""
     corners = space.corners()
-    others = [shape for shape in shapes if shape not in corners]
+    others = [
+        shape
+        for shape in _grid(space)
+        if shape not in corners and any(all(map(le, shape, corner)) for corner in corners)
+    ]
     for chosen in combinations(others, graphs - len(corners)):
         yield tuple(sorted((*corners, *chosen)))
 
@@ -72,11 +74,15 @@ def _plans(space: Space, shapes: Sequence[Bucket], graphs: int) -> Iterator[tupl
 def _chosen(space: Space, traffic: Mapping[Bucket, float], graphs: int) -> tuple[Bucket, ...]:
     axes = choose_axes(space, traffic)
     cost = token_cost(BLOCK)
-    choice = Search(space, axes, traffic, lambda bucket: cost(space.phase, bucket), lambda _: 1.0).choice()
+    choice = Search(space, axes, traffic, partial(cost, space.phase), lambda _: 1.0).choice()
     found = fit(choice, graphs)
     if found is None:
         raise AssertionError("the budget holds what every plan needs")
-    return tuple(sorted(bucket for kept in found.selection.ladders for bucket in kept.buckets()))
+    rows = tuple(sorted(bucket for kept in found.selection.ladders for bucket in kept.buckets()))
+    needed = space.corners()
+    worth = partial(cost, space.phase)
+    market = Market(traffic, sorted({*traffic, *needed, *rows}), needed, worth, lambda _: 1.0, graphs)
+    return min(rows, exchanged(market, rows), exchanged(market, grown(market)), key=market.cost_of)
 
 
 def _cost(space: Space, plan: Sequence[Bucket], traffic: Mapping[Bucket, float]) -> float:

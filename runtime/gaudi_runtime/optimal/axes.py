@@ -14,19 +14,20 @@ from gaudi_runtime.optimal.ladder import Ladder, Rung
 from gaudi_runtime.optimal.space import Space
 
 MOST_MULTIPLES = 512
-MOST_VALUES: dict[int, tuple[int, ...]] = {0: (), 1: (512,), 2: (16, 96), 3: (8, 12, 20)}
+Bounds = Mapping[int, tuple[int, ...]]
+MOST_VALUES: Bounds = {0: (), 1: (512,), 2: (16, 96), 3: (8, 12, 20)}
 """Most values of the dimensions that have a choice, outermost first, by the number of such dimensions."""
 
 Axes = tuple[list[int], list[int], list[int]]
 Weights = Mapping[Bucket, float]
 
 
-def choose_axes(space: Space, traffic: Weights) -> Axes:
-    """Sorted values per dimension; the largest one of each ends its list."""
+def choose_axes(space: Space, traffic: Weights, most: Bounds = MOST_VALUES) -> Axes:
+    """At most `most` sorted values per dimension; the largest one of each ends its list."""
     bounds = zip(space.bounds(), space.steps(), strict=True)
     full = [_multiples(low, step, top) for (low, top), step in bounds]
     live = [at for at, values in enumerate(full) if len(values) > 1]
-    for at, count in zip(live, MOST_VALUES[len(live)], strict=True):
+    for at, count in zip(live, most[len(live)], strict=True):
         full[at] = _thin(space.phase, full[at], _marginal(traffic, at, full[at]), count)
     full[0] = sorted({*full[0], *space.forced()})
     return full[0], full[1], full[2]

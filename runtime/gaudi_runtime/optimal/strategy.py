@@ -3,7 +3,7 @@
 Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,9 +14,12 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.optimal.budget import Fit, fit
 from gaudi_runtime.optimal.cost import Cost, token_cost
+from gaudi_runtime.optimal.exchange import Plan
+from gaudi_runtime.optimal.few_graphs import bettered
 from gaudi_runtime.optimal.phase import choice_of
 from gaudi_runtime.optimal.prices import Price, one_graph
 from gaudi_runtime.optimal.rows import Both, Choice
+from gaudi_runtime.optimal.search import Worth
 from gaudi_runtime.optimal.space import DecodeSpace, PromptSpace, Space
 from gaudi_runtime.traffic.histogram import Traffic, Weights, total
 
@@ -56,7 +59,10 @@ class Optimizer:
         found = fit(Both([self._choice(phase, price) for phase in phases]), budget)
         if found is None:
             raise PlanImpossible(f"{asked}: {budget:g} is too little; {self._least(phases, price)}")
-        return Chosen(_by_phase(found, phases), found.next_gain)
+        buckets = _by_phase(found, phases)
+        if len(phases) == 1:
+            buckets = {phase: self._bettered(phase, price, budget, plan) for phase, plan in buckets.items()}
+        return Chosen(buckets, found.next_gain)
 
     def beyond_limits(self, phase: BucketPhase, traffic: Traffic) -> float:
         """Share of the phase's traffic that the limits do not admit."""
@@ -77,15 +83,21 @@ class Optimizer:
         return f"a bucket for every admissible {' and '.join(phases)} batch takes {least:g}"
 
     def _choice(self, phase: BucketPhase, price: Price) -> Choice:
-        traffic = self._traffic[phase]
-        if not traffic:
+        if not self._traffic[phase]:
             raise PlanImpossible(
                 f"bucketing.optimal.traffic has no {phase} shape within the limits; "
                 "learn from the traffic of this model, or raise the limits"
             )
-        real = sum(weight * self._cost(phase, shape) for shape, weight in traffic.items())
-        cost: Callable[[Bucket], float] = lambda bucket: self._cost(phase, bucket) / real  # noqa: E731
-        return choice_of(self._spaces[phase], traffic, cost, partial(price, phase))
+        return choice_of(self._spaces[phase], self._traffic[phase], self._share(phase), partial(price, phase))
+
+    def _bettered(self, phase: BucketPhase, price: Price, budget: float, plan: Plan) -> Plan:
+        space, traffic = self._spaces[phase], self._traffic[phase]
+        return bettered(space, traffic, self._share(phase), partial(price, phase), budget, plan)
+
+    def _share(self, phase: BucketPhase) -> Worth:
+        """Cost of a batch as a share of the real cost of all the phase's traffic: so paddings of phases add up."""
+        real = sum(weight * self._cost(phase, shape) for shape, weight in self._traffic[phase].items())
+        return lambda bucket: self._cost(phase, bucket) / real
 
 
 def _admissible(space: Space, traffic: Weights) -> Weights:
