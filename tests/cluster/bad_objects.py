@@ -224,6 +224,17 @@ BUCKETS = (
     Bad("strategy_unknown", 'Unsupported value: "random"', {"bucketing": {"strategy": "random"}}),
     Bad("file_strategy_without_file", "give both or neither", {"bucketing": {"strategy": "file"}}),
     Bad("file_of_another_strategy", "belongs to strategy file", {"bucketing": {"file": "(1, 128, 0)"}}),
+    Bad("optimal_without_traffic", "belongs to strategy optimal", {"bucketing": {"strategy": "optimal"}}),
+    Bad(
+        "optimal_with_two_budgets",
+        "spec.bucketing.optimal takes one kind of budget",
+        {
+            "bucketing": {
+                "strategy": "optimal",
+                "optimal": {"traffic": "prompt 1 9 0 1", "promptGraphs": 4, "graphBytes": 9},
+            }
+        },
+    ),
     Bad(
         "range_upside_down",
         "min must be at most max: the range would be empty",
