@@ -35,7 +35,7 @@ def test_every_word_for_how_sure_a_figure_is_is_explained(confidence: Confidence
     assert row(confidence)[1]
 
 
-@pytest.mark.parametrize("knob", {knob.field for knob in knobs(seed_with(device_memory=GIB), LLAMA)})
+@pytest.mark.parametrize("knob", sorted({knob.field for knob in knobs(seed_with(device_memory=GIB), LLAMA)}))
 def test_every_setting_that_is_advised_stands_on_the_page(knob: str) -> None:
     assert f"`{knob}`" in PAGE.partition("## Advice")[2]
 
