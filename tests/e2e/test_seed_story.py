@@ -7,12 +7,10 @@ import pytest
 import yaml
 
 from demo.install import MODEL_IMAGE, ROOT, Installed
-from demo.resource import Resource, is_ready
-from tests.e2e.pods import Pods, container_id, kill
+from tests.e2e.pods import TIMEOUT, Pods, container_id, kill
 
 EXAMPLE = ROOT / "examples" / "seed-llama-3.1-8b-gaudi2-sim.yaml"
 NAME = "seed-llama-8b"
-PATIENCE = 120
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +41,12 @@ def test_seeds_000_and_002_tell_the_same_in_the_log(seed: Pods) -> None:
     assert "Graph/Decode captured:48 (100.0%)" in log
 
 
-def test_restarted_container_finds_its_recipes_on_the_pods_own_disk(
-    installed: Installed, namespace: str, seed: Pods
-) -> None:
+def test_restarted_container_finds_its_recipes_on_the_pods_own_disk(installed: Installed, seed: Pods) -> None:
     before = seed.only()
-    states = Resource(str(installed.kubeconfig), namespace, NAME).states(PATIENCE)
+    name = before["metadata"]["name"]
     kill(installed, before)
-    next(state for state in states if not is_ready(state))
-    next(state for state in states if is_ready(state))
-    after = seed.only()
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert container_id(after) != container_id(before)
-    log = seed.kubectl("logs", after["metadata"]["name"])
+    seed.kubectl("wait", f"pod/{name}", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", TIMEOUT)
+    seed.kubectl("wait", f"pod/{name}", "--for=condition=Ready", TIMEOUT)
+    assert container_id(seed.only()) != container_id(before)
+    log = seed.kubectl("logs", name)
     assert "Recipe cache: 72 of 72 buckets have a recipe from an earlier start" in log
