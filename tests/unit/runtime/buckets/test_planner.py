@@ -1,5 +1,3 @@
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,12 +147,10 @@ def test_strategy_without_ranges_is_refused_by_name() -> None:
         make_plan(BucketPolicy(strategy=Strategy.UNIFIED), LIMITS, kv_blocks=64)
 
 
-def test_ranges_that_explode_are_refused_at_once() -> None:
+def test_ranges_that_explode_are_refused() -> None:
     huge = LIMITS.model_copy(update={"max_num_batched_tokens": 8_388_608, "max_model_len": 8_388_608})
-    started = time.monotonic()
     with pytest.raises(PlanImpossible, match=r"prompt ranges combine to \d+ buckets"):
         make_plan(linear(), huge, kv_blocks=64)
-    assert time.monotonic() - started < 1
 
 
 def test_exponential_names_every_ignored_setting() -> None:
@@ -211,18 +207,3 @@ def test_file_with_many_dropped_buckets_reports_a_bounded_number() -> None:
 def test_file_without_decode_buckets_is_refused() -> None:
     with pytest.raises(PlanImpossible, match="no decode bucket is left: none was asked for"):
         make_plan(file("(1, 128, 0)"), LIMITS, kv_blocks=64)
-
-
-def test_plan_of_20000_buckets_takes_less_than_a_second() -> None:
-    limits = Limits(
-        max_model_len=12_288,
-        max_num_seqs=16,
-        max_num_prefill_seqs=32,
-        max_num_batched_tokens=8192,
-        prefix_caching=True,
-    )
-    started = time.perf_counter()
-    plan = make_plan(linear(), limits, kv_blocks=5781)
-    elapsed = time.perf_counter() - started
-    assert len(plan.prompt) + len(plan.decode) > 20_000
-    assert elapsed < 1
