@@ -44,7 +44,9 @@ class KubeApi:
         """`pki` holds ca.crt, admin.crt and admin.key."""
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        self._client = httpx.AsyncClient(base_url=server, verify=context, trust_env=False, timeout=30)
+        # Connections are kept: httpx forgets the socket of a task that is cancelled while it shakes hands.
+        limits = httpx.Limits(keepalive_expiry=None)
+        self._client = httpx.AsyncClient(base_url=server, verify=context, trust_env=False, timeout=30, limits=limits)
         self.namespace = namespace
 
     async def close(self) -> None:

@@ -42,6 +42,7 @@ class RealRuntime:
     async def stop(self) -> None:
         """SIGKILL, as the kernel ends a container that has too much memory."""
         self._probe.cancel()
+        await asyncio.gather(self._probe, return_exceptions=True)
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()

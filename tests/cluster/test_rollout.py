@@ -135,8 +135,11 @@ async def watched(api: KubeApi) -> AsyncIterator[list[tuple[int, int]]]:
     task = asyncio.create_task(follow())
     await until(partial(_caught_up, pods, listed), "the watch to know all pods")
     seen.clear()
-    yield seen
-    task.cancel()
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _caught_up(pods: dict[str, Object], listed: set[str]) -> bool:
