@@ -67,7 +67,8 @@ def _show(facts: dict[str, dict[str, float]], refused: dict[str, str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("strategy", title="estimated for all graphs of a plan")
+    table = Table(title="estimated for all graphs of a plan")
+    table.add_column("strategy", no_wrap=True)
     for title in ("prompt graphs", "decode graphs", "GiB", "warm-up s", "shapes without bucket"):
         table.add_column(title, justify="right")
     for name, each in facts.items():

@@ -10,10 +10,11 @@ from gaudi_runtime.contract.report import BucketPhase
 def print_contest(contest: Contest) -> None:
     """The table, what one more graph would bring, and who could not take part."""
     console = Console()
-    table = Table("strategy", title="padding is padded / real tokens: 1.0 is none")
+    table = Table(title="padding is padded / real tokens: 1.0 is none")
+    table.add_column("strategy", no_wrap=True)
     for phase in BucketPhase:
-        for title in (f"{phase} graphs", "padding", "coverage"):
-            table.add_column(title, justify="right")
+        for title in ("graphs", "padding", "covered"):
+            table.add_column(f"{phase} {title}", justify="right", min_width=len("padding"))
     for strategy, phases in contest.judged.items():
         table.add_row(strategy.value, *(cell for phase in BucketPhase for cell in _cells(phases.get(phase))))
     console.print(table)
