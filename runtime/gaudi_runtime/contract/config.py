@@ -1,6 +1,7 @@
 """RuntimeConfig: everything that a runtime process is told, one immutable ConfigMap per revision."""
 
 import hashlib
+import json
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -207,10 +208,15 @@ class RuntimeConfig(Wire):
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
-    """SHA-256 of the canonical inputs of a plan, as 64 hex digits.
+    """SHA-256 of the canonical inputs of a plan, as 64 hex digits (docs/architecture.md, planHash).
 
     Inputs, not buckets: the number of KV blocks is known only after a device's memory split, so two pods of a
-    revision may differ in their lists while they agree on this hash.
+    revision may differ in their lists while they agree on this hash. What is left out adds nothing, and order means
+    nothing: operator and runtime of two releases agree while a new optional field is not used.
     """
-    inputs = f"{policy.model_dump_json(by_alias=True)}\n{limits.model_dump_json(by_alias=True)}"
-    return hashlib.sha256(inputs.encode()).hexdigest()
+    inputs = {
+        "bucketing": policy.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "limits": limits.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

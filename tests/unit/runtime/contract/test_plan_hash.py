@@ -1,0 +1,42 @@
+"""planHash: known to both sides before a pod starts, so two releases must give the same inputs the same hash."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.config import plan_hash
+
+POLICY = BucketPolicy.model_validate({"strategy": "linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}})
+LIMITS = Limits(max_model_len=256, max_num_seqs=4, max_num_batched_tokens=256)
+
+
+class PolicyOfTomorrow(BucketPolicy):
+    """The same with a field that nobody has used yet, and whose name comes first."""
+
+    a_new_field: str | None = None
+
+
+class LimitsOfTomorrow(Limits):
+    """The same."""
+
+    a_new_field: int | None = None
+
+
+def test_hash_of_known_inputs_never_changes() -> None:
+    """With this hash changed, a runtime image of an earlier release would never pass the gate."""
+    assert plan_hash(POLICY, LIMITS) == "d83f22000e8c11c7595dc0be1573fb81b9689e1b582ca1c113f4196b4f516bb6"
+
+
+def test_new_field_that_is_left_out_leaves_the_hash() -> None:
+    tomorrow = PolicyOfTomorrow(**vars(POLICY)), LimitsOfTomorrow(**vars(LIMITS))
+    assert plan_hash(*tomorrow) == plan_hash(POLICY, LIMITS)
+
+
+def test_new_field_that_is_used_changes_the_hash() -> None:
+    assert plan_hash(PolicyOfTomorrow(**vars(POLICY), a_new_field="x"), LIMITS) != plan_hash(POLICY, LIMITS)
+
+
+@pytest.mark.parametrize("changes", [{"max_num_seqs": 5}, {"prefix_caching": True}, {"block_size": 64}], ids=str)
+def test_every_other_limit_changes_the_hash(changes: dict[str, Any]) -> None:
+    assert plan_hash(POLICY, LIMITS.model_copy(update=changes)) != plan_hash(POLICY, LIMITS)
