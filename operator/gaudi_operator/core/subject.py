@@ -11,6 +11,9 @@ from gaudi_runtime.models.known import known_shape
 _TOLD = frozenset({"card", "model", "timeScale", "loadSeconds", "promptTokensPerSecond", "tokensPerSecond"})
 """Keys of a simulation that leave the memory and the graphs of the described card as they are."""
 
+MOST_TIME_SCALE = 1000
+"""The largest time scale that a script may have."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -41,7 +44,7 @@ def subject(spec: GaudiInferenceSpec) -> Subject | None:
 def why_unknown(spec: GaudiInferenceSpec) -> str:
     """Why a spec is not estimated, as the end of a sentence."""
     if spec.engine.name is EngineName.SIM:
-        return "the simulation describes no known card and model, or sizes and faults of its own"
+        return "the simulation describes no known card and model, or sizes, times or faults of its own"
     if on_cpu(spec.accelerator):
         return "nothing is known of graphs on a CPU"
     return "the model is not among the known ones; a public repository among spec.model.servedNames gives an estimate"
@@ -52,14 +55,16 @@ def _simulated(script: dict[str, str]) -> Subject | None:
     if card is None or not script.keys() <= _TOLD:
         return None
     model = script.get("model") or (card.rates.model if card.rates else "")
-    if known_shape(model) is None:
+    time_scale = _time_scale(script.get("timeScale", "1"))
+    if known_shape(model) is None or time_scale is None:
         return None
-    return Subject(card.name, model, exact=True, time_scale=_number(script.get("timeScale", "1")))
+    return Subject(card.name, model, exact=True, time_scale=time_scale)
 
 
-def _number(text: str) -> float:
-    """A number of a script; 1 where the runtime will refuse it."""
+def _time_scale(text: str) -> float | None:
+    """How long a simulated second takes; None where the runtime will refuse it, NaN among it."""
     try:
-        return float(text)
+        scale = float(text)
     except ValueError:
-        return 1.0
+        return None
+    return scale if 0 <= scale <= MOST_TIME_SCALE else None

@@ -1,21 +1,20 @@
 """What an estimate refuses, what it only doubts, and what it does not know."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.doubts import doubt, estimated_violation
 from gaudi_operator.core.estimate import Estimate, Fitting
-from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.outlook import outlook
+from gaudi_operator.core.subject import MOST_TIME_SCALE
+from gaudi_runtime.engines.sim.script import read_script
+from gaudi_runtime.errors import ConfigError
 from tests.builders import Object
 from tests.forecasts import from_the_hub, on_a_card, seed
 from tests.unit.operator.core.resources import inference
 
-EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
 PASSES = {"minCapturedPromptPercent": 62}
 SHORT = (
     "spec.readiness asks for 100 % of the prompt graphs, but about 15 of 24 (62 %) fit. To make it fit, "
@@ -158,16 +157,19 @@ def test_seconds_of_a_simulation_follow_its_time_scale() -> None:
     assert abs(whole / 2 - half) <= 1
 
 
-def test_time_scale_that_is_no_number_is_left_to_the_runtime() -> None:
-    spec = seed(engine={"simulation": {"timeScale": "soon"}})
-    assert estimate(spec).warmup_seconds == estimate(seed()).warmup_seconds
+@pytest.mark.parametrize("scale", ["soon", "nan", "inf", "1e308", "-1", str(MOST_TIME_SCALE + 1)])
+def test_time_scale_that_the_runtime_refuses_is_not_estimated(scale: str) -> None:
+    spec = seed(engine={"simulation": {"timeScale": scale}})
+    with pytest.raises(ConfigError, match="timeScale"):
+        read_script({"timeScale": scale})
+    assert outlook(inference(**spec)) is not None
+    assert refused(spec) is None
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_no_example_is_refused_by_an_estimate(example: Path) -> None:
-    manifest = yaml.safe_load(example.read_text())
-    metadata = {"namespace": "default", "uid": "u", **manifest["metadata"]}
-    assert estimated_violation(read_inference({**manifest, "metadata": metadata})) is None
+def test_largest_time_scale_is_estimated_and_taken_by_the_runtime() -> None:
+    scale = str(MOST_TIME_SCALE)
+    assert read_script({"timeScale": scale}).time_scale == MOST_TIME_SCALE
+    assert (estimate(seed(engine={"simulation": {"timeScale": scale}})).warmup_seconds or 0) > 10_000
 
 
 def test_nothing_is_captured_without_graphs_so_nothing_is_short() -> None:
