@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from gaudi_operator.core.conditions import SETTLE_SECONDS
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.serving_conditions import SETTLE_SECONDS
 from gaudi_operator.core.troubles import UNSCHEDULABLE_SECONDS, unscheduled_since
 
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import MAX_PODS, GaudiInferenceStatus, PodState, Revisions
 from gaudi_operator.core import progress
-from gaudi_operator.core.conditions import judge_conditions, judge_ready
+from gaudi_operator.core.conditions import judge_conditions
 from gaudi_operator.core.manifests.metadata import selector_labels
 from gaudi_operator.core.manifests.service import endpoint
 from gaudi_operator.core.plan_state import plan_state
 from gaudi_operator.core.pod_states import pod_states
+from gaudi_operator.core.rollout_conditions import judge_ready
 from gaudi_operator.core.situation import Situation
 
 PROGRESS_SECONDS = 2.0

@@ -1,0 +1,20 @@
+"""docs/conditions.md says what the code says."""
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_operator.core.conditions import CONDITIONS, ConditionKind
+
+PAGE = (Path(__file__).parents[4] / "docs" / "conditions.md").read_text()
+TABLE = PAGE.partition("## The table")[2].partition("## ")[0]
+
+
+def test_table_has_every_condition_in_its_order() -> None:
+    rows = [line.split("`")[1] for line in TABLE.splitlines() if line.startswith("| `")]
+    assert rows == [kind.type for kind in CONDITIONS]
+
+
+@pytest.mark.parametrize("kind", CONDITIONS, ids=lambda kind: kind.type)
+def test_row_of_a_condition_says_its_good_status_and_its_meaning(kind: ConditionKind) -> None:
+    assert f"| `{kind.type}` | {kind.good} | {kind.meaning.rstrip('.')}" in TABLE
