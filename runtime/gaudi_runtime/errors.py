@@ -5,6 +5,10 @@ RuntimeStartError        this instance cannot serve; the report says why
 ├── ModelNotFound        the checkpoint's folder or one of its files is missing
 ├── ModelUnreadable      a file of the checkpoint cannot be parsed
 ├── UnsupportedModel     the architecture is not served by this engine
+├── ModelAccessDenied    the hub wants a token, or other rights than this one has
+├── HubUnreachable       the hub does not answer, or not with what it states
+├── DiskFull             the model has no room on the disk
+├── EngineUnsupported    the release of the engine lacks what this runtime drives it by
 ├── PlanImpossible       no bucket or no KV block fits
 ├── TraceUnreadable      a trace of requests is no CSV of requests
 ├── DeviceUnavailable    the wanted device is not there
@@ -41,6 +45,30 @@ class UnsupportedModel(RuntimeStartError):
     """The model's architecture is not served by this engine."""
 
     reason = "UnsupportedModel"
+
+
+class ModelAccessDenied(RuntimeStartError):
+    """The hub wants a token, or other rights than this one has."""
+
+    reason = "ModelAccessDenied"
+
+
+class HubUnreachable(RuntimeStartError):
+    """The hub does not answer, or not with what it states; another try may help."""
+
+    reason = "HubUnreachable"
+
+
+class DiskFull(RuntimeStartError):
+    """The model has no room on the disk."""
+
+    reason = "DiskFull"
+
+
+class EngineUnsupported(RuntimeStartError):
+    """The release of the engine lacks what this runtime drives it by."""
+
+    reason = "EngineUnsupported"
 
 
 class PlanImpossible(RuntimeStartError):

@@ -32,3 +32,4 @@ def set_up_logging() -> None:
     )
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # its lines hold signed addresses of model files

@@ -1,4 +1,4 @@
-"""The blocking half of start-up, in order: load, profile, split memory, allocate, plan, warm up."""
+"""The blocking half of start-up, in order: fetch, load, profile, split memory, allocate, plan, warm up."""
 
 import logging
 import threading
@@ -13,6 +13,7 @@ from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.memory import Split, kv_blocks, split_memory
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.sources.start import with_model_here
 from gaudi_runtime.warmup.log_lines import memory_split, size
 from gaudi_runtime.warmup.runner import warm_up
 from gaudi_runtime.warmup.stop import raise_if_stopped
@@ -36,6 +37,7 @@ def start_engine(
         raise_if_stopped(stop)
         board.touch()
 
+    config = with_model_here(config, board, stop)
     board.update(phase=Phase.LOADING)
     engine = make(config)
     board.keep(**engine.report_fields())

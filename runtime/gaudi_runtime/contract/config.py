@@ -89,10 +89,21 @@ class QuantizationConfig(Wire):
     channelwise: bool | None = Field(None, description="Whether block-wise FP8 weights get a scale per channel.")
 
 
+class HubRepository(Wire):
+    """A repository of a hub that speaks the Hugging Face protocol (docs/model-sources.md).
+
+    Its access token and the hub's address are no part of it: they stand in HF_TOKEN and HF_ENDPOINT.
+    """
+
+    repo: str
+    revision: str = Field("main", description="Branch, tag or commit.")
+
+
 class ModelConfig(Wire):
     """The checkpoint as the runtime sees it: a folder with config.json, safetensors files and a tokenizer."""
 
-    path: str = Field(description="Folder of the checkpoint inside the container.")
+    path: str = Field(description="Folder of the checkpoint inside the container, or the one it is fetched into.")
+    hub: HubRepository | None = Field(None, description="What is fetched into `path` before the engine loads.")
     served_names: tuple[str, ...] = Field(description="Names that requests may use; the first is the main one.")
     dtype: Dtype = Dtype.AUTO
     kv_cache_dtype: KvCacheDtype = KvCacheDtype.AUTO

@@ -26,6 +26,7 @@ class Phase(StrEnum):
     """The start-up story of a runtime, in order; FAILED is final for this instance."""
 
     STARTING = "Starting"
+    FETCHING = "Fetching"
     LOADING = "Loading"
     PROFILING = "Profiling"
     ALLOCATING = "Allocating"
@@ -75,6 +76,14 @@ class MemorySplit(Tolerant):
     kv_blocks: Count
 
 
+class FetchProgress(Tolerant):
+    """How much of the model is on this pod's disk (docs/model-sources.md)."""
+
+    done_bytes: Bytes
+    total_bytes: Bytes | None = Field(None, description="Unknown while another process fetches.")
+    waiting: bool = Field(False, description="Another process fetches into the same folder; this one waits for it.")
+
+
 class ColdShape(Tolerant):
     """A shape that met no warm graph while serving, and how often."""
 
@@ -111,6 +120,7 @@ class WarmupReport(Tolerant):
     skipped: Annotated[tuple[Skipped, ...], Field(max_length=MAX_SKIPPED)] = ()
     skipped_total: Count = 0
     memory: MemorySplit | None = None
+    fetch: FetchProgress | None = Field(None, description="Only where the runtime itself fetches the model.")
     elapsed_seconds: Seconds = 0.0
     since_progress_seconds: Seconds = Field(0.0, description="Time since anything moved; compared with stallTimeout.")
     eta_seconds: Seconds | None = Field(None, description="Estimate of what is left of warm-up, in seconds.")

@@ -1,0 +1,60 @@
+"""What a repository holds at one commit, and which of its files a runtime needs: pure."""
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
+
+OTHER_WEIGHTS = frozenset({".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth", ".tflite"})
+"""The same weights for other software; engines read safetensors only."""
+WEIGHTS = ".safetensors"
+ORIGINAL = "consolidated"
+"""How a file is named that repeats the weights in the layout of the model's authors."""
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a repository. `size` in bytes; `sha256` where the hub knows it, else `blob_id` is git's SHA-1."""
+
+    path: str
+    size: int
+    blob_id: str
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All files of a repository at `commit` (40 hex digits)."""
+
+    commit: str
+    files: tuple[RemoteFile, ...]
+
+
+def wanted(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
+    """The files to fetch, largest first: all but weights that repeat the safetensors files in another format.
+
+    Raises UnsupportedModel without safetensors files, ModelUnreadable for a path that leads out of the folder.
+    """
+    for file in listing.files:
+        _stay_inside(repo, file.path)
+    weights = [file for file in listing.files if file.path.endswith(WEIGHTS)]
+    if not weights:
+        raise UnsupportedModel(f"Repository {repo} has no safetensors files: choose one that has.")
+    doubled = any(not _is_original(file) for file in weights)
+    kept = (file for file in listing.files if not _is_other(file) and not (doubled and _is_original(file)))
+    return tuple(sorted(kept, key=lambda file: (-file.size, file.path)))
+
+
+def _is_other(file: RemoteFile) -> bool:
+    return PurePosixPath(file.path).suffix in OTHER_WEIGHTS
+
+
+def _is_original(file: RemoteFile) -> bool:
+    name = PurePosixPath(file.path).name
+    return name.startswith(ORIGINAL) and name.endswith(WEIGHTS)
+
+
+def _stay_inside(repo: str, path: str) -> None:
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+        raise ModelUnreadable(f"Repository {repo} lists the file {path!r}, which lies outside of its folder.")

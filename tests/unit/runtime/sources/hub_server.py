@@ -1,0 +1,149 @@
+"""A small hub on this machine: the listing of a repository, files with ranges, large ones on a second address."""
+
+import hashlib
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+from urllib.parse import unquote
+
+COMMIT = "c0ffee" * 6 + "c0ff"
+REPO = "tiny/model"
+LARGE = ".safetensors"
+
+
+@dataclass
+class HubState:
+    """What the hub holds, what it demands, and what is to go wrong next."""
+
+    files: dict[str, bytes]
+    token: str | None = None
+    gated: bool = False
+    commit: str = COMMIT
+    break_after: list[int] = field(default_factory=list)
+    """For each of the next downloads of a large file, the byte after which the connection breaks."""
+    damage: int = 0
+    """How many of the next downloads of large files have a wrong byte."""
+    statuses: list[int] = field(default_factory=list)
+    """Answers to the next requests, whatever they ask."""
+    ranges: bool = True
+    requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
+    """Path, range and authorization of each request."""
+    hold: threading.Event | None = None
+    """Large files wait for it."""
+    reached: threading.Event = field(default_factory=threading.Event)
+    """Somebody asked for a large file."""
+
+    def downloads(self) -> list[tuple[str, str | None]]:
+        """Name and range of each request for the content of a large file."""
+        return [(path.rsplit("/", 1)[-1], wanted) for path, wanted, _ in self.requests if path.startswith("/content/")]
+
+
+def tree(state: HubState) -> dict[str, object]:
+    """The hub's answer about a model with the metadata of its files."""
+    return {
+        "_id": "1",
+        "id": REPO,
+        "sha": state.commit,
+        "siblings": [_sibling(name, content) for name, content in state.files.items()],
+    }
+
+
+def _sibling(name: str, content: bytes) -> dict[str, object]:
+    blob = hashlib.sha1(f"blob {len(content)}\0".encode() + content, usedforsecurity=False).hexdigest()
+    lfs = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+    return {"rfilename": name, "size": len(content), "blobId": blob, **({"lfs": lfs} if LARGE in name else {})}
+
+
+class HubHandler(BaseHTTPRequestHandler):
+    """Answers as the hub does; large files are redirected to /content/ under another host name."""
+
+    state: ClassVar[HubState]
+    content_host: ClassVar[str]
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """The listing, a file, or what the state says."""
+        state, path = self.state, unquote(self.path.split("?")[0])
+        authorization = self.headers.get("Authorization")
+        state.requests.append((path, self.headers.get("Range"), authorization))
+        if state.statuses:
+            return self._answer(state.statuses.pop(0), b"{}")
+        if path.startswith("/content/"):
+            return self._large(path.removeprefix("/content/"))
+        if state.token and authorization != f"Bearer {state.token}":
+            return self._refuse(authorization)
+        if path == f"/api/models/{REPO}/revision/main" or path.endswith(state.commit):
+            return self._answer(200, json.dumps(tree(state)).encode())
+        if path.startswith(f"/api/models/{REPO}/"):
+            return self._answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
+        name = path.removeprefix(f"/{REPO}/resolve/{state.commit}/")
+        if name not in state.files:
+            return self._answer(404, b"", {"X-Error-Code": "RepoNotFound"})
+        if LARGE in name:
+            return self._answer(302, b"", {"Location": f"{self.content_host}/content/{name}?signature=secret"})
+        return self._answer(200, state.files[name])
+
+    def _refuse(self, authorization: str | None) -> None:
+        if self.state.gated:
+            return self._answer(403 if authorization else 401, b"", {"X-Error-Code": "GatedRepo"})
+        wrong = {"X-Error-Message": "Invalid credentials in Authorization header"}
+        return self._answer(401, b"", wrong if authorization else {"X-Error-Code": "RepoNotFound"})
+
+    def _large(self, name: str) -> None:
+        state = self.state
+        state.reached.set()
+        if state.hold:
+            state.hold.wait(10)
+        content = state.files[name]
+        if state.damage:
+            state.damage -= 1
+            content = bytes([content[0] ^ 1]) + content[1:]
+        begin = int(self.headers["Range"].removeprefix("bytes=").rstrip("-")) if "Range" in self.headers else 0
+        begin = begin if state.ranges else 0
+        end = state.break_after.pop(0) if state.break_after else len(content)
+        self.send_response(206 if begin else 200)
+        self.send_header("Content-Length", str(len(content) - begin))
+        self.end_headers()
+        self.wfile.write(content[begin:end])
+        self.close_connection = end < len(content)
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Silent."""
+
+
+class HubServer(ThreadingHTTPServer):
+    """Does not talk about clients that leave."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Silent about a closed connection, which tests cause on purpose; loud about the rest."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+@contextmanager
+def running(state: HubState) -> Iterator[str]:
+    """The hub's address while the block runs."""
+    handler = type("Handler", (HubHandler,), {"state": state})
+    with HubServer(("127.0.0.1", 0), handler) as server:
+        handler.content_host = f"http://localhost:{server.server_port}"  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

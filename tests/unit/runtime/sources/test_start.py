@@ -1,0 +1,84 @@
+"""The fetch as a step of start-up: what the engine is told, and what the report shows meanwhile."""
+
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.contract.config import EngineConfig, EngineName, HubRepository, RuntimeConfig
+from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.sources.start import with_model_here
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.sources.conftest import FILES, Site
+from tests.unit.runtime.sources.hub_server import COMMIT, REPO
+
+
+def config(site: Site, engine: EngineName) -> RuntimeConfig:
+    """A configuration that names the hub's repository."""
+    plain = sim_config()
+    model = plain.model.model_copy(update={"path": str(site.root), "hub": HubRepository(repo=REPO, revision=COMMIT)})
+    return plain.model_copy(update={"model": model, "engine": EngineConfig(name=engine)})
+
+
+class Board(ReportBoard):
+    """Remembers the warnings of every report."""
+
+    def update(self, **changes: Any) -> None:
+        super().update(**changes)
+        self.warnings = [*getattr(self, "warnings", []), self.report().warnings]
+
+
+class Hasty(threading.Event):
+    """Nobody stops, and pauses take no time."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set()
+
+
+@pytest.fixture
+async def board(site: Site, monkeypatch: pytest.MonkeyPatch) -> Board:
+    """A board, and the environment of a pod that fetches."""
+    monkeypatch.setenv("HF_ENDPOINT", site.endpoint)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    return Board("0" * 64)
+
+
+async def test_engine_is_told_the_folder_of_the_snapshot(site: Site, board: Board) -> None:
+    told = with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    assert told.model.path == str(site.root / "tiny--model" / COMMIT)
+
+
+async def test_report_shows_the_fetch_in_bytes(site: Site, board: Board) -> None:
+    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    report, total = board.report(), sum(map(len, FILES.values()))
+    assert report.phase is Phase.FETCHING
+    assert report.fetch is not None
+    assert (report.fetch.done_bytes, report.fetch.total_bytes, report.fetch.waiting) == (total, total, False)
+
+
+async def test_token_comes_from_the_environment(site: Site, board: Board) -> None:
+    site.hub.token = "hf_secret"
+    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    assert "hf_secret" not in board.report().model_dump_json()
+
+
+async def test_retry_is_a_warning_until_bytes_come(site: Site, board: Board) -> None:
+    site.hub.statuses = [503]
+    with_model_here(config(site, EngineName.TORCH), board, Hasty())
+    assert (f"The hub {site.endpoint} answers with HTTP 503. Trying again in 1 s.",) in board.warnings
+    assert board.warnings[-1] == ()
+
+
+async def test_simulation_fetches_nothing(site: Site, board: Board) -> None:
+    plain = config(site, EngineName.SIM)
+    assert with_model_here(plain, board, threading.Event()) is plain
+    assert site.hub.requests == []
+
+
+async def test_image_without_the_library_says_so(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gaudi_runtime.sources.hub", None)
+    with pytest.raises(ConfigError, match=r"^This image cannot fetch from a hub .*mount the checkpoint\.$"):
+        with_model_here(config(site, EngineName.TORCH), board, threading.Event())

@@ -1,0 +1,13 @@
+"""What the fetch leaves is what the torch engine opens: the tiny checkpoint of the examples."""
+
+from pathlib import Path
+
+from examples.make_tiny_checkpoint import make_checkpoint
+from gaudi_runtime.engines.torch.checkpoint import open_checkpoint
+from tests.unit.runtime.sources.conftest import Site
+
+
+def test_fetched_checkpoint_is_one_that_the_torch_engine_opens(site: Site, tmp_path: Path) -> None:
+    made = make_checkpoint(tmp_path / "made")
+    site.hub.files = {file.name: file.read_bytes() for file in made.iterdir()}
+    assert open_checkpoint(str(site.fetch()), lambda: None).config.model_type == "qwen3"
