@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.quoting import quoted
 
 MAX_ELEMENTS = 10_000
 MAX_FILE_BUCKETS = 250_000
@@ -53,20 +54,20 @@ def _parse(content: str) -> list[list[int]]:
         raise ValueError("not a tuple of three elements") from error
     if not isinstance(node, ast.Tuple) or len(node.elts) != 3:
         raise ValueError("not a tuple of three elements")
-    batches, queries, blocks = (_element(element) for element in node.elts)
+    batches, queries, blocks = (_element(element, content) for element in node.elts)
     if min(batches) < 1 or min(queries) < 1:
         raise ValueError("batch size and query length must be at least 1")
     return [batches, queries, blocks]
 
 
-def _element(node: ast.expr) -> list[int]:
+def _element(node: ast.expr, content: str) -> list[int]:
     match node:
         case ast.List(elts=elements):
-            values = [_integer(element) for element in elements]
+            values = [_integer(element, content) for element in elements]
         case ast.Call(func=ast.Name(id="range"), args=arguments, keywords=[]):
-            values = _range([_integer(argument) for argument in arguments])
+            values = _range([_integer(argument, content) for argument in arguments])
         case _:
-            values = [_integer(node)]
+            values = [_integer(node, content)]
     if not values:
         raise ValueError("an element without values")
     return values
@@ -83,10 +84,15 @@ def _range(arguments: list[int]) -> list[int]:
     return list(values)
 
 
-def _integer(node: ast.expr) -> int:
+def _integer(node: ast.expr, content: str) -> int:
     match node:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             if value > MAX_VALUE:
-                raise ValueError(f"{value} is above {MAX_VALUE}")
+                raise ValueError(f"{_quoted(node, content)} is above {MAX_VALUE}")
             return value
-    raise ValueError(f"{ast.unparse(node)} is not a whole number >= 0, a list of them, or a range")
+    raise ValueError(f"{_quoted(node, content)} is not a whole number >= 0, a list of them, or a range")
+
+
+def _quoted(node: ast.expr, content: str) -> str:
+    # Cut from the line, never rendered from the tree: a long sum is a tree deeper than the interpreter's stack.
+    return quoted(ast.get_source_segment(content, node) or "")

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.quoting import quoted
 
 _NAME = re.compile(r"VLLM_(PROMPT|DECODE)_(BS|QUERY|SEQ|CTX|BLOCK)_BUCKET_(MIN|STEP|MAX|LIMIT|PAD_MAX|PAD_PERCENT)")
 _DIMENSIONS = {
@@ -18,6 +19,8 @@ _DIMENSIONS = {
     ("DECODE", "BLOCK"): "blocks",
 }
 Settings = dict[str, dict[str, dict[str, int]]]
+Place = tuple[str, str, str]
+"""Phase, dimension and setting: where a variable goes."""
 
 
 def policy_from_env(strategy: Strategy, variables: Mapping[str, str | int]) -> BucketPolicy:
@@ -26,14 +29,16 @@ def policy_from_env(strategy: Strategy, variables: Mapping[str, str | int]) -> B
     SEQ is the old name of QUERY and yields to it. Raises ConfigError naming the variable at fault.
     """
     settings: Settings = {"prompt": {}, "decode": {}}
+    written: dict[Place, str] = {}
     # Old names first, so that the new one is applied last and wins.
     for name in sorted(variables, key=lambda name: "_SEQ_" not in name):
-        phase, dimension, setting = _place(name)
+        phase, dimension, setting = place = _place(name)
         settings[phase].setdefault(dimension, {})[setting] = _whole(name, variables[name])
-    return _validated(strategy, settings)
+        written[place] = name
+    return _validated(strategy, settings, written)
 
 
-def _place(name: str) -> tuple[str, str, str]:
+def _place(name: str) -> Place:
     match = _NAME.fullmatch(name)
     dimension = match and _DIMENSIONS.get((match[1], match[2]))
     if not match or not dimension:
@@ -57,13 +62,14 @@ def _whole(name: str, value: str | int) -> int:
             raise ValueError
         return int(value)
     except ValueError as error:
-        raise ConfigError(f"{name}: {value!r} is not a whole number") from error
+        raise ConfigError(f"{name}: {quoted(repr(value))} is not a whole number") from error
 
 
-def _validated(strategy: Strategy, settings: Settings) -> BucketPolicy:
+def _validated(strategy: Strategy, settings: Settings, written: Mapping[Place, str]) -> BucketPolicy:
     try:
         return BucketPolicy.model_validate({"strategy": strategy, **settings})
     except ValidationError as error:
         first = error.errors()[0]
-        setting = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"bucket variable for {setting}: {first['msg']}, got {first['input']}") from error
+        phase, dimension, setting = map(str, first["loc"])
+        name = written[phase, dimension, setting]
+        raise ConfigError(f"{name}: {first['msg']}, got {quoted(str(first['input']))}") from error

@@ -4,6 +4,7 @@ from difflib import get_close_matches
 
 from gaudi_runtime.knobs.knob import Home
 from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.quoting import quoted
 
 MOST = 3
 LIKENESS = 0.7
@@ -14,7 +15,7 @@ def unknown_name(name: str) -> str:
     """The sentence for a name that is in no row of the table, with the nearest ones."""
     near = nearest_names(name)
     meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(near)}" if near else "none is near"
-    return f"{name} is not a knob of the engine; {meant} (docs/knobs.md lists all)"
+    return f"{quoted(name)} is not a knob of the engine; {meant} (docs/knobs.md lists all)"
 
 
 def nearest_names(name: str) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.quoting import quoted
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 KIND = "GaudiInference"
@@ -39,9 +40,9 @@ def parse(text: str, name: str | None = None) -> Document:
         names = ", ".join(str(_name(each)) for each in found)
         raise ConfigError(f"there are {len(found)} documents to plan for ({names}); choose one with --name")
     if name is not None:
-        raise ConfigError(f"there is no {KIND} called {name} in the document")
+        raise ConfigError(f"there is no {KIND} called {quoted(name)} in the document")
     if documents:
-        raise ConfigError(f"kind {documents[0]['kind']!r} is not read; {WANTED}")
+        raise ConfigError(f"kind {quoted(repr(documents[0]['kind']))} is not read; {WANTED}")
     raise ConfigError(f"the document is not a mapping; {WANTED}")
 
 

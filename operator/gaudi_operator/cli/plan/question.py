@@ -14,6 +14,7 @@ from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.buckets.release_1_22 import plan_1_22
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.quoting import quoted
 
 if TYPE_CHECKING:
     from gaudi_operator.core.inference import Inference
@@ -54,8 +55,9 @@ class PlanQuestion:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What had to be assumed, what the engine does not read, and what release 1.22 does not."""
-        ignored = ignored_settings(self.policy, self.limits) if self.release == "1.22" else ()
+        """What had to be assumed, what the engine does not read, and what neither release 1.22 nor unified does."""
+        unplanned = self.release == "1.22" or self.policy.strategy is Strategy.UNIFIED
+        ignored = ignored_settings(self.policy, self.limits) if unplanned else ()
         return (*([] if self.kv_blocks else [self._blocks_warning()]), *self._unread_settings(), *ignored)
 
     def _unread_settings(self) -> tuple[str, ...]:
@@ -134,7 +136,10 @@ def _from_bare_limits(document: Document) -> PlanQuestion:
 
 def _sentence(error: ValidationError, above: tuple[str, ...]) -> str:
     wrong = (
-        f"{'.'.join(map(str, (*above, *item['loc']))) or 'document'}: {item['msg'].removeprefix('Value error, ')}"
-        for item in error.errors()[:3]
+        f"{_place(above, item['loc'])}: {item['msg'].removeprefix('Value error, ')}" for item in error.errors()[:3]
     )
     return f"the document is wrong: {'; '.join(wrong)}"
+
+
+def _place(above: tuple[str, ...], loc: tuple[str | int, ...]) -> str:
+    return ".".join(quoted(str(part)) for part in (*above, *loc)) or "document"

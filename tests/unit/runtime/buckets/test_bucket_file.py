@@ -48,7 +48,7 @@ def test_comments_and_blank_lines_are_skipped_but_counted() -> None:
         ("(1, 128, 99999999999)", "99999999999 is above 16777216"),
         ("(1, 1, range(0, 10, 0))", "range with step 0"),
         ("(1, 1, range(10))", "range takes start, stop and an optional step"),
-        ("(1, 1, range(0, 10**9))", r"10 \*\* 9 is not a whole number >= 0"),
+        ("(1, 1, range(0, 10**9))", r"10\*\*9 is not a whole number >= 0"),
         ("(1, 1, range(0, 16777216))", "range with 16777216 elements, at most 10000 are allowed"),
         ("(1, 1, __import__('os').getpid())", "is not a whole number >= 0"),
         ("(1, range(1, 9001), range(1, 9001))", "the file asks for more than 250000 buckets"),
@@ -63,3 +63,19 @@ def test_bad_line_is_refused_with_its_number_and_reason(line: str, reason: str) 
 def test_bad_line_is_quoted() -> None:
     with pytest.raises(PlanImpossible, match=r": '\(1, oops, 0\)'$"):
         buckets("(1, oops, 0)")
+
+
+DEEP = {"a sum": "(1, 1" + "+1" * 1800 + ", 0)", "negations": "(" + "not " * 900 + "1, 1, 1)"}
+
+
+@pytest.mark.parametrize("line", DEEP.values(), ids=DEEP)
+def test_line_deeper_than_the_stack_is_refused(line: str) -> None:
+    with pytest.raises(PlanImpossible, match="is not a whole number"):
+        buckets(line)
+
+
+@pytest.mark.parametrize("element", ["9" * 4000, "0x" + "f" * 4000, "x" * 4000, "[" * 90 + "]" * 90])
+def test_refusal_of_a_long_element_quotes_its_beginning(element: str) -> None:
+    with pytest.raises(PlanImpossible) as refused:
+        buckets(f"(1, {element}, 0)")
+    assert len(str(refused.value)) < 400

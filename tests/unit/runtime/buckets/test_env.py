@@ -49,5 +49,10 @@ def test_value_that_is_no_whole_number_is_refused(value: str | int) -> None:
 
 
 def test_step_zero_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"prompt\.query\.step: .* got 0"):
+    with pytest.raises(ConfigError, match=r"VLLM_PROMPT_QUERY_BUCKET_STEP: .* got 0"):
         policy_from_env(Strategy.LINEAR, {"VLLM_PROMPT_QUERY_BUCKET_STEP": 0})
+
+
+def test_old_name_is_named_when_its_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^VLLM_PROMPT_SEQ_BUCKET_STEP: "):
+        policy_from_env(Strategy.LINEAR, {"VLLM_PROMPT_SEQ_BUCKET_STEP": 0})

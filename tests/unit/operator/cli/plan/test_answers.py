@@ -85,6 +85,11 @@ def test_ignored_variable_is_named_in_the_warnings() -> None:
     ]
 
 
+def test_unified_names_the_variables_that_it_ignores() -> None:
+    said = answer(BARE | {"strategy": "unified", "env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 256}})["warnings"]
+    assert "bucketing.prompt.query.step is ignored by the unified strategy" in said
+
+
 def test_unified_prints_its_own_list() -> None:
     document = BARE | {"strategy": "unified", "max_num_seqs": 32, "max_model_len": 1024, "num_blocks": 5781}
     assert len(answer(document | {"env": {}})["unified"]) == 375

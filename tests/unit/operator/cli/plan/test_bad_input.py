@@ -21,7 +21,7 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
         ({"max_num_sequences": 4}, "max_num_sequences: Extra inputs are not permitted"),
         ({"strategy": "guess"}, "strategy: Input should be 'exponential'"),
         ({"strategy": "optimal"}, "bucketing.strategy: optimal"),
-        ({"env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 0}}, "bucket variable for prompt.query.step"),
+        ({"env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 0}}, "VLLM_PROMPT_QUERY_BUCKET_STEP: Input should be"),
         ({"env": {"HOME": 1}}, "HOME is not a"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}, "bucketing.prompt.query: min 4096 is above max 2048"),
         ({"strategy": "file", "env": {}, "file": "(1, 128"}, "bucket file, line 1: not a tuple of three elements"),
@@ -31,7 +31,10 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
         ({"max_num_batched_tokens": 64}, "bucketing.prompt.query: min 128 is above max 64; lower min or raise max"),
         ({"max_model_len": 64}, "no prompt bucket is left: 16 dropped because its query is longer than maxModelLen"),
         ({"block_size": 1, "max_num_batched_tokens": 9_000_000, "max_model_len": 9_000_000}, "than 100000 values"),
-        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": -4}}, "bucket variable for prompt.batch_size.max"),
+        (
+            {"env": {"VLLM_PROMPT_BS_BUCKET_MAX": -4}},
+            "VLLM_PROMPT_BS_BUCKET_MAX: Input should be greater than or equal to 0, got -4",
+        ),
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": 4.5}}, "a variable is a whole number or its text"),
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": True}}, "a variable is a whole number or its text"),
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": None}}, "a variable is a whole number or its text"),
@@ -48,12 +51,12 @@ def test_bad_document_is_refused_with_one_sentence(change: dict[str, Any], sente
 
 BAD_LINES = {
     "(1, 128": "not a tuple of three elements",
-    "(1, range(0, 10**9), 0)": "10 ** 9 is not a whole number",
+    "(1, range(0, 10**9), 0)": "10**9 is not a whole number",
     "(1, range(1, 16000000), 0)": "range with 15999999 elements, at most 10000 are allowed",
     "(range(1, 9999), range(1, 9999), 0)": "the file asks for more than 250000 buckets",
     "(1, range(1, 9, 0), 0)": "range with step 0",
     "(1, 128, -1)": "-1 is not a whole number >= 0",
-    "(1, 128, 1e3)": "1000.0 is not a whole number >= 0",
+    "(1, 128, 1e3)": "1e3 is not a whole number >= 0",
     "(0, 128, 0)": "batch size and query length must be at least 1",
     "(1, __import__('os').abort(), 0)": "__import__('os').abort() is not a whole number",
     "(1, [n for n in range(9)], 0)": "is not a whole number",
@@ -109,6 +112,27 @@ def test_number_of_5000_digits_is_refused() -> None:
     assert "the document is neither JSON nor YAML: Exceeds the limit" in refusal(
         '{"max_model_len": ' + "9" * 5000 + "}"
     )
+
+
+LONG = "9" * 4000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"env": {"VLLM_PROMPT_BS_BUCKET_MAX": LONG}},
+        {"env": {"VLLM_PROMPT_BS_BUCKET_MAX": int(LONG)}},
+        {"env": {"VLLM_PROMPT_BS_BUCKET_MAX": f"{LONG}{LONG}"}},
+        {"env": {f"VLLM_{LONG}": 1}},
+        {LONG: 1},
+        {"kind": LONG},
+    ],
+    ids=["text", "number", "longer text", "name of a variable", "key", "kind"],
+)
+def test_refusal_of_something_long_quotes_its_beginning(change: dict[str, Any]) -> None:
+    said = refusal(BARE | change)
+    assert "99.." in said
+    assert len(said) < 300
 
 
 def test_missing_limit_is_named() -> None:
