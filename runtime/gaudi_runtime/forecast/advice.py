@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gaudi_runtime.cards.card import Card
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.knobs import Knob, Value, knobs
+from gaudi_runtime.forecast.levers import Lever, Value, levers
 from gaudi_runtime.forecast.result import Forecast
 from gaudi_runtime.forecast.wanted import Wanted, fits, reachable
 from gaudi_runtime.models.shape import ModelShape
@@ -50,7 +50,7 @@ def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, wanted: Wanted
     if fits(now, wanted):
         return ()
     trials = _Trials(shape, card, wanted)
-    found = [change for knob in knobs(inputs, shape) if (change := _smallest(inputs, knob, trials.fits))]
+    found = [change for lever in levers(inputs, shape) if (change := _smallest(inputs, lever, trials.fits))]
     best = sorted([*found, *_lower_wishes(now, wanted)], key=lambda change: change.distance)
     return tuple(best[:MOST_CHANGES])
 
@@ -76,15 +76,15 @@ class _Trials:
         return fits(answer, self._wanted)
 
 
-def _smallest(inputs: ForecastInputs, knob: Knob, fit: Fits) -> Change | None:
+def _smallest(inputs: ForecastInputs, lever: Lever, fit: Fits) -> Change | None:
     def tried(step: int) -> bool:
-        return fit(knob.set(inputs, knob.values[step]))
+        return fit(lever.set(inputs, lever.values[step]))
 
-    bounds = _strides(len(knob.values), tried)
+    bounds = _strides(len(lever.values), tried)
     if bounds is None:
         return None
-    value: Value = knob.values[_bisect(*bounds, tried)]
-    return Change(knob.text(value), knob.distance(value), knob.set(inputs, value))
+    value: Value = lever.values[_bisect(*bounds, tried)]
+    return Change(lever.text(value), lever.distance(value), lever.set(inputs, value))
 
 
 def _strides(count: int, fit: Callable[[int], bool]) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from gaudi_runtime.cards.gaudi2 import GAUDI2, RATES
 from gaudi_runtime.cards.gaudi3 import GAUDI3
 from gaudi_runtime.figure import Confidence
 from gaudi_runtime.forecast.forecast import forecast
-from gaudi_runtime.forecast.knobs import knobs
+from gaudi_runtime.forecast.levers import levers
 from gaudi_runtime.models.families import FAMILIES
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with
 
@@ -35,9 +35,9 @@ def test_every_word_for_how_sure_a_figure_is_is_explained(confidence: Confidence
     assert row(confidence)[1]
 
 
-@pytest.mark.parametrize("knob", sorted({knob.field for knob in knobs(seed_with(device_memory=GIB), LLAMA)}))
-def test_every_setting_that_is_advised_stands_on_the_page(knob: str) -> None:
-    assert f"`{knob}`" in PAGE.partition("## Advice")[2]
+@pytest.mark.parametrize("lever", sorted({lever.field for lever in levers(seed_with(device_memory=GIB), LLAMA)}))
+def test_every_setting_that_is_advised_stands_on_the_page(lever: str) -> None:
+    assert f"`{lever}`" in PAGE.partition("## Advice")[2]
 
 
 def test_forecast_of_seed_000_on_the_page_is_the_forecast() -> None:

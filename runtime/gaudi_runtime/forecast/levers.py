@@ -19,7 +19,7 @@ TENSOR_RANKS = (2, 4, 8)
 
 
 @dataclass(frozen=True)
-class Knob:
+class Lever:
     """One setting, and its values from the least change to the largest; `set` puts one into a deployment."""
 
     verb: str
@@ -45,24 +45,24 @@ class Knob:
 MEMORY = "accelerator.deviceMemory"
 
 
-def knobs(inputs: ForecastInputs, shape: ModelShape) -> tuple[Knob, ...]:
+def levers(inputs: ForecastInputs, shape: ModelShape) -> tuple[Lever, ...]:
     """All settings that can be turned in this deployment."""
-    return (*_limit_knobs(inputs), *_share_knobs(inputs), *_memory_knobs(inputs), _tensor(inputs, shape))
+    return (*_limit_levers(inputs), *_share_levers(inputs), *_memory_levers(inputs), _tensor(inputs, shape))
 
 
-def _limit_knobs(inputs: ForecastInputs) -> tuple[Knob, ...]:
+def _limit_levers(inputs: ForecastInputs) -> tuple[Lever, ...]:
     limits = inputs.limits
     block, length, tokens = limits.block_size, limits.max_model_len, limits.max_num_batched_tokens
     return (
-        Knob(
+        Lever(
             "lower",
             "engine.maxNumSeqs",
             limits.max_num_seqs,
             range(limits.max_num_seqs - 1, max(1, limits.max_num_prefill_seqs) - 1, -1),
             lambda inputs, value: _limited(inputs, max_num_seqs=value),
         ),
-        Knob("lower", "model.maxModelLen", length, range(_below(length, block), 0, -block), _set_length),
-        Knob(
+        Lever("lower", "model.maxModelLen", length, range(_below(length, block), 0, -block), _set_length),
+        Lever(
             "lower",
             "engine.maxNumBatchedTokens",
             tokens,
@@ -72,32 +72,32 @@ def _limit_knobs(inputs: ForecastInputs) -> tuple[Knob, ...]:
     )
 
 
-def _share_knobs(inputs: ForecastInputs) -> tuple[Knob, ...]:
+def _share_levers(inputs: ForecastInputs) -> tuple[Lever, ...]:
     share, utilization = inputs.warmup.graph_memory_share, inputs.utilization
     return (
-        Knob("raise", "warmup.graphMemoryShare", share, _percents_above(share), _set_share),
-        Knob("lower", "warmup.graphMemoryShare", share, _percents_below(share), _set_share),
-        Knob("raise", "engine.deviceMemoryUtilization", utilization, _percents_above(utilization), _set_utilization),
+        Lever("raise", "warmup.graphMemoryShare", share, _percents_above(share), _set_share),
+        Lever("lower", "warmup.graphMemoryShare", share, _percents_below(share), _set_share),
+        Lever("raise", "engine.deviceMemoryUtilization", utilization, _percents_above(utilization), _set_utilization),
     )
 
 
-def _memory_knobs(inputs: ForecastInputs) -> tuple[Knob, ...]:
+def _memory_levers(inputs: ForecastInputs) -> tuple[Lever, ...]:
     memory = inputs.device_memory
-    fp8 = Knob("set", "model.kvCacheDtype", 0, _fp8_values(inputs), _set_cache)
+    fp8 = Lever("set", "model.kvCacheDtype", 0, _fp8_values(inputs), _set_cache)
     if memory is None:
         return (fp8,)
     larger = range((memory // GIB + 1) * GIB, MOST_MEMORY + 1, GIB)
-    return fp8, Knob("raise", MEMORY, memory, larger, lambda inputs, value: replace(inputs, device_memory=int(value)))
+    return fp8, Lever("raise", MEMORY, memory, larger, lambda inputs, value: replace(inputs, device_memory=int(value)))
 
 
-def _tensor(inputs: ForecastInputs, shape: ModelShape) -> Knob:
+def _tensor(inputs: ForecastInputs, shape: ModelShape) -> Lever:
     now = inputs.parallelism.tensor
     possible = [
         ranks
         for ranks in TENSOR_RANKS
         if ranks > now and ranks % now == 0 and all(layer.attention.heads % ranks == 0 for layer in set(shape.layers))
     ]
-    return Knob("raise", "parallelism.tensor", now, possible, _set_tensor)
+    return Lever("raise", "parallelism.tensor", now, possible, _set_tensor)
 
 
 def _below(number: int, step: int) -> int:
