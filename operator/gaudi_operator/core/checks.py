@@ -52,9 +52,8 @@ def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Vio
 
 def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     release = " is not built in this release"
-    source = f"{release}: use persistentVolumeClaim, hostPath or ociImage."
+    source = f"{release}: use huggingFace, persistentVolumeClaim, hostPath or ociImage."
     return (
-        ("spec.model.source.huggingFace", source, spec.model.source.hugging_face is not None),
         ("spec.model.source.objectStore", source, spec.model.source.object_store is not None),
         ("spec.engine.name vllm", f"{release}: use torch or sim.", spec.engine.name is EngineName.VLLM),
         ("spec.parallelism.nodes above 1", f"{release}: use 1.", spec.parallelism.nodes > 1),

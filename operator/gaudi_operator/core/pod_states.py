@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.api.v1alpha1.warmup import Readiness
+from gaudi_operator.core.fetching import fetching
 from gaudi_operator.core.gate import why_below
 from gaudi_operator.core.percent import captured_percent, warmup_percent
 from gaudi_operator.core.pods import PodView
@@ -68,6 +69,8 @@ def _message(pod: PodView, readiness: Readiness) -> str | None:
         return below[1]
     if pod.report and pod.report.warnings:
         return pod.report.warnings[-1]
+    if pod.report and pod.report.phase is Phase.FETCHING and pod.report.fetch:
+        return fetching(pod.report.fetch)
     if pod.container and pod.container.waiting_message:
         return pod.container.waiting_message
     if unscheduled_since(pod):

@@ -12,6 +12,7 @@ from gaudi_runtime.contract.config import (
     CompileBackend,
     EngineConfig,
     ExecutionMode,
+    HubRepository,
     ModelConfig,
     ParallelismConfig,
     QuantizationConfig,
@@ -28,6 +29,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
     return RuntimeConfig(
         model=ModelConfig(
             path=checkpoint_folder(spec.model.source),
+            hub=_hub(spec.model.source),
             served_names=spec.model.served_names or (inference.identity.name,),
             dtype=spec.model.dtype,
             kv_cache_dtype=spec.model.kv_cache_dtype,
@@ -54,7 +56,10 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
 
 
 def checkpoint_folder(source: ModelSource) -> str:
-    """Folder of the checkpoint inside the container; a hostPath is mounted as that folder itself."""
+    """Folder of the checkpoint inside the container; a hostPath is mounted as that folder itself.
+
+    What is fetched from a hub gets a folder of its own below, named by its commit.
+    """
     inside = source.persistent_volume_claim or source.oci_image
     return normpath(join(MODEL_PATH, inside.path)) if inside else MODEL_PATH
 
@@ -89,6 +94,11 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
         sliding_window_slices=engine.sliding_window_slices
         and AttentionSlices.model_validate(engine.sliding_window_slices.model_dump()),
     )
+
+
+def _hub(source: ModelSource) -> HubRepository | None:
+    found = source.hugging_face
+    return HubRepository(repo=found.repo, revision=found.revision) if found else None
 
 
 def _quantization(model: Model) -> QuantizationConfig | None:

@@ -42,7 +42,7 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         # The runtime itself judges progress, so a failing /livez is final; some patience is for a busy machine.
         "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
-        "volumeMounts": mounts(),
+        "volumeMounts": mounts(spec),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -63,9 +63,15 @@ def environment(inference: Inference) -> list[Object]:
 
     The knobs stand here, not only in the RuntimeConfig: the device's software reads them when a process starts.
     """
-    plain = {**_writable_places(), **render(runtime_config(inference)).env}
+    plain = {**_writable_places(), **_network(inference.spec), **render(runtime_config(inference)).env}
     variables = {name: {"name": name, "value": value} for name, value in plain.items()}
-    return list({**variables, **{each.name: _variable(each) for each in inference.spec.engine.env}}.values())
+    return list(
+        {
+            **variables,
+            **_token(inference.spec),
+            **{each.name: _variable(each) for each in inference.spec.engine.env},
+        }.values()
+    )
 
 
 def _variable(variable: EnvVar) -> Object:
@@ -80,8 +86,21 @@ def _writable_places() -> dict[str, str]:
         "XDG_CACHE_HOME": CACHE_PATH,
         "HF_HOME": f"{CACHE_PATH}/huggingface",
         "TORCHINDUCTOR_CACHE_DIR": f"{CACHE_PATH}/inductor",
-        "HF_HUB_OFFLINE": "1",
     }
+
+
+def _network(spec: GaudiInferenceSpec) -> dict[str, str]:
+    """Libraries ask the hub only where the model comes from it."""
+    return {} if spec.model.source.hugging_face else {"HF_HUB_OFFLINE": "1"}
+
+
+def _token(spec: GaudiInferenceSpec) -> dict[str, Object]:
+    """The hub's access token by reference: its value stands in the Secret alone."""
+    source = spec.model.source.hugging_face
+    if source is None or source.token_secret_ref is None:
+        return {}
+    secret = source.token_secret_ref
+    return {"HF_TOKEN": {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}}
 
 
 def _probe(path: str, period: int, failures: int) -> Object:

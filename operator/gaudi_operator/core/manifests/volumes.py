@@ -23,11 +23,12 @@ def volumes(spec: GaudiInferenceSpec, config_map: str) -> list[Object]:
     ]
 
 
-def mounts() -> list[Object]:
-    """Where the container sees the volumes."""
+def mounts(spec: GaudiInferenceSpec) -> list[Object]:
+    """Where the container sees the volumes; a checkpoint is read-only unless the runtime itself brings it."""
+    fetched = spec.model.source.hugging_face is not None
     return [
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
-        {"name": "model", "mountPath": MODEL_PATH, "readOnly": True},
+        {"name": "model", "mountPath": MODEL_PATH, **({} if fetched else {"readOnly": True})},
         {"name": "cache", "mountPath": CACHE_PATH},
         {"name": "tmp", "mountPath": TEMPORARY_PATH},
         {"name": "shared-memory", "mountPath": SHARED_MEMORY_PATH},
@@ -43,4 +44,7 @@ def _model(source: ModelSource) -> Object:
     if folder := source.host_path:
         # No `type`: with one, a missing folder would keep the container from starting, and its report from saying so.
         return {"hostPath": {"path": folder.path}}
+    if source.hugging_face:
+        # Outlives a restart of the container, which goes on with the fetch; its space is the node's.
+        return {"emptyDir": {}}
     raise ValueError("spec.model.source names nothing that a volume can be made of")

@@ -22,15 +22,11 @@ def source(**kinds: Any) -> dict[str, Any]:
 HOST_PATH = source(hostPath={"path": "/models"})
 
 SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
-    "hub": (
-        {"model": source(huggingFace={"repo": "a/b"})},
-        "NotBuilt",
-        "spec.model.source.huggingFace is not built in this release: use persistentVolumeClaim, hostPath or ociImage.",
-    ),
     "object_store": (
         {"model": source(objectStore={"uri": "s3://a/b"})},
         "NotBuilt",
-        "spec.model.source.objectStore is not built in this release: use persistentVolumeClaim, hostPath or ociImage.",
+        "spec.model.source.objectStore is not built in this release: "
+        "use huggingFace, persistentVolumeClaim, hostPath or ociImage.",
     ),
     "vllm": (
         {"engine": {"name": "vllm"}},

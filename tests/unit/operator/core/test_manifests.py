@@ -147,6 +147,39 @@ def test_knobs_that_the_engine_reads_stand_in_the_environment() -> None:
     assert "VLLM_DEFRAG_THRESHOLD" not in found
 
 
+HUB = {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}}
+HUB_WITH_TOKEN = {
+    "source": {
+        "persistentVolumeClaim": None,
+        "huggingFace": {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}},
+    }
+}
+
+
+def test_token_of_the_hub_is_a_reference() -> None:
+    assert environment(model=HUB_WITH_TOKEN)["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+
+
+def test_public_repository_needs_no_token() -> None:
+    assert "HF_TOKEN" not in environment(model=HUB)
+
+
+def test_hub_is_asked_only_where_the_model_comes_from_it() -> None:
+    assert environment()["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in environment(model=HUB)
+
+
+def test_fetched_model_has_a_volume_that_is_written() -> None:
+    mount = next(each for each in container(model=HUB)["volumeMounts"] if each["mountPath"] == "/models")
+    assert mount == {"name": "model", "mountPath": "/models"}
+    assert volume("model", model=HUB) == {"name": "model", "emptyDir": {}}
+
+
+def test_mounted_model_is_read_only() -> None:
+    mount = next(each for each in container()["volumeMounts"] if each["mountPath"] == "/models")
+    assert mount["readOnly"] is True
+
+
 def test_secret_is_a_reference() -> None:
     secret = {"secretKeyRef": {"name": "hub", "key": "token"}}
     assert environment(engine={"env": [{"name": "HF_TOKEN", "valueFrom": secret}]})["HF_TOKEN"] == secret

@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.core.revision import wished_revision
 from gaudi_operator.core.runtime_config import checkpoint_folder, runtime_config
-from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, plan_hash
+from gaudi_runtime.contract.config import ExecutionMode, HubRepository, RuntimeConfig, plan_hash
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 
@@ -47,6 +47,12 @@ def test_model_is_called_as_the_resource_unless_named() -> None:
 )
 def test_checkpoint_lies_below_the_mounted_source(source: dict[str, Any], folder: str) -> None:
     assert checkpoint_folder(inference(model={"source": source}).spec.model.source) == folder
+
+
+def test_repository_of_the_hub_is_told_to_the_runtime_and_its_token_is_not() -> None:
+    hub = {"repo": "a/b", "revision": "v1", "tokenSecretRef": {"name": "hub", "key": "token"}}
+    found = config(model={"source": {"persistentVolumeClaim": None, "huggingFace": hub}}).model
+    assert (found.path, found.hub) == ("/models", HubRepository(repo="a/b", revision="v1"))
 
 
 def test_cpu_compiles_and_cards_capture_unless_a_mode_is_named() -> None:
