@@ -1,0 +1,157 @@
+"""What a worker's model runner must offer to be driven, found by attribute before the first bucket.
+
+None of these names is a stable interface. A missing one is either an error with the supported releases in it, or a
+degradation: a sentence that says what the user loses. The contract suite compares each with the recorded plugin.
+"""
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.engines.vllm.bridge import Bridge
+from gaudi_runtime.errors import ConfigError, EngineUnsupported, UnsupportedModel
+
+RELEASES = "vLLM 0.32 with vllm-gaudi as of August 2026"
+
+
+@dataclass(frozen=True)
+class Name:
+    """An attribute, or a method with what we pass it; without `loss` the engine cannot be driven without it."""
+
+    name: str
+    parameters: tuple[str, ...] | None = None
+    loss: str | None = None
+
+
+SETUP = (Name("enable_bucketing"), Name("use_hpu_graph"))
+RUNNER = (
+    Name("bucketing_manager"),
+    Name("skip_warmup"),
+    Name("block_size"),
+    Name("is_pooling_model"),
+    Name("speculative_config"),
+    Name("warmup_model", ()),
+    Name("_prepare_dummy_scenario", ("prompt_cfg", "decode_cfg")),
+    Name("supports_mm_inputs", loss="whether the model takes images is not known; a vision tower stays cold"),
+    Name("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
+    Name("seen_configs", loss="cold shapes are not counted while serving"),
+    Name("graphed_buckets", loss="the plugin does not know which graphs exist and may warm up again by itself"),
+)
+GRAPH_MODES = (Name("mem_margin"),)
+HPU_GRAPHS = (
+    Name("_check_config", ("batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode")),
+    Name("_use_graphs", ("attn_metadata", "batch_size")),
+)
+MANAGER = (
+    Name("prompt_buckets"),
+    Name("decode_buckets"),
+    Name("num_hpu_blocks"),
+    Name("generate_prompt_buckets", ()),
+    Name("generate_decode_buckets", ()),
+    Name("_fallback_max_ctx", loss="a decode batch beyond the plan is not capped to its largest bucket"),
+)
+_SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is slow"
+_SWAPS_KEPT = "the defragmenter keeps what warm-up did to it"
+PREPARED = (Name("defragmenter", loss=_SWAPS_COLD),)  # made when the plugin prepares itself, not before
+DEFRAGMENTER = (
+    Name("warmup", (), loss=_SWAPS_COLD),
+    Name("kv_caches", loss=_SWAPS_KEPT),
+    Name("block_size", loss=_SWAPS_KEPT),
+)
+
+_MODES = {
+    (True, True): ExecutionMode.HPU_GRAPHS,
+    (False, True): ExecutionMode.TORCH_COMPILE,
+    (True, False): ExecutionMode.LAZY,
+    (False, False): ExecutionMode.EAGER,
+}
+
+
+_GRAPHED = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """How this worker executes, and what a user loses because its plugin lacks something."""
+
+    mode: ExecutionMode
+    degradations: tuple[str, ...]
+
+    @property
+    def captures_graphs(self) -> bool:
+        """Whether this mode has graphs to capture."""
+        return self.mode in _GRAPHED
+
+
+def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
+    """What this worker can do.
+
+    Raises EngineUnsupported for a plugin that lacks what is necessary, ConfigError or UnsupportedModel for one that is
+    set up in a way that cannot be driven.
+    """
+    losses(runner, SETUP)
+    _refuse_without_bucketing(runner)
+    mode = _MODES[bool(bridge.is_lazy()), bool(runner.use_hpu_graph)]
+    lost = [*losses(runner, runner_names(mode)), *losses(runner.bucketing_manager, MANAGER)]
+    _refuse_models(runner)
+    _refuse_too_early(runner, mode)
+    if bridge.compile_only is None:
+        lost.append("the bridge has no compile-only mode: every bucket is computed while it is compiled")
+    if getattr(runner, "supports_mm_inputs", False):
+        lost.append("the vision tower is not warmed up: the first image of every size is slow")
+    return Capabilities(mode, tuple(lost))
+
+
+def runner_names(mode: ExecutionMode) -> tuple[Name, ...]:
+    """What this mode uses of the runner."""
+    hpu_graphs = HPU_GRAPHS if mode is ExecutionMode.HPU_GRAPHS else ()
+    return (*RUNNER, *(GRAPH_MODES if mode in _GRAPHED else ()), *hpu_graphs)
+
+
+def losses(owner: object, names: Iterable[Name]) -> list[str]:
+    """What is lost by the names that `owner` lacks, once each. Raises EngineUnsupported for a necessary name."""
+    missing = [each for each in names if not _offers(owner, each)]
+    for each in missing:
+        if each.loss is None:
+            raise _lacking(owner, each)
+    return list(dict.fromkeys(each.loss for each in missing if each.loss))
+
+
+def _offers(owner: object, wanted: Name) -> bool:
+    if wanted.parameters is None:
+        return hasattr(owner, wanted.name)
+    try:
+        inspect.signature(getattr(owner, wanted.name, None)).bind(*wanted.parameters)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _lacking(owner: object, wanted: Name) -> EngineUnsupported:
+    call = "" if wanted.parameters is None else f"({', '.join(wanted.parameters)})"
+    return EngineUnsupported(
+        f"{type(owner).__name__} of vllm-gaudi offers no {wanted.name}{call}: this runtime drives {RELEASES}; "
+        "use an image with these releases."
+    )
+
+
+def _refuse_without_bucketing(runner: Any) -> None:
+    if not runner.enable_bucketing:
+        raise ConfigError("VLLM_ENABLE_BUCKETING is off, so there are no buckets to warm up: remove the variable.")
+
+
+def _refuse_models(runner: Any) -> None:
+    if runner.is_pooling_model:
+        raise UnsupportedModel("Warm-up of pooling models on Gaudi is not built yet: choose a model that generates.")
+    if runner.speculative_config is not None:
+        raise UnsupportedModel("Warm-up with speculative decoding is not built yet: remove --speculative-config.")
+
+
+def _refuse_too_early(runner: Any, mode: ExecutionMode) -> None:
+    if runner.bucketing_manager.num_hpu_blocks is None or (mode in _GRAPHED and runner.mem_margin is None):
+        raise EngineUnsupported(
+            "vllm-gaudi has not split the device memory yet (num_hpu_blocks or mem_margin is None), and warm-up comes "
+            f"after that in every release that this runtime drives ({RELEASES}): use an image with these releases."
+        )

@@ -1,0 +1,129 @@
+"""The verbs of a worker on a Gaudi card, over the model runner of vLLM's plugin.
+
+Plain data in and out, one bucket a call. The orchestrator owns order, budget and progress; here one verb does one
+thing (docs/vllm.md).
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.vllm.bridge import Bridge
+from gaudi_runtime.engines.vllm.capabilities import DEFRAGMENTER, PREPARED, find_capabilities, losses
+from gaudi_runtime.engines.vllm.dummy_batches import DummyBatches, Outcome, refused
+from gaudi_runtime.engines.vllm.graph_gate import GraphGate
+
+
+class HpuVerbs:
+    """Drives one worker, from its one thread, between the allocation of the KV cache and the first request."""
+
+    def __init__(self, runner: Any, bridge: Bridge) -> None:
+        """Raises a RuntimeStartError when this plugin cannot be driven."""
+        self._runner, self._bridge = runner, bridge
+        self._offered = find_capabilities(runner, bridge)
+        self._gate = GraphGate(runner) if self._offered.mode is ExecutionMode.HPU_GRAPHS else None
+        self._known: set[Any] = set()
+        self._batches = DummyBatches(runner, lambda: self.memory()["free"])
+
+    def describe(self) -> dict[str, object]:
+        """Execution mode, whether it has graphs, and the degradations as sentences."""
+        return {
+            "execution_mode": self._offered.mode.value,
+            "captures_graphs": self._offered.captures_graphs,
+            "degradations": list(self._offered.degradations),
+        }
+
+    def memory(self) -> dict[str, int]:
+        """Device memory now, free and total, in bytes."""
+        self._bridge.synchronize()
+        free, total = self._bridge.memory()
+        return {"free": int(free), "total": int(total)}
+
+    def profile(self) -> dict[str, int]:
+        """What the plugin's profile run and split left: memory and margin in bytes, KV blocks, tokens of a block."""
+        return {
+            **self.memory(),
+            "margin": self._margin(),
+            "kv_blocks": int(self._runner.bucketing_manager.num_hpu_blocks),
+            "block_size": int(self._runner.block_size),
+        }
+
+    def plan(self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]]) -> dict[str, object]:
+        """Hand our buckets to the plugin and let it prepare itself; what is lost beside what `describe` says."""
+        manager = self._runner.bucketing_manager
+        prompts, decodes = (sorted((b, q, n) for b, q, n in each) for each in (prompt, decode))
+        # In place of the plugin's own planner: it also derives Dynamo's limit from the length of these lists.
+        manager.generate_prompt_buckets = partial(setattr, manager, "prompt_buckets", prompts)
+        manager.generate_decode_buckets = partial(setattr, manager, "decode_buckets", decodes)
+        # Never unset: a second call by vLLM must not warm up behind our back.
+        self._runner.skip_warmup = True
+        self._runner.warmup_model()
+        # Once more: a release may prepare itself without planning.
+        manager.prompt_buckets, manager.decode_buckets = prompts, decodes
+        manager._fallback_max_ctx = max((blocks for _, _, blocks in decodes), default=0)
+        return {"prompt": len(prompts), "decode": len(decodes), "degradations": self._defragmenter_losses()}
+
+    def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
+        """Compile one bucket by a dummy batch of its shape, without capturing a graph."""
+        return self._batches.run(BucketPhase(phase), bucket, self._compile)
+
+    def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
+        """Run one bucket so that its graph is kept, if there is memory beyond the margin."""
+        if not self._offered.captures_graphs:
+            raise ValueError(f"execution mode {self._offered.mode} has no graphs to capture")
+        free, margin = self.memory()["free"], self._margin()
+        if free <= margin:
+            return refused(f"{free} bytes are free and {margin} are kept as margin")
+        outcome = self._batches.run(BucketPhase(phase), bucket, self._capture)
+        graphed = getattr(self._runner, "graphed_buckets", None)
+        if outcome["graph"] and graphed is not None:
+            graphed.add((*bucket, phase == BucketPhase.PROMPT))
+        return outcome
+
+    def sampler(self) -> dict[str, bool]:
+        """Run the plugin's sampler warm-up once, for all its batch sizes."""
+        return self._optional(self._runner, "warmup_sampler")
+
+    def defragmenter(self) -> dict[str, bool]:
+        """Run the plugin's block swaps of every size."""
+        return self._optional(getattr(self._runner, "defragmenter", None), "warmup")
+
+    def start_serving(self) -> None:
+        """Warm-up is over: a defragmenter without its traces, and shapes met from here on are counted as cold."""
+        used = getattr(self._runner, "defragmenter", None)
+        if used is not None and not losses(used, DEFRAGMENTER[1:]):
+            self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
+        self._known = set(self._seen())
+
+    def counters(self) -> dict[str, list[list[Any]]]:
+        """Shapes that serving met and warm-up had not: [phase, batch size, query tokens, KV blocks], sorted."""
+        return {"cold": sorted([str(phase), *shape] for phase, *shape in self._seen() - self._known)}
+
+    def _compile(self, forward: Callable[[], None]) -> bool:
+        with self._bridge.compile_only() if self._bridge.compile_only else nullcontext():
+            forward()
+        return False
+
+    def _capture(self, forward: Callable[[], None]) -> bool:
+        if self._gate:
+            return self._gate.capture(forward)
+        forward()
+        return True
+
+    def _optional(self, owner: object, verb: str) -> dict[str, bool]:
+        run = getattr(owner, verb, None)
+        if run is not None:
+            run()
+        return {"done": run is not None}
+
+    def _defragmenter_losses(self) -> list[str]:
+        return losses(self._runner, PREPARED) or losses(self._runner.defragmenter, DEFRAGMENTER)
+
+    def _margin(self) -> int:
+        return int(getattr(self._runner, "mem_margin", None) or 0)
+
+    def _seen(self) -> set[Any]:
+        return set(getattr(self._runner, "seen_configs", ()))

@@ -1,0 +1,192 @@
+"""The verbs of a worker on a Gaudi card, against the stand-in of the plugin."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.engines.vllm.hpu import HpuVerbs
+from tests.unit.runtime.vllm_contract.driven import plain
+from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin
+
+PROMPT, DECODE = [2, 256, 0], [4, 1, 64]
+
+
+def verbs_on(card: Card, runner: Any = None, **made: Any) -> HpuVerbs:
+    verbs = HpuVerbs(runner or plugin(card, **made), bridge(card))
+    verbs.plan([PROMPT, [1, 128, 0]], [DECODE])
+    card.log.clear()
+    return verbs
+
+
+def test_warming_compiles_one_bucket_and_captures_nothing() -> None:
+    card = Card()
+    assert verbs_on(card).warm("prompt", PROMPT) == {"bytes": 0, "graph": False, "out_of_memory": None}
+    assert card.log == ["_prepare_dummy_scenario((2, 256, 0), None) compile-only"]
+
+
+def test_capturing_answers_what_the_device_has_less_than_before() -> None:
+    card = Card()
+    outcome = plain(verbs_on(card).capture("prompt", PROMPT))
+    assert outcome == {"bytes": 2 * 256 * MIB, "graph": True, "out_of_memory": None}
+    assert card.log == ["_prepare_dummy_scenario((2, 256, 0), None) -> graph"]
+
+
+def test_decode_buckets_go_to_the_other_side_of_the_dummy_scenario() -> None:
+    card = Card()
+    verbs_on(card).warm("decode", DECODE)
+    assert card.log == ["_prepare_dummy_scenario(None, (4, 1, 64)) compile-only"]
+
+
+def test_torch_compile_compiles_when_it_warms_and_captures_nothing_more() -> None:
+    card = Card(lazy=False)
+    verbs = verbs_on(card)
+    assert verbs.warm("decode", DECODE)["bytes"] == card.per_decode_graph
+    assert verbs.capture("decode", DECODE) == {"bytes": 0, "graph": True, "out_of_memory": None}
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_modes_without_graphs_refuse_to_capture(lazy: bool) -> None:
+    card = Card(lazy=lazy)
+    with pytest.raises(ValueError, match="has no graphs to capture"):
+        verbs_on(card, graphs=False).capture("decode", DECODE)
+
+
+def test_a_prompt_above_the_plugins_own_limit_is_not_counted_as_a_graph() -> None:
+    card = Card(free=GIB * 32)
+    assert verbs_on(card).capture("prompt", [1, 16384, 0]) == {"bytes": 0, "graph": False, "out_of_memory": None}
+
+
+def test_at_the_margin_nothing_is_captured_and_the_plugin_is_not_called() -> None:
+    card = Card(free=GIB)
+    outcome = verbs_on(card).capture("decode", DECODE)
+    assert outcome["out_of_memory"] == f"{GIB} bytes are free and {GIB} are kept as margin"
+    assert card.log == []
+
+
+def test_out_of_memory_is_an_answer_with_its_bucket() -> None:
+    card = Card(fails_at=(2, 256, 0))
+    outcome = plain(verbs_on(card).capture("prompt", PROMPT))
+    assert (outcome["graph"], outcome["bytes"]) == (False, 0)
+    assert outcome["out_of_memory"].startswith("the device ran out of memory at prompt bucket (2, 256, 0)")
+
+
+def test_after_out_of_memory_no_dummy_batch_runs_any_more() -> None:
+    card = Card(fails_at=(2, 256, 0))
+    verbs = verbs_on(card)
+    first = verbs.capture("prompt", PROMPT)
+    card.log.clear()
+    assert verbs.warm("decode", DECODE)["out_of_memory"] == first["out_of_memory"]
+    assert card.log == []
+
+
+def test_after_out_of_memory_no_dummy_request_is_left_in_the_runner() -> None:
+    card = Card(fails_at=(2, 256, 0))
+    runner = plugin(card)
+    runner.requests, runner.scheduler_output = {"dummy": object()}, object()
+    verbs_on(card, runner).capture("prompt", PROMPT)
+    assert (runner.requests, runner.scheduler_output) == ({}, None)
+
+
+def test_a_graph_that_failed_is_not_used_while_serving() -> None:
+    card = Card(fails_at=(2, 256, 0))
+    runner = plugin(card)
+    verbs_on(card, runner).capture("prompt", PROMPT)
+    assert runner.graphed_buckets == set()
+    runner._check_config(2, 256, 0, 512, False)
+    assert not runner._use_graphs(512, 2)
+
+
+def test_any_other_error_of_the_plugin_is_not_taken_for_a_lack_of_memory() -> None:
+    card = Card(fails_at=(2, 256, 0), failure="synStatus 26")
+    with pytest.raises(RuntimeError, match="synStatus 26"):
+        verbs_on(card).warm("prompt", PROMPT)
+
+
+def test_a_bucket_without_a_graph_is_served_without_one() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs_on(card, runner).warm("prompt", PROMPT)
+    runner._check_config(2, 256, 0, 512, False)
+    assert not runner._use_graphs(512, 2)
+
+
+def test_a_bucket_with_a_graph_is_replayed() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs_on(card, runner).capture("prompt", PROMPT)
+    runner._check_config(4, 1, 64, 4, False)
+    assert not runner._use_graphs(4, 4)
+    runner._check_config(2, 256, 0, 512, False)
+    assert runner._use_graphs(512, 2)
+
+
+def test_the_plugin_knows_the_graphs_that_there_are() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    verbs.capture("prompt", PROMPT)
+    verbs.capture("decode", DECODE)
+    assert runner.graphed_buckets == {(2, 256, 0, True), (4, 1, 64, False)}
+
+
+def test_our_buckets_take_the_place_of_the_plugins_own() -> None:
+    card = Card()
+    runner = plugin(card)
+    answer = plain(HpuVerbs(runner, bridge(card)).plan([PROMPT, [1, 128, 0]], [DECODE]))
+    assert answer == {"prompt": 2, "decode": 1, "degradations": []}
+    assert runner.bucketing_manager.prompt_buckets == [(1, 128, 0), (2, 256, 0)]
+    assert runner.bucketing_manager.decode_buckets == [(4, 1, 64)]
+    assert runner.bucketing_manager._fallback_max_ctx == 64
+
+
+def test_the_plugin_prepares_itself_and_warms_nothing() -> None:
+    card = Card()
+    HpuVerbs(plugin(card), bridge(card)).plan([PROMPT], [DECODE])
+    assert card.log == ["warmup_model() skip_warmup=True"]
+
+
+def test_a_plan_stays_ours_when_vllm_warms_up_once_more() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs_on(card, runner)
+    runner.warmup_model()
+    assert card.log == ["warmup_model() skip_warmup=True"]
+    assert runner.bucketing_manager.decode_buckets == [(4, 1, 64)]
+
+
+def test_the_profile_tells_memory_margin_and_blocks() -> None:
+    card = Card()
+    assert plain(HpuVerbs(plugin(card), bridge(card)).profile()) == {
+        "free": 16 * GIB,
+        "total": 96 * GIB,
+        "margin": GIB,
+        "kv_blocks": 1519,
+        "block_size": 128,
+    }
+
+
+def test_sampler_and_defragmenter_are_warmed_by_the_plugin() -> None:
+    card = Card()
+    verbs = verbs_on(card)
+    assert verbs.sampler() == verbs.defragmenter() == {"done": True}
+    assert card.log == ["warmup_sampler()", "defragmenter.warmup()"]
+
+
+def test_serving_begins_with_a_fresh_defragmenter() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    used = runner.defragmenter
+    verbs.start_serving()
+    assert runner.defragmenter is not used
+    assert (runner.defragmenter.kv_caches, runner.defragmenter.block_size) == (used.kv_caches, used.block_size)
+
+
+def test_a_shape_that_warm_up_had_not_seen_is_counted_as_cold() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    verbs.warm("prompt", PROMPT)
+    verbs.start_serving()
+    runner.seen_configs |= {("prompt", 2, 256, 0), ("decode", 3, 1, 70), ("decode", 2, 1, 70)}
+    assert plain(verbs.counters()) == {"cold": [["decode", 2, 1, 70], ["decode", 3, 1, 70]]}
