@@ -8,13 +8,25 @@ from gaudi_runtime.buckets.staircase import Level, Stairs, inner_corners, levels
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 
+NO_PARTS = (
+    "because the parts of a prompt longer than maxNumBatchedTokens have context after the first one: raise "
+    "maxNumBatchedTokens to maxModelLen, or turn prefix caching on"
+)
+
 
 def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
     """Admissible (batch size, query, context) and those that no bucket holds; `buckets` are in plan order."""
     levels = levels_of(buckets, limits.max_num_prefill_seqs)
     gaps = [_prompt_gap(first, limits) for first in inner_corners(levels) if _prompt_admits(first, limits)]
     nothing = [Level(1, limits.max_num_prefill_seqs, ())]
-    return phase_coverage(BucketPhase.PROMPT, _prompt_missing(nothing, limits), _prompt_missing(levels, limits), gaps)
+    shapes, missing = _prompt_missing(nothing, limits), _prompt_missing(levels, limits)
+    return phase_coverage(BucketPhase.PROMPT, shapes, missing, gaps, _cure(gaps, limits))
+
+
+def _cure(gaps: Sequence[Gap], limits: Limits) -> str | None:
+    """Without prefix caching a plan has no context; only prompts that are computed in parts need it."""
+    only_parts = not limits.prefix_caching and all(gap.first.num_blocks > 0 for gap in gaps)
+    return NO_PARTS if only_parts else None
 
 
 def _most_context(limits: Limits) -> int:

@@ -16,6 +16,8 @@ MAX_BUCKETS = 250_000
 MAX_CANDIDATES = 5_000_000
 """Most combinations of a phase that are looked at: seconds of work."""
 
+_EXAMPLES = {BucketPhase.PROMPT: "(1, 128, 0)", BucketPhase.DECODE: "(1, 1, 128)"}
+
 
 def check_candidates(phase: BucketPhase, *dimensions: Sized) -> None:
     """Raises PlanImpossible before time and memory are spent on a plan that nobody can warm up."""
@@ -51,16 +53,16 @@ class Sieve:
     def buckets(self) -> tuple[Bucket, ...]:
         """What is left, sorted. Raises PlanImpossible when nothing is, with the rules that removed it."""
         if not self._kept:
-            raise PlanImpossible(
-                f"no {self._phase} bucket is left: {self._reasons()}; change bucketing.{self._phase} or raise the limit"
-            )
+            raise PlanImpossible(self._why_empty())
         return tuple(sorted(self._kept))
 
     def dropped(self) -> tuple[Dropped, ...]:
         """The count of every rule that removed something, most first."""
         return tuple(Dropped(self._phase, rule, count) for rule, count in self._dropped.most_common())
 
-    def _reasons(self) -> str:
+    def _why_empty(self) -> str:
         if not self._dropped:
-            return "none was asked for"
-        return " and ".join(f"{count} dropped because {rule}" for rule, count in self._dropped.most_common())
+            # Ranges are never empty: only a file can ask for nothing.
+            return f"bucket file: no line asks for a {self._phase} bucket; add one such as {_EXAMPLES[self._phase]}"
+        reasons = " and ".join(f"{count} dropped because {rule}" for rule, count in self._dropped.most_common())
+        return f"no {self._phase} bucket is left: {reasons}; change bucketing.{self._phase} or raise the limit"

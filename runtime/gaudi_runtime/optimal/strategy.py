@@ -85,7 +85,7 @@ class Optimizer:
     def _choice(self, phase: BucketPhase, price: Price) -> Choice:
         if not self._traffic[phase]:
             raise PlanImpossible(
-                f"bucketing.optimal.traffic has no {phase} shape within the limits; "
+                f"the traffic of strategy optimal has no {phase} shape within the limits; "
                 "learn from the traffic of this model, or raise the limits"
             )
         return choice_of(self._spaces[phase], self._traffic[phase], self._share(phase), partial(price, phase))

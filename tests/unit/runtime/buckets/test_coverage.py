@@ -154,6 +154,19 @@ def test_sentence_names_share_and_number_of_gaps_and_the_first() -> None:
     )
 
 
+def test_sentence_says_what_helps_where_only_the_parts_of_long_prompts_lack_a_bucket() -> None:
+    said = recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=1, prefix_caching=False).sentence() or ""
+    assert "from (1, 1, 1) to (1, 1024, 31), because the parts of a prompt longer than maxNumBatchedTokens" in said
+    assert recorded(max_num_batched_tokens=4096, max_num_prefill_seqs=1, prefix_caching=False).complete
+    assert recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=1, prefix_caching=True).complete
+
+
+def test_sentence_promises_no_cure_where_batches_without_context_lack_a_bucket_too() -> None:
+    said = recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=3, prefix_caching=False).sentence() or ""
+    assert "no bucket" in said
+    assert "because" not in said
+
+
 def test_plan_without_gaps_has_no_sentence() -> None:
     found = recorded(max_num_prefill_seqs=1)
     assert found.complete

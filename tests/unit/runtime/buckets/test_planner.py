@@ -205,5 +205,7 @@ def test_file_with_many_dropped_buckets_reports_a_bounded_number() -> None:
 
 
 def test_file_without_decode_buckets_is_refused() -> None:
-    with pytest.raises(PlanImpossible, match="no decode bucket is left: none was asked for"):
+    with pytest.raises(
+        PlanImpossible, match=r"bucket file: no line asks for a decode bucket; add one such as \(1, 1, 128\)"
+    ):
         make_plan(file("(1, 128, 0)"), LIMITS, kv_blocks=64)

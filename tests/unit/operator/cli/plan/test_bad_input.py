@@ -41,7 +41,7 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": "four"}}, "VLLM_PROMPT_BS_BUCKET_MAX: 'four' is not a whole number"),
         ({"env": [4]}, "env: Input should be a valid dictionary"),
         ({"release": "1.22"}, "release: 1.22 has exponential and unified plans only, and strategy is linear"),
-        ({"strategy": "file", "env": {}}, "no prompt bucket is left: none was asked for"),
+        ({"strategy": "file", "env": {}}, "bucket file: no line asks for a prompt bucket; add one such as (1, 128, 0)"),
         ({"kind": "Pod"}, "kind 'Pod' is not read; give a GaudiInference, a RuntimeConfig or the limits of a model"),
     ],
 )
