@@ -4,9 +4,9 @@ It carries durations, never the pod's clock, and stays below MAX_REPORT_BYTES.
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gaudi_runtime.contract.base import Tolerant
 
@@ -16,9 +16,11 @@ MAX_COLD_SHAPES = 20
 MAX_WARNINGS = 50
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
-Bytes = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0)]
-Shape = tuple[int, int, int]
+Large = Annotated[int, Field(ge=0, le=2**60)]
+"""Far above any card, and within 64 bits even as a sum."""
+Bytes = Large
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Shape = tuple[Large, Large, Large]
 Text = Annotated[str, Field(max_length=2048)]
 
 
@@ -65,6 +67,12 @@ class PhaseProgress(Tolerant):
     cached: Count = Field(0, description="Planned buckets whose recipe was in the recipe cache at start.")
     current: Shape | None = Field(None, description="(batch size, query tokens, KV blocks) in work right now.")
 
+    @model_validator(mode="after")
+    def _is_part_of_the_plan(self) -> Self:
+        if max(self.warmed, self.captured, self.cached) > self.planned:
+            raise ValueError(f"more buckets are counted than the {self.planned} that are planned")
+        return self
+
 
 class MemorySplit(Tolerant):
     """The device's memory after the profile run, in bytes (docs/warmup.md, Memory split)."""
@@ -73,7 +81,7 @@ class MemorySplit(Tolerant):
     usable: Bytes
     graphs: Bytes
     kv_cache: Bytes
-    kv_blocks: Count
+    kv_blocks: Large
 
 
 class FetchProgress(Tolerant):
@@ -106,7 +114,7 @@ class WarmupReport(Tolerant):
     instance: Annotated[str, Field(min_length=1, max_length=64)] = Field(
         description="Random per process start: a restarted container never reuses the gate of the one before."
     )
-    sequence: Count
+    sequence: Large
     plan_hash: Annotated[str, Field(min_length=64, max_length=64)]
     buckets_digest: Annotated[str, Field(max_length=64)] | None = None
     phase: Phase
@@ -124,7 +132,7 @@ class WarmupReport(Tolerant):
     elapsed_seconds: Seconds = 0.0
     since_progress_seconds: Seconds = Field(0.0, description="Time since anything moved; compared with stallTimeout.")
     eta_seconds: Seconds | None = Field(None, description="Estimate of what is left of warm-up, in seconds.")
-    compiles: Count = 0
+    compiles: Large = 0
     recompiles_since_ready: Count = 0
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()
     warnings: Annotated[tuple[Text, ...], Field(max_length=MAX_WARNINGS)] = ()

@@ -11,6 +11,8 @@ Text = Annotated[str, Field(max_length=1024)]
 Word = Annotated[str, Field(max_length=32)]
 Revision = Annotated[str, Field(max_length=64)]
 Bytes = Annotated[int, Field(ge=0)]
+Large = Annotated[int, Field(ge=0)]
+"""A number of 64 bits: KV blocks, seconds of a slowed-down simulation."""
 Generation = Annotated[int, Field(ge=0)]
 # Type, reason and message are bounded as in metav1.Condition, so that a condition of any writer is accepted.
 ConditionType = Annotated[
@@ -87,9 +89,9 @@ class PlanState(ApiModel):
     )
     prompt_buckets: Count = Field(description="Prompt buckets.")
     decode_buckets: Count = Field(description="Decode buckets.")
-    kv_blocks: Count = Field(description="KV blocks that the plan is for.")
+    kv_blocks: Large = Field(description="KV blocks that the plan is for.")
     graph_bytes: Bytes | None = Field(None, description="Bytes of the graphs that fit, of one card.")
-    warmup_seconds: Count | None = Field(
+    warmup_seconds: Large | None = Field(
         None, description="Seconds of warm-up as estimated, or from a pod's start until it served as measured."
     )
     captured_percent: CapturedPercent = Field(CapturedPercent(), description="Graphs that fit, in percent of the plan.")
@@ -126,14 +128,14 @@ class MemorySplit(ApiModel):
     usable_bytes: Bytes = Field(description="Bytes that may be used.")
     graph_bytes: Bytes = Field(description="Bytes kept for graphs.")
     kv_cache_bytes: Bytes = Field(description="Bytes of the KV cache.")
-    kv_blocks: Count = Field(description="KV blocks.")
+    kv_blocks: Large = Field(description="KV blocks.")
 
 
 class ColdShape(ApiModel):
     """A shape that met no warm graph."""
 
     phase: Annotated[str, Field(max_length=16)] = Field(description="prompt or decode.")
-    shape: tuple[Count, Count, Count] = Field(description="(batch size, query tokens, KV blocks).")
+    shape: tuple[Large, Large, Large] = Field(description="(batch size, query tokens, KV blocks).")
     count: Count = Field(description="How often, over all pods.")
 
 
