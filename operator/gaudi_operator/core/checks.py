@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.defaults import InstallationDefaults
-from gaudi_operator.core.fit import least_memory, most_kv_blocks
+from gaudi_operator.core.fit import MOST_MEMORY, least_memory, most_kv_blocks
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.container import image
 from gaudi_operator.core.outlook import why_impossible
-from gaudi_operator.core.quantity import at_least
+from gaudi_operator.core.quantity import at_least, whole_bytes
 from gaudi_operator.core.runtime_config import on_cpu
 from gaudi_operator.core.settings_check import why_settings_are_wrong
 from gaudi_operator.core.thresholds import why_unreachable
@@ -83,6 +83,17 @@ def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> V
     )
 
 
+def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Violation | None:
+    """Most likely a wrong unit; and the figures of a plan are numbers of 64 bits."""
+    memory = inference.spec.accelerator.device_memory
+    if memory is None or whole_bytes(memory) <= MOST_MEMORY:
+        return None
+    return Violation(
+        "PlanImpossible",
+        f"spec.accelerator.deviceMemory {memory} is more than 1Ei, and no device has as much: lower it.",
+    )
+
+
 def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Violation | None:
     """No KV block fits, or no bucket is left."""
     spec = inference.spec
@@ -115,6 +126,7 @@ CHECKS: tuple[Callable[[Inference, InstallationDefaults], Violation | None], ...
     something_is_not_built,
     settings_are_wrong,
     no_image_is_known,
+    memory_is_above_all_devices,
     plan_is_impossible,
     thresholds_are_unreachable,
 )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import ceil
 
+from gaudi_operator.core.fit import MOST_MEMORY
 from gaudi_operator.core.subject import Subject
 from gaudi_runtime.cards.catalog import card_named
 from gaudi_runtime.figure import Confidence, weakest
@@ -46,7 +47,7 @@ def estimate(inputs: ForecastInputs, subject: Subject) -> Estimate | None:
         return None
     return Estimate(
         source=_source(found, subject),
-        kv_blocks=int(found.kv_blocks.value),
+        kv_blocks=min(MOST_MEMORY, int(found.kv_blocks.value)),
         graph_bytes=_graph_bytes(found),
         warmup_seconds=_seconds(found, subject),
         prompt=_fitting(found.prompt, subject),

@@ -14,6 +14,9 @@ from gaudi_runtime.contract.config import ExecutionMode
 LEAST_BYTES_PER_TOKEN = 2
 """Of a KV block: a key and a value of one head, one dimension and one byte, in one layer."""
 
+MOST_MEMORY = 2**60
+"""Bytes of any device, and so KV blocks of any device."""
+
 
 def captures(spec: GaudiInferenceSpec) -> bool:
     """Whether pods capture graphs at all."""
@@ -32,9 +35,9 @@ def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
 
 
 def least_memory(spec: GaudiInferenceSpec) -> int:
-    """Bytes of a memory budget below which no model has a KV block; graphs must not have all of it."""
+    """Bytes of a memory budget below which no model has a KV block, MOST_MEMORY at most; graphs must not have all."""
     kept = spec.engine.device_memory_utilization * (1 - spec.warmup.graph_memory_share)
-    return ceil(LEAST_BYTES_PER_TOKEN * spec.engine.block_size / kept)
+    return ceil(min(MOST_MEMORY, LEAST_BYTES_PER_TOKEN * spec.engine.block_size / kept))
 
 
 def usable_bytes(spec: GaudiInferenceSpec) -> int | None:

@@ -46,8 +46,12 @@ ENGINE = st.fixed_dictionaries(
 )
 SPECS = st.fixed_dictionaries(
     {
-        "model": st.fixed_dictionaries({"maxModelLen": st.integers(1, 16_384)}),
-        "accelerator": st.fixed_dictionaries({"deviceMemory": st.sampled_from(["1", "4Ki", "1Gi", "1Ei"])}),
+        "model": st.fixed_dictionaries(
+            {"maxModelLen": st.integers(1, 16_384)}, optional={"servedNames": st.just(["meta-llama/Llama-3.1-8B"])}
+        ),
+        "accelerator": st.fixed_dictionaries(
+            {"deviceMemory": st.sampled_from(["1", "4Ki", "1Gi", "64Gi", "1Ei", "9E"])}
+        ),
         "engine": ENGINE,
         "bucketing": BUCKETING,
         "warmup": st.fixed_dictionaries({"graphMemoryShare": SHARES, "promptRatio": SHARES}),

@@ -22,6 +22,17 @@ def source(**kinds: Any) -> dict[str, Any]:
 HOST_PATH = source(hostPath={"path": "/models"})
 
 SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "exabytes": (
+        {"accelerator": {"deviceMemory": "1025Pi"}},
+        "PlanImpossible",
+        "spec.accelerator.deviceMemory 1025Pi is more than 1Ei, and no device has as much: lower it.",
+    ),
+    "next_to_nothing_may_be_used": (
+        {"engine": {"deviceMemoryUtilization": 5e-324}},
+        "PlanImpossible",
+        "spec.accelerator.deviceMemory 512Mi has no room for a single KV block: raise it to 1024Pi, or lower "
+        "engine.blockSize or warmup.graphMemoryShare.",
+    ),
     "object_store": (
         {"model": source(objectStore={"uri": "s3://a/b"})},
         "NotBuilt",
