@@ -19,18 +19,17 @@ class GraphGate:
         self._shape: Shape | None = None
         self._capturing = False
         self._granted = False
-        self._graphed: set[Shape] = set()
+        self._graphed: set[Shape | None] = set()
         runner._check_config, runner._use_graphs = self._check_config, self._use_graphs
 
     def capture(self, forward: Callable[[], None]) -> bool:
         """Run `forward` with graphs; False when the plugin would not use one, as for prompts above its own limit."""
-        self._capturing, self._granted = True, False
+        self._shape, self._capturing, self._granted = None, True, False
         try:
             forward()
         finally:
             self._capturing = False
-        if self._granted and self._shape:
-            self._graphed.add(self._shape)
+        self._graphed.add(self._shape)
         return self._granted
 
     def _check_config(

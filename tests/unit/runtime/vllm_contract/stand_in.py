@@ -34,6 +34,11 @@ class Card:
     failure: str = "Graph compile failed: out of memory"
     graphs: set[tuple[int, int, int]] = field(default_factory=set)
     log: list[str] = field(default_factory=list)
+    running: int = 0
+
+    def settle(self) -> None:
+        """What still runs has taken its memory."""
+        self.free, self.running = self.free - self.running, 0
 
 
 def signature(parameters: list[str]) -> Signature:
@@ -142,7 +147,7 @@ def card_allows(prompt_tokens: int) -> bool:
 def _module(name: str, card: Card, missing: tuple[str, ...]) -> SimpleNamespace:
     figures: dict[str, Callable[[], Any]] = {
         "mem_get_info": lambda: (card.free, card.total),
-        "synchronize": lambda: None,
+        "synchronize": card.settle,
         "is_lazy": lambda: card.lazy,
     }
     recorded = CONTRACT[f"external:{name}"]["methods"]
@@ -187,7 +192,7 @@ def _dummy(runner: Any, card: Card, prompt: tuple[int, int, int] | None, decode:
         raise RuntimeError(card.failure)
     if runner.use_hpu_graph and (not card.lazy or runner._use_graphs(tokens, shape[0])) and shape not in card.graphs:
         card.graphs.add(shape)
-        card.free -= card.per_prompt_token * tokens if prompt else card.per_decode_graph
+        card.running += card.per_prompt_token * tokens if prompt else card.per_decode_graph
         card.log[-1] += " -> graph"
     if hasattr(runner, "seen_configs"):
         runner.seen_configs.add(("prompt" if prompt else "decode", *shape))

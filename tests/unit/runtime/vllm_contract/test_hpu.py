@@ -190,3 +190,14 @@ def test_a_shape_that_warm_up_had_not_seen_is_counted_as_cold() -> None:
     verbs.start_serving()
     runner.seen_configs |= {("prompt", 2, 256, 0), ("decode", 3, 1, 70), ("decode", 2, 1, 70)}
     assert plain(verbs.counters()) == {"cold": [["decode", 2, 1, 70], ["decode", 3, 1, 70]]}
+
+
+def test_a_forward_that_checks_no_shape_gives_no_other_bucket_a_graph() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    verbs.warm("prompt", PROMPT)
+    runner._prepare_dummy_scenario = lambda prompt_cfg, decode_cfg: None
+    verbs.capture("decode", DECODE)
+    runner._check_config(2, 256, 0, 512, False)
+    assert not runner._use_graphs(512, 2)
