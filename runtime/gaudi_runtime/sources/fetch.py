@@ -12,9 +12,9 @@ from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import DiskFull, HubUnreachable
 from gaudi_runtime.sources.download import bytes_of, download
 from gaudi_runtime.sources.hub import Hub
-from gaudi_runtime.sources.listing import Listing, RemoteFile, wanted
+from gaudi_runtime.sources.listing import Listing, RemoteFile, is_pinned, wanted
 from gaudi_runtime.sources.progress import Progress
-from gaudi_runtime.sources.store import Store, is_pinned
+from gaudi_runtime.sources.store import Store
 from gaudi_runtime.warmup.log_lines import size
 from gaudi_runtime.warmup.stop import Stopped, raise_if_stopped
 

@@ -21,7 +21,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
 from gaudi_runtime.errors import ConfigError, HubUnreachable, ModelAccessDenied, ModelNotFound
-from gaudi_runtime.sources.listing import Listing, RemoteFile
+from gaudi_runtime.sources.listing import Listing, RemoteFile, is_pinned
 
 ANSWER_SECONDS = 30.0
 """How long the hub may be silent, before an answer or in the middle of one."""
@@ -45,7 +45,14 @@ class Hub:
             RemoteFile(each.rfilename, each.size or 0, each.blob_id or "", each.lfs.sha256 if each.lfs else None)
             for each in info.siblings or ()
         )
-        return Listing(info.sha or "", files)
+        return Listing(self._commit(info), files)
+
+    def _commit(self, info: ModelInfo) -> str:
+        """It becomes the name of a folder, so nothing but a commit will do."""
+        commit = info.sha or ""
+        if not is_pinned(commit) or (is_pinned(self.revision) and commit != self.revision):
+            raise HubUnreachable(f"{self._name} answers with commit {commit!r} for revision {self.revision}.")
+        return commit
 
     def _info(self) -> ModelInfo:
         api = HfApi(endpoint=self.endpoint, token=self.token or False)

@@ -1,5 +1,6 @@
 """What a repository holds at one commit, and which of its files a runtime needs: pure."""
 
+import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -10,6 +11,8 @@ OTHER_WEIGHTS = frozenset({".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx",
 WEIGHTS = ".safetensors"
 ORIGINAL = "consolidated"
 """How a file is named that repeats the weights in the layout of the model's authors."""
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,11 @@ class Listing:
 
     commit: str
     files: tuple[RemoteFile, ...]
+
+
+def is_pinned(revision: str) -> bool:
+    """Whether a revision is a commit, which never changes."""
+    return COMMIT.fullmatch(revision) is not None
 
 
 def wanted(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:

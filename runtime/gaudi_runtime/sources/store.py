@@ -8,7 +8,6 @@ lock
 """
 
 import fcntl
-import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -18,9 +17,9 @@ from typing import IO
 from urllib.parse import quote
 
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.sources.listing import is_pinned
 from gaudi_runtime.warmup.stop import raise_if_stopped
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
 LOOK_SECONDS = 1.0
 
 
@@ -93,11 +92,6 @@ class Store:
 
     def _ref(self, revision: str) -> Path:
         return self.folder / "refs" / f"{quote(revision, safe='')}.ref"
-
-
-def is_pinned(revision: str) -> bool:
-    """Whether a revision is a commit, which never changes."""
-    return COMMIT.fullmatch(revision) is not None
 
 
 def _try_lock(file: int) -> bool:

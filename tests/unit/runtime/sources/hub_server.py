@@ -77,7 +77,7 @@ class HubHandler(BaseHTTPRequestHandler):
             return self._large(path.removeprefix("/content/"))
         if state.token and authorization != f"Bearer {state.token}":
             return self._refuse(authorization)
-        if path == f"/api/models/{REPO}/revision/main" or path.endswith(state.commit):
+        if path in (f"/api/models/{REPO}/revision/{name}" for name in ("main", COMMIT)):
             return self._answer(200, json.dumps(tree(state)).encode())
         if path.startswith(f"/api/models/{REPO}/"):
             return self._answer(404, b"", {"X-Error-Code": "RevisionNotFound"})

@@ -77,6 +77,13 @@ def test_page_of_a_proxy_is_no_hub(site: Site) -> None:
         site.fetch(tries=0)
 
 
+@pytest.mark.parametrize("commit", ["../../elsewhere", "", "d" * 40], ids=["path", "nothing", "other"])
+def test_answer_about_another_commit_is_not_followed(commit: str, site: Site) -> None:
+    site.hub.commit = commit
+    with pytest.raises(HubUnreachable, match="answers with commit"):
+        site.fetch(tries=0)
+
+
 def without_token(site: Site) -> None:
     site.hub.token, site.hub.gated = "right", True
     site.fetch()
