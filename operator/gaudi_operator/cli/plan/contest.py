@@ -11,7 +11,7 @@ from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.optimal import prices
-from gaudi_runtime.optimal.cost import token_cost
+from gaudi_runtime.optimal.cost import Cost
 from gaudi_runtime.optimal.from_policy import BOTH
 from gaudi_runtime.optimal.strategy import Chosen, Optimizer
 from gaudi_runtime.traffic.histogram import Traffic
@@ -77,11 +77,13 @@ class Contest:
                 yield strategy.value, phase.value, each.verdict.graphs, *map(_short, values)
 
 
-def hold(question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget) -> Contest:
-    """Judge all strategies on `seen`; optimal learns from `learned` alone. Raises PlanImpossible for its budget."""
-    cost = token_cost(question.limits.block_size)
+def hold(question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost) -> Contest:
+    """Judge all strategies on `seen`, padding being a share of `cost`; optimal learns from `learned` alone.
+
+    Raises PlanImpossible for its budget.
+    """
     contest = Contest()
-    contest.judged[Strategy.OPTIMAL] = _optimal(question, learned, seen, budget)
+    contest.judged[Strategy.OPTIMAL] = _optimal(question, learned, seen, budget, cost)
     for strategy, plan in rival_plans(question.policy, question.limits, question.blocks).items():
         if isinstance(plan, str):
             contest.refused[strategy.value] = plan
@@ -90,8 +92,9 @@ def hold(question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget
     return contest
 
 
-def _optimal(question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget) -> dict[BucketPhase, Judged]:
-    cost = token_cost(question.limits.block_size)
+def _optimal(
+    question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
+) -> dict[BucketPhase, Judged]:
     optimizer = Optimizer(learned, question.limits, question.blocks, cost)
     chosen = _choose(question, optimizer, budget, learned)
     prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)

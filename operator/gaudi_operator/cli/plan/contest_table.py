@@ -10,7 +10,7 @@ from gaudi_runtime.contract.report import BucketPhase
 def print_contest(contest: Contest) -> None:
     """The table, what one more graph would bring, and who could not take part."""
     console = Console()
-    table = Table(title="padding is padded / real tokens: 1.0 is none")
+    table = Table(title="padding is padded / real cost: 1.0 is none")
     table.add_column("strategy", no_wrap=True)
     for phase in BucketPhase:
         for title in ("graphs", "padding", "covered"):

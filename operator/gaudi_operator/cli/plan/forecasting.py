@@ -77,8 +77,8 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
     """The forecast for a question; `card` and `model` replace what it says itself. Raises ConfigError."""
     if question.release != "current":
         raise ConfigError(f"release {question.release} is planned, not forecast: leave it out")
-    inputs, wanted = _inputs(question), _wanted(question)
-    shape, described = _shape(question, model), _card(question, card)
+    inputs, wanted = asked_inputs(question), _wanted(question)
+    shape, described = asked_shape(question, model), asked_card(question, card)
     found = forecast(inputs, shape, described)
     # Room first: without it the graphs that are missing say nothing.
     asked = Wanted(0, 0) if found.problems else wanted
@@ -87,7 +87,8 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
     return Foreseen(found, shortfalls(found, wanted), certain, advice)
 
 
-def _inputs(question: PlanQuestion) -> ForecastInputs:
+def asked_inputs(question: PlanQuestion) -> ForecastInputs:
+    """What a question says about its deployment, model and card aside."""
     if question.config is None:
         return ForecastInputs(question.policy, question.limits, kv_blocks=question.kv_blocks)
     inference = question.inference
@@ -107,7 +108,7 @@ def _wanted(question: PlanQuestion) -> Wanted:
     return Wanted(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
 
 
-def _shape(question: PlanQuestion, model: str | None) -> ModelShape | None:
+def asked_shape(question: PlanQuestion, model: str | None) -> ModelShape | None:
     """The model that is named, or else the one that the document speaks of; None for one that is not known."""
     if model is not None:
         return _named_shape(model)
@@ -130,7 +131,8 @@ def _named_shape(model: str) -> ModelShape:
     return parse_config(read_text(path / "config.json" if path.is_dir() else path, MAX_CONFIG_BYTES))
 
 
-def _card(question: PlanQuestion, card: str | None) -> Card:
+def asked_card(question: PlanQuestion, card: str | None) -> Card:
+    """The card that is named, or else the one that the document speaks of. Raises ConfigError for an unknown one."""
     if card is not None:
         return card_named(card)
     config, inference = question.config, question.inference

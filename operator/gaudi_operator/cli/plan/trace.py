@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from gaudi_operator.cli.plan.asking import asks
+from gaudi_operator.cli.plan.cost_model import CostModel
 from gaudi_operator.cli.plan.output import Answer, Output, OutputOption, write
 from gaudi_operator.cli.plan.question import PlanQuestion
 
@@ -24,6 +25,9 @@ ContextOption = Annotated[str | None, typer.Option(help="Column of the context (
 GeneratedOption = Annotated[str | None, typer.Option(help="Column of the generated tokens.")]
 SpeedOption = Annotated[float, typer.Option(min=1, help="Prompt tokens per second of the simulated server.")]
 StepOption = Annotated[float, typer.Option(min=0.0001, help="Seconds of its decode step.")]
+CostOption = Annotated[CostModel, typer.Option("--cost", help="What padding is counted in.")]
+CardOption = Annotated[str | None, typer.Option(help="Card of the roofline: gaudi2 or gaudi3.")]
+ModelOption = Annotated[str | None, typer.Option(help="Model of the roofline, as for forecast.")]
 
 
 @asks
@@ -41,6 +45,9 @@ def trace(
     generated_column: GeneratedOption = None,
     prompt_speed: SpeedOption = 15_000,
     step_seconds: StepOption = 0.025,
+    cost: CostOption = CostModel.TOKENS,
+    card: CardOption = None,
+    model: ModelOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Judge every strategy on the traffic of a trace, optimal on traffic that it has not seen.
@@ -50,15 +57,19 @@ def trace(
         gaudi-plan trace -f limits.json --trace requests.csv
 
         gaudi-plan trace -f model.yaml --trace today.csv --learn yesterday.csv --graphs 10 -o json
+
+        gaudi-plan trace -f limits.json --trace requests.csv --cost roofline --model Qwen/Qwen3-32B --card gaudi3
     """
     # Imported here: no other command pays for the optimizer and the trace reader.
     from gaudi_operator.cli.plan.contest import Budget, hold
+    from gaudi_operator.cli.plan.costing import cost_of
     from gaudi_operator.cli.plan.trace_file import Server, TraceFile
     from gaudi_runtime.traffic.batching import Pace
     from gaudi_runtime.traffic.columns import ColumnNames
 
     # A trace does not say which prompts share a prefix, so no plan is asked for buckets with cached context.
     limits = question.limits.model_copy(update={"prefix_caching": False})
+    counted, counted_in = cost_of(question, cost, card, model)
     server = Server(limits, question.blocks, Pace(prompt_speed, step_seconds))
     names = ColumnNames(arrival_column, context_column, generated_column)
     judged = TraceFile(trace, names)
@@ -68,13 +79,14 @@ def trace(
     if save_traffic:
         _save(save_traffic, learned)
     budget = Budget(graphs, decode_graphs, graph_bytes, warmup_seconds)
-    result = hold(replace(question, limits=limits), learned, seen, budget)
+    result = hold(replace(question, limits=limits), learned, seen, budget, counted)
     said = (
         f"optimal learned from {learn or f'the earlier half of {trace}'}; "
         f"all are judged on {trace if learn else 'the later half'}",
         "decode batches are an estimate: a server with continuous batching was simulated at "
         f"{prompt_speed:g} prompt tokens/s and {step_seconds:g} s a decode step",
         "prefix caching is left aside: a trace does not say which prompts share a prefix",
+        counted_in,
     )
     write(_answer(result, (*question.warnings, *said)), output)
 

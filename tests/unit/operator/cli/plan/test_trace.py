@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.traffic.histogram import read_traffic
-from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan
+from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan, refusal
 
 LIMITS = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 2048, "num_blocks": 200}
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -45,6 +45,36 @@ def test_optimal_has_as_many_graphs_as_exponential_and_pads_less(trace: Path) ->
 
 def test_graphs_bounds_the_prompt_graphs_of_optimal(trace: Path) -> None:
     assert judged(trace, "--graphs", "3", "--decode-graphs", "5")["strategies"]["optimal"]["prompt"]["graphs"] == 3
+
+
+ROOFLINE = ("--cost", "roofline", "--model", "meta-llama/Llama-3.1-8B", "--card", "gaudi2")
+
+
+def test_roofline_counts_seconds_and_says_whose(trace: Path) -> None:
+    said = judged(trace, *ROOFLINE)["warnings"]
+    assert (
+        "padding is counted in estimated seconds: a roofline of meta-llama/Llama-3.1-8B on card gaudi2, 432 TFLOPS and "
+        "2.45 TB/s as published"
+    ) in said
+
+
+def test_padding_of_decode_costs_little_where_reading_the_weights_takes_most(trace: Path) -> None:
+    """A step reads 16 GB of weights, and 16 MiB more for each block that is padding."""
+    tokens, seconds = judged(trace)["strategies"], judged(trace, *ROOFLINE)["strategies"]
+    assert tokens["linear"]["decode"]["padding"] > 1.1
+    assert seconds["linear"]["decode"]["padding"] < 1.1
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--cost", "roofline"), "--cost roofline needs the model"),
+        (("--cost", "roofline", *ROOFLINE[2:4], "--card", "none"), "the speed of card none is not described"),
+        (("--card", "gaudi2"), "--card and --model are read with --cost roofline alone"),
+    ],
+)
+def test_cost_that_cannot_be_counted_is_refused(trace: Path, options: tuple[str, ...], sentence: str) -> None:
+    assert sentence in refusal(LIMITS, "--trace", str(trace), *options, command="trace")
 
 
 def test_answer_says_what_was_learned_from_and_judged_on(trace: Path) -> None:
@@ -88,7 +118,7 @@ def test_csv_has_a_row_for_each_strategy_and_phase(trace: Path) -> None:
 
 def test_table_names_all_strategies(trace: Path) -> None:
     shown = plan(LIMITS, "--trace", str(trace), command="trace").stdout
-    assert all(name in shown for name in ("optimal", "linear", "padding is padded / real tokens"))
+    assert all(name in shown for name in ("optimal", "linear", "padding is padded / real cost"))
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.cards.catalog import card_named
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.models.known import known_shape
+from gaudi_runtime.models.ranks import Spread
+from gaudi_runtime.models.shape import ModelShape
+from gaudi_runtime.optimal.roofline import roofline_of
+
+BF16 = Spread(tensor=1, pipeline=1, dtype_bytes=2, kv_dtype_bytes=2)
+GAUDI2 = card_named("gaudi2")
+
+
+def shape_of(name: str) -> ModelShape:
+    shape = known_shape(name)
+    assert shape
+    return shape
+
+
+def test_llama_8b_multiplies_a_token_with_all_weights_but_the_embeddings() -> None:
+    """7.5 billion of its 8.03 billion parameters; 128,256 * 4096 embeddings are looked up."""
+    found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
+    assert found.matmul_weights == pytest.approx(8.03e9 - 128_256 * 4096, rel=0.001)
+    assert found.weight_bytes == pytest.approx(16.06e9, rel=0.001)
+
+
+def test_llama_8b_caches_a_block_of_16_mib() -> None:
+    """The block of seed 000, by the token."""
+    found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
+    assert found.kv_bytes_per_token * 128 == 16 * 2**20
+
+
+def test_token_visits_the_active_experts_alone() -> None:
+    """Mixtral 8x7B: 46.7 billion parameters, 12.9 billion of them for a token."""
+    found = roofline_of(shape_of("mistralai/Mixtral-8x7B-v0.1"), BF16, GAUDI2, 128)
+    assert found.matmul_weights == pytest.approx(12.9e9 - 32_000 * 4096, rel=0.01)
+    assert found.weight_bytes == pytest.approx(2 * 46.7e9, rel=0.01)
+
+
+def test_fp8_cache_halves_what_decode_reads_of_it() -> None:
+    shape = shape_of("meta-llama/Llama-3.1-8B")
+    fp8 = roofline_of(shape, Spread(1, 1, 2, 1), GAUDI2, 128)
+    assert 2 * fp8.kv_bytes_per_token == roofline_of(shape, BF16, GAUDI2, 128).kv_bytes_per_token
+
+
+def test_ranks_change_no_cost() -> None:
+    shape, shapes = shape_of("meta-llama/Llama-3.1-8B"), [Bucket(1, 1024, 3), Bucket(8, 1, 100)]
+    one, four = (roofline_of(shape, Spread(ranks, 1, 2, 2), GAUDI2, 128) for ranks in (1, 4))
+    assert [one(phase, each) for phase in BucketPhase for each in shapes] == [
+        four(phase, each) for phase in BucketPhase for each in shapes
+    ]
+
+
+def test_card_without_a_described_speed_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the speed of card none is not described"):
+        roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, card_named("none"), 128)
