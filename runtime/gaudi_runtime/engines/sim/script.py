@@ -8,7 +8,6 @@ from pydantic import Field, ValidationError
 from gaudi_runtime.contract.base import Wire
 from gaudi_runtime.errors import ConfigError
 
-GIB = 1024**3
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 Size = Annotated[int, Field(ge=0, le=2**60)]
 Rate = Annotated[float, Field(ge=0, le=1e9)]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gaudi_runtime.contract.report import ColdShape, MemorySplit, Phase, PhaseProgress
+from gaudi_runtime.contract.report import ColdShape, MemorySplit, Phase, PhaseProgress, RuntimeFailure
 from tests.conformance import violations
 from tests.unit.operator.core.stories import pod_names, served
 
@@ -36,6 +36,7 @@ FIELDS = st.fixed_dictionaries(
         "eta_seconds": st.none() | SECONDS,
         "recompiles_since_ready": st.sampled_from([0, MOST_COUNT]),
         "memory": st.builds(MemorySplit, free=LARGE, usable=LARGE, graphs=LARGE, kv_cache=LARGE, kv_blocks=LARGE),
+        "failure": st.none() | st.just(RuntimeFailure(reason="R" * 64, message="m" * 1500 + ".")),
         "cold_shapes": st.lists(
             st.builds(ColdShape, phase=st.just("decode"), shape=st.tuples(LARGE, LARGE, LARGE), count=st.just(1)),
             max_size=2,
