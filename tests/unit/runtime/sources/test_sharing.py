@@ -27,14 +27,14 @@ def waiter(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolEx
 
 
 @contextmanager
-def other_process(site: Site) -> Iterator["subprocess.Popen[bytes]"]:
-    """Another process that has the lock and waits for the hub's first byte of the weights."""
-    site.hub.hold = threading.Event()
+def other_process(site: Site, hold: threading.Event) -> Iterator["subprocess.Popen[bytes]"]:
+    """Another process that has the lock; the hub gives it the weights when `hold` is set."""
+    site.hub.hold = hold
     command = [sys.executable, "-m", "tests.unit.runtime.sources.fetching", site.endpoint, str(site.root)]
     with subprocess.Popen(command) as process:
         assert site.hub.reached.wait(PATIENCE)
         yield process
-        site.hub.hold.set()
+        hold.set()
 
 
 def begin(site: Site, waiter: ThreadPoolExecutor) -> "Future[Path]":
@@ -47,24 +47,27 @@ def begin(site: Site, waiter: ThreadPoolExecutor) -> "Future[Path]":
 
 
 def test_two_processes_fetch_each_file_once(site: Site, waiter: ThreadPoolExecutor) -> None:
-    with other_process(site) as process:
+    hold = threading.Event()
+    with other_process(site, hold) as process:
         mine = begin(site, waiter)
-        site.hub.hold.set()
+        hold.set()
         assert (mine.result(PATIENCE) / "model.safetensors").read_bytes() == WEIGHTS
         assert process.wait(PATIENCE) == 0
     assert site.hub.downloads() == [("model.safetensors", None)]
 
 
 def test_killed_process_leaves_its_lock_to_the_next(site: Site, waiter: ThreadPoolExecutor) -> None:
-    with other_process(site) as process:
+    hold = threading.Event()
+    with other_process(site, hold) as process:
         mine = begin(site, waiter)
         process.kill()
-        site.hub.hold.set()
+        hold.set()
         assert (mine.result(PATIENCE) / "model.safetensors").read_bytes() == WEIGHTS
 
 
 def test_stop_ends_the_wait_for_another_process(site: Site, waiter: ThreadPoolExecutor) -> None:
-    with other_process(site) as process:
+    hold = threading.Event()
+    with other_process(site, hold) as process:
         mine = begin(site, waiter)
         site.stop.set()
         with pytest.raises(Stopped):
