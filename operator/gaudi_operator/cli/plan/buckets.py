@@ -43,6 +43,8 @@ def buckets(
     if heat and output not in (Output.TABLE, Output.PNG):
         raise ConfigError(f"--heat draws a map, which is not {output}; choose -o table or -o png")
     unified = question.policy.strategy is Strategy.UNIFIED
+    if heat and unified:
+        raise ConfigError("--heat maps prompt and decode buckets, and strategy unified has neither; leave --heat out")
     write(_unified(question) if unified else _plan(question, heat, Subject(card, model, trace)), output)
 
 

@@ -111,7 +111,7 @@ def _from_manifest(document: Document) -> PlanQuestion:
     inference = read_manifest(document)
     wrong = why_settings_are_wrong(inference)
     if wrong:
-        raise ConfigError(wrong)
+        raise ConfigError(wrong.removesuffix("."))
     config, found = runtime_config(inference), outlook(inference)
     estimate = found.estimate if found else None
     estimated = EstimatedBlocks(found.kv_blocks, estimate.source) if found and estimate else None

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_operator.cli.plan.output import Output
-from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
+from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, one_sentence, plan, refusal
 
 SMALL = BARE | {"max_model_len": 512, "max_num_batched_tokens": 1024}
 
@@ -90,6 +90,11 @@ def test_find_as_csv_has_a_line_for_wanted_found_and_fallback() -> None:
 
 def test_unified_in_json_has_all_lists() -> None:
     assert set(answer(SMALL | {"strategy": "unified"})) == {"prompt", "decode", "unified", "warnings"}
+
+
+def test_unified_has_no_heat_map() -> None:
+    said = one_sentence(plan(SMALL | {"strategy": "unified"}, "--heat", "padding"))
+    assert "strategy unified has neither; leave --heat out" in said
 
 
 def test_unified_in_csv_has_four_columns() -> None:

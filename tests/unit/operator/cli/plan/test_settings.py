@@ -25,6 +25,7 @@ def test_wrong_setting_of_a_manifest_is_a_sentence() -> None:
     with pytest.raises(ConfigError) as refused:
         read_question(manifest(VLLM_USE_V1="1"))
     assert str(refused.value).startswith("spec.engine.settings: VLLM_USE_V1 is deprecated")
+    assert not str(refused.value).endswith("."), "the command line ends the sentence"
 
 
 def test_wrong_setting_of_a_runtime_config_is_a_sentence() -> None:
