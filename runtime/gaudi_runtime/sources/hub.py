@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NoReturn
 
-from httpx2 import HTTPError
+from httpx2 import ConnectError, HTTPError
 from huggingface_hub import HfApi, ModelInfo, hf_hub_url
 from huggingface_hub.errors import (
     GatedRepoError,
@@ -97,7 +97,9 @@ class Hub:
                 f"Repository {self.repo} must be fetched and HF_HUB_OFFLINE forbids it: unset it."
             ) from error
         except HTTPError as error:
-            raise HubUnreachable(f"{self._name} is not reachable ({type(error).__name__}).") from error
+            # Other errors may quote addresses or headers.
+            detail = str(error) if isinstance(error, ConnectError) else type(error).__name__
+            raise HubUnreachable(f"{self._name} is not reachable ({detail}).") from error
 
     def _refused(self, error: HfHubHTTPError) -> NoReturn:
         status = error.response.status_code

@@ -36,7 +36,14 @@ def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.E
         board.update(warnings=(sentence,))
 
     board.update(phase=Phase.FETCHING)
-    token, endpoint = os.environ.get("HF_TOKEN"), os.environ.get("HF_ENDPOINT")
-    hub = Hub(config.model.hub.repo, config.model.hub.revision, token, endpoint)
+    hub = Hub(config.model.hub.repo, config.model.hub.revision, _token(), os.environ.get("HF_ENDPOINT"))
     folder = Fetch(hub, Path(config.model.path), stop, publish, warn, board.touch).run()
     return config.model_copy(update={"model": config.model.model_copy(update={"path": str(folder)})})
+
+
+def _token() -> str | None:
+    """Without the line end that a Secret made from a file often has; libraries quote a token that is no header."""
+    token = os.environ.get("HF_TOKEN", "").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError("The access token in HF_TOKEN has characters that no token has: write its Secret anew.")
+    return token or None

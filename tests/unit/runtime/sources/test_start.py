@@ -65,6 +65,19 @@ async def test_token_comes_from_the_environment(site: Site, board: Board) -> Non
     assert "hf_secret" not in board.report().model_dump_json()
 
 
+async def test_token_may_end_with_a_line_end(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret\n")
+    site.hub.token = "hf_secret"
+    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+
+
+async def test_token_that_is_none_is_not_quoted(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_one\nhf_two")
+    with pytest.raises(ConfigError) as raised:
+        with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    assert "hf_" not in str(raised.value)
+
+
 async def test_retry_is_a_warning_until_bytes_come(site: Site, board: Board) -> None:
     site.hub.statuses = [503]
     with_model_here(config(site, EngineName.TORCH), board, Hasty())
