@@ -2,7 +2,7 @@
 
 An unreachable pod, a late or unreadable report and an operator that was away change nothing. The condition's
 message records the container, the instance and the plan that were judged, so that any later operator sees from
-the pod alone whether the judgement still stands for what runs now (docs/architecture.md, Gate).
+the pod alone whether the judgement still stands for what runs now (docs/architecture.md, The gate).
 """
 
 import re

@@ -13,106 +13,13 @@ with all that is left. A bucket without a graph is served without replay (docs/w
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, Skipped
 from gaudi_runtime.memory import GraphPool
-from gaudi_runtime.warmup.log_lines import size
-from gaudi_runtime.warmup.order import capture_order, weight
-
-
-@dataclass(frozen=True)
-class CaptureStep:
-    """The bucket to capture now; `position` of `planned` counts the graphs of the phase from 1."""
-
-    phase: BucketPhase
-    bucket: Bucket
-    position: int
-    planned: int
-
-
-class _PhaseBudget:
-    """Queue and running totals of one phase. All amounts are bytes."""
-
-    def __init__(
-        self, phase: BucketPhase, queue: Collection[Bucket], planned: int, share: int, block_size: int
-    ) -> None:
-        self.phase = phase
-        self.share = share
-        self.graph_bytes = 0
-        self.captured: list[Bucket] = []
-        self.left: dict[Bucket, str] = {}
-        self.over = False
-        self._queue = deque(queue)
-        self._wanted = len(queue)
-        self._planned = planned
-        self._block_size = block_size
-        self._weight = 0
-        self.waiting_weight = sum(map(self._weigh, queue))
-
-    @property
-    def waiting(self) -> int:
-        """Buckets that were neither captured nor left in this pass; `waiting_weight` is theirs together."""
-        return len(self._queue)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every bucket that can have a graph has one."""
-        return len(self.captured) == self._wanted
-
-    def next(self) -> CaptureStep | None:
-        """The first bucket of the queue whose estimate is below what is left of the share."""
-        while self._queue and not self.over:
-            bucket = self._queue[0]
-            estimate = self._estimate(bucket)
-            if estimate < self.share:
-                return CaptureStep(self.phase, bucket, len(self.captured) + 1, self._planned)
-            room = size(max(0, self.share))
-            self._leave(f"it needs about {size(estimate)} and {room} are left for {self.phase} graphs")
-        return None
-
-    def take(self, graph_bytes: int) -> None:
-        bucket = self._pop()
-        self.captured.append(bucket)
-        self.graph_bytes += graph_bytes
-        self.share -= graph_bytes
-        self._weight += self._weigh(bucket)
-
-    def fail(self) -> None:
-        """End the phase: the bucket in work did not fit, and no further one is tried."""
-        failed = self._queue[0]
-        self._leave("the device ran out of memory while its graph was captured")
-        self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed)}")
-
-    def end(self, reason: str) -> None:
-        """Leave every bucket that was not tried yet, for this reason."""
-        while self._queue:
-            self._leave(reason)
-        self.over = True
-
-    def resume(self, share: int) -> None:
-        """Try what was left once more, with another share."""
-        self._queue = deque(self.left)
-        self.waiting_weight = sum(map(self._weigh, self._queue))
-        self.left = {}
-        self.share = share
-
-    def _leave(self, reason: str) -> None:
-        self.left[self._pop()] = reason
-
-    def _pop(self) -> Bucket:
-        bucket = self._queue.popleft()
-        self.waiting_weight -= self._weigh(bucket)
-        return bucket
-
-    def _estimate(self, bucket: Bucket) -> int:
-        """Bytes by the average of all captured so far; 0 before the first."""
-        return self._weigh(bucket) * self.graph_bytes // self._weight if self._weight else 0
-
-    def _weigh(self, bucket: Bucket) -> int:
-        return weight(self.phase, bucket, self._block_size)
+from gaudi_runtime.warmup.order import capture_order
+from gaudi_runtime.warmup.phase_budget import CaptureStep, PhaseBudget
 
 
 class CaptureBudget:
@@ -128,11 +35,11 @@ class CaptureBudget:
         decode_order: CaptureOrder = CaptureOrder.MAX_BS,
         cold: Collection[tuple[BucketPhase, Bucket]] = (),
     ) -> None:
-        """`cold` buckets were not compiled and get no graph; they stay in the plan that percentages count."""
+        """`cold` buckets were not compiled and get no graph; who left them cold has named them."""
 
-        def budget(phase: BucketPhase, order: CaptureOrder, share: int) -> _PhaseBudget:
+        def budget(phase: BucketPhase, order: CaptureOrder, share: int) -> PhaseBudget:
             queue = [bucket for bucket in capture_order(plan, phase, order) if (phase, bucket) not in cold]
-            return _PhaseBudget(phase, queue, len(plan.of(phase)), share, block_size)
+            return PhaseBudget(phase, queue, share, block_size)
 
         self._pool = pool.total
         self._prompt = budget(BucketPhase.PROMPT, prompt_order, pool.prompt)
@@ -185,7 +92,7 @@ class CaptureBudget:
             for bucket, reason in budget.left.items()
         )
 
-    def _of(self, phase: BucketPhase) -> _PhaseBudget:
+    def _of(self, phase: BucketPhase) -> PhaseBudget:
         return self._prompt if phase is BucketPhase.PROMPT else self._decode
 
     def _give_leftover(self) -> bool:
