@@ -76,8 +76,13 @@ def one_sentence() -> Iterator[None]:
     try:
         yield
     except RuntimeStartError as error:
-        typer.echo(f"gaudi-plan: {error}.", err=True)
+        typer.echo(f"gaudi-plan: {_on_one_line(str(error))}.", err=True)
         raise typer.Exit(2) from error
+
+
+def _on_one_line(text: str) -> str:
+    """Names that a document chose may hold line breaks, and orders to a terminal: they are shown, not sent."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _document(file: Path | None, from_cluster: str | None, namespace: str | None, name: str | None) -> Document:

@@ -10,6 +10,7 @@ from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.quoting import quoted
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
+MOST_NAMES = 10
 KIND = "GaudiInference"
 WANTED = f"give a {KIND}, a RuntimeConfig or the limits of a model"
 
@@ -37,7 +38,8 @@ def parse(text: str, name: str | None = None) -> Document:
     if len(found) == 1:
         return found[0]
     if found:
-        names = ", ".join(str(_name(each)) for each in found)
+        names = ", ".join(quoted(str(_name(each))) for each in found[:MOST_NAMES])
+        names += f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
         raise ConfigError(f"there are {len(found)} documents to plan for ({names}); choose one with --name")
     if name is not None:
         raise ConfigError(f"there is no {KIND} called {quoted(name)} in the document")

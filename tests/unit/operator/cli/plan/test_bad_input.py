@@ -135,6 +135,21 @@ def test_refusal_of_something_long_quotes_its_beginning(change: dict[str, Any]) 
     assert len(said) < 300
 
 
+@pytest.mark.parametrize(
+    ("key", "shown"), [("a\nb", "a\\nb"), ("\x1b[31m", "\\x1b[31m"), ("a\u2028b", "a\\u2028b"), ("é", "é")]
+)
+def test_name_that_would_break_the_line_or_steer_a_terminal_is_shown_escaped(key: str, shown: str) -> None:
+    assert f"document is wrong: {shown}: Extra inputs" in refusal(BARE | {key: 1})
+    assert f"gaudi-plan: {shown} is not a knob" in refusal(BARE | {"env": {key: 1}})
+
+
+def test_many_documents_are_named_by_the_first_ten() -> None:
+    items = [{"kind": "GaudiInference", "metadata": {"name": f"model-{at}"}} for at in range(300)]
+    said = refusal({"kind": "List", "items": items})
+    assert "there are 300 documents to plan for (model-0, " in said
+    assert "model-9 and 290 more); choose one with --name" in said
+
+
 def test_missing_limit_is_named() -> None:
     assert "max_model_len: Field required" in refusal({"max_num_seqs": 4, "max_num_batched_tokens": 128})
 
