@@ -8,36 +8,13 @@ from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.buckets.release_1_22 import plan_1_22
 from gaudi_runtime.buckets.unified import UnifiedBucket, plan_unified
 from gaudi_runtime.contract.bucketing import (
-    BucketPolicy,
-    DecodeRanges,
     Limits,
-    PromptRanges,
-    RangeSettings,
-    Strategy,
 )
 from gaudi_runtime.contract.report import BucketPhase
+from tests.seeds import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
 from tests.unit.runtime.buckets.vectors import DATA
 
 LOGS = json.loads((DATA / "seed_plans.json").read_text())
-
-TWO_DIMENSIONAL = BucketPolicy(
-    strategy=Strategy.LINEAR,
-    prompt=PromptRanges(
-        batch_size=RangeSettings(min=1, step=32, max=4), query=RangeSettings(min=128, step=128, max=1024)
-    ),
-    decode=DecodeRanges(
-        batch_size=RangeSettings(min=1, step=128, max=4), blocks=RangeSettings(min=128, step=128, max=2048)
-    ),
-)
-# These releases count decode lengths in tokens: blocks of one token each.
-TWO_DIMENSIONAL_LIMITS = Limits(
-    max_model_len=2048,
-    max_num_seqs=4,
-    max_num_prefill_seqs=4,
-    max_num_batched_tokens=4096,
-    block_size=1,
-    contiguous_paged_attention=False,
-)
 
 
 def rows(buckets: tuple[Any, ...]) -> list[list[int]]:

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import WarmupConfig
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.models.known import known_shape
 from gaudi_runtime.models.shape import ModelShape
+from tests.seeds import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
 
 GIB = 2**30
 
@@ -22,27 +23,12 @@ def shape_of(repository: str) -> ModelShape:
 LLAMA = shape_of("meta-llama/Llama-3.1-8B")
 
 SEED = ForecastInputs(
-    policy=BucketPolicy(
-        strategy=Strategy.LINEAR,
-        prompt=PromptRanges(
-            batch_size=RangeSettings(min=1, step=32, max=4), query=RangeSettings(min=128, step=128, max=1024)
-        ),
-        decode=DecodeRanges(
-            batch_size=RangeSettings(min=1, step=128, max=4), blocks=RangeSettings(min=128, step=128, max=2048)
-        ),
-    ),
-    limits=Limits(
-        max_model_len=2048,
-        max_num_seqs=4,
-        max_num_prefill_seqs=4,
-        max_num_batched_tokens=4096,
-        block_size=1,
-        contiguous_paged_attention=False,
-    ),
+    policy=TWO_DIMENSIONAL,
+    limits=TWO_DIMENSIONAL_LIMITS,
     warmup=WarmupConfig(graph_memory_share=0.4, prompt_ratio=0.3),
     utilization=0.5,
 )
-"""Seed 000. Its release counts decode lengths in tokens: blocks of one token each."""
+"""Seed 000."""
 
 
 def seed_with(**changes: Any) -> ForecastInputs:

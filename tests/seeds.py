@@ -1,0 +1,22 @@
+"""What the servers of the seeds' logs were told (docs/bucketing.md, docs/warmup.md), said once for all tests."""
+
+from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+
+TWO_DIMENSIONAL = BucketPolicy(
+    strategy=Strategy.LINEAR,
+    prompt=PromptRanges(
+        batch_size=RangeSettings(min=1, step=32, max=4), query=RangeSettings(min=128, step=128, max=1024)
+    ),
+    decode=DecodeRanges(
+        batch_size=RangeSettings(min=1, step=128, max=4), blocks=RangeSettings(min=128, step=128, max=2048)
+    ),
+)
+# These releases count decode lengths in tokens: blocks of one token each.
+TWO_DIMENSIONAL_LIMITS = Limits(
+    max_model_len=2048,
+    max_num_seqs=4,
+    max_num_prefill_seqs=4,
+    max_num_batched_tokens=4096,
+    block_size=1,
+    contiguous_paged_attention=False,
+)
