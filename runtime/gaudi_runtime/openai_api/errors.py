@@ -37,12 +37,6 @@ class NotFound(InvalidRequest):
     status = 404
 
 
-class TooLarge(InvalidRequest):
-    """The body of the request is too long."""
-
-    status = 413
-
-
 class Overloaded(ApiError):
     """All places are taken; the same request may succeed in a moment."""
 
