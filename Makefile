@@ -17,13 +17,14 @@ help: ## Show this list
 
 setup: $(READY) ## Make the virtual environment
 
+# Without dependencies: dev.txt names them all, and vLLM asks for another torch (requirements/README.md).
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "$(PYTHON) is too old: install Python 3.11 or newer, or call make with PYTHON=/path/to/it."; exit 1; }
 	@echo "Setting up $(VENV) (torch is large: a minute with a warm cache)"
 	@test -x $(BIN)/uv || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes --requirement requirements/dev.txt
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --require-hashes --requirement requirements/dev.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
 	@touch $@
 
