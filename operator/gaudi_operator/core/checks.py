@@ -52,12 +52,13 @@ def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Vio
 
 def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     release = " is not built in this release"
+    unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
+    simulated = spec.engine.name is EngineName.SIM
     source = f"{release}: use huggingFace, persistentVolumeClaim, hostPath or ociImage."
     return (
         ("spec.model.source.objectStore", source, spec.model.source.object_store is not None),
-        ("spec.engine.name vllm", f"{release}: use torch or sim.", spec.engine.name is EngineName.VLLM),
         ("spec.parallelism.nodes above 1", f"{release}: use 1.", spec.parallelism.nodes > 1),
-        ("spec.model.quantization", f"{release}: leave it out.", spec.model.quantization is not None),
+        ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
         ("spec.model.adapters", f"{release}: leave it out.", bool(spec.model.adapters)),
         ("spec.recipeCache.enabled", f"{release}: set it to false.", spec.recipe_cache.enabled),
         ("spec.rollout.canary.observeSeconds", f"{release}: set it to 0.", spec.rollout.canary.observe_seconds > 0),

@@ -39,11 +39,6 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.model.source.objectStore is not built in this release: "
         "use huggingFace, persistentVolumeClaim, hostPath or ociImage.",
     ),
-    "vllm": (
-        {"engine": {"name": "vllm"}},
-        "NotBuilt",
-        "spec.engine.name vllm is not built in this release: use torch or sim.",
-    ),
     "nodes": (
         {"accelerator": CARD, "engine": {"name": "sim"}, "parallelism": {"tensor": 16, "nodes": 2}},
         "NotBuilt",
@@ -52,7 +47,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "quantization": (
         {"engine": {"name": "sim"}, "model": {"quantization": {"method": "fp8"}}},
         "NotBuilt",
-        "spec.model.quantization is not built in this release: leave it out.",
+        "spec.model.quantization is not built for the sim engine: leave it out, or use engine vllm.",
     ),
     "recipe_cache": (
         {"recipeCache": {"enabled": True}},
@@ -152,6 +147,9 @@ def test_own_image_needs_no_default() -> None:
     [
         {},
         {"engine": {"name": "sim"}},
+        {"engine": {"name": "vllm"}},
+        {"engine": {"name": "vllm", "executionMode": "eager"}},
+        {"accelerator": CARD, "engine": {"name": "vllm"}, "model": {"quantization": {"method": "fp8"}}},
         {"model": source(ociImage={"reference": "registry/model:1"})},
         {"accelerator": CARD},
         {"engine": {"executionMode": "eager"}, "warmup": {"graphMemoryShare": 0}},

@@ -39,7 +39,12 @@ def test_rest_needs_no_action_and_no_status_write() -> None:
 
 def test_every_status_on_the_way_conforms() -> None:
     cluster = Cluster(resource(replicas=2))
-    for change in ({}, {"model": {"maxModelLen": 512}}, {"replicas": 0}, {"engine": {"name": "vllm"}}):
+    for change in (
+        {},
+        {"model": {"maxModelLen": 512}},
+        {"replicas": 0},
+        {"engine": {"settings": {"VLLM_USE_V1": "1"}}},
+    ):
         cluster.change(**change)
         for _ in range(12):
             cluster.operate()

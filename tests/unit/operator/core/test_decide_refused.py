@@ -8,25 +8,28 @@ from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, served, status
 
+DEPRECATED = {"settings": {"VLLM_USE_V1": "1"}}
+"""Refused in every release."""
+
 
 def test_refused_spec_makes_no_pod() -> None:
-    cluster = Cluster(resource(engine={"name": "vllm"}))
+    cluster = Cluster(resource(engine=DEPRECATED))
     assert cluster.operate().actions == ()
-    assert condition(cluster, "PlanAccepted") == ("False", "NotBuilt")
-    assert condition(cluster, "Stalled") == ("True", "NotBuilt")
+    assert condition(cluster, "PlanAccepted") == ("False", "SettingsWrong")
+    assert condition(cluster, "Stalled") == ("True", "SettingsWrong")
     assert status(cluster)["phase"] == "Stalled"
 
 
 def test_refused_spec_leaves_serving_pods_untouched() -> None:
     cluster = served()
     before = copy.deepcopy(cluster.kind("Pod"))
-    cluster.change(engine={"name": "vllm"})
+    cluster.change(engine=DEPRECATED)
     for _ in range(5):
         cluster.operate()
         cluster.controllers()
     assert cluster.kind("Pod") == before
     assert condition(cluster, "Available") == ("True", "MinimumAvailable")
-    assert condition(cluster, "Ready") == ("False", "NotBuilt")
+    assert condition(cluster, "Ready") == ("False", "SettingsWrong")
 
 
 def test_refused_spec_holds_a_rollout_where_it_is() -> None:
@@ -34,7 +37,7 @@ def test_refused_spec_holds_a_rollout_where_it_is() -> None:
     cluster.change(model={"maxModelLen": 512})
     cluster.operate()
     cluster.controllers()
-    cluster.change(engine={"name": "vllm"})
+    cluster.change(engine=DEPRECATED)
     running = pod_names(cluster)
     for _ in range(5):
         cluster.operate()
@@ -48,7 +51,7 @@ def test_refused_spec_holds_a_rollout_where_it_is() -> None:
 
 def test_refused_spec_still_scales_and_heals_what_serves() -> None:
     cluster = served()
-    cluster.change(engine={"name": "vllm"}, replicas=3)
+    cluster.change(engine=DEPRECATED, replicas=3)
     cluster.delete("Service", "tiny")
     cluster.settle()
     assert status(cluster)["ready"] == "3/3"
@@ -57,7 +60,7 @@ def test_refused_spec_still_scales_and_heals_what_serves() -> None:
 
 def test_refused_spec_still_closes_the_gate_of_a_restarted_container() -> None:
     cluster = served()
-    cluster.change(engine={"name": "vllm"})
+    cluster.change(engine=DEPRECATED)
     cluster.restart(pod_names(cluster)[0])
     gates = [action for action in cluster.operate().actions if isinstance(action, SetGate)]
     assert [gate.open for gate in gates] == [False]

@@ -13,7 +13,14 @@ from tests.unit.operator.core.resources import DEFAULTS
 
 FOLDER = Path(__file__).parents[4] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.yaml"))
-RUNNABLE = ("seed-llama-3.1-8b-gaudi2-sim", "simulation", "tiny-torch-cpu")
+RUNNABLE = (
+    "llama-3.1-70b-tensor-parallel",
+    "llama-3.1-8b-gaudi3",
+    "padding-aware-buckets",
+    "seed-llama-3.1-8b-gaudi2-sim",
+    "simulation",
+    "tiny-torch-cpu",
+)
 
 
 def example(path: Path) -> Inference:

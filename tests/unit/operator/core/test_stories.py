@@ -30,9 +30,9 @@ def change_rollout(cluster: Cluster, data: st.DataObject) -> None:
 
 
 def refuse(cluster: Cluster, _: st.DataObject) -> None:
-    cluster.change(engine={"name": "vllm"})
+    cluster.change(engine={"settings": {"VLLM_USE_V1": "1"}})
     cluster.operate()
-    cluster.change(engine={"name": "torch"})
+    cluster.change(engine={"settings": None})
 
 
 def restart_container(cluster: Cluster, data: st.DataObject) -> None:
