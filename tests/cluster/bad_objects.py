@@ -63,6 +63,21 @@ MODELS = (
     Bad("claim_name_missing", "claimName: Required value", source(persistentVolumeClaim={"claimName": None})),
     Bad("object_store_over_http", "must start with s3:// or gs://", source(objectStore={"uri": "http://store/model"})),
     Bad("hub_repository_is_a_url", "huggingFace.repo in body should match", source(huggingFace={"repo": "https://x"})),
+    Bad(
+        "cache_names_two",
+        "spec.model.cache must name one of persistentVolumeClaim and emptyDir",
+        {
+            "model": {
+                "source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}},
+                "cache": {"persistentVolumeClaim": {"claimName": "shared"}, "emptyDir": {"sizeLimit": "1Gi"}},
+            }
+        },
+    ),
+    Bad(
+        "cache_of_a_mounted_model",
+        "spec.model.cache keeps what is fetched, and nothing is",
+        {"model": {"cache": {"persistentVolumeClaim": {"claimName": "shared"}}}},
+    ),
     Bad("image_reference_with_space", "reference in body should match", source(ociImage={"reference": "a b"})),
     Bad("dtype_unknown", 'Unsupported value: "int4": supported values: "auto"', {"model": {"dtype": "int4"}}),
     Bad("served_names_repeated", "servedNames must be distinct", {"model": {"servedNames": ["a", "a"]}}),

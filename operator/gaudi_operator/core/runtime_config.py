@@ -20,7 +20,7 @@ from gaudi_runtime.contract.config import (
     ServingConfig,
     WarmupConfig,
 )
-from gaudi_runtime.contract.ports import MODEL_PATH, RECIPE_PATH
+from gaudi_runtime.contract.ports import FETCH_PATH, MODEL_PATH, RECIPE_PATH
 
 
 def runtime_config(inference: Inference) -> RuntimeConfig:
@@ -30,6 +30,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
         model=ModelConfig(
             path=checkpoint_folder(spec.model.source),
             hub=_hub(spec.model.source),
+            fetch_limit_bytes=_fetch_limit(spec.model),
             served_names=spec.model.served_names or (inference.identity.name,),
             dtype=spec.model.dtype,
             kv_cache_dtype=spec.model.kv_cache_dtype,
@@ -58,8 +59,10 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
 def checkpoint_folder(source: ModelSource) -> str:
     """Folder of the checkpoint inside the container; a hostPath is mounted as that folder itself.
 
-    What is fetched from a hub gets a folder of its own below, named by its commit.
+    What is fetched gets a folder of its own below the one that is named here, by its repository and commit.
     """
+    if source.hugging_face:
+        return FETCH_PATH
     inside = source.persistent_volume_claim or source.oci_image
     return normpath(join(MODEL_PATH, inside.path)) if inside else MODEL_PATH
 
@@ -99,6 +102,12 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
 def _hub(source: ModelSource) -> HubRepository | None:
     found = source.hugging_face
     return HubRepository(repo=found.repo, revision=found.revision) if found else None
+
+
+def _fetch_limit(model: Model) -> int | None:
+    """The kubelet ends a pod whose emptyDir is above its limit, and no pod can see that limit by itself."""
+    folder = model.cache.empty_dir
+    return whole_bytes(folder.size_limit) if folder and folder.size_limit else None
 
 
 def _quantization(model: Model) -> QuantizationConfig | None:

@@ -104,6 +104,9 @@ class ModelConfig(Wire):
 
     path: str = Field(description="Folder of the checkpoint inside the container, or the one it is fetched into.")
     hub: HubRepository | None = Field(None, description="What is fetched into `path` before the engine loads.")
+    fetch_limit_bytes: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Most that may lie in `path`, where less is allowed than the disk has; in bytes."
+    )
     served_names: tuple[str, ...] = Field(description="Names that requests may use; the first is the main one.")
     dtype: Dtype = Dtype.AUTO
     kv_cache_dtype: KvCacheDtype = KvCacheDtype.AUTO

@@ -11,6 +11,7 @@ from gaudi_operator.api.base import (
     ImageReference,
     ObjectName,
     PathText,
+    Quantity,
     RelativePath,
     Rule,
     SecretKey,
@@ -94,6 +95,37 @@ class ModelSource(ApiModel):
     object_store: ObjectStoreSource | None = Field(None, description="A prefix in an object store.")
 
 
+class ClaimCache(ApiModel):
+    """A PersistentVolumeClaim in the same namespace that keeps what was fetched."""
+
+    claim_name: ObjectName = Field(
+        description="Name of the PersistentVolumeClaim; ReadWriteMany where pods run on several nodes."
+    )
+
+
+class PodCache(ApiModel):
+    """A folder on the node's disk that ends with its pod."""
+
+    size_limit: Quantity | None = Field(
+        None, description="Most that may be fetched into it; the space of the node's disk when left out."
+    )
+
+
+class FetchCache(ApiModel):
+    """At most one place that fetched files are kept in."""
+
+    model_config = validated_by(
+        Rule(
+            rule="!(has(self.persistentVolumeClaim) && has(self.emptyDir))",
+            message="spec.model.cache must name one of persistentVolumeClaim and emptyDir",
+        )
+    )
+    persistent_volume_claim: ClaimCache | None = Field(
+        None, description="A claim that pods share: the first fetches, the others wait, later ones need no hub."
+    )
+    empty_dir: PodCache | None = Field(None, description="A folder of each pod's own; the default.")
+
+
 class Quantization(ApiModel):
     """Quantized execution; INC needs its configuration file and measurements inside the model's folder."""
 
@@ -143,8 +175,15 @@ class Model(ApiModel):
             rule="self.kvCacheDtype == 'auto' || (has(self.quantization) && self.quantization.method == 'inc')",
             message="spec.model.kvCacheDtype fp8 and fp8PerToken need quantization.method inc, which has their scales",
         ),
+        Rule(
+            rule="!(has(self.cache) && (has(self.cache.persistentVolumeClaim) || has(self.cache.emptyDir))) ||"
+            " has(self.source.huggingFace) ||"
+            " (has(self.adapters) && self.adapters.exists(adapter, has(adapter.source.huggingFace)))",
+            message="spec.model.cache keeps what is fetched, and nothing is: leave it out, or use source huggingFace",
+        ),
     )
     source: ModelSource = Field(description="Where the checkpoint comes from.")
+    cache: FetchCache = Field(FetchCache(), description="Where files are kept that are fetched from a hub.")
     served_names: Annotated[tuple[ShortText, ...], Field(max_length=16)] = Field(
         (), description="Names that requests may use; the resource's name when empty."
     )

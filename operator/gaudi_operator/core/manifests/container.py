@@ -6,7 +6,7 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.metadata import Object
-from gaudi_operator.core.manifests.volumes import TEMPORARY_PATH, mounts
+from gaudi_operator.core.manifests.volumes import TEMPORARY_PATH, fetches, mounts
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.runtime_config import on_cpu, runtime_config
 from gaudi_runtime.contract.config import ServingConfig
@@ -90,8 +90,8 @@ def _writable_places() -> dict[str, str]:
 
 
 def _network(spec: GaudiInferenceSpec) -> dict[str, str]:
-    """Libraries ask the hub only where the model comes from it."""
-    return {} if spec.model.source.hugging_face else {"HF_HUB_OFFLINE": "1"}
+    """Libraries ask the hub only where something comes from it."""
+    return {} if fetches(spec.model) else {"HF_HUB_OFFLINE": "1"}
 
 
 def _token(spec: GaudiInferenceSpec) -> dict[str, Object]:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.pod import Pod
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.container import container
 from gaudi_operator.core.manifests.metadata import Object, child_labels, revision_labels
-from gaudi_operator.core.manifests.volumes import volumes
+from gaudi_operator.core.manifests.volumes import fetches, volumes
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
 
 PRESTOP_SECONDS = 5
@@ -28,7 +28,7 @@ def pod_template(
             "volumes": volumes(inference.spec, config_map),
             "readinessGates": [{"conditionType": GATE}],
             "terminationGracePeriodSeconds": PRESTOP_SECONDS + inference.spec.pod.drain_seconds + EXIT_SECONDS,
-            "securityContext": _security(inference.spec.pod),
+            "securityContext": _security(inference.spec),
             "serviceAccountName": inference.spec.pod.service_account_name or inference.identity.name,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -47,13 +47,22 @@ def _annotations(inference: Inference, plan_hash: str) -> dict[str, str]:
     }
 
 
-def _security(pod: Pod) -> Object:
+def _security(spec: GaudiInferenceSpec) -> Object:
+    user = spec.pod.run_as_user
     return {
         "runAsNonRoot": True,
-        "runAsUser": pod.run_as_user,
-        "runAsGroup": pod.run_as_user,
+        "runAsUser": user,
+        "runAsGroup": user,
         "seccompProfile": {"type": "RuntimeDefault"},
+        **_group_of_cache(spec),
     }
+
+
+def _group_of_cache(spec: GaudiInferenceSpec) -> Object:
+    """A fresh volume belongs to root; what is there already is walked through only when its root has another group."""
+    if not (fetches(spec.model) and spec.model.cache.persistent_volume_claim):
+        return {}
+    return {"fsGroup": spec.pod.run_as_user, "fsGroupChangePolicy": "OnRootMismatch"}
 
 
 def _spread(inference: Inference, revision: str) -> Object:

@@ -2,10 +2,10 @@
 
 from posixpath import dirname
 
-from gaudi_operator.api.v1alpha1.model import ModelSource
+from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.manifests.metadata import Object
-from gaudi_runtime.contract.ports import CACHE_PATH, CONFIG_PATH, MODEL_PATH
+from gaudi_runtime.contract.ports import CACHE_PATH, CONFIG_PATH, FETCH_PATH, MODEL_PATH
 
 TEMPORARY_PATH = "/tmp"  # noqa: S108 - the mount point of a volume of the pod's own
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
@@ -14,9 +14,11 @@ SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 def volumes(spec: GaudiInferenceSpec, config_map: str) -> list[Object]:
     """The volumes; the root file system is read-only, so everything that is written has one."""
     shared = {"medium": "Memory", "sizeLimit": spec.pod.resources.shared_memory}
+    mounted = mounted_source(spec.model.source)
     return [
         {"name": "config", "configMap": {"name": config_map}},
-        {"name": "model", **_model(spec.model.source)},
+        *([{"name": "model", **mounted}] if mounted else []),
+        *([{"name": "fetched", **_fetched(spec.model.cache)}] if fetches(spec.model) else []),
         {"name": "cache", "emptyDir": {}},
         {"name": "tmp", "emptyDir": {}},
         {"name": "shared-memory", "emptyDir": shared},
@@ -24,19 +26,28 @@ def volumes(spec: GaudiInferenceSpec, config_map: str) -> list[Object]:
 
 
 def mounts(spec: GaudiInferenceSpec) -> list[Object]:
-    """Where the container sees the volumes; a checkpoint is read-only unless the runtime itself brings it."""
-    fetched = spec.model.source.hugging_face is not None
+    """Where the container sees the volumes; what the runtime does not bring itself is read-only."""
+    mounted = mounted_source(spec.model.source)
     return [
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
-        {"name": "model", "mountPath": MODEL_PATH, **({} if fetched else {"readOnly": True})},
+        *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
+        *([{"name": "fetched", "mountPath": FETCH_PATH}] if fetches(spec.model) else []),
         {"name": "cache", "mountPath": CACHE_PATH},
         {"name": "tmp", "mountPath": TEMPORARY_PATH},
         {"name": "shared-memory", "mountPath": SHARED_MEMORY_PATH},
     ]
 
 
-def _model(source: ModelSource) -> Object:
-    """The volume of the checkpoint. ValueError for a source that checks.py refuses before it comes here."""
+def fetches(model: Model) -> bool:
+    """Whether the runtime fetches the checkpoint or an adapter, and needs a volume to write them into."""
+    return any(source.hugging_face for source in (model.source, *(each.source for each in model.adapters)))
+
+
+def mounted_source(source: ModelSource) -> Object | None:
+    """What a volume of `source` is made of, always read-only; None where the runtime fetches it instead.
+
+    ValueError for a source that checks.py refuses before it comes here.
+    """
     if claim := source.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
     if image := source.oci_image:
@@ -45,6 +56,13 @@ def _model(source: ModelSource) -> Object:
         # No `type`: with one, a missing folder would keep the container from starting, and its report from saying so.
         return {"hostPath": {"path": folder.path}}
     if source.hugging_face:
-        # Outlives a restart of the container, which goes on with the fetch; its space is the node's.
-        return {"emptyDir": {}}
+        return None
     raise ValueError("spec.model.source names nothing that a volume can be made of")
+
+
+def _fetched(cache: FetchCache) -> Object:
+    """A claim that outlives its pods, or a folder that outlives a restart of the container."""
+    if claim := cache.persistent_volume_claim:
+        return {"persistentVolumeClaim": {"claimName": claim.claim_name}}
+    limit = cache.empty_dir.size_limit if cache.empty_dir else None
+    return {"emptyDir": {"sizeLimit": limit} if limit else {}}

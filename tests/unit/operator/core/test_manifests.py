@@ -169,15 +169,48 @@ def test_hub_is_asked_only_where_the_model_comes_from_it() -> None:
     assert "HF_HUB_OFFLINE" not in environment(model=HUB)
 
 
-def test_fetched_model_has_a_volume_that_is_written() -> None:
-    mount = next(each for each in container(model=HUB)["volumeMounts"] if each["mountPath"] == "/models")
-    assert mount == {"name": "model", "mountPath": "/models"}
-    assert volume("model", model=HUB) == {"name": "model", "emptyDir": {}}
+def mount(path: str, **overrides: Any) -> dict[str, Any] | None:
+    return next((each for each in container(**overrides)["volumeMounts"] if each["mountPath"] == path), None)
+
+
+HUB_AND_CLAIM = {**HUB, "cache": {"persistentVolumeClaim": {"claimName": "shared"}}}
+
+
+def test_fetched_model_has_a_volume_that_is_written_and_nothing_is_mounted_beside_it() -> None:
+    assert mount("/fetched", model=HUB) == {"name": "fetched", "mountPath": "/fetched"}
+    assert volume("fetched", model=HUB) == {"name": "fetched", "emptyDir": {}}
+    assert mount("/models", model=HUB) is None
+
+
+def test_mounted_model_needs_no_volume_to_fetch_into() -> None:
+    assert mount("/fetched") is None
+
+
+def test_adapter_of_a_hub_is_fetched_beside_a_mounted_model() -> None:
+    adapters = [{"name": "a", "source": {"huggingFace": {"repo": "a/b"}}}]
+    fields = {"model": {"adapters": adapters}, "engine": {"name": "vllm"}}
+    assert mount("/models", **fields) is not None
+    assert mount("/fetched", **fields) is not None
+    assert "HF_HUB_OFFLINE" not in environment(**fields)
+
+
+def test_pods_share_what_is_fetched_into_a_claim() -> None:
+    assert volume("fetched", model=HUB_AND_CLAIM)["persistentVolumeClaim"] == {"claimName": "shared"}
+
+
+def test_fresh_claim_can_be_written_by_the_user_of_the_pods() -> None:
+    found = spec(model=HUB_AND_CLAIM, pod={"runAsUser": 1234})["securityContext"]
+    assert (found["fsGroup"], found["fsGroupChangePolicy"]) == (1234, "OnRootMismatch")
+
+
+def test_folder_of_the_pods_own_has_the_asked_limit() -> None:
+    limited = {**HUB, "cache": {"emptyDir": {"sizeLimit": "40Gi"}}}
+    assert volume("fetched", model=limited)["emptyDir"] == {"sizeLimit": "40Gi"}
+    assert "fsGroup" not in spec(model=limited)["securityContext"]
 
 
 def test_mounted_model_is_read_only() -> None:
-    mount = next(each for each in container()["volumeMounts"] if each["mountPath"] == "/models")
-    assert mount["readOnly"] is True
+    assert mount("/models") == {"name": "model", "mountPath": "/models", "readOnly": True}
 
 
 def test_secret_is_a_reference() -> None:

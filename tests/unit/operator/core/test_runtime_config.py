@@ -52,7 +52,14 @@ def test_checkpoint_lies_below_the_mounted_source(source: dict[str, Any], folder
 def test_repository_of_the_hub_is_told_to_the_runtime_and_its_token_is_not() -> None:
     hub = {"repo": "a/b", "revision": "v1", "tokenSecretRef": {"name": "hub", "key": "token"}}
     found = config(model={"source": {"persistentVolumeClaim": None, "huggingFace": hub}}).model
-    assert (found.path, found.hub) == ("/models", HubRepository(repo="a/b", revision="v1"))
+    assert (found.path, found.hub) == ("/fetched", HubRepository(repo="a/b", revision="v1"))
+
+
+def test_limit_of_the_pods_own_folder_is_told_in_bytes() -> None:
+    source = {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}
+    limited = config(model={"source": source, "cache": {"emptyDir": {"sizeLimit": "2Ki"}}})
+    assert limited.model.fetch_limit_bytes == 2048
+    assert config(model={"source": source}).model.fetch_limit_bytes is None
 
 
 def test_cpu_compiles_and_cards_capture_unless_a_mode_is_named() -> None:
