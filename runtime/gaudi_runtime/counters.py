@@ -6,8 +6,9 @@ from typing import NoReturn
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import MAX_COLD_SHAPES, BucketPhase, ColdShape
-from gaudi_runtime.engines.protocol import Engine, ServingCounters
+from gaudi_runtime.engines.protocol import Engine
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
@@ -22,7 +23,7 @@ async def publish_counters(engine: Engine, board: ReportBoard) -> NoReturn:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         counters = engine.counters
-        cold = dict(counters.cold)
+        cold = counters.cold
         if cold == seen and counters.recompiles == recompiles:
             continue
         for phase, bucket in cold.keys() - seen.keys():
@@ -33,9 +34,9 @@ async def publish_counters(engine: Engine, board: ReportBoard) -> NoReturn:
         )
 
 
-def most_frequent(counters: ServingCounters) -> tuple[ColdShape, ...]:
+def most_frequent(counters: ServingHistogram) -> tuple[ColdShape, ...]:
     """The cold shapes that were met most often, at most MAX_COLD_SHAPES."""
-    by_count = sorted(dict(counters.cold).items(), key=lambda item: -item[1])
+    by_count = sorted(counters.cold.items(), key=lambda item: -item[1])
     return tuple(
         ColdShape(phase=phase, shape=bucket, count=count) for (phase, bucket), count in by_count[:MAX_COLD_SHAPES]
     )

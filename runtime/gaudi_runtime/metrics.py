@@ -8,7 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gaudi_runtime.contract.report import BucketPhase, Phase, WarmupReport
-from gaudi_runtime.engines.protocol import Engine, EngineLoad, ServingCounters
+from gaudi_runtime.engines.protocol import Engine, EngineLoad
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -94,10 +95,10 @@ def _buckets(report: WarmupReport) -> Iterator[Metric]:
     yield GaugeMetricFamily("gaudi_warmup_seconds", "Time that start-up took or takes.", value=report.elapsed_seconds)
 
 
-def _shapes(counters: ServingCounters) -> Iterator[Metric]:
+def _shapes(counters: ServingHistogram) -> Iterator[Metric]:
     yield CounterMetricFamily("gaudi_graph_hits", "Batches that met a warm graph.", value=counters.hits)
     cold = CounterMetricFamily("gaudi_cold_shapes", "Batches without a warm graph.", labels=["phase"])
-    shapes = dict(counters.cold)
+    shapes = counters.cold
     for phase in BucketPhase:
         cold.add_metric([phase], sum(count for (of, _), count in shapes.items() if of is phase))
     yield cold

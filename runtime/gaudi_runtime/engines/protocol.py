@@ -5,11 +5,18 @@ The orchestrator owns order, budget, progress and stop; an engine only does what
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, runtime_checkable
+
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.memory import Split
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 
 Progress = Callable[[], None]
 """Called by an engine whenever something moved (bytes loaded, a step done): the stall clock starts anew."""
@@ -70,15 +77,6 @@ class EngineLoad:
     total_blocks: int
 
 
-@dataclass
-class ServingCounters:
-    """Shapes met while serving: `hits` had a warm graph, `cold` (phase, shape) -> count had none."""
-
-    hits: int = 0
-    recompiles: int = 0
-    cold: dict[tuple[BucketPhase, Bucket], int] = field(default_factory=dict)
-
-
 class ChatTokenizer(Protocol):
     """Text to tokens and back, with the checkpoint's own chat template."""
 
@@ -90,15 +88,11 @@ class ChatTokenizer(Protocol):
 
 
 class Engine(Protocol):
-    """What the runtime needs from an engine."""
+    """What the runtime needs from every engine."""
 
     @property
-    def tokenizer(self) -> ChatTokenizer:
-        """The checkpoint's tokenizer; there after `load`."""
-
-    @property
-    def counters(self) -> ServingCounters:
-        """What serving met so far."""
+    def counters(self) -> ServingHistogram:
+        """What serving met so far; there after `use_plan`."""
 
     @property
     def captures_graphs(self) -> bool:
@@ -113,17 +107,8 @@ class Engine(Protocol):
     def load(self, progress: Progress) -> None:
         """Read weights and tokenizer. Raises a RuntimeStartError."""
 
-    def profile(self) -> DeviceMemory:
-        """Run the largest dummy forward and return the memory that is free after it."""
-
-    def block_bytes(self) -> int:
-        """Bytes of one KV block over all layers of this rank."""
-
     def recipe_key(self) -> RecipeKey | None:
         """What compiled recipes depend on, None where none outlives the process; there after `load`."""
-
-    def allocate(self, kv_blocks: int) -> None:
-        """Allocate the KV cache. Raises DeviceOutOfMemory."""
 
     def use_plan(self, plan: BucketPlan) -> None:
         """Take the buckets that requests will be padded to."""
@@ -132,25 +117,22 @@ class Engine(Protocol):
         """Compile this shape with a real forward."""
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Capture the graph of this shape and return its measured bytes. Raises DeviceOutOfMemory."""
+        """Capture the graph of this shape and return its measured bytes.
+
+        Raises DeviceOutOfMemory, or GraphRefused where the engine runs the shape without a graph.
+        """
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Run the sampler's settings for one batch size."""
 
-    def warm_defragmenter(self, progress: Progress) -> None:
-        """Run the block swaps of every size."""
+    def warm_defragmenter(self, progress: Progress) -> bool:
+        """Run the block swaps of every size; False where the engine swaps none."""
 
     def memory(self) -> DeviceMemory:
         """Device memory now."""
 
     def start_serving(self) -> None:
-        """From here on `generate` may be called; the counters start at zero."""
-
-    def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
-        """Stream one completion; closing the generator cancels the request and frees its blocks."""
-
-    def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
-        """None when a request of this size can ever be served, otherwise the sentence that says why not."""
+        """From here on requests may come; the counters start at zero."""
 
     def load_now(self) -> EngineLoad:
         """Current load, cheap enough to be read on every request."""
@@ -160,3 +142,52 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Free everything; running requests have been drained or cancelled before."""
+
+
+class OwnMemory(Engine, Protocol):
+    """An engine that lets the runtime divide the memory of its device."""
+
+    def profile(self) -> DeviceMemory:
+        """Run the largest dummy forward and return the memory that is free after it."""
+
+    def block_bytes(self) -> int:
+        """Bytes of one KV block over all layers of this rank."""
+
+    def allocate(self, kv_blocks: int) -> None:
+        """Allocate the KV cache. Raises DeviceOutOfMemory."""
+
+
+@runtime_checkable
+class DividedMemory(Protocol):
+    """An engine whose `load` has divided the memory and allocated the KV cache already."""
+
+    def divided_memory(self) -> tuple[Split, int]:
+        """The split, and the KV blocks that were allocated."""
+
+
+class TokenEngine(Engine, Protocol):
+    """An engine that is handed tokens by our own OpenAI application (openai_api)."""
+
+    @property
+    def tokenizer(self) -> ChatTokenizer:
+        """The checkpoint's tokenizer; there after `load`."""
+
+    def generate(self, prompt: Sequence[int], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
+        """Stream one completion; closing the generator cancels the request and frees its blocks."""
+
+    def admissible(self, prompt_tokens: int, max_tokens: int) -> str | None:
+        """None when a request of this size can ever be served, otherwise the sentence that says why not."""
+
+
+@runtime_checkable
+class ServingEngine(Protocol):
+    """An engine that brings its own OpenAI application, and processes that can die."""
+
+    def application(self) -> AbstractAsyncContextManager[ASGIApp]:
+        """The application while the block runs."""
+
+    def collectors(self) -> Sequence[Collector]:
+        """Metrics of its own for /metrics."""
+
+    async def until_lost(self) -> EngineLost:
+        """Returns when this engine can serve no more, with the sentence that says why."""

@@ -10,6 +10,7 @@ from gaudi_runtime.errors import PlanImpossible
 
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500
+MOST_DIGITS = 11
 MOST_WEIGHT = 1e15
 MAX_VALUE = 16_777_216
 FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
@@ -48,7 +49,7 @@ def write_traffic(traffic: Traffic) -> str:
     """The text of traffic, at most 1500 lines a phase: above that, sizes are rounded up to ever fewer binary digits."""
     lines = []
     for phase in BucketPhase:
-        for shape, weight in sorted(_fewer(traffic.of(phase), MOST_LINES).items()):
+        for shape, weight in sorted(fewer(traffic.of(phase), MOST_LINES)[0].items()):
             lines.append(f"{phase} {shape.batch_size} {shape.query_len} {shape.num_blocks} {weight:.12g}\n")
     return "".join(lines)
 
@@ -86,23 +87,28 @@ def _weight(word: str) -> float:
     return weight
 
 
-def _fewer(weights: Weights, most: int) -> Weights:
-    digits = 10
-    while len(weights) > most and digits:
-        weights = _merged((_rounded(shape, digits), weight) for shape, weight in weights.items())
+def fewer(weights: Weights, most: int, digits: int = MOST_DIGITS) -> tuple[dict[Bucket, float], int]:
+    """At most `most` shapes, made by rounding sizes up to ever fewer binary digits, beginning with `digits`.
+
+    With them the digits that were kept. Sizes of a single digit are not made fewer, however many there are.
+    """
+    kept = dict(weights)
+    while len(kept) > most and digits > 1:
         digits -= 1
-    return weights
+        kept = _merged((round_up(shape, digits), weight) for shape, weight in kept.items())
+    return kept, digits
 
 
-def _merged(items: Iterable[tuple[Bucket, float]]) -> Weights:
+def round_up(shape: Bucket, digits: int) -> Bucket:
+    """The shape with each size rounded up to `digits` significant binary digits."""
+    return Bucket(*(_round_up(value, digits) for value in shape))
+
+
+def _merged(items: Iterable[tuple[Bucket, float]]) -> dict[Bucket, float]:
     merged: dict[Bucket, float] = {}
     for shape, weight in items:
         merged[shape] = merged.get(shape, 0.0) + weight
     return merged
-
-
-def _rounded(shape: Bucket, digits: int) -> Bucket:
-    return Bucket(*(_round_up(value, digits) for value in shape))
 
 
 def _round_up(value: int, digits: int) -> int:

@@ -14,7 +14,6 @@ from gaudi_runtime.engines.protocol import (
     Progress,
     RecipeKey,
     SamplingParams,
-    ServingCounters,
 )
 from gaudi_runtime.engines.recipe_key import recipe_key
 from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, RECIPE_SHARE, SimCard, imaginary_card, with_script
@@ -26,6 +25,7 @@ from gaudi_runtime.engines.sim.recipes import SimRecipes
 from gaudi_runtime.engines.sim.script import SimScript, read_script
 from gaudi_runtime.engines.sim.serving import SimServing
 from gaudi_runtime.engines.sim.tokenizer import ByteTokenizer
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.defragmenter import warmup_swaps
 from gaudi_runtime.warmup.sampler import SAMPLER_RUNS
 
@@ -54,7 +54,7 @@ class SimEngine:
         self._served_since = 0.0
 
     @property
-    def counters(self) -> ServingCounters:
+    def counters(self) -> ServingHistogram:
         """What serving met so far."""
         return self._serving.counters
 

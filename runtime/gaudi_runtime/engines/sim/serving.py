@@ -7,13 +7,14 @@ from itertools import cycle
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import EngineLoad, GenerationChunk, SamplingParams, ServingCounters
+from gaudi_runtime.engines.protocol import EngineLoad, GenerationChunk, SamplingParams
 from gaudi_runtime.engines.sim.card import SimCard
 from gaudi_runtime.engines.sim.clock import SimClock
 from gaudi_runtime.engines.sim.device import SimMemory
 from gaudi_runtime.engines.sim.scheduler import Seat, SimScheduler
 from gaudi_runtime.engines.sim.script import SimScript
 from gaudi_runtime.engines.stop_strings import StopStrings
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 
 
 class SimServing:
@@ -31,9 +32,10 @@ class SimServing:
         warm: set[tuple[BucketPhase, Bucket]],
         fail_on_cold_shapes: bool,
     ) -> None:
-        self.counters = ServingCounters()
+        self._pad = pad_by(plan, limits, self._is_warm)
+        self.counters = ServingHistogram(self._pad)
         self._script, self._card, self._clock, self._memory = script, card, clock, memory
-        self._limits, self._plan, self._warm = limits, plan, warm
+        self._limits, self._warm = limits, warm
         self._fail_on_cold_shapes = fail_on_cold_shapes
         self._scheduler = SimScheduler(limits.max_num_seqs, kv_blocks)
         self._requests = 0
@@ -92,17 +94,19 @@ class SimServing:
 
     async def _meet(self, phase: BucketPhase, batch: int, query: int, blocks: int) -> None:
         """Count a hit, or compile a cold shape while the request waits."""
-        bucket = self._plan.find(phase, batch, query, blocks)
-        shape = bucket or self._plan.fallback(phase, self._limits, batch, query, blocks)
-        if (phase, shape) in self._warm and not self._forgotten(phase):
-            self.counters.hits += 1
-            return
-        if self._fail_on_cold_shapes:
-            raise RuntimeError(f"{phase} {tuple(shape)} was not warmed up, and warmup.failOnColdShapes lets it fail")
-        self.counters.cold[phase, shape] = self.counters.cold.get((phase, shape), 0) + 1
-        self.counters.recompiles += 1
-        self._warm.add((phase, shape))
-        await self._clock.wait(self._card.cost(phase).compile_seconds)
+        real = Bucket(batch, query, blocks)
+        padded = self._pad(phase, real)
+        if not padded.warm and self._fail_on_cold_shapes:
+            shape = tuple(padded.bucket)
+            raise RuntimeError(f"{phase} {shape} was not warmed up, and warmup.failOnColdShapes lets it fail")
+        self.counters.observe(phase, real, padded)
+        if not padded.warm:
+            self.counters.compiled(phase, padded.bucket)
+            self._warm.add((phase, padded.bucket))
+            await self._clock.wait(self._card.cost(phase).compile_seconds)
+
+    def _is_warm(self, phase: BucketPhase, bucket: Bucket) -> bool:
+        return (phase, bucket) in self._warm and not self._forgotten(phase)
 
     def _forgotten(self, phase: BucketPhase) -> bool:
         """Whether the script makes this request's prompt cold."""

@@ -17,7 +17,6 @@ from gaudi_runtime.engines.protocol import (
     Progress,
     RecipeKey,
     SamplingParams,
-    ServingCounters,
 )
 from gaudi_runtime.engines.torch.block_manager import BlockManager
 from gaudi_runtime.engines.torch.device_thread import DeviceThread
@@ -26,6 +25,7 @@ from gaudi_runtime.engines.torch.runner import ModelRunner
 from gaudi_runtime.engines.torch.serving import ServingLoop
 from gaudi_runtime.engines.torch.tokenizer import TransformersTokenizer
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 
 LEAST_BLOCKS = 2  # one for padding, one to use
 
@@ -36,7 +36,7 @@ class TorchEngine:
     tokenizer: TransformersTokenizer
 
     def __init__(self, config: RuntimeConfig) -> None:
-        self.counters = ServingCounters()
+        self.counters: ServingHistogram
         self._limits = config.limits
         self._config = config
         self._runner = ModelRunner(config)
@@ -84,6 +84,7 @@ class TorchEngine:
     def use_plan(self, plan: BucketPlan) -> None:
         """Take the buckets that batches will be padded to."""
         self._plan = plan
+        self.counters = self._new_histogram()
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Compile this shape with a real forward."""
@@ -97,9 +98,10 @@ class TorchEngine:
         """Run the sampler's settings for one batch size."""
         self._thread.call(lambda: self._runner.warm_sampler(batch_size, progress))
 
-    def warm_defragmenter(self, progress: Progress) -> None:
+    def warm_defragmenter(self, progress: Progress) -> bool:
         """Run the block moves of every size."""
         self._thread.call(lambda: self._runner.warm_defragmenter(progress))
+        return True
 
     def memory(self) -> DeviceMemory:
         """Device memory now, in bytes."""
@@ -108,7 +110,7 @@ class TorchEngine:
     def start_serving(self) -> None:
         """Start the counters at zero; `generate` may be called from here on."""
         gc.freeze()  # what warm-up made lives as long as the process; full collections need not walk it under load
-        self.counters = ServingCounters()
+        self.counters = self._new_histogram()
         self._serving = ServingLoop(
             self._runner,
             self._thread,
@@ -154,3 +156,6 @@ class TorchEngine:
             await self._serving.close()
             self._serving = None
         await self._thread.close()
+
+    def _new_histogram(self) -> ServingHistogram:
+        return ServingHistogram(pad_by(self._plan, self._limits, self._runner.is_warm))

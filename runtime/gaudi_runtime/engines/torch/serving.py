@@ -10,7 +10,7 @@ from functools import partial
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import EngineLoad, GenerationChunk, SamplingParams, ServingCounters
+from gaudi_runtime.engines.protocol import EngineLoad, GenerationChunk, SamplingParams
 from gaudi_runtime.engines.torch.block_manager import BlockManager
 from gaudi_runtime.engines.torch.detokenizer import Decode, Detokenizer
 from gaudi_runtime.engines.torch.device_thread import DeviceThread
@@ -18,6 +18,7 @@ from gaudi_runtime.engines.torch.request import Request
 from gaudi_runtime.engines.torch.runner import ModelRunner
 from gaudi_runtime.engines.torch.scheduler import Scheduler
 from gaudi_runtime.engines.torch.sequence import Batch, Sequence
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.defragmenter import SWAP_SIZES
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class ServingLoop:
         limits: Limits,
         blocks: BlockManager,
         decode: Decode,
-        counters: ServingCounters,
+        histogram: ServingHistogram,
     ) -> None:
         self._runner = runner
         self._thread = thread
@@ -44,12 +45,11 @@ class ServingLoop:
         self._limits = limits
         self._blocks = blocks
         self._decode = decode
-        self._counters = counters
+        self._histogram = histogram
         self._scheduler = Scheduler(limits, blocks, self._is_planned)
         self._requests: dict[Sequence, Request] = {}
         self._task: asyncio.Task[None] | None = None
         self._turned = 0.0
-        self._compiles_before = runner.device.compiles()
 
     async def stream(self, prompt: tuple[int, ...], sampling: SamplingParams) -> AsyncGenerator[GenerationChunk, None]:
         """The chunks of one completion; closing the iterator frees the request's blocks."""
@@ -121,13 +121,21 @@ class ServingLoop:
     async def _run(self, batch: Batch) -> None:
         """One batch. If it fails, its requests end with the error, and only those."""
         try:
-            bucket = self._bucket(batch)
-            chunks = await self._thread.call_async(partial(self._step, batch, bucket))
+            chunks = await self._executed(batch)
         except Exception as error:
             log.exception("A %s batch of %d sequences failed", batch.phase, len(batch.works))
             self._fail([work.sequence for work in batch.works], error)
         else:
             self._deliver(batch, chunks)
+
+    async def _executed(self, batch: Batch) -> list[GenerationChunk | None]:
+        """A batch through the device, counted with the compiles that it waited for."""
+        bucket, before = self._histogram.meet(batch.phase, batch.shape), self._runner.device.compiles()
+        try:
+            return await self._thread.call_async(partial(self._step, batch, bucket))
+        finally:
+            if made := self._runner.device.compiles() - before:
+                self._histogram.compiled(batch.phase, bucket, made)
 
     def _step(self, batch: Batch, bucket: Bucket) -> list[GenerationChunk | None]:
         """In the device thread: a forward, and its tokens as chunks; None for a row that has no token yet."""
@@ -137,20 +145,8 @@ class ServingLoop:
             for work, token in zip(batch.works, tokens, strict=True)
         ]
 
-    def _bucket(self, batch: Batch) -> Bucket:
-        """The bucket of a batch, counted as a hit or as cold."""
-        found = self._plan.find(batch.phase, *batch.shape)
-        bucket = found or self._plan.fallback(batch.phase, self._limits, *batch.shape)
-        if self._runner.is_warm(batch.phase, bucket):
-            self._counters.hits += 1
-        else:
-            cold, key = self._counters.cold, (batch.phase, bucket)
-            cold[key] = cold.get(key, 0) + 1
-        return bucket
-
     def _deliver(self, batch: Batch, chunks: list[GenerationChunk | None]) -> None:
         """Hand chunks to their consumers; an ended sequence frees its blocks at once."""
-        self._counters.recompiles = self._runner.device.compiles() - self._compiles_before
         for work, chunk in zip(batch.works, chunks, strict=True):
             work.sequence.computed = work.start + len(work.tokens)
             request = self._requests.get(work.sequence)

@@ -1,0 +1,165 @@
+"""ServingHistogram: the shapes that a server really met, per bucket and for learning (docs/traffic.md, While serving).
+
+It is small however long a server runs: buckets and real shapes are bounded in number, and what is beyond is counted
+under rounded shapes. Not for several threads: whoever counts and whoever reads share one event loop.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, fewer, round_up
+
+DIGITS = 7
+"""Significant binary digits of real sizes: exact up to 128, then at most 1.6 % too large."""
+MOST_SHAPES = 2 * MOST_LINES
+"""Real shapes of a phase; above that they are rounded until half as many are left."""
+MOST_BUCKETS = 8192
+"""Buckets that are counted each by itself; others count under their sizes rounded up to powers of two."""
+
+Key = tuple[BucketPhase, Bucket]
+Row = Sequence[Any]
+"""Phase, batch size, query tokens, KV blocks and count, as JSON carries them."""
+
+
+class Padded(NamedTuple):
+    """What a batch is padded to, and whether that shape runs as fast as it can: from its graph, where there is one."""
+
+    bucket: Bucket
+    warm: bool
+
+
+Pad = Callable[[BucketPhase, Bucket], Padded]
+
+
+def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Bucket], bool]) -> Pad:
+    """Padding as the plan says: to the bucket that holds a batch, otherwise to its fallback shape."""
+
+    def pad(phase: BucketPhase, real: Bucket) -> Padded:
+        bucket = plan.find(phase, *real) or plan.fallback(phase, limits, *real)
+        return Padded(bucket, is_warm(phase, bucket))
+
+    return pad
+
+
+@dataclass(slots=True)
+class Tally:
+    """Batches of one bucket: `hits` met it warm, `misses` did not; `compiles` happened on the way.
+
+    Real sizes as sums over these batches: `sequences`, `tokens` (batch size * query), `blocks` (of the whole batch).
+    """
+
+    hits: int = 0
+    misses: int = 0
+    compiles: int = 0
+    sequences: int = 0
+    tokens: int = 0
+    blocks: int = 0
+
+    @property
+    def batches(self) -> int:
+        """All batches."""
+        return self.hits + self.misses
+
+
+class ServingHistogram:
+    """Hits, misses, compiles and padding per bucket, and the real shapes with the number of their batches."""
+
+    def __init__(self, pad: Pad) -> None:
+        self.tallies: dict[Key, Tally] = {}
+        self._pad = pad
+        self._shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
+        self._digits = dict.fromkeys(BucketPhase, DIGITS)
+        self._largest = dict.fromkeys(BucketPhase, Bucket(0, 0, 0))
+
+    def meet(self, phase: BucketPhase, real: Bucket) -> Bucket:
+        """Count a batch of the shape `real`, and return what it is padded to."""
+        padded = self._pad(phase, real)
+        self.observe(phase, real, padded)
+        return padded.bucket
+
+    def observe(self, phase: BucketPhase, real: Bucket, padded: Padded, batches: int = 1) -> None:
+        """Count `batches` of the shape `real` that ran as `padded`; constant time, a few microseconds.
+
+        `real` has the numbers of a Bucket: of a prompt the longest query and the most cached blocks of its sequences.
+        """
+        tally = self._tally(phase, padded.bucket)
+        if padded.warm:
+            tally.hits += batches
+        else:
+            tally.misses += batches
+        size, query, blocks = real
+        tally.sequences += batches * size
+        tally.tokens += batches * size * query
+        tally.blocks += batches * (blocks if phase is BucketPhase.DECODE else size * blocks)
+        self._remember(phase, real, batches)
+
+    def compiled(self, phase: BucketPhase, bucket: Bucket, compiles: int = 1) -> None:
+        """Count compiles that a batch of this padded shape waited for."""
+        self._tally(phase, bucket).compiles += compiles
+
+    def absorb(self, met: Iterable[Row], compiled: Iterable[Row] = ()) -> None:
+        """Count what another process has met, and what it compiled, since it was asked the last time.
+
+        A row is [phase, batch size, query tokens, KV blocks, count] with the real shape of batches. Raises ValueError
+        for what is no such row.
+        """
+        for phase, real, count in map(_read, met):
+            self.observe(phase, real, self._pad(phase, real), count)
+        for phase, real, count in map(_read, compiled):
+            self.compiled(phase, self._pad(phase, real).bucket, count)
+
+    @property
+    def hits(self) -> int:
+        """Batches that met a warm shape."""
+        return sum(tally.hits for tally in self.tallies.values())
+
+    @property
+    def recompiles(self) -> int:
+        """Compiles on the request path."""
+        return sum(tally.compiles for tally in self.tallies.values())
+
+    @property
+    def cold(self) -> dict[Key, int]:
+        """Batches that met a padded shape cold, by that shape."""
+        return {key: tally.misses for key, tally in self.tallies.items() if tally.misses}
+
+    def traffic(self) -> Traffic:
+        """The real shapes, weighted by their batches: what a plan can be learned from."""
+        return Traffic(self._remembered(BucketPhase.PROMPT), self._remembered(BucketPhase.DECODE))
+
+    def _remembered(self, phase: BucketPhase) -> dict[Bucket, float]:
+        """A size above all that were met may be one that the limits do not admit, so none is rounded beyond those."""
+        shapes: dict[Bucket, float] = {}
+        for rounded, weight in self._shapes[phase].items():
+            shape = Bucket(*map(min, rounded, self._largest[phase]))
+            shapes[shape] = shapes.get(shape, 0.0) + weight
+        return shapes
+
+    def _tally(self, phase: BucketPhase, bucket: Bucket) -> Tally:
+        tally = self.tallies.get((phase, bucket))
+        if tally is None:
+            if len(self.tallies) >= MOST_BUCKETS:
+                bucket = round_up(bucket, digits=1)
+            tally = self.tallies.setdefault((phase, bucket), Tally())
+        return tally
+
+    def _remember(self, phase: BucketPhase, real: Bucket, batches: int) -> None:
+        shapes, largest = self._shapes[phase], self._largest[phase]
+        if real[0] > largest[0] or real[1] > largest[1] or real[2] > largest[2]:
+            self._largest[phase] = Bucket(*map(max, real, largest))
+        shape = round_up(real, self._digits[phase])
+        shapes[shape] = shapes.get(shape, 0.0) + batches
+        if len(shapes) > MOST_SHAPES:
+            self._shapes[phase], self._digits[phase] = fewer(shapes, MOST_LINES, self._digits[phase])
+
+
+def _read(row: Row) -> tuple[BucketPhase, Bucket, int]:
+    phase, *numbers = row
+    if len(numbers) != 4 or not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise ValueError(f"{list(row)} is no row of phase, batch size, query, blocks and count")
+    size, query, blocks, count = numbers
+    return BucketPhase(phase), Bucket(size, query, blocks), count

@@ -1,0 +1,123 @@
+"""What a server counts of the shapes that it meets, however many they are."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.traffic import serving_histogram
+from gaudi_runtime.traffic.histogram import MOST_LINES, total
+from gaudi_runtime.traffic.serving_histogram import MOST_SHAPES, Padded, ServingHistogram, Tally, pad_by
+
+PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
+PLAN = BucketPlan((Bucket(1, 128, 0), Bucket(1, 512, 0)), (Bucket(4, 1, 64),))
+LIMITS = Limits(max_num_seqs=8, max_model_len=1024, max_num_batched_tokens=1024, block_size=128)
+COLD = {(PROMPT, Bucket(1, 512, 0))}
+
+
+def served_by_plan() -> ServingHistogram:
+    return ServingHistogram(pad_by(PLAN, LIMITS, lambda *key: key[1] in PLAN.of(key[0]) and key not in COLD))
+
+
+def unpadded() -> ServingHistogram:
+    return ServingHistogram(lambda phase, real: Padded(real, warm=True))
+
+
+def test_batch_in_a_warm_bucket_is_a_hit() -> None:
+    histogram = served_by_plan()
+    assert histogram.meet(PROMPT, Bucket(1, 100, 0)) == Bucket(1, 128, 0)
+    assert histogram.tallies == {(PROMPT, Bucket(1, 128, 0)): Tally(hits=1, sequences=1, tokens=100)}
+
+
+def test_batch_in_a_bucket_without_graph_is_cold() -> None:
+    histogram = served_by_plan()
+    histogram.meet(PROMPT, Bucket(1, 400, 0))
+    assert (histogram.hits, histogram.cold) == (0, {(PROMPT, Bucket(1, 512, 0)): 1})
+
+
+def test_batch_without_a_bucket_is_cold_at_its_fallback_shape() -> None:
+    histogram = served_by_plan()
+    assert histogram.meet(PROMPT, Bucket(2, 100, 0)) == Bucket(4, 160, 0)
+    assert histogram.cold == {(PROMPT, Bucket(4, 160, 0)): 1}
+
+
+def test_blocks_of_a_decode_batch_are_those_of_all_its_sequences() -> None:
+    histogram = served_by_plan()
+    histogram.meet(DECODE, Bucket(3, 1, 40))
+    assert histogram.tallies[DECODE, Bucket(4, 1, 64)] == Tally(hits=1, sequences=3, tokens=3, blocks=40)
+
+
+def test_blocks_of_a_prompt_batch_are_counted_for_each_of_its_sequences() -> None:
+    histogram = unpadded()
+    histogram.meet(PROMPT, Bucket(3, 100, 2))
+    assert histogram.tallies[PROMPT, Bucket(3, 100, 2)] == Tally(hits=1, sequences=3, tokens=300, blocks=6)
+
+
+def test_compiles_belong_to_the_shape_that_waited_for_them() -> None:
+    histogram = served_by_plan()
+    histogram.compiled(PROMPT, histogram.meet(PROMPT, Bucket(1, 400, 0)), 2)
+    assert (histogram.recompiles, histogram.tallies[PROMPT, Bucket(1, 512, 0)].compiles) == (2, 2)
+
+
+def test_rows_of_another_process_count_like_batches_of_this_one() -> None:
+    absorbed, met = served_by_plan(), served_by_plan()
+    absorbed.absorb([["prompt", 1, 400, 0, 2], ["decode", 3, 1, 40, 1]], [["prompt", 1, 400, 0, 1]])
+    for _ in range(2):
+        bucket = met.meet(PROMPT, Bucket(1, 400, 0))
+    met.compiled(PROMPT, bucket)
+    met.meet(DECODE, Bucket(3, 1, 40))
+    assert (absorbed.tallies, absorbed.traffic()) == (met.tallies, met.traffic())
+
+
+@pytest.mark.parametrize(
+    "row", [["prompt", 1, 400, 0], ["prompt", 1, 400, 0, -1], ["prompt", 1, "400", 0, 1], ["prefill", 1, 400, 0, 1]]
+)
+def test_row_of_another_form_is_refused(row: list[object]) -> None:
+    with pytest.raises(ValueError, match="(?i)phase"):
+        served_by_plan().absorb([row])
+
+
+def test_short_sizes_are_remembered_exactly_and_long_ones_a_little_too_large() -> None:
+    histogram = unpadded()
+    for query in (5000, 100, 4097):
+        histogram.meet(PROMPT, Bucket(1, query, 0))
+    assert histogram.traffic().prompt == {Bucket(1, 100, 0): 1, Bucket(1, 4160, 0): 1, Bucket(1, 5000, 0): 1}
+
+
+SHAPES = st.builds(Bucket, st.integers(1, 300), st.integers(1, 20_000), st.integers(0, 9000))
+
+
+@given(st.lists(st.tuples(st.sampled_from(BucketPhase), SHAPES), min_size=1, max_size=40))
+def test_every_batch_is_remembered_and_no_size_shrinks_or_exceeds_the_largest(
+    batches: list[tuple[BucketPhase, Bucket]],
+) -> None:
+    histogram = unpadded()
+    for phase, real in batches:
+        histogram.meet(phase, real)
+    for phase in BucketPhase:
+        met, remembered = [real for of, real in batches if of is phase], histogram.traffic().of(phase)
+        assert total(remembered) == len(met)
+        for real in met:
+            assert any(all(map(int.__ge__, shape, real)) for shape in remembered)
+        for shape in remembered:
+            assert all(size <= max(sizes) for size, sizes in zip(shape, zip(*met, strict=True), strict=True))
+
+
+def test_real_shapes_stay_few_however_many_are_met() -> None:
+    histogram = unpadded()
+    for query in range(1, 20_000):
+        histogram.meet(PROMPT, Bucket(query % 97 + 1, query, query % 89))
+    remembered = histogram.traffic().prompt
+    assert MOST_LINES // 4 < len(remembered) <= MOST_SHAPES
+    assert total(remembered) == 19_999
+
+
+def test_buckets_stay_few_where_every_batch_has_a_shape_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_histogram, "MOST_BUCKETS", 100)
+    histogram = unpadded()
+    for query in range(1, 5000):
+        histogram.meet(PROMPT, Bucket(1, query, 0))
+    assert len(histogram.tallies) < 115
+    assert histogram.hits == 4999
