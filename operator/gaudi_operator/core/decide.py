@@ -17,8 +17,8 @@ from gaudi_operator.core.outlook import outlook
 from gaudi_operator.core.patience import look_again_seconds
 from gaudi_operator.core.pods import PodView, read_pods, with_gates
 from gaudi_operator.core.policy import rollout_policy
-from gaudi_operator.core.revision import Revision, stored_revisions, wished_revision
-from gaudi_operator.core.rollout import Policy, Step, next_step
+from gaudi_operator.core.revision import Revision, stored_revisions, to_run, why_not_kept, wished_revision
+from gaudi_operator.core.rollout import Policy, Progress, Step, next_step
 from gaudi_operator.core.situation import Situation
 from gaudi_operator.core.status import make_status, throttled
 from gaudi_operator.core.troubles import Circumstances, first_trouble
@@ -72,9 +72,12 @@ class _Pass:
 
     def _violation(self) -> Violation | None:
         """Estimates count until a revision exists: from then on its pods say what is so."""
+        if lost := why_not_kept(self.inference, self.stored):
+            return Violation("RevisionNotKept", lost)
         found = first_violation(self.inference, self.defaults)
         wished = revision_inputs(self.inference)
-        if found or any(same_inputs(revision.inputs, wished) for revision in self.stored):
+        known = any(same_inputs(revision.inputs, wished) for revision in self.stored)
+        if found or known or self.inference.spec.rollout.revision:
             return found
         return estimated_violation(self.inference)
 
@@ -82,7 +85,7 @@ class _Pass:
         """A refused spec leaves what runs as it is: the last accepted revision stays the wished one."""
         if self.violation is not None:
             return next(iter(self.stored), None)
-        return wished_revision(self.inference, self.stored, self.defaults)
+        return to_run(wished_revision(self.inference, self.stored, self.defaults), self.stored)
 
     def _step(self) -> Step | None:
         if self.current is None:
@@ -93,7 +96,7 @@ class _Pass:
         if self.current is None or self.step is None:
             return []
         observed, limit = self.observed, self.inference.spec.rollout.revision_history_limit
-        deletes, in_use = garbage(observed, self.current.name, self.stored, limit)
+        deletes, in_use = garbage(observed, self.current.name, self.stored, limit, self.before.revision.stable)
         running = running_revisions(self.current, self.stored, observed, in_use)
         replicas = wished_replicas(self.current, observed, self.step)
         wished = desired_children(self.inference, self.current, running, replicas, self.policy, self.defaults)
@@ -123,6 +126,8 @@ class _Pass:
             violation=self.violation,
             current=name,
             previous=self._previous(),
+            stable=self._stable(),
+            revisions=self._revisions(),
             policy=self.policy,
             step=self.step,
             pods=self.pods,
@@ -130,6 +135,17 @@ class _Pass:
             outlook=outlook(self.inference),
             now=self.observed.now,
         )
+
+    def _stable(self) -> str | None:
+        """What is rolled out wholly now, otherwise what was last."""
+        done = self.step is not None and self.step.progress is Progress.DONE
+        if self.current is not None and done and self.policy.wished:
+            return self.current.name
+        return self.before.revision.stable
+
+    def _revisions(self) -> tuple[Revision, ...]:
+        known = {revision.name: revision for revision in self.stored}
+        return tuple({**known, **({self.current.name: self.current} if self.current else {})}.values())
 
     def _previous(self) -> str | None:
         """The newest older revision that has pods, otherwise the one that was wished before the current one."""

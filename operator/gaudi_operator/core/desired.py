@@ -32,7 +32,7 @@ def desired_children(
     """
     owner, running = inference.identity, tuple(running)
     children = [
-        controller_revision(owner, current.name, current.number, current.data),
+        controller_revision(owner, current.name, current.number, current.data, current.failure),
         *([service_account(owner)] if _own_account_is_used(owner.name, running) else []),
         *(config_map(owner, revision.config) for revision in running if revision.config),
         *([network_policy(inference, defaults)] if inference.spec.network_access.enabled else []),

@@ -13,4 +13,6 @@ NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
 PLAN_HASH_ANNOTATION = "inference.gaudi.dev/plan-hash"
 RESTARTED_AT_ANNOTATION = "inference.gaudi.dev/restarted-at"
+FAILURE_ANNOTATION = "inference.gaudi.dev/failure"
+IN_PLACE_ANNOTATION = "inference.gaudi.dev/in-place"
 APPLIED_HASH_ANNOTATION = "inference.gaudi.dev/applied-hash"

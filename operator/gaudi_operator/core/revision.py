@@ -6,6 +6,7 @@ from typing import Any
 
 from gaudi_operator.core.canonical import canonical_json
 from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.failure import Failure, read_failure
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.inputs import revision_inputs, revision_name, same_inputs, stored_form
 from gaudi_operator.core.manifests.config_map import config_map_name
@@ -18,7 +19,7 @@ from gaudi_runtime.contract.config import plan_hash
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision: `number` orders them by when they were last wished, `inputs` made it, the rest was rendered.
+    """One revision: `number` orders them by when they were last to run, `inputs` made it, the rest was rendered.
 
     `template` is a pod template in wire form; `config` is a RuntimeConfig as JSON text, because the API server may
     write a number of an object in another way and the text names a ConfigMap.
@@ -29,6 +30,8 @@ class Revision:
     inputs: dict[str, Any]
     template: dict[str, Any]
     config: str
+    failure: Failure | None = None
+    created: str | None = None
 
     @property
     def config_map(self) -> str | None:
@@ -56,23 +59,45 @@ def _read(manifest: Manifest) -> Revision:
         inputs=data.get("inputs", {}),
         template=data.get("template", {}),
         config=data.get("config", ""),
+        failure=read_failure(manifest["metadata"].get("annotations") or {}),
+        created=manifest["metadata"].get("creationTimestamp"),
     )
 
 
 def wished_revision(inference: Inference, stored: tuple[Revision, ...], defaults: InstallationDefaults) -> Revision:
-    """The revision that runs the resource's inputs: a stored one, made the newest, or a new one.
+    """The revision that is asked for: the pinned one, a stored one of the spec's inputs, or a new one.
 
     A stored rendering is used as it is, even if this operator would render it otherwise: only changed inputs
-    restart pods.
+    restart pods. A pinned revision that is not stored is why_not_kept()'s affair.
     """
-    inputs = revision_inputs(inference)
-    newest = stored[0].number if stored else 0
+    inputs, pinned = revision_inputs(inference), inference.spec.rollout.revision
     for revision in stored:
-        if same_inputs(revision.inputs, inputs):
-            return revision if revision.number == newest else replace(revision, number=newest + 1)
+        if revision.name == pinned or (pinned is None and same_inputs(revision.inputs, inputs)):
+            return revision
     config = runtime_config(inference)
     text = canonical_json(config.model_dump(mode="json", by_alias=True, exclude_none=True))
     name = revision_name(inputs)
     hashed = plan_hash(config.bucketing, config.limits)
     template = pod_template(inference, name, hashed, config_map_name(inference.identity, text), defaults)
-    return Revision(name, newest + 1, stored_form(inputs), template, text)
+    return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text)
+
+
+def to_run(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
+    """The revision with the highest number of all, for it is the one to run now."""
+    newest = _newest(stored)
+    return revision if revision.number >= newest else replace(revision, number=newest + 1)
+
+
+def why_not_kept(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
+    """The sentence about a pinned revision that is not stored; None when nothing or a kept one is pinned."""
+    pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
+    if pinned is None or any(revision.name == pinned for revision in stored):
+        return None
+    return (
+        f"spec.rollout.revision is {pinned}, which is not kept: name one of {kept or 'none'}, or leave the field out "
+        "so that pods run what the spec says."
+    )
+
+
+def _newest(stored: tuple[Revision, ...]) -> int:
+    return max((revision.number for revision in stored), default=0)

@@ -8,13 +8,16 @@ from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.outlook import Outlook
 from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.revision import Revision
 from gaudi_operator.core.rollout import Policy, Step
 from gaudi_operator.core.troubles import Trouble
 
 
 @dataclass(frozen=True)
 class Situation:
-    """`current` and `previous` are names of revisions; `trouble` is the worst thing that needs a person.
+    """`current`, `previous` and `stable` are names of revisions; `trouble` is the worst thing that needs a person.
+
+    `stable` was last rolled out wholly. `revisions` are all kept ones, the current one among them.
 
     `outlook` is what is known of the spec's plan without a pod, None where no plan is possible.
     """
@@ -24,6 +27,8 @@ class Situation:
     violation: Violation | None
     current: str | None
     previous: str | None
+    stable: str | None
+    revisions: tuple[Revision, ...]
     policy: Policy
     step: Step | None
     pods: tuple[PodView, ...]

@@ -6,6 +6,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import MAX_PODS, GaudiInferenceStatus, PodState, Revisions
 from gaudi_operator.core import progress
 from gaudi_operator.core.conditions import judge_conditions
+from gaudi_operator.core.history import revision_states
 from gaudi_operator.core.manifests.metadata import selector_labels
 from gaudi_operator.core.manifests.service import endpoint
 from gaudi_operator.core.plan_state import plan_state
@@ -32,7 +33,8 @@ def make_status(situation: Situation) -> GaudiInferenceStatus:
         ready_replicas=len(situation.serving),
         available_replicas=len(situation.serving),
         selector=",".join(f"{key}={value}" for key, value in selector_labels(situation.inference.identity).items()),
-        revision=Revisions(current=situation.current, previous=situation.previous),
+        revision=Revisions(current=situation.current, previous=situation.previous, stable=situation.stable),
+        revisions=revision_states(situation),
         endpoint=endpoint(situation.inference) if situation.current else None,
         plan=plan_state(situation),
         pods=rows[:MAX_PODS],

@@ -12,6 +12,7 @@ IntOrPercent = (
     Annotated[int, Field(ge=0, le=MAX_REPLICAS)]
     | Annotated[str, StringConstraints(min_length=2, max_length=4, pattern=r"^(100|[1-9]?[0-9])%$")]
 )
+RevisionName = Annotated[str, StringConstraints(min_length=10, max_length=10, pattern=r"^[0-9a-f]{10}$")]
 _ZERO = "['0', '0%']"
 
 
@@ -35,6 +36,11 @@ class Canary(ApiModel):
 
     observe_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         0, description="How long the first pod must hold its gate under traffic, in seconds."
+    )
+    max_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        10,
+        description="Most compiles on the request path of a pod until its revision is rolled out; more fail the"
+        " revision. Only judged where observeSeconds is above 0.",
     )
 
 
@@ -67,6 +73,11 @@ class Rollout(ApiModel):
         description="Most replicas that may be missing during a rollout; percent is rounded down.",
     )
     paused: bool = Field(False, description="Stops the rollout where it is; nothing already serving is touched.")
+    revision: RevisionName | None = Field(
+        None,
+        description="Name of a kept revision that pods run in place of what the spec says (status.revisions lists"
+        " them); left out: the spec's own.",
+    )
     canary: Canary = Field(Canary(), description="How the first pod of a revision is watched.")
     on_failure: OnFailure = Field(OnFailure.ROLLBACK, description="What a failed revision leads to.")
     revision_history_limit: Annotated[int, Field(ge=1, le=50)] = Field(5, description="Old revisions that are kept.")

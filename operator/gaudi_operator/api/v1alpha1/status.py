@@ -28,6 +28,7 @@ ConditionReason = Annotated[
 ]
 Timestamp = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
 MAX_PODS = 20
+MAX_REVISIONS = 10
 
 
 class ConditionStatus(StrEnum):
@@ -161,6 +162,34 @@ class Revisions(ApiModel):
 
     current: Revision | None = Field(None, description="The wished revision.")
     previous: Revision | None = Field(None, description="The revision that still has pods, or served last.")
+    stable: Revision | None = Field(
+        None, description="The revision that was last rolled out wholly: what a failed one is rolled back to."
+    )
+
+
+class RevisionPhase(StrEnum):
+    """Where a revision stands."""
+
+    SERVING = "Serving"
+    ROLLING_OUT = "RollingOut"
+    LEAVING = "Leaving"
+    FAILED = "Failed"
+    ROLLED_BACK = "RolledBack"
+    KEPT = "Kept"
+
+
+class RevisionState(ApiModel):
+    """One revision of the history."""
+
+    name: Revision = Field(description="Name: the hash of what made it.")
+    number: Annotated[int, Field(ge=0)] = Field(description="Order in which revisions were last to be run.")
+    phase: RevisionPhase = Field(
+        description="Serving: rolled out. RollingOut: on its way. Leaving: replaced, with pods left. Failed: given up,"
+        " and paused or with pods left. RolledBack: given up, without pods. Kept: neither run nor wished."
+    )
+    created: Timestamp | None = Field(None, description="When it was first asked for.")
+    reason: Annotated[str, Field(max_length=64)] | None = Field(None, description="Why it failed, as a stable word.")
+    message: Text | None = Field(None, description="Why it failed, with the evidence.")
 
 
 class GaudiInferenceStatus(ApiModel):
@@ -168,7 +197,7 @@ class GaudiInferenceStatus(ApiModel):
 
     observed_generation: Generation = Field(0, description="Generation of the spec that this status judges.")
     phase: Word = Field(
-        "Pending", description="One word: Pending, WarmingUp, Serving, RollingOut, ScaledToZero, Stalled."
+        "Pending", description="One word: Pending, WarmingUp, Serving, RollingOut, RolledBack, ScaledToZero, Stalled."
     )
     ready: Annotated[str, Field(max_length=16)] = Field("0/0", description="Ready replicas of wished replicas.")
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = Field(
@@ -191,7 +220,10 @@ class GaudiInferenceStatus(ApiModel):
     recompiles: Recompiles = Field(Recompiles(), description="Compiles on the request path.")
     recipe_cache: RecipeCacheState | None = Field(None, description="Recipe cache, where spec.recipeCache is enabled.")
     simulated: bool = Field(False, description="True when the figures come from the sim engine.")
-    revision: Revisions = Field(Revisions(), description="Revisions.")
+    revision: Revisions = Field(Revisions(), description="Revisions by their part.")
+    revisions: Annotated[tuple[RevisionState, ...], Field(max_length=MAX_REVISIONS)] = Field(
+        (), description="The newest kept revisions, newest first."
+    )
     endpoint: Text | None = Field(None, description="Address of the OpenAI API inside the cluster.")
     pods: Annotated[tuple[PodState, ...], Field(max_length=MAX_PODS)] = Field(
         (), description="Up to 20 pods, worst first."

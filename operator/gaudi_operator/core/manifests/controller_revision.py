@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from gaudi_operator.core.failure import Failure, failure_annotations
 from gaudi_operator.core.inference import Identity
 from gaudi_operator.core.manifests.metadata import Object, child
 
 
-def controller_revision(owner: Identity, revision: str, number: int, data: dict[str, Any]) -> Object:
-    """`data` is {inputs, template, config} and never changes; `number` grows each time the revision is wished."""
-    name = f"{owner.name}-{revision}"
-    return child("apps/v1", "ControllerRevision", name, owner, {"data": data, "revision": number}, revision)
+def controller_revision(
+    owner: Identity, revision: str, number: int, data: dict[str, Any], failure: Failure | None = None
+) -> Object:
+    """`data` is {inputs, template, config} and never changes; `number` grows each time the revision is to run."""
+    name, body = f"{owner.name}-{revision}", {"data": data, "revision": number}
+    return child("apps/v1", "ControllerRevision", name, owner, body, revision, failure_annotations(failure))

@@ -1,5 +1,6 @@
 """What all children have in common: labels, the owner, and the hash of what was applied."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
@@ -16,7 +17,15 @@ from gaudi_operator.core.names import (
 Object = dict[str, Any]
 
 
-def child(api_version: str, kind: str, name: str, owner: Identity, body: Object, revision: str | None = None) -> Object:
+def child(
+    api_version: str,
+    kind: str,
+    name: str,
+    owner: Identity,
+    body: Object,
+    revision: str | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Object:
     """A child of `owner` with the further top-level fields of `body`, and the hash of it all as an annotation.
 
     The hash lets a later pass see that a field was dropped from what we apply; what we still apply is compared
@@ -26,6 +35,7 @@ def child(api_version: str, kind: str, name: str, owner: Identity, body: Object,
         "name": name,
         "namespace": owner.namespace,
         "labels": child_labels(owner, revision),
+        **({"annotations": dict(annotations)} if annotations else {}),
         "ownerReferences": [owner_reference(owner)],
     }
     return stamped({"apiVersion": api_version, "kind": kind, "metadata": metadata, **body})

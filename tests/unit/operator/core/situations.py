@@ -46,6 +46,8 @@ def situation(
         "violation": None,
         "current": "new",
         "previous": None,
+        "stable": None,
+        "revisions": (),
         "policy": Policy(wished, 1, unavailable),
         "step": step,
         "pods": tuple(pods),

@@ -48,7 +48,7 @@ def test_previous_revision_is_the_one_that_served_before() -> None:
     cluster.change(model={"maxModelLen": 512})
     cluster.settle()
     (second,) = revisions(cluster)
-    assert status(cluster)["revision"] == {"current": second, "previous": first}
+    assert status(cluster)["revision"] == {"current": second, "previous": first, "stable": second}
 
 
 def test_history_is_bounded() -> None:

@@ -1,0 +1,70 @@
+"""spec.rollout.revision: pods run a kept revision, whatever else the spec says."""
+
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.stories import condition, revisions, served, status
+
+
+def upgraded_once() -> tuple[Cluster, str, str]:
+    """A cluster that serves its second revision, and the names of both."""
+    cluster = served()
+    (first,) = revisions(cluster)
+    cluster.change(model={"maxModelLen": 512})
+    cluster.settle()
+    (second,) = revisions(cluster)
+    return cluster, first, second
+
+
+def test_pinned_revision_replaces_the_pods_of_the_spec() -> None:
+    cluster, first, _ = upgraded_once()
+    cluster.change(rollout={"revision": first})
+    cluster.settle()
+    assert revisions(cluster) == {first}
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_change_of_the_spec_moves_no_pod_while_a_revision_is_pinned() -> None:
+    cluster, first, _ = upgraded_once()
+    cluster.change(rollout={"revision": first})
+    cluster.settle()
+    cluster.change(model={"maxModelLen": 768})
+    cluster.settle()
+    assert revisions(cluster) == {first}
+    assert len(cluster.kind("ControllerRevision")) == 2
+
+
+def test_pin_that_is_taken_away_gives_the_spec_back_its_say() -> None:
+    cluster, first, second = upgraded_once()
+    cluster.change(rollout={"revision": first})
+    cluster.settle()
+    cluster.change(rollout={"revision": None})
+    cluster.settle()
+    assert revisions(cluster) == {second}
+
+
+def test_pinned_revision_becomes_the_newest() -> None:
+    cluster, first, _ = upgraded_once()
+    cluster.change(rollout={"revision": first})
+    cluster.settle()
+    assert next((row["name"], row["number"]) for row in status(cluster)["revisions"]) == (first, 3)
+
+
+def test_revision_that_is_not_kept_moves_nothing_and_says_which_are() -> None:
+    cluster, first, second = upgraded_once()
+    cluster.change(rollout={"revision": "0123456789"})
+    cluster.settle()
+    assert revisions(cluster) == {second}
+    assert condition(cluster, "Stalled") == ("True", "RevisionNotKept")
+    (message,) = {each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"}
+    assert message == (
+        f"spec.rollout.revision is 0123456789, which is not kept: name one of {second}, {first}, or leave the field "
+        "out so that pods run what the spec says."
+    )
+
+
+def test_revision_that_served_last_is_never_forgotten() -> None:
+    cluster = served(rollout={"revisionHistoryLimit": 1})
+    (first,) = revisions(cluster)
+    for length in (512, 768, 1024):
+        cluster.change(model={"maxModelLen": length})
+        cluster.operate()
+    assert first in {row["name"] for row in status(cluster)["revisions"]}

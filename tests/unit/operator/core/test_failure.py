@@ -1,0 +1,27 @@
+import json
+
+import pytest
+
+from gaudi_operator.core.failure import MAX_MESSAGE, Failure, failure_annotations, read_failure
+from gaudi_operator.core.names import FAILURE_ANNOTATION
+
+STALLED = Failure("WarmupStalled", "Nothing has moved in pod a.")
+
+
+def test_failure_is_read_as_it_was_written() -> None:
+    assert read_failure(failure_annotations(STALLED)) == STALLED
+
+
+def test_revision_without_a_failure_has_no_annotation() -> None:
+    assert failure_annotations(None) == {}
+    assert read_failure({}) is None
+
+
+def test_long_evidence_is_cut() -> None:
+    (text,) = failure_annotations(Failure("A", "x" * 5000)).values()
+    assert len(json.loads(text)["message"]) == MAX_MESSAGE
+
+
+@pytest.mark.parametrize("text", ["bad since Friday", "[]", "{}", '"text"'])
+def test_note_that_a_person_has_written_is_a_failure_too(text: str) -> None:
+    assert read_failure({FAILURE_ANNOTATION: text}) == Failure("MarkedFailed", text)

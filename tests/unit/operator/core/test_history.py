@@ -1,0 +1,47 @@
+"""status.revisions, row by row."""
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, RevisionPhase
+from gaudi_operator.core.failure import Failure
+from gaudi_operator.core.history import revision_states
+from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.revision import Revision
+from tests.unit.operator.core.situations import serving, situation
+
+FAILURE = Failure("WarmupStalled", "Nothing has moved in pod a.")
+
+
+def revision(name: str, number: int = 1, failure: Failure | None = None) -> Revision:
+    return Revision(name, number, {}, {}, "", failure, "2026-08-01T11:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("name", "pods", "failure", "stable", "phase"),
+    [
+        ("new", [serving()], None, "new", RevisionPhase.SERVING),
+        ("new", [serving()], None, "old", RevisionPhase.ROLLING_OUT),
+        ("old", [serving(revision="old")], None, "old", RevisionPhase.LEAVING),
+        ("old", [serving()], None, "new", RevisionPhase.KEPT),
+        ("new", [], FAILURE, "old", RevisionPhase.FAILED),
+        ("old", [serving(revision="old")], FAILURE, "new", RevisionPhase.FAILED),
+        ("old", [serving()], FAILURE, "new", RevisionPhase.ROLLED_BACK),
+    ],
+)
+def test_phase_of_a_revision(
+    name: str, pods: list[PodView], failure: Failure | None, stable: str, phase: RevisionPhase
+) -> None:
+    (row,) = revision_states(situation(pods, revisions=(revision(name, failure=failure),), stable=stable))
+    assert row.phase is phase
+
+
+def test_newest_comes_first_and_the_oldest_are_left_out() -> None:
+    rows = revision_states(situation(revisions=tuple(revision(f"r{number}", number) for number in range(12))))
+    assert [row.number for row in rows] == [11, 10, 9, 8, 7, 6, 5, 4, 3, 2]
+    assert len(rows) == MAX_REVISIONS
+
+
+def test_row_of_a_failed_revision_has_the_evidence() -> None:
+    (row,) = revision_states(situation(revisions=(revision("old", 3, FAILURE),)))
+    assert (row.name, row.number, row.created) == ("old", 3, "2026-08-01T11:00:00Z")
+    assert (row.reason, row.message) == (FAILURE.reason, FAILURE.message)

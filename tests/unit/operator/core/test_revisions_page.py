@@ -1,0 +1,57 @@
+"""docs/revisions.md, What makes a revision: every row of the table is tried, and every field of the spec has one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.inputs import revision_inputs, revision_name, same_inputs, stored_form
+from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from tests.unit.operator.core.resources import inference
+
+PAGE = (Path(__file__).parents[4] / "docs" / "revisions.md").read_text()
+TABLE = PAGE.partition("## What makes a revision")[2].partition("\n## ")[0]
+ROWS = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in TABLE.splitlines() if line.startswith("| `")]
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "model": {"model": {"maxModelLen": 512}},
+    "accelerator": {"accelerator": {"deviceMemory": "1Gi"}},
+    "parallelism": {"parallelism": {"tensor": 2}},
+    "engine": {"engine": {"maxNumSeqs": 8}},
+    "engine.image": {"engine": {"image": "runtime:2"}},
+    "engine.env": {"engine": {"env": [{"name": "A", "value": "1"}]}},
+    "bucketing": {"bucketing": {"strategy": "linear"}},
+    "warmup": {"warmup": {"graphMemoryShare": 0.2}},
+    "recipeCache": {"recipeCache": {"enabled": True}},
+    "pod": {"pod": {"labels": {"team": "a"}}},
+    "readiness.stallTimeoutSeconds": {"readiness": {"stallTimeoutSeconds": 60}},
+    "inference.gaudi.dev/restarted-at": {"annotations": {RESTARTED_AT_ANNOTATION: "2026-08-01"}},
+    "readiness": {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "serveAndWarn"}},
+    "replicas": {"replicas": 5},
+    "rollout": {"rollout": {"maxSurge": 2, "paused": True, "revision": "0123456789"}},
+    "autoscaling": {"autoscaling": {"maxReplicas": 4, "targetRunningRequests": 8}},
+    "service": {"service": {"port": 8080, "annotations": {"team": "a"}}},
+    "route": {"route": {"parentRefs": [{"name": "gate"}]}},
+    "networkAccess": {"networkAccess": {"enabled": False}},
+    "metadata.annotations": {"annotations": {"somebody.else/s": "annotation"}},
+}
+
+
+def names(cell: str) -> list[str]:
+    return cell.split("`")[1::2]
+
+
+def test_every_field_of_the_spec_has_a_row_and_a_change() -> None:
+    rows = [name for field, _ in ROWS for name in names(field)]
+    assert sorted(rows) == sorted(CHANGES)
+    fields = {field.alias or name for name, field in GaudiInferenceSpec.model_fields.items()}
+    assert fields <= set(rows)
+
+
+@pytest.mark.parametrize(("field", "makes_one"), [(name, cell) for field, cell in ROWS for name in names(field)])
+def test_row_says_what_a_change_of_the_field_does(field: str, makes_one: str) -> None:
+    before, after = revision_inputs(inference()), revision_inputs(inference(**CHANGES[field]))
+    changed = not same_inputs(stored_form(before), after)
+    assert makes_one.split(":")[0] == ("yes" if changed else "no")
+    assert changed is (revision_name(before) != revision_name(after))

@@ -1,0 +1,82 @@
+"""Back to a kept revision by a patch of the spec."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.inference import read_inference
+from gaudi_operator.core.inputs import revision_inputs, revision_name, stored_form
+from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.undo import undo_patch
+from tests.builders import Object
+from tests.unit.operator.core.resources import CARD, resource
+
+RESTARTED = {RESTARTED_AT_ANNOTATION: "2026-08-01T12:00:00Z"}
+RESOURCES = {
+    "plain": resource(),
+    "other model": resource(model={"maxModelLen": 512}),
+    "no engine section": resource(engine=None, pod={"labels": {"team": "a"}}),
+    "cards": resource(accelerator=CARD, warmup={"promptRatio": 0.5}),
+    "stall timeout": resource(readiness={"stallTimeoutSeconds": 60, "minCapturedPromptPercent": 50}),
+    "restarted": resource(annotations={**RESTARTED, "somebody.else/s": "note"}),
+    "only restarted": resource(annotations=RESTARTED),
+}
+
+
+def inputs(manifest: Object) -> dict[str, Any]:
+    return stored_form(revision_inputs(read_inference(manifest)))
+
+
+def patched(manifest: Object, patch: list[dict[str, Any]]) -> Object:
+    """As an API server applies a JSON patch of adds and removes to objects."""
+    result = copy.deepcopy(manifest)
+    for step in patch:
+        *path, last = step["path"].split("/")[1:]
+        target = result
+        for key in path:
+            target = target[key]
+        if step["op"] == "add":
+            target[last] = step["value"]
+        else:
+            del target[last]
+    return result
+
+
+@pytest.mark.parametrize("to", RESOURCES)
+@pytest.mark.parametrize("now", RESOURCES)
+def test_patched_spec_wishes_the_very_revision(now: str, to: str) -> None:
+    stored = inputs(RESOURCES[to])
+    restored = patched(RESOURCES[now], undo_patch(RESOURCES[now], stored))
+    assert inputs(restored) == stored
+    assert revision_name(revision_inputs(read_inference(restored))) == revision_name(
+        revision_inputs(read_inference(RESOURCES[to]))
+    )
+
+
+def test_what_makes_no_revision_stays() -> None:
+    now = resource(
+        replicas=5, readiness={"minCapturedPromptPercent": 50}, service={"port": 80}, engine={"blockSize": 8}
+    )
+    restored = patched(now, undo_patch(now, inputs(resource())))
+    assert restored["spec"]["replicas"] == 5
+    assert restored["spec"]["service"] == {"port": 80}
+    assert restored["spec"]["readiness"]["minCapturedPromptPercent"] == 50
+
+
+def test_note_of_somebody_else_stays() -> None:
+    now = RESOURCES["restarted"]
+    restored = patched(now, undo_patch(now, inputs(resource())))
+    assert restored["metadata"]["annotations"] == {"somebody.else/s": "note"}
+
+
+def test_pinned_revision_is_let_go() -> None:
+    now = resource(rollout={"revision": "0123456789"})
+    assert {"op": "remove", "path": "/spec/rollout/revision"} in undo_patch(now, inputs(resource()))
+
+
+def test_section_that_was_unknown_when_it_was_stored_goes() -> None:
+    stored = inputs(resource())
+    del stored["warmup"]
+    now = resource(warmup={"promptRatio": 0.5})
+    assert "warmup" not in patched(now, undo_patch(now, stored))["spec"]
