@@ -1,14 +1,16 @@
-"""Bring what the engine counts while serving into the report: recompiles and the most frequent cold shapes."""
+"""Bring what the engine counts while serving into the report: recompiles, cold shapes, and the buckets in use."""
 
 import asyncio
 import logging
+import time
+from collections import deque
 from typing import NoReturn
 
-from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.report import MAX_COLD_SHAPES, BucketPhase, ColdShape
+from gaudi_runtime.contract.report import RECENT_SECONDS
 from gaudi_runtime.engines.protocol import Engine
 from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.traffic.serving_histogram import ServingHistogram
+from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram
+from gaudi_runtime.traffic.summary import coldest, summary
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
@@ -16,27 +18,50 @@ LOOK_SECONDS = 1.0
 
 
 async def publish_counters(engine: Engine, board: ReportBoard) -> NoReturn:
-    """Look once a second; publish and log only what is new."""
-    compiles = board.report().compiles
-    seen: dict[tuple[BucketPhase, Bucket], int] = {}
-    recompiles = 0
+    """Look once a second."""
+    news = ServingNews(board)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        counters = engine.counters
-        cold = counters.cold
-        if cold == seen and counters.recompiles == recompiles:
-            continue
-        for phase, bucket in cold.keys() - seen.keys():
+        news.look(engine.counters, time.monotonic())
+
+
+class ServingNews:
+    """A new cold shape and a recompile are news; counts that merely grow wake nobody."""
+
+    def __init__(self, board: ReportBoard) -> None:
+        self._board = board
+        self._compiles = board.report().compiles
+        self._recent = RecentRecompiles()
+        self._known: tuple[frozenset[Key], int, int] = (frozenset(), 0, 0)
+
+    def look(self, counters: ServingHistogram, now: float) -> None:
+        """Publish what is counted at `now`, in monotonic seconds, and log every cold shape once."""
+        total = counters.recompiles
+        found = (frozenset(counters.cold), total, self._recent.count(total, now))
+        figures = {"served": summary(counters), "cold_shapes": coldest(counters)}
+        if found == self._known:
+            self._board.refresh(**figures)
+            return
+        for phase, bucket in sorted(found[0] - self._known[0]):
             log.warning("Configuration: (%s, %d, %d, %d) was not warmed-up!", phase, *bucket)
-        seen, recompiles = cold, counters.recompiles
-        board.update(
-            recompiles_since_ready=recompiles, compiles=compiles + recompiles, cold_shapes=most_frequent(counters)
+        self._known = found
+        self._board.update(
+            recompiles_since_ready=total, recent_recompiles=found[2], compiles=self._compiles + total, **figures
         )
 
 
-def most_frequent(counters: ServingHistogram) -> tuple[ColdShape, ...]:
-    """The cold shapes that were met most often, at most MAX_COLD_SHAPES."""
-    by_count = sorted(counters.cold.items(), key=lambda item: -item[1])
-    return tuple(
-        ColdShape(phase=phase, shape=bucket, count=count) for (phase, bucket), count in by_count[:MAX_COLD_SHAPES]
-    )
+class RecentRecompiles:
+    """How many of all recompiles so far are of the last RECENT_SECONDS."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[float, int]] = deque()
+        self._old = self._total = 0
+
+    def count(self, total: int, now: float) -> int:
+        """`total` recompiles were counted at `now`, in seconds of a clock that never goes back."""
+        if total != self._total:
+            self._steps.append((now, total))
+            self._total = total
+        while self._steps and self._steps[0][0] <= now - RECENT_SECONDS:
+            self._old = self._steps.popleft()[1]
+        return total - self._old

@@ -2,14 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gaudi_runtime.contract.report import BucketPhase, Phase, WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, Phase, Served, WarmupReport
 from gaudi_runtime.engines.protocol import Engine, EngineLoad
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
+from gaudi_runtime.traffic.summary import summary
+
+MOST_BUCKET_SERIES = 512
+"""Buckets that have series of their own; a plan with more has none."""
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -56,14 +61,10 @@ class RuntimeCollector(Collector):
         report = self._observed.report()
         yield _phases(report)
         yield from _buckets(report)
-        yield CounterMetricFamily(
-            "gaudi_recompiles_since_ready",
-            "Compiles on the request path.",
-            value=report.recompiles_since_ready,
-        )
         engine = self._observed.engine
+        yield from _served(summary(engine.counters) if engine else Served())
         if engine is not None:
-            yield from _shapes(engine.counters)
+            yield _by_bucket(report, engine.counters)
             yield from _load(engine.load_now())
 
 
@@ -95,13 +96,32 @@ def _buckets(report: WarmupReport) -> Iterator[Metric]:
     yield GaugeMetricFamily("gaudi_warmup_seconds", "Time that start-up took or takes.", value=report.elapsed_seconds)
 
 
-def _shapes(counters: ServingHistogram) -> Iterator[Metric]:
-    yield CounterMetricFamily("gaudi_graph_hits", "Batches that met a warm graph.", value=counters.hits)
+def _served(served: Served) -> Iterator[Metric]:
+    hits = CounterMetricFamily("gaudi_graph_hits", "Batches that met a warm graph.", labels=["phase"])
     cold = CounterMetricFamily("gaudi_cold_shapes", "Batches without a warm graph.", labels=["phase"])
-    shapes = counters.cold
-    for phase in BucketPhase:
-        cold.add_metric([phase], sum(count for (of, _), count in shapes.items() if of is phase))
-    yield cold
+    compiles = CounterMetricFamily("gaudi_recompiles_since_ready", "Compiles on the request path.", labels=["phase"])
+    tokens = CounterMetricFamily("gaudi_batch_tokens", "Tokens of batches.", labels=["phase", "size"])
+    blocks = CounterMetricFamily("gaudi_batch_blocks", "KV blocks of batches.", labels=["phase", "size"])
+    for name, phase in ((BucketPhase.PROMPT, served.prompt), (BucketPhase.DECODE, served.decode)):
+        hits.add_metric([name], phase.hits)
+        cold.add_metric([name], phase.misses)
+        compiles.add_metric([name], phase.recompiles)
+        tokens.add_metric([name, "real"], phase.real_tokens)
+        tokens.add_metric([name, "padded"], phase.padded_tokens)
+        blocks.add_metric([name, "real"], phase.real_blocks)
+        blocks.add_metric([name, "padded"], phase.padded_blocks)
+    yield from (hits, cold, compiles, tokens, blocks)
+
+
+def _by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
+    """Of a plan with few buckets; the shapes that were met first, so that no series ever ends."""
+    family = CounterMetricFamily("gaudi_bucket_batches", "Batches by bucket.", labels=["phase", "bucket", "graph"])
+    if report.prompt.planned + report.decode.planned <= MOST_BUCKET_SERIES:
+        for (phase, bucket), tally in islice(counters.tallies.items(), MOST_BUCKET_SERIES):
+            name = "x".join(map(str, bucket))
+            family.add_metric([phase, name, "warm"], tally.hits)
+            family.add_metric([phase, name, "cold"], tally.misses)
+    return family
 
 
 def _load(load: EngineLoad) -> Iterator[Metric]:

@@ -59,6 +59,11 @@ class ReportBoard:
             urgent = self._report.phase is not before.phase
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
 
+    def refresh(self, **figures: Any) -> None:
+        """Bring figures up to date for whoever asks next; that is no news, so nobody who waits is woken."""
+        with self._lock:
+            self._report = self._report.model_copy(update={**figures, **self._kept})
+
     def keep(self, **fields: Any) -> None:
         """These fields have these values from now on, whatever is updated."""
         self._kept = fields

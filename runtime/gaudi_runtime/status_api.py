@@ -8,15 +8,18 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from gaudi_runtime.contract.ports import LIVEZ_PATH, METRICS_PATH, READYZ_PATH, WARMUP_PATH
+from gaudi_runtime.contract.ports import LIVEZ_PATH, METRICS_PATH, READYZ_PATH, TRAFFIC_PATH, WARMUP_PATH
 from gaudi_runtime.health import why_not_alive, why_not_ready
 from gaudi_runtime.http_server import ServerLimits, get, unless_disconnected
 from gaudi_runtime.metrics import Observed
 from gaudi_runtime.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
+from gaudi_runtime.traffic.histogram import write_traffic
 
 STATUS_LIMITS = ServerLimits(header_bytes=8192, keep_alive_seconds=75, drain_seconds=1, connections=128)
+
+TRAFFIC_HEAD = "# Met since this instance serves: phase, batch size, query tokens, KV blocks, batches\n"
 
 
 class Poll(BaseModel):
@@ -67,6 +70,11 @@ class StatusPort:
         """Everything that Prometheus scrapes."""
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
+    async def traffic(self, _: Request) -> Response:
+        """The shapes met since this instance serves, as strategy optimal reads them; none before."""
+        engine = self._observed.engine
+        return PlainTextResponse(TRAFFIC_HEAD + (write_traffic(engine.counters.traffic()) if engine else ""))
+
 
 def status_app(
     board: ReportBoard,
@@ -83,6 +91,7 @@ def status_app(
             get(LIVEZ_PATH, port.livez),
             get(READYZ_PATH, port.readyz),
             get(METRICS_PATH, port.metrics),
+            get(TRAFFIC_PATH, port.traffic),
         ]
     )
 

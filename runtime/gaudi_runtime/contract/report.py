@@ -14,6 +14,9 @@ MAX_REPORT_BYTES = 256 * 1024
 MAX_SKIPPED = 50
 MAX_COLD_SHAPES = 20
 MAX_WARNINGS = 50
+MAX_SERVED_BUCKETS = 32
+RECENT_SECONDS = 300
+"""How far back recompiles count as recent."""
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Large = Annotated[int, Field(ge=0, le=2**60)]
@@ -93,11 +96,48 @@ class FetchProgress(Tolerant):
 
 
 class ColdShape(Tolerant):
-    """A shape that met no warm graph while serving, and how often."""
+    """A padded shape that batches met without a warm graph while serving, how often, and the compiles it took."""
 
     phase: BucketPhase
     shape: Shape
     count: Count
+    compiles: Count = 0
+
+
+class ServedPhase(Tolerant):
+    """Batches of one phase while serving (docs/traffic.md, While serving).
+
+    Tokens are batch size * query, blocks those of the whole batch; real as they came, padded as they ran.
+    """
+
+    hits: Large = Field(0, description="Batches that met a warm graph.")
+    misses: Large = Field(0, description="Batches that met none.")
+    recompiles: Large = Field(0, description="Compiles that batches waited for.")
+    real_tokens: Large = 0
+    padded_tokens: Large = 0
+    real_blocks: Large = 0
+    padded_blocks: Large = 0
+
+
+class ServedBucket(Tolerant):
+    """Batches that ran at one shape; what they padded is this shape less their real tokens and blocks."""
+
+    phase: BucketPhase
+    bucket: Shape
+    hits: Large
+    misses: Large
+    real_tokens: Large
+    real_blocks: Large
+
+
+class Served(Tolerant):
+    """What requests met since this instance serves. It may be a poll old: it is no news by itself."""
+
+    prompt: ServedPhase = ServedPhase()
+    decode: ServedPhase = ServedPhase()
+    buckets: Annotated[tuple[ServedBucket, ...], Field(max_length=MAX_SERVED_BUCKETS)] = Field(
+        (), description="The most frequent shapes of both phases."
+    )
 
 
 class RuntimeFailure(Tolerant):
@@ -134,7 +174,9 @@ class WarmupReport(Tolerant):
     eta_seconds: Seconds | None = Field(None, description="Estimate of what is left of warm-up, in seconds.")
     compiles: Large = 0
     recompiles_since_ready: Count = 0
+    recent_recompiles: Count = Field(0, description="Those of the last five minutes.")
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()
+    served: Served = Served()
     warnings: Annotated[tuple[Text, ...], Field(max_length=MAX_WARNINGS)] = ()
     simulated: bool = False
     failure: RuntimeFailure | None = None

@@ -46,10 +46,14 @@ def read_traffic(text: str) -> Traffic:
 
 
 def write_traffic(traffic: Traffic) -> str:
-    """The text of traffic, at most 1500 lines a phase: above that, sizes are rounded up to ever fewer binary digits."""
+    """The text of traffic, at most 1500 lines a phase: above that, sizes are rounded up to ever fewer binary digits.
+
+    None is rounded beyond the largest, which may be the most that the limits admit.
+    """
     lines = []
     for phase in BucketPhase:
-        for shape, weight in sorted(fewer(traffic.of(phase), MOST_LINES)[0].items()):
+        weights = traffic.of(phase)
+        for shape, weight in sorted(within(fewer(weights, MOST_LINES)[0], largest(weights)).items()):
             lines.append(f"{phase} {shape.batch_size} {shape.query_len} {shape.num_blocks} {weight:.12g}\n")
     return "".join(lines)
 
@@ -97,6 +101,16 @@ def fewer(weights: Weights, most: int, digits: int = MOST_DIGITS) -> tuple[dict[
         digits -= 1
         kept = _merged((round_up(shape, digits), weight) for shape, weight in kept.items())
     return kept, digits
+
+
+def largest(shapes: Iterable[Bucket]) -> Bucket:
+    """The largest size of each dimension; 0 without shapes."""
+    return Bucket(*(max(sizes) for sizes in zip(Bucket(0, 0, 0), *shapes, strict=True)))
+
+
+def within(weights: Weights, most: Bucket) -> dict[Bucket, float]:
+    """The shapes with no size above that of `most`."""
+    return _merged((Bucket(*map(min, shape, most)), weight) for shape, weight in weights.items())
 
 
 def round_up(shape: Bucket, digits: int) -> Bucket:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, fewer, round_up
+from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, fewer, round_up, within
 
 DIGITS = 7
 """Significant binary digits of real sizes: exact up to 128, then at most 1.6 % too large."""
@@ -49,13 +49,12 @@ def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Buc
 class Tally:
     """Batches of one bucket: `hits` met it warm, `misses` did not; `compiles` happened on the way.
 
-    Real sizes as sums over these batches: `sequences`, `tokens` (batch size * query), `blocks` (of the whole batch).
+    Real sizes as sums over these batches: `tokens` (batch size * query) and `blocks` (of the whole batch).
     """
 
     hits: int = 0
     misses: int = 0
     compiles: int = 0
-    sequences: int = 0
     tokens: int = 0
     blocks: int = 0
 
@@ -63,6 +62,11 @@ class Tally:
     def batches(self) -> int:
         """All batches."""
         return self.hits + self.misses
+
+
+def blocks_of(phase: BucketPhase, shape: Bucket) -> int:
+    """KV blocks that a whole batch of this shape reads."""
+    return shape[2] if phase is BucketPhase.DECODE else shape[0] * shape[2]
 
 
 class ServingHistogram:
@@ -91,10 +95,8 @@ class ServingHistogram:
             tally.hits += batches
         else:
             tally.misses += batches
-        size, query, blocks = real
-        tally.sequences += batches * size
-        tally.tokens += batches * size * query
-        tally.blocks += batches * (blocks if phase is BucketPhase.DECODE else size * blocks)
+        tally.tokens += batches * real[0] * real[1]
+        tally.blocks += batches * blocks_of(phase, real)
         self._remember(phase, real, batches)
 
     def compiled(self, phase: BucketPhase, bucket: Bucket, compiles: int = 1) -> None:
@@ -133,11 +135,7 @@ class ServingHistogram:
 
     def _remembered(self, phase: BucketPhase) -> dict[Bucket, float]:
         """A size above all that were met may be one that the limits do not admit, so none is rounded beyond those."""
-        shapes: dict[Bucket, float] = {}
-        for rounded, weight in self._shapes[phase].items():
-            shape = Bucket(*map(min, rounded, self._largest[phase]))
-            shapes[shape] = shapes.get(shape, 0.0) + weight
-        return shapes
+        return within(self._shapes[phase], self._largest[phase])
 
     def _tally(self, phase: BucketPhase, bucket: Bucket) -> Tally:
         tally = self.tallies.get((phase, bucket))

@@ -5,9 +5,13 @@ import logging
 
 import pytest
 
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import WarmupConfig
-from gaudi_runtime.counters import publish_counters
+from gaudi_runtime.contract.report import RECENT_SECONDS, BucketPhase, PhaseProgress, ServedPhase
+from gaudi_runtime.counters import RecentRecompiles, ServingNews, publish_counters
+from gaudi_runtime.metrics import Observed, new_registry
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import served
 
@@ -38,3 +42,54 @@ async def test_warm_shapes_are_hits(caplog: pytest.LogCaptureFixture) -> None:
     async with served(sim_config()) as api:
         await api.openai.completions.create(model="echo", prompt="x" * 100, max_tokens=10)
         assert (api.engine.counters.hits, api.engine.counters.cold) == (11, {})
+
+
+async def test_hits_are_reported_without_waking_whoever_waits_for_news() -> None:
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
+    news, sequence = ServingNews(board), board.report().sequence
+    histogram.meet(BucketPhase.PROMPT, Bucket(1, 100, 0))
+    news.look(histogram, 1.0)
+    assert board.report().served.prompt == ServedPhase(hits=1, real_tokens=100, padded_tokens=100)
+    assert board.report().sequence == sequence
+
+
+async def test_recompile_is_news_when_it_comes_and_when_it_is_recent_no_more() -> None:
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=False))
+    news, seen = ServingNews(board), []
+    histogram.compiled(BucketPhase.PROMPT, histogram.meet(BucketPhase.PROMPT, Bucket(1, 100, 0)))
+    for now in (1.0, 2.0, 1.0 + RECENT_SECONDS):
+        news.look(histogram, now)
+        seen.append((board.report().sequence, board.report().recent_recompiles))
+    assert seen == [(2, 1), (2, 1), (3, 0)]
+
+
+async def test_batches_have_series_by_phase_and_bucket() -> None:
+    async with served(sim_config()) as api:
+        await api.openai.completions.create(model="echo", prompt="x" * 100, max_tokens=10)
+        board = ReportBoard("0" * 64)
+        value = new_registry(Observed(board.report, api.engine)).get_sample_value
+        assert value("gaudi_graph_hits_total", {"phase": "decode"}) == 10
+        assert value("gaudi_batch_tokens_total", {"phase": "prompt", "size": "real"}) == 100
+        assert value("gaudi_batch_tokens_total", {"phase": "prompt", "size": "padded"}) == 128
+        bucket = {"phase": "prompt", "bucket": "1x128x0"}
+        assert value("gaudi_bucket_batches_total", {**bucket, "graph": "warm"}) == 1
+        assert value("gaudi_bucket_batches_total", {**bucket, "graph": "cold"}) == 0
+
+
+async def test_plan_of_many_buckets_has_no_series_by_bucket() -> None:
+    async with served(sim_config()) as api:
+        await api.openai.completions.create(model="echo", prompt="x" * 100, max_tokens=10)
+        board = ReportBoard("0" * 64)
+        board.update(prompt=PhaseProgress(planned=500), decode=PhaseProgress(planned=13))
+        families = {
+            family.name: family.samples for family in new_registry(Observed(board.report, api.engine)).collect()
+        }
+    assert families["gaudi_bucket_batches"] == []
+
+
+def test_recompiles_are_recent_for_five_minutes() -> None:
+    recent = RecentRecompiles()
+    assert recent.count(3, now=10.0) == 3
+    assert recent.count(5, now=200.0) == 5
+    assert recent.count(5, now=10.0 + RECENT_SECONDS) == 2
+    assert recent.count(5, now=200.0 + RECENT_SECONDS) == 0

@@ -29,6 +29,17 @@ async def test_every_change_makes_the_sequence_grow_by_one() -> None:
     assert board.report().sequence == before + 2
 
 
+async def test_refreshed_figures_are_there_for_who_asks_and_wake_nobody_who_waits() -> None:
+    board = ReportBoard(HASH)
+    waiting = asyncio.ensure_future(board.wait_beyond(board.report().sequence, 30))
+    await asyncio.sleep(0)
+    board.refresh(compiles=7)
+    await asyncio.sleep(0)
+    assert (board.report().compiles, waiting.done()) == (7, False)
+    board.close()
+    await waiting
+
+
 async def test_two_instances_have_different_names() -> None:
     assert ReportBoard(HASH).report().instance != ReportBoard(HASH).report().instance
 

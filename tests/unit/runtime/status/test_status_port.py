@@ -1,6 +1,7 @@
 """The status port over real sockets: paths, methods, bounds."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
@@ -9,17 +10,21 @@ import pytest
 import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, Phase, PhaseProgress, WarmupReport
 from gaudi_runtime.http_server import http_server
 from gaudi_runtime.metrics import Observed, new_registry
 from gaudi_runtime.report_board import MAX_WAITERS, ReportBoard
+from gaudi_runtime.startup import start_engine
 from gaudi_runtime.status_api import STATUS_LIMITS, status_app
-from tests.unit.runtime.configs import free_port
+from gaudi_runtime.traffic.histogram import Traffic, read_traffic
+from tests.unit.runtime.configs import free_port, sim_config
 
 
 @dataclass
 class StatusPort:
     board: ReportBoard
+    observed: Observed
     http: httpx.AsyncClient
     port: int
 
@@ -35,7 +40,7 @@ async def status() -> AsyncIterator[StatusPort]:
         http_server(app, port, replace(STATUS_LIMITS, first_request_seconds=0.3)),
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
     ):
-        yield StatusPort(board, http, port)
+        yield StatusPort(board, observed, http, port)
         board.close()
 
 
@@ -61,10 +66,24 @@ async def test_a_query_out_of_bounds_is_refused(status: StatusPort, query: dict[
     assert (await status.http.get("/v1/warmup", params=query)).status_code == 422
 
 
-@pytest.mark.parametrize("path", ["/v1/warmup", "/livez", "/readyz", "/metrics"])
+@pytest.mark.parametrize("path", ["/v1/warmup", "/v1/traffic", "/livez", "/readyz", "/metrics"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 async def test_anything_but_get_is_refused(status: StatusPort, method: str, path: str) -> None:
     assert (await status.http.request(method, path)).status_code == 405
+
+
+async def test_traffic_is_empty_before_the_engine_serves(status: StatusPort) -> None:
+    assert read_traffic((await status.http.get("/v1/traffic")).text) == Traffic({}, {})
+
+
+async def test_traffic_is_what_the_engine_has_met(status: StatusPort) -> None:
+    engine = start_engine(sim_config(), status.board, threading.Event())
+    engine.start_serving()
+    status.observed.engine = engine
+    engine.counters.absorb([["prompt", 1, 412, 0, 17], ["decode", 3, 1, 40, 250]])
+    answer = await status.http.get("/v1/traffic")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert read_traffic(answer.text) == Traffic({Bucket(1, 412, 0): 17.0}, {Bucket(3, 1, 40): 250.0})
 
 
 async def test_a_pollers_place_is_free_again_when_it_goes_away(status: StatusPort) -> None:

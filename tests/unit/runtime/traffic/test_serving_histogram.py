@@ -28,7 +28,7 @@ def unpadded() -> ServingHistogram:
 def test_batch_in_a_warm_bucket_is_a_hit() -> None:
     histogram = served_by_plan()
     assert histogram.meet(PROMPT, Bucket(1, 100, 0)) == Bucket(1, 128, 0)
-    assert histogram.tallies == {(PROMPT, Bucket(1, 128, 0)): Tally(hits=1, sequences=1, tokens=100)}
+    assert histogram.tallies == {(PROMPT, Bucket(1, 128, 0)): Tally(hits=1, tokens=100)}
 
 
 def test_batch_in_a_bucket_without_graph_is_cold() -> None:
@@ -46,13 +46,13 @@ def test_batch_without_a_bucket_is_cold_at_its_fallback_shape() -> None:
 def test_blocks_of_a_decode_batch_are_those_of_all_its_sequences() -> None:
     histogram = served_by_plan()
     histogram.meet(DECODE, Bucket(3, 1, 40))
-    assert histogram.tallies[DECODE, Bucket(4, 1, 64)] == Tally(hits=1, sequences=3, tokens=3, blocks=40)
+    assert histogram.tallies[DECODE, Bucket(4, 1, 64)] == Tally(hits=1, tokens=3, blocks=40)
 
 
 def test_blocks_of_a_prompt_batch_are_counted_for_each_of_its_sequences() -> None:
     histogram = unpadded()
     histogram.meet(PROMPT, Bucket(3, 100, 2))
-    assert histogram.tallies[PROMPT, Bucket(3, 100, 2)] == Tally(hits=1, sequences=3, tokens=300, blocks=6)
+    assert histogram.tallies[PROMPT, Bucket(3, 100, 2)] == Tally(hits=1, tokens=300, blocks=6)
 
 
 def test_compiles_belong_to_the_shape_that_waited_for_them() -> None:
@@ -75,7 +75,7 @@ def test_rows_of_another_process_count_like_batches_of_this_one() -> None:
     "row", [["prompt", 1, 400, 0], ["prompt", 1, 400, 0, -1], ["prompt", 1, "400", 0, 1], ["prefill", 1, 400, 0, 1]]
 )
 def test_row_of_another_form_is_refused(row: list[object]) -> None:
-    with pytest.raises(ValueError, match="(?i)phase"):
+    with pytest.raises(ValueError, match=r"(?i)phase"):
         served_by_plan().absorb([row])
 
 

@@ -1,0 +1,65 @@
+"""A histogram as a report shows it."""
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import (
+    MAX_COLD_SHAPES,
+    MAX_SERVED_BUCKETS,
+    BucketPhase,
+    ColdShape,
+    Served,
+    ServedBucket,
+    ServedPhase,
+)
+from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
+from gaudi_runtime.traffic.summary import coldest, summary
+
+PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
+
+
+def met(phase: BucketPhase, real: Bucket, bucket: Bucket, *, warm: bool, batches: int = 1) -> ServingHistogram:
+    histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
+    histogram.observe(phase, real, Padded(bucket, warm), batches)
+    return histogram
+
+
+def test_nothing_served_is_all_zeros() -> None:
+    assert summary(ServingHistogram(lambda _, shape: Padded(shape, warm=True))) == Served()
+
+
+def test_prompt_pads_every_query_and_every_context() -> None:
+    found = summary(met(PROMPT, Bucket(2, 100, 1), Bucket(4, 128, 2), warm=True, batches=10))
+    assert found.prompt == ServedPhase(hits=10, real_tokens=2000, padded_tokens=5120, real_blocks=20, padded_blocks=80)
+    assert found.decode == ServedPhase()
+
+
+def test_decode_pads_sequences_and_the_blocks_of_the_whole_batch() -> None:
+    found = summary(met(DECODE, Bucket(3, 1, 40), Bucket(4, 1, 64), warm=False, batches=10))
+    assert found.decode == ServedPhase(misses=10, real_tokens=30, padded_tokens=40, real_blocks=400, padded_blocks=640)
+
+
+def test_buckets_come_most_frequent_first_and_bounded() -> None:
+    histogram = met(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True, batches=7)
+    for query in range(100, 100 + MAX_SERVED_BUCKETS):
+        histogram.meet(PROMPT, Bucket(1, query, 0))
+    buckets = summary(histogram).buckets
+    assert buckets[0] == ServedBucket(phase=PROMPT, bucket=(1, 10, 0), hits=7, misses=0, real_tokens=63, real_blocks=0)
+    assert len(buckets) == MAX_SERVED_BUCKETS
+
+
+def test_shapes_that_were_always_warm_are_not_among_the_coldest() -> None:
+    assert coldest(met(PROMPT, Bucket(1, 9, 0), Bucket(1, 10, 0), warm=True)) == ()
+
+
+def test_coldest_come_with_their_compiles_and_bounded() -> None:
+    histogram = met(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=9)
+    histogram.compiled(DECODE, Bucket(1, 1, 4))
+    for blocks in range(10, 10 + MAX_COLD_SHAPES):
+        histogram.observe(DECODE, Bucket(1, 1, blocks), Padded(Bucket(1, 1, blocks), warm=False))
+    found = coldest(histogram)
+    assert found[0] == ColdShape(phase=DECODE, shape=(1, 1, 4), count=9, compiles=1)
+    assert len(found) == MAX_COLD_SHAPES
+
+
+def test_count_beyond_the_reports_bound_stays_at_it() -> None:
+    (shape,) = coldest(met(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=10**9))
+    assert shape.count == 1_000_000
