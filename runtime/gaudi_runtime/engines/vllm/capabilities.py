@@ -11,9 +11,8 @@ from typing import Any
 
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.bridge import Bridge
+from gaudi_runtime.engines.vllm.versions import RELEASES
 from gaudi_runtime.errors import ConfigError, EngineUnsupported, UnsupportedModel
-
-RELEASES = "vLLM 0.32 with vllm-gaudi as of August 2026"
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from gaudi_runtime.engines.vllm.capabilities import (
     HPU_GRAPHS,
     MANAGER,
     PREPARED,
-    RELEASES,
     RUNNER,
     SETUP,
     Name,
     find_capabilities,
 )
 from gaudi_runtime.engines.vllm.hpu import HpuVerbs
+from gaudi_runtime.engines.vllm.versions import RELEASES
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.vllm_contract.driven import drive, plain
