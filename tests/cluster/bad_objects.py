@@ -112,6 +112,37 @@ MODELS = (
         {"model": {"adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]}},
     ),
 )
+VLLM_LIMITS = (
+    Bad(
+        "prompt_that_fits_no_step",
+        "spec.engine.maxNumBatchedTokens must be at least model.maxModelLen when chunkedPrefill is false",
+        {"engine": {**VLLM, "chunkedPrefill": False, "maxNumBatchedTokens": 128}},
+    ),
+    Bad(
+        "sequences_above_the_tokens_of_a_step",
+        "spec.engine.maxNumSeqs must be at most maxNumBatchedTokens (maxModelLen when left out)",
+        {"engine": {**VLLM, "maxNumSeqs": 257}},
+    ),
+    Bad(
+        "inc_on_the_cpu",
+        "spec.model.quantization.method inc needs a card",
+        {"model": {"quantization": {"method": "inc", "configFile": "a.json"}}, "engine": VLLM},
+    ),
+    Bad(
+        "adapter_named_as_the_model",
+        "spec.model.adapters and servedNames must not share a name",
+        {
+            "model": {"servedNames": ["a"], "adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]},
+            "engine": VLLM,
+        },
+    ),
+    Bad(
+        "adapters_of_a_batch_above_all",
+        "spec.model.maxAdaptersPerBatch must be at most the number of adapters",
+        {"model": {"maxAdaptersPerBatch": 2}, "engine": VLLM},
+    ),
+    Bad("rank_without_kernels", "spec.model.maxAdapterRank must be 1, 8, 16, 32,", {"model": {"maxAdapterRank": 24}}),
+)
 ACCELERATORS = (
     Bad("accelerator_missing", "spec.accelerator: Required value", {"accelerator": None}),
     Bad("generation_unknown", 'Unsupported value: "gaudi1"', {"accelerator": {"generation": "gaudi1"}}),
@@ -362,4 +393,4 @@ PODS = (
     Bad("pod_field_not_allowed", 'unknown field "spec.pod.hostNetwork"', {"pod": {"hostNetwork": True}}),
 )
 
-BAD_OBJECTS = (*NAMES, *MODELS, *ACCELERATORS, *ENGINES, *BUCKETS, *WARMUPS, *ROLLOUTS, *NETWORKS, *PODS)
+BAD_OBJECTS = (*NAMES, *MODELS, *VLLM_LIMITS, *ACCELERATORS, *ENGINES, *BUCKETS, *WARMUPS, *ROLLOUTS, *NETWORKS, *PODS)

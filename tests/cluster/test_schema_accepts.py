@@ -101,7 +101,7 @@ def test_explicit_null_of_a_default_is_the_default(kubectl: Kubectl) -> None:
 
 def test_whole_number_is_accepted_as_quantity(kubectl: Kubectl) -> None:
     stored = created(kubectl, gaudi_inference(pod={"resources": {"cpu": 4, "memory": "8Gi"}}))
-    assert stored["spec"]["pod"]["resources"] == {"cpu": 4, "memory": "8Gi", "sharedMemory": "1Gi"}
+    assert stored["spec"]["pod"]["resources"] == {"cpu": 4, "memory": "8Gi"}
 
 
 def test_settings_take_variables_arguments_and_whole_numbers(kubectl: Kubectl) -> None:

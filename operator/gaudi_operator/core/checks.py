@@ -12,6 +12,7 @@ from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.fit import MOST_MEMORY, least_memory, most_kv_blocks
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.container import image
+from gaudi_operator.core.manifests.volumes import shared_memory
 from gaudi_operator.core.outlook import why_impossible
 from gaudi_operator.core.quantity import at_least, whole_bytes
 from gaudi_operator.core.runtime_config import on_cpu
@@ -35,11 +36,14 @@ def first_violation(inference: Inference, defaults: InstallationDefaults) -> Vio
 
 def host_path_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Violation | None:
     """hostPath reads the node's files, so the installation decides."""
-    if inference.spec.model.source.host_path is None or defaults.allow_host_path:
+    model = inference.spec.model
+    where = "spec.model.source" if model.source.host_path else "spec.model.adapters.source"
+    asked = model.source.host_path or any(each.source.host_path for each in model.adapters)
+    if not asked or defaults.allow_host_path:
         return None
     return Violation(
         "HostPathNotAllowed",
-        "spec.model.source.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage, "
+        f"{where}.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage, "
         "or have the operator installed with hostPath allowed.",
     )
 
@@ -55,11 +59,22 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
     simulated = spec.engine.name is EngineName.SIM
     source = f"{release}: use huggingFace, persistentVolumeClaim, hostPath or ociImage."
+    adapter = f"{release}: use persistentVolumeClaim, hostPath or ociImage."
+    adapters = [each.source for each in spec.model.adapters]
+    unplanned = f"{release}: its decode shapes are not in the plan; leave it out, or use generation none."
+    on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
     return (
         ("spec.model.source.objectStore", source, spec.model.source.object_store is not None),
         ("spec.parallelism.nodes above 1", f"{release}: use 1.", spec.parallelism.nodes > 1),
         ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
-        ("spec.model.adapters", f"{release}: leave it out.", bool(spec.model.adapters)),
+        ("spec.model.adapters", unsimulated, simulated and bool(adapters)),
+        ("spec.model.adapters.source.huggingFace", adapter, any(each.hugging_face for each in adapters)),
+        ("spec.model.adapters.source.objectStore", adapter, any(each.object_store for each in adapters)),
+        (
+            "spec.engine.settings --speculative-config on a card",
+            unplanned,
+            on_card and "--speculative-config" in spec.engine.settings,
+        ),
         ("spec.recipeCache.enabled", f"{release}: set it to false.", spec.recipe_cache.enabled),
         ("spec.rollout.canary.observeSeconds", f"{release}: set it to 0.", spec.rollout.canary.observe_seconds > 0),
         ("spec.autoscaling", f"{release}: leave it out.", spec.autoscaling is not None),
@@ -92,6 +107,18 @@ def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -
     return Violation(
         "PlanImpossible",
         f"spec.accelerator.deviceMemory {memory} is more than 1Ei, and no device has as much: lower it.",
+    )
+
+
+def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Violation | None:
+    """What is written to a volume in memory counts against the limit of the container."""
+    memory, shared = inference.spec.pod.resources.memory, shared_memory(inference.spec)
+    if memory is None or whole_bytes(memory) > whole_bytes(shared):
+        return None
+    return Violation(
+        "MemoryTooSmall",
+        f"spec.pod.resources.memory {memory} must be above the {shared} of /dev/shm, which counts as memory of the "
+        "container: raise it, or lower sharedMemory.",
     )
 
 
@@ -128,6 +155,7 @@ CHECKS: tuple[Callable[[Inference, InstallationDefaults], Violation | None], ...
     settings_are_wrong,
     no_image_is_known,
     memory_is_above_all_devices,
+    shared_memory_takes_all,
     plan_is_impossible,
     thresholds_are_unreachable,
 )

@@ -3,16 +3,18 @@
 from posixpath import join, normpath
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
-from gaudi_operator.api.v1alpha1.model import Model, ModelSource
+from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.quantity import whole_bytes
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
+    AdapterConfig,
     CompileBackend,
     EngineConfig,
     ExecutionMode,
     HubRepository,
+    ItemsPerPrompt,
     ModelConfig,
     ParallelismConfig,
     QuantizationConfig,
@@ -20,7 +22,7 @@ from gaudi_runtime.contract.config import (
     ServingConfig,
     WarmupConfig,
 )
-from gaudi_runtime.contract.ports import FETCH_PATH, MODEL_PATH, RECIPE_PATH
+from gaudi_runtime.contract.ports import ADAPTERS_PATH, FETCH_PATH, MODEL_PATH, RECIPE_PATH
 
 
 def runtime_config(inference: Inference) -> RuntimeConfig:
@@ -36,6 +38,10 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             kv_cache_dtype=spec.model.kv_cache_dtype,
             quantization=_quantization(spec.model),
             allow_long_max_model_len=spec.model.allow_long_max_model_len,
+            adapters=tuple(_adapter(at, each) for at, each in enumerate(spec.model.adapters)),
+            max_adapter_rank=spec.model.max_adapter_rank,
+            max_adapters_per_batch=spec.model.max_adapters_per_batch,
+            items_per_prompt=ItemsPerPrompt.model_validate(spec.model.items_per_prompt.model_dump()),
         ),
         engine=_engine(spec),
         parallelism=ParallelismConfig(
@@ -61,10 +67,19 @@ def checkpoint_folder(source: ModelSource) -> str:
 
     What is fetched gets a folder of its own below the one that is named here, by its repository and commit.
     """
+    return _folder(source, MODEL_PATH)
+
+
+def adapter_mount(at: int) -> str:
+    """Where the adapter with number `at` is mounted."""
+    return f"{ADAPTERS_PATH}/{at}"
+
+
+def _folder(source: ModelSource, mount: str) -> str:
     if source.hugging_face:
         return FETCH_PATH
     inside = source.persistent_volume_claim or source.oci_image
-    return normpath(join(MODEL_PATH, inside.path)) if inside else MODEL_PATH
+    return normpath(join(mount, inside.path)) if inside else mount
 
 
 def execution_mode(spec: GaudiInferenceSpec) -> ExecutionMode:
@@ -104,6 +119,10 @@ def _hub(source: ModelSource) -> HubRepository | None:
     return HubRepository(repo=found.repo, revision=found.revision) if found else None
 
 
+def _adapter(at: int, adapter: Adapter) -> AdapterConfig:
+    return AdapterConfig(name=adapter.name, path=_folder(adapter.source, adapter_mount(at)), hub=_hub(adapter.source))
+
+
 def _fetch_limit(model: Model) -> int | None:
     """The kubelet ends a pod whose emptyDir is above its limit, and no pod can see that limit by itself."""
     folder = model.cache.empty_dir
@@ -133,6 +152,7 @@ def _engine(spec: GaudiInferenceSpec) -> EngineConfig:
         device_memory_bytes=whole_bytes(memory) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization,
         layers_per_graph=spec.engine.layers_per_graph,
+        chunked_prefill=spec.engine.chunked_prefill,
         settings=dict(spec.engine.settings),
         extra_args=spec.engine.extra_args,
         sim_script=dict(spec.engine.simulation or {}),

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.runtime_config import runtime_config
 from gaudi_runtime.buckets.ignored import ignored_settings
-from gaudi_runtime.knobs.check import wrong_arguments, wrong_settings, wrong_variables
+from gaudi_runtime.knobs.arguments import wrong_arguments
+from gaudi_runtime.knobs.check import wrong_settings, wrong_variables
 from gaudi_runtime.knobs.ignored import ignored_knobs
 
 MOST_SENTENCES = 5

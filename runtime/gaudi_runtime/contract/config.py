@@ -16,6 +16,11 @@ Ranks = Annotated[int, Field(ge=1, le=512)]
 LayersPerGraph = Annotated[int, Field(ge=1, le=1024)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
 ItemCount = Annotated[int, Field(ge=1, le=16_777_216)]
+AdapterName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_.:/]*$")]
+AdapterRank = Annotated[int, Field(ge=1, le=512)]
+Adapters = Annotated[int, Field(ge=1, le=32)]
+ItemsOfPrompt = Annotated[int, Field(ge=0, le=999)]
+GraphTokens = Annotated[int, Field(ge=1, le=16_777_216)]
 Resolution = Annotated[str, Field(max_length=64, pattern=r"^[1-9][0-9]*x[1-9][0-9]*(x[1-9][0-9]*(-[1-9][0-9]*)?)?$")]
 
 
@@ -99,6 +104,22 @@ class HubRepository(Wire):
     revision: str = Field("main", description="Branch, tag or commit.")
 
 
+class AdapterConfig(Wire):
+    """A LoRA adapter that requests choose by its name."""
+
+    name: AdapterName
+    path: str = Field(description="Folder of the adapter inside the container, or the one it is fetched into.")
+    hub: HubRepository | None = Field(None, description="What is fetched into `path` before the engine loads.")
+
+
+class ItemsPerPrompt(Wire):
+    """Most items of a prompt besides text; 0 turns a kind off, what is left out has the engine's own limit."""
+
+    image: ItemsOfPrompt | None = Field(None, description="Images.")
+    video: ItemsOfPrompt | None = Field(None, description="Videos.")
+    audio: ItemsOfPrompt | None = Field(None, description="Audio clips.")
+
+
 class ModelConfig(Wire):
     """The checkpoint as the runtime sees it: a folder with config.json, safetensors files and a tokenizer."""
 
@@ -114,6 +135,12 @@ class ModelConfig(Wire):
     allow_long_max_model_len: bool = Field(
         False, description="Whether the model length may exceed what the checkpoint states."
     )
+    adapters: tuple[AdapterConfig, ...] = Field((), description="LoRA adapters.")
+    max_adapter_rank: AdapterRank = Field(16, description="Highest rank of an adapter.")
+    max_adapters_per_batch: Adapters | None = Field(
+        None, description="Different adapters in one step; as many as there are when left out."
+    )
+    items_per_prompt: ItemsPerPrompt = ItemsPerPrompt()
 
 
 class ParallelismConfig(Wire):
@@ -142,6 +169,7 @@ class EngineConfig(Wire):
     )
     device_memory_utilization: Share = 0.9
     layers_per_graph: LayersPerGraph | None = Field(None, description="Decoder layers that share one graph.")
+    chunked_prefill: bool = Field(True, description="Whether long prompts are split over steps (vllm engine).")
     settings: dict[str, str] = Field(
         default_factory=dict, description="Knobs without a field of their own (docs/knobs.md), by name."
     )
@@ -176,6 +204,9 @@ class WarmupConfig(Wire):
     sampler: bool = True
     defragmenter: bool = True
     compile_threads: Threads | None = Field(None, description="Graphs that are compiled at the same time.")
+    max_graph_tokens: GraphTokens | None = Field(
+        None, description="Prompts with more tokens, cached context included, run without a graph (vllm on a card)."
+    )
     fail_on_cold_shapes: bool = Field(
         False, description="Whether a request of a cold shape fails instead of waiting for its compile."
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gaudi_runtime.knobs.knob import ENGINE, Home, Kind, Knob, Status
+from gaudi_runtime.knobs.knob import ENGINE, Home, Knob, Status
 from gaudi_runtime.knobs.nearest import unknown_name
 from gaudi_runtime.knobs.table import knobs
 from gaudi_runtime.knobs.values import wire_value
@@ -11,6 +11,7 @@ _REFUSED = {
     Status.DEPRECATED: "is deprecated",
     Status.V0_ONLY: "is read only by the old engine",
     Status.DEVELOPER: "is a switch for developers of the engine",
+    Status.OWNED: "is not for users",
 }
 LONGEST_QUOTE = 40
 
@@ -47,19 +48,6 @@ def why_not(knob: Knob) -> str:
 def fields(knob: Knob) -> str:
     """The fields that own a knob, as people write them."""
     return " and ".join(f"spec.{path}" for path in knob.use)
-
-
-def wrong_arguments(arguments: Iterable[str]) -> Iterator[str]:
-    """A sentence for every argument of engine.extraArgs that the table knows: it has a better place, or none.
-
-    Arguments that the table does not know are passed on: vLLM has hundreds, and refuses what it does not know.
-    """
-    # vLLM takes dashes and underscores alike.
-    known = {knob.name.replace("_", "-"): knob for knob in knobs().values() if knob.kind is Kind.ARGUMENT}
-    for argument in arguments:
-        knob = known.get(argument.partition("=")[0].replace("_", "-"))
-        if knob is not None:
-            yield why_not(knob) if knob.home is not Home.SETTINGS else f"{knob.name} belongs into spec.engine.settings"
 
 
 def wrong_variables(names: Iterable[str]) -> Iterator[str]:

@@ -4,11 +4,12 @@ A value is None when the engine is not told, a bool, a number or text as the eng
 test compares the names with the rows of table.csv that a field owns and an engine reads.
 """
 
+import json
 from collections.abc import Callable, Mapping
 
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, RangeSettings, Strategy
 from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, QuantizationMethod, RuntimeConfig
-from gaudi_runtime.contract.ports import BUCKET_FILE_PATH
+from gaudi_runtime.contract.ports import API_KEY_VARIABLE, BUCKET_FILE_PATH
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -30,6 +31,8 @@ _METHODS = {
     QuantizationMethod.MODELOPT: "modelopt",
     QuantizationMethod.MXFP4: "gpt_oss_mxfp4",
 }
+_METHODS_WITHOUT_PLUGIN = {QuantizationMethod.AWQ: "awq", QuantizationMethod.GPTQ: "gptq"}
+"""What the plugin has kernels of its own for goes by vLLM's own name on other devices."""
 _DIMENSIONS: dict[str, Callable[[BucketPolicy], RangeSettings]] = {
     "PROMPT_BS": lambda policy: policy.prompt.batch_size,
     "PROMPT_QUERY": lambda policy: policy.prompt.query,
@@ -42,7 +45,17 @@ _SETTINGS = ("min", "step", "max", "pad_max", "pad_percent")
 
 def field_values(config: RuntimeConfig) -> dict[str, Value]:
     """What the typed fields of `config` say, by the name of the knob; None for what the engine is not told."""
-    sections = (_bucketing, _warmup, _multimodal, _execution, _precision, _limits, _parallelism, _serving)
+    sections = (
+        _bucketing,
+        _warmup,
+        _multimodal,
+        _execution,
+        _precision,
+        _limits,
+        _parallelism,
+        _adapters,
+        _serving,
+    )
     return {name: value for section in sections for name, value in section(config).items()}
 
 
@@ -75,15 +88,18 @@ def _warmup(config: RuntimeConfig) -> Mapping[str, Value]:
         "VLLM_GRAPH_RESERVED_MEM": warmup.graph_memory_share,
         "PT_HPU_RECIPE_CACHE_CONFIG": f"{folder},false,{RECIPE_CACHE_MB}" if folder else None,
         "PT_HPU_COMPILE_THREAD_POOL_SIZE": warmup.compile_threads,
+        "--max-cudagraph-capture-size": warmup.max_graph_tokens,
     }
 
 
 def _multimodal(config: RuntimeConfig) -> Mapping[str, Value]:
     images = config.warmup.multimodal
+    items = config.model.items_per_prompt.model_dump(exclude_none=True)
     return {
         "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY": _if(images.execute),
         "VLLM_MULTIMODAL_BUCKETS": ",".join(map(str, images.buckets)) or None,
         "VLLM_MULTIMODAL_RESOLUTIONS": ",".join(images.resolutions) or None,
+        "--limit-mm-per-prompt": json.dumps(items, sort_keys=True) if items else None,
     }
 
 
@@ -112,11 +128,16 @@ def _precision(config: RuntimeConfig) -> Mapping[str, Value]:
         "--dtype": config.model.dtype.value,
         "--kv-cache-dtype": "auto" if cache is KvCacheDtype.AUTO else "fp8_inc",
         "VLLM_DYNAMIC_KV_QUANT": "1" if cache is KvCacheDtype.FP8_PER_TOKEN else None,
-        "--quantization": _METHODS[quantized.method] if quantized else None,
+        "--quantization": _method(quantized.method, config.engine.device) if quantized else None,
         "QUANT_CONFIG": quantized.config_file if quantized else None,
         "RUNTIME_SCALE_PATCHING": quantized.runtime_scales if quantized else None,
         "VLLM_HPU_FORCE_CHANNEL_FP8": quantized.channelwise if quantized else None,
     }
+
+
+def _method(method: QuantizationMethod, device: str) -> str:
+    names = _METHODS if device == "hpu" else {**_METHODS, **_METHODS_WITHOUT_PLUGIN}
+    return names[method]
 
 
 def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
@@ -128,6 +149,9 @@ def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
         "--block-size": limits.block_size,
         "--gpu-memory-utilization": config.engine.device_memory_utilization,
         "--enable-prefix-caching": limits.prefix_caching,
+        "--enable-chunked-prefill": config.engine.chunked_prefill,
+        # vLLM counts requests that run too, over all copies of the weights.
+        "--max-num-queued-reqs": limits.max_num_seqs * config.parallelism.data + config.serving.max_queued_requests,
         "VLLM_ALLOW_LONG_MAX_MODEL_LEN": _if(config.model.allow_long_max_model_len),
         "VLLM_ENGINE_READY_TIMEOUT_S": LONGEST_START_SECONDS,
     }
@@ -143,8 +167,20 @@ def _parallelism(config: RuntimeConfig) -> Mapping[str, Value]:
     }
 
 
+def _adapters(config: RuntimeConfig) -> Mapping[str, Value]:
+    model = config.model
+    found = model.adapters
+    return {
+        "--enable-lora": _if(bool(found)),
+        "--lora-modules": tuple(f"{each.name}={each.path}" for each in found) or None,
+        "--max-loras": (model.max_adapters_per_batch or len(found)) if found else None,
+        "--max-lora-rank": model.max_adapter_rank if found else None,
+    }
+
+
 def _serving(config: RuntimeConfig) -> Mapping[str, Value]:
-    return {"--model": config.model.path, "--served-model-name": config.model.served_names}
+    # The key is told by reference alone: the operator puts it into the pod out of its Secret.
+    return {API_KEY_VARIABLE: None, "--model": config.model.path, "--served-model-name": config.model.served_names}
 
 
 def _if(asked: bool) -> bool | None:

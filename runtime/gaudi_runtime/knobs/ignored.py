@@ -50,10 +50,10 @@ def _unmet(knob: Knob, config: RuntimeConfig) -> str | None:
 
 
 def _ignored_fields(config: RuntimeConfig) -> Iterator[str]:
-    """Optional fields of one knob that people have set although the mode does not read it."""
+    """Optional fields of one knob that people have set although the mode or the device does not read it."""
     said = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for knob in knobs().values():
-        if knob.home is not Home.FIELD or "mode" not in knob.needs or len(knob.use) > 1:
+        if knob.home is not Home.FIELD or not knob.needs.keys() & {"mode", "device"} or len(knob.use) > 1:
             continue
         why = _unmet(knob, config)
         if why and _value(said, knob.use[0]) is not None:

@@ -25,12 +25,13 @@ class Type(StrEnum):
 
 
 class Status(StrEnum):
-    """What the engine's own documentation and code say of it."""
+    """What the engine's own documentation and code say of it; `owned` is what only this project may decide."""
 
     CURRENT = "current"
     DEPRECATED = "deprecated"
     V0_ONLY = "v0-only"
     DEVELOPER = "developer"
+    OWNED = "owned"
 
 
 class Home(StrEnum):
@@ -45,6 +46,7 @@ class Reader(StrEnum):
     """Who acts on it; the last three are no part of a server that this project starts."""
 
     VLLM = "vllm"
+    PLUGIN = "plugin"
     DEVICE = "device"
     PROCESS = "process"
     RUNTIME = "runtime"
@@ -53,7 +55,7 @@ class Reader(StrEnum):
     INSTALLATION = "installation"
 
 
-ENGINE = (Reader.VLLM, Reader.DEVICE, Reader.PROCESS)
+ENGINE = (Reader.VLLM, Reader.PLUGIN, Reader.DEVICE, Reader.PROCESS)
 """Readers inside a server: what they read, the renderer tells them."""
 
 
@@ -62,7 +64,7 @@ class Knob:
     """A row: `use` are the fields that own the knob, or what takes its place.
 
     `range` are the words of a bool or an enum, the bounds of a number ("1..", "0..50"), otherwise a remark.
-    `needs` says under which strategies and modes it has an effect: {"strategy": ("linear", "paddingAware")}.
+    `needs` says under which strategies, modes and devices it has an effect: {"strategy": ("linear", "paddingAware")}.
     """
 
     name: str

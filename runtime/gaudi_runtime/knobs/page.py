@@ -12,7 +12,12 @@ _HOMES = (
     (Home.SETTINGS, "Said in engine.settings", ("knob", "value", "default", "meaning")),
     (Home.REFUSED, "Refused", ("knob", "why", "instead", "meaning")),
 )
-_WHY = {Status.DEPRECATED: "deprecated", Status.V0_ONLY: "old engine only", Status.DEVELOPER: "for developers"}
+_WHY = {
+    Status.DEPRECATED: "deprecated",
+    Status.V0_ONLY: "old engine only",
+    Status.DEVELOPER: "for developers",
+    Status.OWNED: "owned",
+}
 
 
 def page() -> str:

@@ -4,14 +4,15 @@ from dataclasses import dataclass
 
 from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfig
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.knobs.check import wrong_arguments, wrong_settings
+from gaudi_runtime.knobs.arguments import wrong_arguments
+from gaudi_runtime.knobs.check import wrong_settings
 from gaudi_runtime.knobs.fields import Value, field_values
 from gaudi_runtime.knobs.knob import Kind, Knob, Reader
 from gaudi_runtime.knobs.needs import unmet_need
 from gaudi_runtime.knobs.table import knobs
 from gaudi_runtime.knobs.values import FLAG, wire_value
 
-SEVERAL_WORDS = ("--served-model-name",)
+SEVERAL_WORDS = ("--served-model-name", "--lora-modules")
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,11 @@ def readers(engine: EngineConfig) -> frozenset[Reader]:
     """Who reads knobs in a process of this engine; a simulation has nobody."""
     if engine.name is EngineName.SIM:
         return frozenset()
-    device = {Reader.DEVICE} if engine.device == "hpu" else set()
-    vllm = {Reader.VLLM} if engine.name is EngineName.VLLM else set()
-    return frozenset({Reader.PROCESS} | device | vllm)
+    card = engine.device == "hpu"
+    device = {Reader.DEVICE} if card else set()
+    if engine.name is not EngineName.VLLM:
+        return frozenset({Reader.PROCESS} | device)
+    return frozenset({Reader.PROCESS, Reader.VLLM} | device | ({Reader.PLUGIN} if card else set()))
 
 
 def _said_by_fields(config: RuntimeConfig) -> dict[str, tuple[str, ...]]:

@@ -110,6 +110,11 @@ class Engine(ApiModel):
         0.9, description="Share of the memory that is free after the profile run which may be used."
     )
     prefix_caching: bool = Field(False, description="Whether prompts reuse KV blocks of earlier prompts.")
+    chunked_prefill: bool = Field(
+        True,
+        description="Whether a prompt may be split over several steps; only with the vllm engine. Later pieces have"
+        " cached context, which is planned only with prefixCaching.",
+    )
     contiguous_paged_attention: bool = Field(
         True, description="Whether decode attention reads one contiguous range of KV blocks."
     )
@@ -121,6 +126,11 @@ class Engine(ApiModel):
     max_queued_requests: Annotated[int, Field(ge=0, le=100_000)] = Field(
         256,
         description="Requests of a pod that may wait for a place in a batch; one more is answered with 429.",
+    )
+    api_key_secret_ref: SecretKey | None = Field(
+        None,
+        description="Secret with the key that every request must bring as a bearer token. Without it everybody who"
+        " reaches the port may ask.",
     )
     layers_per_graph: LayersPerGraph | None = Field(
         None, description="Decoder layers that share one graph; the engine decides when left out."
@@ -138,7 +148,9 @@ class Engine(ApiModel):
         ),
     )
     extra_args: Annotated[tuple[Argument, ...], Field(max_length=64)] = Field(
-        (), description="Further arguments of the vllm engine."
+        (),
+        description="Further arguments of the vllm engine, that neither a field nor settings know: --name=value, or"
+        " --name and its values as entries of their own.",
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64)] = Field(
         (),

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from gaudi_operator.api.base import (
     AbsolutePath,
@@ -20,8 +20,16 @@ from gaudi_operator.api.base import (
     rules,
     validated_by,
 )
+from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.bucketing import Tokens
-from gaudi_runtime.contract.config import Dtype, KvCacheDtype, QuantizationMethod
+from gaudi_runtime.contract.config import (
+    AdapterName,
+    AdapterRank,
+    Adapters,
+    Dtype,
+    KvCacheDtype,
+    QuantizationMethod,
+)
 
 Repository = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_.]*(/[-A-Za-z0-9_.]+)?$")
@@ -156,10 +164,16 @@ class Quantization(ApiModel):
     )
 
 
+class ItemsPerPrompt(contract.ItemsPerPrompt):
+    """Most items of a prompt besides text; only with the vllm engine."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 class Adapter(ApiModel):
     """A LoRA adapter that requests choose by its name."""
 
-    name: ShortText = Field(description="Name that requests use.")
+    name: AdapterName = Field(description="Name that requests use as their model.")
     source: ModelSource = Field(description="Where the adapter comes from.")
 
 
@@ -170,6 +184,21 @@ class Model(ApiModel):
         Rule(
             rule="!has(self.servedNames) || self.servedNames.all(name, self.servedNames.exists_one(n, n == name))",
             message="spec.model.servedNames must be distinct",
+        ),
+        Rule(
+            rule="!has(self.adapters) || !has(self.servedNames) ||"
+            " !self.adapters.exists(adapter, adapter.name in self.servedNames)",
+            message="spec.model.adapters and servedNames must not share a name: requests choose by it",
+        ),
+        Rule(
+            rule="self.maxAdapterRank in [1, 8, 16, 32, 64, 128, 256, 320, 512]",
+            message="spec.model.maxAdapterRank must be 1, 8, 16, 32, 64, 128, 256, 320 or 512: take the next above the"
+            " highest rank of the adapters",
+        ),
+        Rule(
+            rule="!has(self.maxAdaptersPerBatch) || (has(self.adapters) &&"
+            " self.maxAdaptersPerBatch <= self.adapters.size())",
+            message="spec.model.maxAdaptersPerBatch must be at most the number of adapters",
         ),
         Rule(
             rule="self.kvCacheDtype == 'auto' || (has(self.quantization) && self.quantization.method == 'inc')",
@@ -204,4 +233,14 @@ class Model(ApiModel):
         (),
         description="LoRA adapters.",
         json_schema_extra=list_map("name"),
+    )
+    max_adapter_rank: AdapterRank = Field(
+        16, description="Highest rank of an adapter; memory is kept for it, and an adapter above it ends the start."
+    )
+    max_adapters_per_batch: Adapters | None = Field(
+        None, description="Different adapters in one step; all of them when left out. Memory is kept for as many."
+    )
+    items_per_prompt: ItemsPerPrompt = Field(
+        ItemsPerPrompt(),
+        description="Most items of a prompt besides text; 0 turns a kind off. The engine's own limits when left out.",
     )

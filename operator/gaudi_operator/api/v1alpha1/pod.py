@@ -68,7 +68,11 @@ class Resources(ApiModel):
 
     cpu: Quantity | None = Field(None, description="CPU request, for example 4 or 500m.")
     memory: Quantity | None = Field(None, description="Memory request and limit, for example 64Gi.")
-    shared_memory: Quantity = Field("1Gi", description="Size of /dev/shm.")
+    shared_memory: Quantity | None = Field(
+        None,
+        description="Most that may be written to /dev/shm, which counts as memory of the container; 1Gi, and 512Mi for"
+        " every rank of several, when left out.",
+    )
 
 
 class SecretName(ApiModel):

@@ -70,6 +70,30 @@ class GaudiInferenceSpec(ApiModel):
             "has(self.warmup.multimodal.buckets) || has(self.warmup.multimodal.resolutions)", "warmup.multimodal"
         ),
         _not_with_torch("has(self.model.adapters) && self.model.adapters.size() > 0", "model.adapters"),
+        _not_with_torch(
+            "has(self.model.itemsPerPrompt) && (has(self.model.itemsPerPrompt.image) ||"
+            " has(self.model.itemsPerPrompt.video) || has(self.model.itemsPerPrompt.audio))",
+            "model.itemsPerPrompt",
+        ),
+        _not_with_torch("has(self.warmup.maxGraphTokens)", "warmup.maxGraphTokens"),
+        _not_with_torch("!self.engine.chunkedPrefill", "engine.chunkedPrefill false"),
+        Rule(
+            rule="self.engine.name != 'vllm' || self.engine.chunkedPrefill || !has(self.engine.maxNumBatchedTokens) ||"
+            " self.engine.maxNumBatchedTokens >= self.model.maxModelLen",
+            message="spec.engine.maxNumBatchedTokens must be at least model.maxModelLen when chunkedPrefill is false:"
+            " a longer prompt would fit no step",
+        ),
+        Rule(
+            rule="self.engine.name != 'vllm' || self.engine.maxNumSeqs <= (has(self.engine.maxNumBatchedTokens) ?"
+            " self.engine.maxNumBatchedTokens : self.model.maxModelLen)",
+            message="spec.engine.maxNumSeqs must be at most maxNumBatchedTokens (maxModelLen when left out) with the"
+            " vllm engine: every running sequence takes a token of a step",
+        ),
+        Rule(
+            rule="self.engine.name != 'vllm' || self.accelerator.generation != 'none' ||"
+            " !has(self.model.quantization) || self.model.quantization.method != 'inc'",
+            message="spec.model.quantization.method inc needs a card: set accelerator.generation to gaudi2 or gaudi3",
+        ),
         Rule(
             rule="self.engine.prefixCaching || !self.?bucketing.?prompt.?context.hasValue()",
             message="spec.bucketing.prompt.context needs engine.prefixCaching: without it prompts have no context",

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Rule, Seconds, validated_by
 from gaudi_runtime.contract import config as contract
-from gaudi_runtime.contract.config import CaptureOrder, Share, Threads
+from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, Share, Threads
 
 
 class MultimodalWarmup(contract.MultimodalWarmup):
@@ -35,6 +35,11 @@ class Warmup(ApiModel):
     defragmenter: bool = Field(True, description="Whether the block swaps of the defragmenter are warmed up.")
     compile_threads: Threads | None = Field(
         None, description="Graphs that are compiled at the same time; the device's software decides when left out."
+    )
+    max_graph_tokens: GraphTokens | None = Field(
+        None,
+        description="Prompts with more tokens, cached context included, run without a graph and count as not captured:"
+        " lower readiness.minCapturedPromptPercent with it. Only with the vllm engine on a card.",
     )
     fail_on_cold_shapes: bool = Field(
         False,

@@ -9,8 +9,9 @@ from gaudi_operator.core.manifests.metadata import Object
 from gaudi_operator.core.manifests.volumes import TEMPORARY_PATH, fetches, mounts
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.runtime_config import on_cpu, runtime_config
-from gaudi_runtime.contract.config import ServingConfig
+from gaudi_runtime.contract.config import EngineName, ServingConfig
 from gaudi_runtime.contract.ports import (
+    API_KEY_VARIABLE,
     CACHE_PATH,
     CONFIG_PATH,
     LIVEZ_PATH,
@@ -63,12 +64,12 @@ def environment(inference: Inference) -> list[Object]:
 
     The knobs stand here, not only in the RuntimeConfig: the device's software reads them when a process starts.
     """
-    plain = {**_writable_places(), **_network(inference.spec), **render(runtime_config(inference)).env}
+    plain = {**_writable_places(inference.spec), **_network(inference.spec), **render(runtime_config(inference)).env}
     variables = {name: {"name": name, "value": value} for name, value in plain.items()}
     return list(
         {
             **variables,
-            **_token(inference.spec),
+            **_secrets(inference.spec),
             **{each.name: _variable(each) for each in inference.spec.engine.env},
         }.values()
     )
@@ -78,14 +79,19 @@ def _variable(variable: EnvVar) -> Object:
     return variable.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _writable_places() -> dict[str, str]:
+def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
     """The root file system is read-only and the user id has no entry in the image's list of users."""
+    logs = {} if on_cpu(spec.accelerator) else {"HABANA_LOGS": f"{TEMPORARY_PATH}/habana_logs"}
+    vllm = {"VLLM_CACHE_ROOT": f"{CACHE_PATH}/vllm", "VLLM_NO_USAGE_STATS": "1"}
     return {
         "HOME": TEMPORARY_PATH,
+        "TMPDIR": TEMPORARY_PATH,
         "USER": "gaudi",
         "XDG_CACHE_HOME": CACHE_PATH,
         "HF_HOME": f"{CACHE_PATH}/huggingface",
         "TORCHINDUCTOR_CACHE_DIR": f"{CACHE_PATH}/inductor",
+        **logs,
+        **(vllm if spec.engine.name is EngineName.VLLM else {}),
     }
 
 
@@ -94,13 +100,15 @@ def _network(spec: GaudiInferenceSpec) -> dict[str, str]:
     return {} if fetches(spec.model) else {"HF_HUB_OFFLINE": "1"}
 
 
-def _token(spec: GaudiInferenceSpec) -> dict[str, Object]:
-    """The hub's access token by reference: its value stands in the Secret alone."""
+def _secrets(spec: GaudiInferenceSpec) -> dict[str, Object]:
+    """The hub's access token and the key of the API by reference: their values stand in Secrets alone."""
     source = spec.model.source.hugging_face
-    if source is None or source.token_secret_ref is None:
-        return {}
-    secret = source.token_secret_ref
-    return {"HF_TOKEN": {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}}
+    found = {"HF_TOKEN": source.token_secret_ref if source else None, API_KEY_VARIABLE: spec.engine.api_key_secret_ref}
+    return {
+        name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
+        for name, secret in found.items()
+        if secret
+    }
 
 
 def _probe(path: str, period: int, failures: int) -> Object:

@@ -2,9 +2,11 @@
 
 from posixpath import dirname
 
+from gaudi_operator.api.base import Quantity
 from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.manifests.metadata import Object
+from gaudi_operator.core.runtime_config import adapter_mount
 from gaudi_runtime.contract.ports import CACHE_PATH, CONFIG_PATH, FETCH_PATH, MODEL_PATH
 
 TEMPORARY_PATH = "/tmp"  # noqa: S108 - the mount point of a volume of the pod's own
@@ -13,11 +15,12 @@ SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 
 def volumes(spec: GaudiInferenceSpec, config_map: str) -> list[Object]:
     """The volumes; the root file system is read-only, so everything that is written has one."""
-    shared = {"medium": "Memory", "sizeLimit": spec.pod.resources.shared_memory}
+    shared = {"medium": "Memory", "sizeLimit": shared_memory(spec)}
     mounted = mounted_source(spec.model.source)
     return [
         {"name": "config", "configMap": {"name": config_map}},
         *([{"name": "model", **mounted}] if mounted else []),
+        *_adapter_volumes(spec.model),
         *([{"name": "fetched", **_fetched(spec.model.cache)}] if fetches(spec.model) else []),
         {"name": "cache", "emptyDir": {}},
         {"name": "tmp", "emptyDir": {}},
@@ -31,10 +34,31 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
     return [
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
         *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
+        *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
         *([{"name": "fetched", "mountPath": FETCH_PATH}] if fetches(spec.model) else []),
         {"name": "cache", "mountPath": CACHE_PATH},
         {"name": "tmp", "mountPath": TEMPORARY_PATH},
         {"name": "shared-memory", "mountPath": SHARED_MEMORY_PATH},
+    ]
+
+
+def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
+    """Size of /dev/shm. Ranks talk through it: each has queues of its own there (docs/running-vllm.md, Memory of a pod)."""
+    ranks = spec.parallelism.tensor * spec.parallelism.pipeline * spec.parallelism.data
+    queues = ranks if ranks > 1 else 0
+    return spec.pod.resources.shared_memory or f"{1024 + 512 * queues}Mi"
+
+
+def _adapter_volumes(model: Model) -> list[Object]:
+    found = ((at, mounted_source(each.source)) for at, each in enumerate(model.adapters))
+    return [{"name": f"adapter-{at}", **source} for at, source in found if source]
+
+
+def _adapter_mounts(model: Model) -> list[Object]:
+    return [
+        {"name": f"adapter-{at}", "mountPath": adapter_mount(at)}
+        for at, each in enumerate(model.adapters)
+        if mounted_source(each.source)
     ]
 
 

@@ -49,6 +49,43 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "NotBuilt",
         "spec.model.quantization is not built for the sim engine: leave it out, or use engine vllm.",
     ),
+    "adapter_of_a_hub": (
+        {
+            "engine": {"name": "vllm"},
+            "model": {"adapters": [{"name": "sql", "source": {"huggingFace": {"repo": "a/b"}}}]},
+        },
+        "NotBuilt",
+        "spec.model.adapters.source.huggingFace is not built in this release: use persistentVolumeClaim, hostPath or "
+        "ociImage.",
+    ),
+    "adapters_that_nobody_simulates": (
+        {"engine": {"name": "sim"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
+        "NotBuilt",
+        "spec.model.adapters is not built for the sim engine: leave it out, or use engine vllm.",
+    ),
+    "drafts_on_a_card": (
+        {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--speculative-config": "{}"}}},
+        "NotBuilt",
+        "spec.engine.settings --speculative-config on a card is not built in this release: its decode shapes are not "
+        "in the plan; leave it out, or use generation none.",
+    ),
+    "shared_memory_as_large_as_the_memory": (
+        {"pod": {"resources": {"memory": "1Gi"}}},
+        "MemoryTooSmall",
+        "spec.pod.resources.memory 1Gi must be above the 1024Mi of /dev/shm, which counts as memory of the container: "
+        "raise it, or lower sharedMemory.",
+    ),
+    "prompts_without_a_graph": (
+        {
+            "accelerator": CARD,
+            "engine": {"name": "vllm"},
+            "bucketing": {"strategy": "linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}},
+            "warmup": {"maxGraphTokens": 128},
+        },
+        "ThresholdsUnreachable",
+        "spec.warmup.maxGraphTokens 128 leaves 2 of 4 prompt buckets without a graph, but spec.readiness asks for 100 "
+        "% of prompt graphs: raise it, or lower minCapturedPromptPercent to 50.",
+    ),
     "recipe_cache": (
         {"recipeCache": {"enabled": True}},
         "NotBuilt",
@@ -127,6 +164,14 @@ def test_host_path_is_refused_where_it_is_not_allowed() -> None:
     )
 
 
+def test_host_path_of_an_adapter_is_refused_where_it_is_not_allowed() -> None:
+    adapters = {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/adapters/sql"}}}]}
+    found = refused(replace(DEFAULTS, allow_host_path=False), engine={"name": "vllm"}, model=adapters)
+    assert found is not None
+    assert found.reason == "HostPathNotAllowed"
+    assert found.message.startswith("spec.model.adapters.source.hostPath is not allowed by this installation")
+
+
 def test_host_path_is_accepted_where_it_is_allowed() -> None:
     assert refused(model=HOST_PATH) is None
 
@@ -149,6 +194,16 @@ def test_own_image_needs_no_default() -> None:
         {"engine": {"name": "sim"}},
         {"engine": {"name": "vllm"}},
         {"engine": {"name": "vllm", "executionMode": "eager"}},
+        {"engine": {"name": "vllm", "settings": {"--speculative-config": '{"method": "ngram"}'}}},
+        {"engine": {"name": "vllm"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
+        {"pod": {"resources": {"memory": "2Gi", "sharedMemory": "1Gi"}}},
+        {
+            "accelerator": CARD,
+            "engine": {"name": "vllm"},
+            "bucketing": {"strategy": "linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}},
+            "warmup": {"maxGraphTokens": 128},
+            "readiness": {"minCapturedPromptPercent": 50},
+        },
         {"accelerator": CARD, "engine": {"name": "vllm"}, "model": {"quantization": {"method": "fp8"}}},
         {"model": source(ociImage={"reference": "registry/model:1"})},
         {"accelerator": CARD},

@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.core.runtime_config import runtime_config
 from gaudi_runtime.knobs.knob import ENGINE, Home
-from gaudi_runtime.knobs.render import render
+from gaudi_runtime.knobs.render import SEVERAL_WORDS, render
 from gaudi_runtime.knobs.table import knobs
 from tests.builders import merged
 from tests.unit.operator.core.resources import inference
@@ -18,6 +18,7 @@ BASE: dict[str, Any] = {
     "model": {"quantization": {"method": "inc", "configFile": "inc.json"}},
 }
 FIXED = {
+    "engine.apiKeySecretRef": "the value of a Secret stands in no configuration",
     "readiness.stallTimeoutSeconds": "the engine's own deadline is always out of the way",
     "recipeCache.enabled": "the runtime always keeps recipes on the pod's disk",
     "model.source": "every source is mounted at one place, of which the next field chooses a folder",
@@ -26,6 +27,7 @@ CHANGES: dict[str, Any] = {
     "bucketing.file": "(1, 128, 0)",
     "bucketing.strategy": "linear",
     "engine.blockSize": 32,
+    "engine.chunkedPrefill": False,
     "engine.contiguousPagedAttention": False,
     "engine.deviceMemoryUtilization": 0.5,
     "engine.executionMode": "lazy",
@@ -33,13 +35,20 @@ CHANGES: dict[str, Any] = {
     "engine.maxNumBatchedTokens": 128,
     "engine.maxNumPrefillSeqs": 2,
     "engine.maxNumSeqs": 8,
+    "engine.maxQueuedRequests": 0,
     "engine.prefixCaching": False,
     "engine.slidingWindowSlices": {},
     "engine.slidingWindowSlices.fromTokens": 4096,
     "engine.slidingWindowSlices.tokens": 512,
+    "model.adapters": [{"name": "sql", "source": {"ociImage": {"reference": "sql:1"}}}],
     "model.allowLongMaxModelLen": True,
     "model.dtype": "bfloat16",
+    "model.itemsPerPrompt.audio": 0,
+    "model.itemsPerPrompt.image": 2,
+    "model.itemsPerPrompt.video": 1,
     "model.kvCacheDtype": "fp8PerToken",
+    "model.maxAdapterRank": 64,
+    "model.maxAdaptersPerBatch": 1,
     "model.maxModelLen": 512,
     "model.quantization.channelwise": True,
     "model.quantization.configFile": "other.json",
@@ -54,6 +63,7 @@ CHANGES: dict[str, Any] = {
     "warmup.enabled": False,
     "warmup.failOnColdShapes": True,
     "warmup.graphMemoryShare": 0.3,
+    "warmup.maxGraphTokens": 512,
     "warmup.multimodal.buckets": [1, 4],
     "warmup.multimodal.execute": True,
     "warmup.multimodal.resolutions": ["512x512"],
@@ -63,7 +73,13 @@ RANGES = {
     for dimension in ("prompt.batchSize", "prompt.query", "prompt.context", "decode.batchSize", "decode.blocks")
     for setting in ("min", "step", "max", "padMax", "padPercent")
 }
-BESIDE: dict[str, dict[str, Any]] = {"bucketing.file": {"bucketing": {"strategy": "file"}}}
+ADAPTERS = [{"name": name, "source": {"ociImage": {"reference": f"{name}:1"}}} for name in ("sql", "code")]
+BESIDE: dict[str, dict[str, Any]] = {
+    "bucketing.file": {"bucketing": {"strategy": "file"}},
+    "model.maxAdapterRank": {"model": {"adapters": ADAPTERS}},
+    "model.maxAdaptersPerBatch": {"model": {"adapters": ADAPTERS}},
+    "warmup.maxGraphTokens": {"engine": {"executionMode": "hpuGraphs"}},
+}
 """What a change of a field needs beside it."""
 NEEDS_TWO_FIELDS = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
 OWNED = [
@@ -76,9 +92,9 @@ OWNED = [
 
 
 def said(name: str, overrides: dict[str, Any]) -> list[str]:
-    """What the engine is told of one knob; the names of the model are the last arguments."""
+    """What the engine is told of one knob; what takes several words is followed by what cannot differ."""
     found = render(runtime_config(inference(**merged(BASE, overrides))))
-    if name == "--served-model-name":
+    if name in SEVERAL_WORDS and name in found.args:
         return list(found.args[found.args.index(name) :])
     spellings = (name, name.replace("--", "--no-"))
     variables = [value for key, value in found.env.items() if key == name]

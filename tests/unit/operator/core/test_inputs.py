@@ -60,7 +60,7 @@ def test_change_of_what_surrounds_a_pod_makes_none(change: dict[str, Any]) -> No
 
 def test_field_of_a_newer_crd_at_its_default_makes_none() -> None:
     stored = stored_form(inputs())
-    del stored["engine"]["prefixCaching"], stored["warmup"], stored["pod"]["resources"]["sharedMemory"]
+    del stored["engine"]["prefixCaching"], stored["warmup"], stored["pod"]["drainSeconds"]
     assert same_inputs(stored, inputs())
 
 

@@ -343,3 +343,68 @@ def test_named_clients_are_selected_by_namespace_and_pod() -> None:
         {"podSelector": {"matchLabels": {"app": "chat"}}},
         {"namespaceSelector": {"matchLabels": {"team": "a"}}, "podSelector": {}},
     ]
+
+
+ADAPTERS = {
+    "adapters": [
+        {"name": "sql", "source": {"persistentVolumeClaim": {"claimName": "adapters", "path": "sql"}}},
+        {"name": "code", "source": {"ociImage": {"reference": "code:1"}}},
+    ]
+}
+
+
+def mounts(**overrides: Any) -> dict[str, Any]:
+    return {each["name"]: each for each in container(**overrides)["volumeMounts"]}
+
+
+def test_each_adapter_is_mounted_read_only() -> None:
+    vllm = {"engine": {"name": "vllm"}, "model": ADAPTERS}
+    assert volume("adapter-0", **vllm)["persistentVolumeClaim"] == {"claimName": "adapters", "readOnly": True}
+    assert volume("adapter-1", **vllm)["image"]["reference"] == "code:1"
+    assert mounts(**vllm)["adapter-0"] == {"name": "adapter-0", "mountPath": "/adapters/0", "readOnly": True}
+
+
+def test_shared_memory_of_one_rank_is_a_gibibyte() -> None:
+    assert volume("shared-memory")["emptyDir"] == {"medium": "Memory", "sizeLimit": "1024Mi"}
+
+
+def test_every_rank_of_several_has_queues_in_shared_memory() -> None:
+    found = volume("shared-memory", accelerator=CARD, engine={"name": "vllm"}, parallelism={"tensor": 8})
+    assert found["emptyDir"]["sizeLimit"] == "5120Mi"
+
+
+def test_asked_for_shared_memory_is_taken() -> None:
+    assert volume("shared-memory", pod={"resources": {"sharedMemory": "16Gi"}})["emptyDir"]["sizeLimit"] == "16Gi"
+
+
+KEY = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
+
+
+@pytest.mark.parametrize("engine", ["vllm", "torch", "sim"])
+def test_key_of_the_api_is_a_reference(engine: str) -> None:
+    assert environment(engine={"name": engine, **KEY})["VLLM_API_KEY"] == {
+        "secretKeyRef": {"name": "chat", "key": "key"}
+    }
+
+
+def test_api_without_a_key_has_no_variable() -> None:
+    assert "VLLM_API_KEY" not in environment(engine={"name": "vllm"})
+
+
+def test_vllm_writes_where_it_may_and_sends_no_statistics() -> None:
+    found = environment(engine={"name": "vllm"})
+    assert (found["VLLM_CACHE_ROOT"], found["TORCHINDUCTOR_CACHE_DIR"], found["TMPDIR"]) == (
+        "/cache/vllm",
+        "/cache/inductor",
+        "/tmp",
+    )
+    assert found["VLLM_NO_USAGE_STATS"] == "1"
+
+
+def test_software_of_a_card_logs_where_it_may_write() -> None:
+    assert environment(accelerator=CARD)["HABANA_LOGS"] == "/tmp/habana_logs"
+    assert (
+        environment(accelerator=CARD, engine={"settings": {"HABANA_LOGS": "/cache/logs"}})["HABANA_LOGS"]
+        == "/cache/logs"
+    )
+    assert "HABANA_LOGS" not in environment()

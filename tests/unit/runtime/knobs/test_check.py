@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.knobs.check import wrong_arguments, wrong_setting, wrong_settings, wrong_variables
+from gaudi_runtime.knobs.check import wrong_setting, wrong_settings, wrong_variables
 from gaudi_runtime.knobs.knob import Home, Knob
 from gaudi_runtime.knobs.nearest import nearest_names
 from gaudi_runtime.knobs.table import knobs
@@ -72,7 +72,7 @@ def test_every_wrong_setting_is_named_in_the_order_of_names() -> None:
 @pytest.mark.parametrize(
     ("name", "near"),
     [
-        ("gpu_memory_utilisation", ["--gpu-memory-utilization", "GPU_MEM_UTILIZATION"]),
+        ("gpu_memory_utilisation", ["--gpu-memory-utilization", "GPU_MEM_UTILIZATION", "--device-memory-utilization"]),
         ("max_seqs", ["--max-num-seqs"]),
         ("PT_LAZY_MODE", ["PT_HPU_LAZY_MODE"]),
     ],
@@ -87,18 +87,6 @@ def test_every_other_knob_is_refused_with_a_reason(name: str) -> None:
     assert sentence is not None
     assert sentence.startswith(f"{name} is ")
     assert ": " in sentence
-
-
-def test_argument_with_a_better_place_is_refused() -> None:
-    found = list(
-        wrong_arguments(["--max-model-len=8192", "--async-scheduling", "--num_speculative_tokens=4", "--seed"])
-    )
-    assert found == [
-        "--max-model-len is set by spec.model.maxModelLen: use that instead",
-        "--async-scheduling belongs into spec.engine.settings",
-        "--num_speculative_tokens is read only by the old engine (Draft tokens of a step in the old form): "
-        "use --speculative-config instead",
-    ]
 
 
 def test_variable_that_a_field_gives_the_engine_is_refused() -> None:

@@ -29,11 +29,15 @@ def test_setting_that_the_engine_reads_is_not_named() -> None:
             "engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the sim engine on device hpu",
         ),
         (
+            {"name": "vllm", "device": "cpu"},
+            "engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the vllm engine on device cpu",
+        ),
+        (
             {"name": "torch", "device": "cpu"},
             "engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the torch engine on device cpu",
         ),
     ],
-    ids=["sim", "torch"],
+    ids=["sim", "vllm", "torch"],
 )
 def test_setting_that_another_engine_reads_is_named(engine: dict[str, str], sentence: str) -> None:
     assert ignored("VLLM_DEFRAG_THRESHOLD", "8", engine=engine) == [sentence]
@@ -68,6 +72,11 @@ def test_field_that_the_mode_ignores_is_named() -> None:
         "warmup.failOnColdShapes is ignored by execution mode hpuGraphs: it needs torchCompile",
         "warmup.compileThreads is ignored by execution mode hpuGraphs: it needs torchCompile or eager",
     ]
+
+
+def test_field_that_only_a_card_reads_is_named() -> None:
+    config = vllm_config(engine={"device": "cpu", "executionMode": "torchCompile", "layersPerGraph": 2})
+    assert list(ignored_knobs(config)) == ["engine.layersPerGraph is ignored by device cpu: it needs hpu"]
 
 
 def test_order_of_captures_is_ignored_where_nothing_is_captured() -> None:

@@ -50,6 +50,8 @@ def test_arguments_of_a_plain_model() -> None:
         "--block-size=128",
         "--gpu-memory-utilization=0.9",
         "--no-enable-prefix-caching",
+        "--enable-chunked-prefill",
+        "--max-num-queued-reqs=288",
         "--tensor-parallel-size=1",
         "--pipeline-parallel-size=1",
         "--data-parallel-size=1",
@@ -111,6 +113,49 @@ def test_truth_value_of_a_field_is_written_in_the_words_of_its_knob() -> None:
     assert (found["RUNTIME_SCALE_PATCHING"], found["VLLM_HPU_FORCE_CHANNEL_FP8"]) == ("0", "1")
 
 
+CPU = {"name": "vllm", "device": "cpu", "executionMode": "torchCompile"}
+
+
+def test_cpu_is_told_nothing_that_only_a_card_reads() -> None:
+    found = render(vllm_config(engine=CPU, warmup={"maxGraphTokens": 512, "multimodal": {"buckets": [1]}}))
+    assert found.env == {"VLLM_ENGINE_READY_TIMEOUT_S": "604800"}
+    assert not [each for each in found.args if "cudagraph" in each]
+
+
+@pytest.mark.parametrize(("method", "card", "cpu"), [("awq", "awq_hpu", "awq"), ("fp8", "fp8", "fp8")])
+def test_quantization_goes_by_the_name_that_the_device_knows(method: str, card: str, cpu: str) -> None:
+    model = {"quantization": {"method": method}}
+    assert f"--quantization={card}" in args(model=model)
+    assert f"--quantization={cpu}" in args(model=model, engine=CPU)
+
+
+ADAPTERS = {"adapters": [{"name": "sql", "path": "/adapters/0"}, {"name": "team/code", "path": "/adapters/1"}]}
+
+
+def test_adapters_are_told_by_name_and_path() -> None:
+    found = args(model=ADAPTERS)
+    at = found.index("--lora-modules")
+    assert found[at : at + 3] == ("--lora-modules", "sql=/adapters/0", "team/code=/adapters/1")
+    assert {"--enable-lora", "--max-loras=2", "--max-lora-rank=16"} <= set(found)
+
+
+def test_memory_is_kept_for_as_many_adapters_as_a_step_may_have() -> None:
+    assert "--max-loras=1" in args(model={**ADAPTERS, "maxAdaptersPerBatch": 1})
+
+
+def test_model_without_adapters_keeps_no_memory_for_them() -> None:
+    assert not [each for each in args() if "lora" in each]
+
+
+def test_items_of_a_prompt_are_those_that_were_said() -> None:
+    assert '--limit-mm-per-prompt={"image": 2, "video": 0}' in args(model={"itemsPerPrompt": {"image": 2, "video": 0}})
+
+
+def test_requests_that_run_and_wait_are_counted_over_all_copies() -> None:
+    found = args(parallelism={"data": 2}, serving={"maxQueuedRequests": 10})
+    assert "--max-num-queued-reqs=74" in found
+
+
 def test_served_names_with_a_blank_stay_whole() -> None:
     found = args(model={"servedNames": ["my model", "chat"]})
     assert found[found.index("--served-model-name") + 1 :][:2] == ("my model", "chat")
@@ -121,16 +166,16 @@ def test_settings_are_translated_into_words_and_flags() -> None:
         "PT_HPU_METRICS_GC_DETAILS": "yes",
         "LMCACHE_LOCAL_CPU": "off",
         "--async-scheduling": "true",
-        "--enable-chunked-prefill": "false",
+        "--enable-log-requests": "false",
         "--generation-config": "vllm",
     }
     found = render(vllm_config(engine={"settings": settings}))
     assert (found.env["PT_HPU_METRICS_GC_DETAILS"], found.env["LMCACHE_LOCAL_CPU"]) == ("1", "False")
-    assert {"--async-scheduling", "--no-enable-chunked-prefill", "--generation-config=vllm"} <= set(found.args)
+    assert {"--async-scheduling", "--no-enable-log-requests", "--generation-config=vllm"} <= set(found.args)
 
 
 def test_further_arguments_come_last() -> None:
-    assert args(engine={"extraArgs": ["--seed=1"]})[-1] == "--seed=1"
+    assert args(engine={"extraArgs": ["--cpu-offload-gb=4"]})[-1] == "--cpu-offload-gb=4"
 
 
 def test_setting_of_another_container_is_not_passed_on() -> None:
@@ -149,7 +194,9 @@ def test_torch_engine_on_the_cpu_is_told_what_any_process_reads() -> None:
 
 
 def test_simulation_is_told_nothing() -> None:
-    found = render(vllm_config(engine={"name": "sim", "settings": {"OMP_NUM_THREADS": "2"}, "extraArgs": ["--seed=1"]}))
+    found = render(
+        vllm_config(engine={"name": "sim", "settings": {"OMP_NUM_THREADS": "2"}, "extraArgs": ["--cpu-offload-gb=4"]})
+    )
     assert (found.env, found.args) == ({}, ())
 
 

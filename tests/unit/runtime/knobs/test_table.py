@@ -22,7 +22,7 @@ def names(rows: list[Knob]) -> list[str]:
 
 
 def test_table_has_every_knob_of_the_public_releases() -> None:
-    assert len(ROWS) == 274
+    assert len(ROWS) == 379
 
 
 def test_every_current_knob_is_reachable() -> None:
@@ -78,8 +78,8 @@ def test_bounds_of_numbers_are_in_order() -> None:
     assert names([knob for knob in numbers if knob.bounds == (None, None)]) == ["VLLM_MINIMAX_M3_MOE_TOKEN_TILE"]
 
 
-def test_needs_are_strategies_and_modes_that_exist() -> None:
-    known = {"strategy": set(Strategy), "mode": set(ExecutionMode)}
+def test_needs_are_strategies_modes_and_devices_that_exist() -> None:
+    known = {"strategy": set(Strategy), "mode": set(ExecutionMode), "device": {"cpu", "hpu"}}
     wrong = [k.name for k in ROWS for key, values in k.needs.items() if not set(values) <= known.get(key, set())]
     assert wrong == []
 

@@ -1,0 +1,80 @@
+"""engine.extraArgs is a hatch, not a way round the checks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.knobs.arguments import wrong_arguments
+from gaudi_runtime.knobs.knob import Kind
+from gaudi_runtime.knobs.table import knobs
+
+MALFORMED = "is not spelled as an argument: write --name or --name=value, with the long name"
+REFUSED = {
+    "--max-model-len=8192": "--max-model-len is set by spec.model.maxModelLen: use that instead",
+    "--max_model_len=8192": "--max-model-len is set by spec.model.maxModelLen: use that instead",
+    "--max-model=8192": "--max-model is short for --max-model-len: --max-model-len is set by spec.model.maxModelLen: "
+    "use that instead",
+    "--no-enable-prefix-caching": "--enable-prefix-caching is set by spec.engine.prefixCaching: use that instead",
+    "--async-scheduling": "--async-scheduling belongs into spec.engine.settings",
+    "--speculative-config.method=ngram": "--speculative-config belongs into spec.engine.settings",
+    "--num_speculative_tokens=4": "--num_speculative_tokens is read only by the old engine (Draft tokens of a step in "
+    "the old form): use --speculative-config instead",
+    "--port=80": "--port is set by spec.service.port: use that instead",
+    "--worker-cls=mine.Worker": "--worker-cls is set by spec.engine.name: use that instead",
+    "--api-key": "--api-key is not for users (Key in plain sight of whoever lists processes): "
+    "use the field spec.engine.apiKeySecretRef instead",
+    "--lora-modules=a=/a": "--lora-modules is set by spec.model.adapters: use that instead",
+    "--compilation-config.level=3": "--compilation-config is not for users (What is compiled and captured, which the "
+    "runtime decides): use the field spec.engine.executionMode instead",
+    "--config=/etc/more.yaml": "--config is not for users (A file of arguments that nobody has checked): "
+    "use the field spec.engine.extraArgs instead",
+    "-tp": f"-tp {MALFORMED}",
+    "-O3": f"-O3 {MALFORMED}",
+    "--": f"-- {MALFORMED}",
+    "--=1": f"--=1 {MALFORMED}",
+    "--a b": f"--a b {MALFORMED}",
+    "--a=b\nc": f"--a=b\nc {MALFORMED}",
+    "meta-llama/other": "meta-llama/other belongs to no argument: write --name=value",
+}
+
+
+@pytest.mark.parametrize("argument", REFUSED)
+def test_refused_argument_gets_its_sentence(argument: str) -> None:
+    assert list(wrong_arguments([argument])) == [REFUSED[argument]]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--cpu-offload-gb=4"],
+        ["--cpu-offload-gb", "4"],
+        ["--watermark", "-0.1"],
+        ["--attention-config.backend=CUSTOM"],
+        ["--lora-target-modules", "q_proj", "v_proj", "--language-model-only"],
+        ["--of_a_later_release"],
+    ],
+    ids=" ".join,
+)
+def test_argument_that_no_table_knows_is_passed(arguments: list[str]) -> None:
+    assert list(wrong_arguments(arguments)) == []
+
+
+def test_word_behind_a_complete_argument_is_refused() -> None:
+    assert list(wrong_arguments(["--cpu-offload-gb=4", "5"])) == ["5 belongs to no argument: write --name=value"]
+
+
+def test_each_wrong_argument_is_named() -> None:
+    assert len(list(wrong_arguments(["--port=1", "--host=::", "--cpu-offload-gb=4", "-q", "fp8"]))) == 3
+
+
+KNOWN = [knob.name for knob in knobs().values() if knob.kind is Kind.ARGUMENT]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_no_argument_of_the_table_comes_through_the_hatch(name: str) -> None:
+    assert len(list(wrong_arguments([f"{name}=1"]))) == 1
+
+
+@given(st.lists(st.text(max_size=20), max_size=4))
+def test_any_words_are_judged_without_an_exception(words: list[str]) -> None:
+    assert all(sentence for sentence in wrong_arguments(words))
