@@ -54,8 +54,8 @@ def good(
     """A resource that serves, and images of checkpoints that cannot be served."""
     resource = apply(NAME, **QUICK)
     damaged = make_checkpoint(tmp_path_factory.mktemp("damaged"))
-    (damaged / "model.safetensors").write_bytes(b"\xff" * 4096)
     unknown = shutil.copytree(damaged, tmp_path_factory.mktemp("unknown"), dirs_exist_ok=True)
+    (damaged / "model.safetensors").write_bytes(b"\xff" * 4096)
     config = json.loads((unknown / "config.json").read_text())
     (unknown / "config.json").write_text(json.dumps({**config, "model_type": "oracle"}))
     installed.cluster.folder_image(damaged, DAMAGED_IMAGE)

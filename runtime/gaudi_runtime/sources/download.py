@@ -9,16 +9,16 @@ from typing import BinaryIO
 
 from gaudi_runtime.errors import DiskFull, HubUnreachable, ModelUnreadable
 from gaudi_runtime.sources.checksum import is_as_stated
-from gaudi_runtime.sources.hub import Hub
 from gaudi_runtime.sources.listing import RemoteFile
 from gaudi_runtime.sources.progress import Progress
+from gaudi_runtime.sources.source import Source
 
 TRIES = 2
 """A file that is wrong twice is wrong at its source."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def download(hub: Hub, commit: str, file: RemoteFile, part: Path, target: Path, progress: Progress) -> None:
+def download(source: Source, commit: str, file: RemoteFile, part: Path, target: Path, progress: Progress) -> None:
     """`target` holds the file afterwards; `part` keeps what came, whatever happens.
 
     Raises HubUnreachable for what another try may mend, ModelUnreadable for content that is not as stated twice,
@@ -30,14 +30,14 @@ def download(hub: Hub, commit: str, file: RemoteFile, part: Path, target: Path, 
         folder.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES):
         with _disk_full_as_sentence(file):
-            _append(hub, commit, file, part, progress)
+            _append(source, commit, file, part, progress)
         if is_as_stated(part, file, progress.alive):
             part.replace(target)
             return
         progress.add(-file.size)
         part.unlink()
     raise ModelUnreadable(
-        f"{file.path} of repository {hub.repo} came {TRIES} times with another checksum than the hub states: "
+        f"{file.path} of repository {source.repo} came {TRIES} times with another checksum than the hub states: "
         "choose another revision, or ask the owner of the repository or of the mirror."
     )
 
@@ -47,11 +47,11 @@ def bytes_of(file: Path) -> int | None:
     return file.stat().st_size if file.exists() else None
 
 
-def _append(hub: Hub, commit: str, file: RemoteFile, part: Path, progress: Progress) -> None:
+def _append(source: Source, commit: str, file: RemoteFile, part: Path, progress: Progress) -> None:
     """Bring `part` to the stated size. A server without ranges begins anew, and so does `part` then."""
     with part.open("ab") as content:
         if content.tell() < file.size:
-            with hub.content(commit, file.path, content.tell()) as (start, pieces):
+            with source.content(commit, file.path, content.tell()) as (start, pieces):
                 progress.add(start - content.tell())
                 content.seek(start)
                 content.truncate()
@@ -62,7 +62,7 @@ def _append(hub: Hub, commit: str, file: RemoteFile, part: Path, progress: Progr
         if here > file.size:
             content.truncate(0)
     if here != file.size:
-        raise HubUnreachable(f"{file.path} of repository {hub.repo} came with {here} of {file.size} bytes.")
+        raise HubUnreachable(f"{file.path} of repository {source.repo} came with {here} of {file.size} bytes.")
 
 
 def _write(pieces: Iterator[bytes], content: BinaryIO, size: int, progress: Progress) -> None:

@@ -93,9 +93,7 @@ class Hub:
         except HfHubHTTPError as error:
             self._refused(error)
         except OfflineModeIsEnabled as error:
-            raise ConfigError(
-                f"Repository {self.repo} must be fetched and HF_HUB_OFFLINE forbids it: unset it."
-            ) from error
+            raise ConfigError(f"HF_HUB_OFFLINE forbids to ask the hub for repository {self.repo}: unset it.") from error
         except HTTPError as error:
             # Other errors may quote addresses or headers.
             detail = str(error) if isinstance(error, ConnectError) else type(error).__name__

@@ -1,25 +1,48 @@
-"""The fetch as a step of start-up: its figures on the board, and the configuration that names the fetched folder."""
+"""The checkpoint as a step of start-up: it is fetched where nothing mounts it, and looked at before an engine does."""
 
 import logging
 import os
 import threading
 from pathlib import Path
 
-from gaudi_runtime.contract.config import EngineName, RuntimeConfig
+from gaudi_runtime.contract.config import EngineName, HubRepository, RuntimeConfig
 from gaudi_runtime.contract.report import FetchProgress, Phase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.sources.weights import check_weights
+from gaudi_runtime.warmup.stop import raise_if_stopped
 
 log = logging.getLogger(__name__)
 
 
 def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.Event) -> RuntimeConfig:
-    """The configuration as the engine needs it: `model.path` is a folder with the checkpoint's files.
+    """The configuration as the engine needs it: `model.path` is a folder with the checkpoint's files, which are whole.
 
     The simulation reads no model and fetches none. Raises a RuntimeStartError with a sentence, or Stopped.
     """
-    if config.model.hub is None or config.engine.name is EngineName.SIM:
+    if config.engine.name is EngineName.SIM:
         return config
+
+    def progress() -> None:
+        raise_if_stopped(stop)
+        board.touch()
+
+    model = config.model
+    folder = Path(model.path)
+    if model.hub:
+        folder = fetched(model.hub, folder, model.fetch_limit_bytes, board, stop)
+    check_weights(folder, progress)
+    return config.model_copy(update={"model": model.model_copy(update={"path": str(folder)})})
+
+
+def fetched(
+    repository: HubRepository, root: Path, limit: int | None, board: ReportBoard, stop: threading.Event
+) -> Path:
+    """The folder below `root` with the files of `repository`, which this call brings unless they are here.
+
+    Its figures and warnings stand on the board; everything below `root` together may have `limit` bytes. Raises a
+    RuntimeStartError with a sentence, or Stopped.
+    """
     try:
         from gaudi_runtime.sources.fetch import Fetch
         from gaudi_runtime.sources.hub import Hub
@@ -36,9 +59,8 @@ def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.E
         board.update(warnings=(sentence,))
 
     board.update(phase=Phase.FETCHING)
-    hub = Hub(config.model.hub.repo, config.model.hub.revision, _token(), os.environ.get("HF_ENDPOINT"))
-    folder = Fetch(hub, Path(config.model.path), stop, publish, warn, board.touch).run()
-    return config.model_copy(update={"model": config.model.model_copy(update={"path": str(folder)})})
+    hub = Hub(repository.repo, repository.revision, _token(), os.environ.get("HF_ENDPOINT"))
+    return Fetch(hub, root, stop, publish, warn, board.touch, limit=limit).run()
 
 
 def _token() -> str | None:

@@ -1,18 +1,20 @@
-"""Checkpoint: a folder with config.json, safetensors files and a tokenizer, checked before anything is loaded."""
+"""Checkpoint: a folder with config.json, safetensors files and a tokenizer, checked before anything is loaded.
+
+That the safetensors files are whole was seen before an engine was made (sources/weights.py).
+"""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
 from transformers import CONFIG_MAPPING, AutoConfig, GenerationConfig, PreTrainedConfig
 
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, UnsupportedModel
+from gaudi_runtime.sources.weights import INDEX_FILE
 
-INDEX_FILE = "model.safetensors.index.json"
+WEIGHTS_FILE = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")
 
 
@@ -25,8 +27,8 @@ class Checkpoint:
     stop_tokens: frozenset[int]
 
 
-def open_checkpoint(path: str, progress: Callable[[], None]) -> Checkpoint:
-    """Check every file of the folder and read the small ones.
+def open_checkpoint(path: str) -> Checkpoint:
+    """Check the files of the folder and read the small ones.
 
     Raises ModelNotFound for what is missing, ModelUnreadable for what cannot be parsed, and UnsupportedModel for a
     kind of model that transformers does not know.
@@ -42,9 +44,8 @@ def open_checkpoint(path: str, progress: Callable[[], None]) -> Checkpoint:
             f"config.json has model_type {settings['model_type']}, which the installed transformers does not "
             "know: choose a model of the Llama or Qwen family"
         )
-    for file in _weight_files(folder):
-        _check_weights(file)
-        progress()
+    if not any((folder / name).exists() for name in (INDEX_FILE, WEIGHTS_FILE)):
+        raise ModelNotFound(f"{folder / WEIGHTS_FILE} is missing: weights are read from safetensors files only")
     _check_tokenizer(folder)
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -64,27 +65,6 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ModelUnreadable(f"{file} holds no JSON object")
     return content
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    """The safetensors files, all of which must be there."""
-    if (folder / INDEX_FILE).exists():
-        shards = _read_json(folder, INDEX_FILE).get("weight_map", {})
-        files = [folder / name for name in sorted(set(shards.values()))]
-    else:
-        files = [folder / "model.safetensors"]
-    for file in files:
-        if not file.exists():
-            raise ModelNotFound(f"{file} is missing: weights are read from safetensors files only")
-    return files
-
-
-def _check_weights(file: Path) -> None:
-    try:
-        with safe_open(file, framework="pt") as weights:
-            weights.keys()
-    except (SafetensorError, OSError) as error:
-        raise ModelUnreadable(f"{file} is damaged ({error}): download the checkpoint again") from error
 
 
 def _check_tokenizer(folder: Path) -> None:

@@ -43,7 +43,7 @@ class ModelRunner:
     def load(self, progress: Progress) -> None:
         """Open the device and read the checkpoint. Raises a RuntimeStartError."""
         self.device = open_device(self._config.engine)
-        self.checkpoint = open_checkpoint(self._config.model.path, progress)
+        self.checkpoint = open_checkpoint(self._config.model.path)
         check_architecture(self.checkpoint.config)
         self._network = load_network(self.checkpoint, self._config.model.dtype, self.device.torch_device)
         progress()

@@ -11,9 +11,10 @@ from huggingface_hub import close_session
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.sources.fetch import Fetch
 from gaudi_runtime.sources.hub import Hub
-from tests.unit.runtime.sources.hub_server import COMMIT, REPO, HubState, running
+from tests.hub_server import COMMIT, REPO, HubState, running
+from tests.unit.runtime.sources.safetensors_file import safetensors
 
-WEIGHTS = bytes(range(256)) * 4096
+WEIGHTS = safetensors({"weight": bytes(range(256)) * 4096})
 FILES = {
     "config.json": b'{"model_type": "llama"}\n',
     "model.safetensors": WEIGHTS,

@@ -1,7 +1,7 @@
 """A repository of a hub becomes a folder of the checkpoint's files."""
 
+from tests.hub_server import COMMIT
 from tests.unit.runtime.sources.conftest import FILES, WEIGHTS, Site
-from tests.unit.runtime.sources.hub_server import COMMIT
 
 
 def test_snapshot_has_the_files_of_the_repository(site: Site) -> None:
@@ -72,4 +72,5 @@ def test_token_goes_to_the_hub_and_not_to_the_host_of_the_content(site: Site) ->
 
 def test_nothing_but_the_snapshot_is_left(site: Site) -> None:
     site.fetch()
-    assert {file.name for file in (site.root / "tiny--model").iterdir()} == {COMMIT, "lock"}
+    kept = {COMMIT, f"{COMMIT}.files", f"{COMMIT}.use", "holder", "lock"}
+    assert {file.name for file in (site.root / "tiny--model").iterdir()} == kept

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.sources import store
+from gaudi_runtime.sources import lock
 from gaudi_runtime.warmup.stop import Stopped
 from tests.unit.runtime.sources.conftest import WEIGHTS, Site
 
@@ -20,7 +20,7 @@ PATIENCE = 30
 @pytest.fixture
 def waiter(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
     """A thread for the fetch of this process, which looks often."""
-    monkeypatch.setattr(store, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(lock, "LOOK_SECONDS", 0.005)
     with ThreadPoolExecutor(1) as pool:
         yield pool
         site.stop.set()

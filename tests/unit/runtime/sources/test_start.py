@@ -2,18 +2,19 @@
 
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gaudi_runtime.contract.config import EngineConfig, EngineName, HubRepository, RuntimeConfig
 from gaudi_runtime.contract.report import Phase
-from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.errors import ConfigError, DiskFull, ModelUnreadable
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.sources.start import with_model_here
+from tests.hub_server import COMMIT, REPO
 from tests.unit.runtime.configs import sim_config
-from tests.unit.runtime.sources.conftest import FILES, Site
-from tests.unit.runtime.sources.hub_server import COMMIT, REPO
+from tests.unit.runtime.sources.conftest import FILES, WEIGHTS, Site
 
 
 def config(site: Site, engine: EngineName) -> RuntimeConfig:
@@ -95,3 +96,26 @@ async def test_image_without_the_library_says_so(site: Site, board: Board, monke
     monkeypatch.setitem(sys.modules, "gaudi_runtime.sources.hub", None)
     with pytest.raises(ConfigError, match=r"^This image cannot fetch from a hub .*mount the checkpoint\.$"):
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+
+
+async def test_mounted_checkpoint_that_is_cut_off_is_refused_before_an_engine_loads_it(
+    board: Board, tmp_path: Path
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(WEIGHTS[:-1])
+    plain = sim_config()
+    mounted = {
+        "model": plain.model.model_copy(update={"path": str(tmp_path)}),
+        "engine": EngineConfig(name=EngineName.VLLM),
+    }
+    with pytest.raises(ModelUnreadable, match=r"model\.safetensors is damaged"):
+        with_model_here(plain.model_copy(update=mounted), board, threading.Event())
+
+
+async def test_space_below_the_limit_of_the_pods_folder_is_all_that_counts(site: Site, board: Board) -> None:
+    limited = config(site, EngineName.TORCH)
+    limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": 4096})})
+    with pytest.raises(
+        DiskFull, match=r"needs 1 MiB more in .* free: raise spec\.model\.cache\.emptyDir\.sizeLimit\.$"
+    ):
+        with_model_here(limited, board, threading.Event())
+    assert site.hub.downloads() == []

@@ -135,15 +135,15 @@ class HubServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def running(state: HubState) -> Iterator[str]:
-    """The hub's address while the block runs."""
+def running(state: HubState, address: str = "127.0.0.1", content_host: str = "localhost") -> Iterator[str]:
+    """The hub's address while the block runs; it redirects to the same server under the name `content_host`."""
     handler = type("Handler", (HubHandler,), {"state": state})
-    with HubServer(("127.0.0.1", 0), handler) as server:
-        handler.content_host = f"http://localhost:{server.server_port}"  # type: ignore[attr-defined]
+    with HubServer((address, 0), handler) as server:
+        handler.content_host = f"http://{content_host}:{server.server_port}"  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield f"http://{address}:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()

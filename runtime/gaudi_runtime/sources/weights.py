@@ -1,0 +1,97 @@
+"""Whether the safetensors files of a checkpoint are whole, by their headers alone (docs/model-sources.md, Checks)."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from gaudi_runtime.errors import ModelNotFound, ModelUnreadable
+from gaudi_runtime.warmup.log_lines import size
+
+INDEX_FILE = "model.safetensors.index.json"
+LENGTH_BYTES = 8
+MOST_HEADER_BYTES = 100_000_000
+"""What the format allows."""
+POINTER = b"version https://git-lfs"
+"""How the stand-in begins that git leaves where large files were not fetched."""
+
+
+def check_weights(folder: Path, progress: Callable[[], None] = lambda: None) -> None:
+    """Every file that the index names is there with all its tensors, and no file is cut off.
+
+    Reads a header of each file, some KB to some MB, and calls `progress` after each. A folder without safetensors
+    files passes: what an engine makes of it is the engine's to say. Raises ModelNotFound for a missing file and
+    ModelUnreadable for a damaged one, with a sentence that names it.
+    """
+    try:
+        named = _named_by_index(folder)
+        for name in sorted(named or (file.name for file in folder.glob("*.safetensors"))):
+            _check(folder / name, named.get(name, set()))
+            progress()
+    except OSError as error:
+        raise ModelUnreadable(
+            f"{error.filename or folder} cannot be read ({error.strerror}): check the volume, and that the user of the "
+            "pod may read it."
+        ) from error
+
+
+def _check(file: Path, wanted: set[str]) -> None:
+    missing = wanted - _tensors(file).keys()
+    if missing:
+        raise ModelUnreadable(
+            f"{file} lacks {len(missing)} tensors that {INDEX_FILE} looks for in it, such as {min(missing)}: files of "
+            "different revisions are mixed, get all of them again."
+        )
+
+
+def _named_by_index(folder: Path) -> dict[str, set[str]]:
+    """The tensors that the index looks for, by file; nothing where there is no index."""
+    file = folder / INDEX_FILE
+    if not file.exists():
+        return {}
+    try:
+        found = json.loads(file.read_bytes())["weight_map"]
+        named: dict[str, set[str]] = {}
+        for tensor, name in found.items():
+            named.setdefault(str(name), set()).add(tensor)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise ModelUnreadable(f"{file} is no index of safetensors files: get it again from its source.") from error
+    return named
+
+
+def _tensors(file: Path) -> Mapping[str, Any]:
+    """The header's entries, once the file is as long as they say."""
+    if not file.exists():
+        raise ModelNotFound(f"{file} is missing: {INDEX_FILE} names it, so the checkpoint is not complete.")
+    with file.open("rb") as content:
+        length = _header_bytes(content, file)
+        entries = _header(content.read(length), file)
+    here = file.stat().st_size
+    wanted = LENGTH_BYTES + length + max((each["data_offsets"][1] for each in entries.values()), default=0)
+    if here != wanted:
+        raise _damaged(file, f"it has {size(here)} ({here} bytes) and its header speaks of {wanted} bytes")
+    return entries
+
+
+def _header_bytes(content: BinaryIO, file: Path) -> int:
+    begin = content.read(LENGTH_BYTES)
+    length = int.from_bytes(begin, "little")
+    if POINTER.startswith(begin) and len(begin) == LENGTH_BYTES:
+        raise _damaged(file, "it is a pointer of git-lfs, not the weights")
+    if len(begin) < LENGTH_BYTES or length > MOST_HEADER_BYTES:
+        raise _damaged(file, "it does not begin with a header")
+    return length
+
+
+def _header(text: bytes, file: Path) -> Mapping[str, Any]:
+    try:
+        entries = {name: entry for name, entry in json.loads(text).items() if name != "__metadata__"}
+        if all(0 <= begin <= end for begin, end in (each["data_offsets"] for each in entries.values())):
+            return entries
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise _damaged(file, "its header cannot be read") from error
+    raise _damaged(file, "its header contradicts itself")
+
+
+def _damaged(file: Path, why: str) -> ModelUnreadable:
+    return ModelUnreadable(f"{file} is damaged ({why}): get it again from its source.")
