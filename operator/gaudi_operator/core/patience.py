@@ -5,6 +5,7 @@ from datetime import datetime
 
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.preparation import UNPREPARED_SECONDS, unprepared_since
 from gaudi_operator.core.serving_conditions import SETTLE_SECONDS
 from gaudi_operator.core.troubles import UNSCHEDULABLE_SECONDS, unscheduled_since
 
@@ -17,6 +18,8 @@ def look_again_seconds(pods: Iterable[PodView], wait: float | None, now: datetim
             continue
         if since := unscheduled_since(pod):
             waits.append(UNSCHEDULABLE_SECONDS - (now - since).total_seconds())
+        if since := unprepared_since(pod):
+            waits.append(UNPREPARED_SECONDS - (now - since).total_seconds())
         opened = pod.conditions[GATE].since if pod.gate_open and not pod.ready else None
         if opened:
             waits.append(SETTLE_SECONDS - (now - opened).total_seconds())

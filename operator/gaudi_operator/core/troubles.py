@@ -8,6 +8,7 @@ from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.gate import why_below
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.preparation import why_unprepared
 from gaudi_runtime.contract.report import Phase
 
 UNSCHEDULABLE_SECONDS = 30
@@ -61,6 +62,7 @@ def pod_trouble(pod: PodView, circumstances: Circumstances) -> Trouble | None:
         _container_waits,
         _crash_loop,
         _unschedulable,
+        _unprepared,
         _standstill,
         _shortfall,
     )
@@ -111,6 +113,11 @@ def _unschedulable(pod: PodView, circumstances: Circumstances) -> Trouble | None
         f"Pod {pod.name} finds no node: {said} Free or add cards and memory, lower spec.replicas, or set "
         "spec.rollout.mode to inPlace so that new pods take the place of old ones.",
     )
+
+
+def _unprepared(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+    sentence = why_unprepared(pod, circumstances.now)
+    return None if sentence is None else Trouble("PodNotPrepared", sentence)
 
 
 def _standstill(pod: PodView, circumstances: Circumstances) -> Trouble | None:

@@ -1,0 +1,44 @@
+"""A pod whose volumes do not come is told of, with what to do, and not before its time."""
+
+from datetime import timedelta
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.warmup import Readiness
+from gaudi_operator.core.patience import look_again_seconds
+from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.troubles import Circumstances, Trouble, pod_trouble
+from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.resources import NOW
+
+CIRCUMSTANCES = Circumstances(Readiness(), room_to_come=False, now=NOW)
+
+
+def unprepared(seconds: int) -> PodView:
+    """A pod that has a node, and has had no sandbox there for `seconds`."""
+    since = stamp(NOW - timedelta(seconds=seconds))
+    prepared = condition("PodReadyToStartContainers", False, since=since)
+    return view(pod(container=None, phase="Pending", conditions=(condition("PodScheduled", True), prepared)))
+
+
+def test_pod_that_waits_for_its_volumes_for_long() -> None:
+    assert pod_trouble(unprepared(181), CIRCUMSTANCES) == Trouble(
+        "PodNotPrepared",
+        "Pod a has a node and waits for its volumes or its network for more than 180 s. The events of "
+        "`kubectl describe pod a` name what is missing. A ReadWriteOnce claim serves the pods of one node only: use "
+        "ReadWriteMany, or spec.pod.nodeSelector.",
+    )
+
+
+def test_pod_that_waits_for_its_volumes_for_a_moment_is_in_no_trouble() -> None:
+    assert pod_trouble(unprepared(179), CIRCUMSTANCES) is None
+
+
+def test_pod_that_has_its_volumes_is_in_no_trouble() -> None:
+    prepared = condition("PodReadyToStartContainers", True)
+    assert pod_trouble(view(pod(conditions=(prepared,))), CIRCUMSTANCES) is None
+
+
+def test_pod_without_its_volumes_is_looked_at_when_its_patience_ends() -> None:
+    assert look_again_seconds([unprepared(170)], None, NOW) == pytest.approx(10.1)
