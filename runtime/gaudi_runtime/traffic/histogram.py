@@ -28,8 +28,8 @@ class Traffic:
         return self.prompt if phase is BucketPhase.PROMPT else self.decode
 
 
-def read_traffic(text: str) -> Traffic:
-    """Traffic from its text. Raises PlanImpossible with number and text of a bad line."""
+def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
+    """Traffic from its text. Raises PlanImpossible with `name`, number and text of a bad line."""
     shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
     for number, line in enumerate(text.splitlines(), start=1):
         content = line.split("#", 1)[0].split()
@@ -39,7 +39,7 @@ def read_traffic(text: str) -> Traffic:
             phase, shape, weight = _read_line(content)
         except ValueError as error:
             raise PlanImpossible(
-                f"bucketing.optimal.traffic, line {number}: {error}: {line[:200]!r}; a line is {FORM}"
+                f"{name}, line {number}: {error}: {line[:200]!r}; a line is {FORM}"
             ) from error
         shapes[phase][shape] = shapes[phase].get(shape, 0.0) + weight
     return Traffic(shapes[BucketPhase.PROMPT], shapes[BucketPhase.DECODE])

@@ -11,6 +11,7 @@ from gaudi_operator.cli.plan.compare import compare
 from gaudi_operator.cli.plan.diff import diff
 from gaudi_operator.cli.plan.find import find
 from gaudi_operator.cli.plan.forecast import forecast
+from gaudi_operator.cli.plan.learn import learn
 from gaudi_operator.cli.plan.trace import trace
 
 HELP = """Plan the buckets of a Gaudi inference server before a card is paid for.
@@ -27,6 +28,7 @@ Start with:
   gaudi-plan diff old.yaml new.yaml                what a change costs
   gaudi-plan compare -f model.yaml                 the strategies side by side
   gaudi-plan trace -f model.yaml --trace log.csv   every strategy on your traffic
+  gaudi-plan learn -f model.yaml --traffic t.txt   buckets for what your pods met
 """
 
 app = typer.Typer(
@@ -42,6 +44,7 @@ app.command()(forecast)
 app.command()(diff)
 app.command()(compare)
 app.command()(trace)
+app.command()(learn)
 
 
 def main() -> None:

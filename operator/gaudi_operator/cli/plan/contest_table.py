@@ -5,6 +5,7 @@ from rich.table import Table
 
 from gaudi_operator.cli.plan.contest import Contest, Judged
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.traffic.judge import Verdict
 
 
 def print_contest(contest: Contest) -> None:
@@ -32,7 +33,11 @@ def print_contest(contest: Contest) -> None:
 def _cells(judged: Judged | None) -> tuple[str, str, str]:
     if judged is None:
         return "-", "-", "-"
-    verdict = judged.verdict
+    return verdict_cells(judged.verdict)
+
+
+def verdict_cells(verdict: Verdict) -> tuple[str, str, str]:
+    """Graphs, padding and coverage."""
     padding = "-" if verdict.padding is None else f"{verdict.padding:.3f}"
     coverage = "-" if verdict.coverage is None else f"{verdict.coverage:.1%}"
     return str(verdict.graphs), padding, coverage

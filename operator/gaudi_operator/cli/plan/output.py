@@ -53,16 +53,17 @@ def write(answer: Answer, output: Output) -> None:
             _write_yaml(answer.data)
         case Output.CSV:
             csv.writer(sys.stdout, lineterminator="\n").writerows(answer.rows())
-            _warn(answer.warnings)
+            warn(answer.warnings)
         case Output.PNG:
             _write_picture(answer.picture)
-            _warn(answer.warnings)
+            warn(answer.warnings)
         case Output.TABLE:
             answer.show()
-            _warn(answer.warnings)
+            warn(answer.warnings)
 
 
-def _warn(warnings: Iterable[str]) -> None:
+def warn(warnings: Iterable[str]) -> None:
+    """Say warnings on standard error."""
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
 

@@ -1,0 +1,101 @@
+"""From the traffic that pods met to a change of spec.bucketing that pads it less (docs/traffic.md, While serving)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gaudi_operator.cli.plan.contest import Budget
+from gaudi_operator.cli.plan.form import Form
+from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.optimal.cost import token_cost
+from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic, write_traffic
+from gaudi_runtime.traffic.judge import Verdict, judge
+
+MOST_FILE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A merge patch of a GaudiInference, and the verdicts on the plan of now and on the learned one.
+
+    Both are judged on the traffic that was learned from.
+    """
+
+    patch: Mapping[str, Any]
+    now: Mapping[BucketPhase, Verdict]
+    learned: Mapping[BucketPhase, Verdict]
+    warnings: tuple[str, ...]
+
+    def rows(self) -> Iterator[Sequence[object]]:
+        """As CSV, the header first."""
+        yield "phase", "plan", "graphs", "padding", "coverage"
+        for phase in BucketPhase:
+            for plan, verdicts in (("now", self.now), ("learned", self.learned)):
+                verdict = verdicts[phase]
+                yield phase.value, plan, verdict.graphs, verdict.padding, verdict.coverage
+
+
+def learn(question: PlanQuestion, traffic: Traffic, budget: Budget, form: Form = Form.OPTIMAL) -> Learned:
+    """A plan for `traffic` within `budget`, compared with that of the question.
+
+    Raises PlanImpossible when the budget or the limits do not allow one, ConfigError for traffic without shapes and for
+    more buckets than a bucket file may hold.
+    """
+    if not any(traffic.of(phase) for phase in BucketPhase):
+        raise ConfigError("the traffic has no shapes: nothing was served yet")
+    policy = _policy(question.policy, traffic, budget)
+    plan = make_plan(policy, question.limits, question.blocks)
+    cost = token_cost(question.limits.block_size)
+    return Learned(
+        patch={"spec": {"bucketing": _bucketing(policy, plan, form)}},
+        now={phase: judge(question.plan(), phase, traffic, cost) for phase in BucketPhase},
+        learned={phase: judge(plan, phase, traffic, cost) for phase in BucketPhase},
+        warnings=(*question.warnings, *plan.warnings),
+    )
+
+
+def read_texts(texts: Iterable[tuple[str, str]]) -> Traffic:
+    """One traffic of named texts, as pods answer them. Raises PlanImpossible with the name and the line."""
+    read = [read_traffic(text, name) for name, text in texts]
+    return Traffic(*(_sum(each.of(phase) for each in read) for phase in BucketPhase))
+
+
+def _sum(parts: Iterable[Weights]) -> Weights:
+    weights: dict[Bucket, float] = {}
+    for part in parts:
+        for shape, weight in part.items():
+            weights[shape] = weights.get(shape, 0.0) + weight
+    return weights
+
+
+def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPolicy:
+    """Strategy optimal with this traffic, within `budget` or, where that says nothing, the budget of before."""
+    known = policy.optimal
+    given = {
+        "prompt_graphs": budget.prompt_graphs,
+        "decode_graphs": budget.decode_graphs,
+        "graph_bytes": budget.graph_bytes,
+        "warmup_seconds": budget.warmup_seconds,
+    }
+    kept = known.model_dump(exclude={"traffic"}) if known and not any(given.values()) else given
+    settings = OptimalSettings(traffic=write_traffic(traffic), **kept)
+    return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": settings, "file": None})
+
+
+def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form) -> dict[str, Any]:
+    """The fields of spec.bucketing; null takes away what belongs to another strategy."""
+    if form is Form.OPTIMAL and policy.optimal:
+        settings = policy.optimal.model_dump(by_alias=True)
+        return {"strategy": Strategy.OPTIMAL.value, "optimal": settings, "file": None}
+    text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.of(phase))
+    if len(text) > MOST_FILE_BYTES:
+        raise ConfigError(
+            f"{len(plan.prompt) + len(plan.decode)} buckets take {len(text)} bytes as a file, which may have "
+            f"{MOST_FILE_BYTES}; choose --as optimal or fewer graphs"
+        )
+    return {"strategy": Strategy.FILE.value, "file": text, "optimal": None}

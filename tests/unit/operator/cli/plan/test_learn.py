@@ -1,0 +1,109 @@
+"""`gaudi-plan learn`: from what pods met to a patch of spec.bucketing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gaudi_operator.api.v1alpha1.resource import GaudiInference
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.traffic.histogram import read_traffic
+from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan, refusal
+
+SPEC: dict[str, object] = {
+    "model": {"source": {"persistentVolumeClaim": {"claimName": "models"}}, "maxModelLen": 2048},
+    "accelerator": {"generation": "gaudi2"},
+    "engine": {"maxNumSeqs": 8},
+}
+BLOCKS = ("--kv-blocks", "200")
+TEXT = "# met\n" + "".join(f"prompt 1 {1100 + at} 0 {at}\ndecode {at % 7 + 1} 1 {40 + at} 90\n" for at in range(1, 60))
+
+
+@pytest.fixture
+def met(tmp_path: Path) -> Path:
+    path = tmp_path / "traffic.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def inference(**more: object) -> dict[str, object]:
+    return {**INFERENCE, "spec": {**SPEC, **more}}
+
+
+def patch(met: Path, *arguments: str, **spec: object) -> Any:
+    asked = ("--traffic", str(met), *BLOCKS, *arguments)
+    return answer(inference(**spec), *asked, command="learn")["spec"]["bucketing"]
+
+
+def test_patch_keeps_what_was_met_for_strategy_optimal(met: Path) -> None:
+    bucketing = patch(met, "--graphs", "3", "--decode-graphs", "9")
+    assert (bucketing["strategy"], bucketing["file"]) == ("optimal", None)
+    assert (bucketing["optimal"]["promptGraphs"], bucketing["optimal"]["decodeGraphs"]) == (3, 9)
+    assert read_traffic(bucketing["optimal"]["traffic"]) == read_traffic(TEXT)
+
+
+def test_patch_takes_away_the_budget_of_before(met: Path) -> None:
+    assert patch(met, "--graph-bytes", "60000000000")["optimal"]["promptGraphs"] is None
+
+
+def test_budget_of_before_stays_where_none_is_given(met: Path) -> None:
+    before = patch(met, "--graphs", "3")
+    assert patch(met, bucketing=before)["optimal"]["promptGraphs"] == 3
+
+
+def test_file_has_the_buckets_that_optimal_would_choose(met: Path) -> None:
+    asked = ("--graphs", "3", "--decode-graphs", "9")
+    optimal, file = (
+        answer(inference(bucketing=patch(met, "--as", form, *asked)), *BLOCKS) for form in ("optimal", "file")
+    )
+    assert (optimal["prompt"], optimal["decode"]) == (file["prompt"], file["decode"])
+    assert (len(file["prompt"]), len(file["decode"])) == (3, 9)
+
+
+@pytest.mark.parametrize("form", ["optimal", "file"])
+def test_patched_resource_is_valid(met: Path, form: str) -> None:
+    found = {name: value for name, value in patch(met, "--as", form).items() if value is not None}
+    GaudiInference.model_validate(inference(bucketing=found))
+
+
+def test_yaml_is_the_same_patch_with_its_warnings_beside_it(met: Path) -> None:
+    result = plan(inference(), "--traffic", str(met), "-o", "yaml", *BLOCKS, command="learn")
+    assert yaml.safe_load(result.stdout)["spec"]["bucketing"] == patch(met)
+
+
+def test_learned_plan_pads_less_than_that_of_now(met: Path) -> None:
+    result = plan(inference(), "--traffic", str(met), "-o", "csv", command="learn")
+    rows = [line.split(",") for line in result.stdout.splitlines()[1:]]
+    padding = {(row[0], row[1]): float(row[3]) for row in rows}
+    for phase in ("prompt", "decode"):
+        assert padding[phase, "learned"] < padding[phase, "now"]
+
+
+def test_table_shows_both_plans(met: Path) -> None:
+    shown = plan(inference(), "--traffic", str(met), command="learn").stdout
+    assert shown.count("learned") == 3
+    assert shown.count("now") == 2
+
+
+def test_texts_of_several_pods_are_one_traffic(met: Path) -> None:
+    twice = patch(met, "--traffic", str(met))["optimal"]["traffic"]
+    assert read_traffic(twice).prompt[Bucket(1, 1101, 0)] == 2
+
+
+def test_pod_that_served_nothing_teaches_nothing(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("# met\n")
+    said = refusal(inference(), "--traffic", str(tmp_path / "t"), command="learn")
+    assert said == "gaudi-plan: the traffic has no shapes: nothing was served yet.\n"
+
+
+def test_bad_line_is_named_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_text("prompt 1 2\n")
+    assert f"{path}, line 1: 3 words instead of 5" in refusal(inference(), "--traffic", str(path), command="learn")
+
+
+def test_buckets_beyond_a_bucket_file_are_refused(met: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gaudi_operator.cli.plan.learning.MOST_FILE_BYTES", 20)
+    said = refusal(inference(), "--traffic", str(met), *BLOCKS, "--as", "file", "--graphs", "1", command="learn")
+    assert "bytes as a file, which may have 20; choose --as optimal or fewer graphs" in said
