@@ -150,8 +150,6 @@ def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
         "--gpu-memory-utilization": config.engine.device_memory_utilization,
         "--enable-prefix-caching": limits.prefix_caching,
         "--enable-chunked-prefill": config.engine.chunked_prefill,
-        # vLLM counts requests that run too, over all copies of the weights.
-        "--max-num-queued-reqs": limits.max_num_seqs * config.parallelism.data + config.serving.max_queued_requests,
         "VLLM_ALLOW_LONG_MAX_MODEL_LEN": _if(config.model.allow_long_max_model_len),
         "VLLM_ENGINE_READY_TIMEOUT_S": LONGEST_START_SECONDS,
     }

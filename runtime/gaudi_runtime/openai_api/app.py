@@ -17,6 +17,7 @@ from gaudi_runtime.http_server import get, unless_disconnected
 from gaudi_runtime.metrics import RequestMetrics
 from gaudi_runtime.openai_api.admission import Admission
 from gaudi_runtime.openai_api.answer import EventStream, events, whole_answer
+from gaudi_runtime.openai_api.api_key import KeyRequired, asked_key
 from gaudi_runtime.openai_api.body import read_body
 from gaudi_runtime.openai_api.edge import Edge
 from gaudi_runtime.openai_api.errors import ERROR_HANDLERS, InvalidRequest, NotFound
@@ -131,6 +132,8 @@ def openai_app(
     """The application of the model port."""
     api = Api(engine, config, metrics)
     app = Starlette(routes=_routes(api), exception_handlers=ERROR_HANDLERS)
+    if key := asked_key():
+        app.add_middleware(KeyRequired, key=key)
     app.add_middleware(Edge, closing=closing, requests=metrics.requests)
     return app
 

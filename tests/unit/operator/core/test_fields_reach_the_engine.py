@@ -35,7 +35,6 @@ CHANGES: dict[str, Any] = {
     "engine.maxNumBatchedTokens": 128,
     "engine.maxNumPrefillSeqs": 2,
     "engine.maxNumSeqs": 8,
-    "engine.maxQueuedRequests": 0,
     "engine.prefixCaching": False,
     "engine.slidingWindowSlices": {},
     "engine.slidingWindowSlices.fromTokens": 4096,

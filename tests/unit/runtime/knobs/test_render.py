@@ -51,7 +51,6 @@ def test_arguments_of_a_plain_model() -> None:
         "--gpu-memory-utilization=0.9",
         "--no-enable-prefix-caching",
         "--enable-chunked-prefill",
-        "--max-num-queued-reqs=288",
         "--tensor-parallel-size=1",
         "--pipeline-parallel-size=1",
         "--data-parallel-size=1",
@@ -149,11 +148,6 @@ def test_model_without_adapters_keeps_no_memory_for_them() -> None:
 
 def test_items_of_a_prompt_are_those_that_were_said() -> None:
     assert '--limit-mm-per-prompt={"image": 2, "video": 0}' in args(model={"itemsPerPrompt": {"image": 2, "video": 0}})
-
-
-def test_requests_that_run_and_wait_are_counted_over_all_copies() -> None:
-    found = args(parallelism={"data": 2}, serving={"maxQueuedRequests": 10})
-    assert "--max-num-queued-reqs=74" in found
 
 
 def test_served_names_with_a_blank_stay_whole() -> None:

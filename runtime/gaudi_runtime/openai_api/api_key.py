@@ -1,0 +1,45 @@
+"""The key that requests must bring where the resource names one (docs/openai-api.md, API key)."""
+
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from hmac import compare_digest
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gaudi_runtime.contract.ports import API_KEY_VARIABLE
+from gaudi_runtime.openai_api.errors import error_body
+
+OPEN = frozenset({"/health"})
+SENTENCE = "Send the API key of this server as a bearer token: Authorization: Bearer KEY."
+
+
+def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The key of the container's environment, without the line end that a Secret made from a file often has."""
+    return environment.get(API_KEY_VARIABLE, "").strip() or None
+
+
+class KeyRequired:
+    """ASGI middleware: a request without the key is answered with 401 and reaches nothing; probes need none."""
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self._app, self._digest = app, _digest(key)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http" or scope["path"] in OPEN or self._brings_key(Headers(scope=scope)):
+            await self._app(scope, receive, send)
+            return
+        body = error_body(SENTENCE, "invalid_request_error", code="invalid_api_key")
+        await JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+
+    def _brings_key(self, headers: Headers) -> bool:
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        # Digests have one length, and are compared in one time: an answer tells nothing about the key.
+        return compare_digest(_digest(token.strip()), self._digest) and kind.lower() == "bearer"
+
+
+def _digest(key: str) -> bytes:
+    return sha256(key.encode()).digest()
