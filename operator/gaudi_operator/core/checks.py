@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.fetching import tokens
 from gaudi_operator.core.fit import MOST_MEMORY, least_memory, most_kv_blocks
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.container import image
@@ -58,8 +59,11 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     release = " is not built in this release"
     unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
     simulated = spec.engine.name is EngineName.SIM
-    source = f"{release}: use huggingFace, persistentVolumeClaim, hostPath or ociImage."
-    adapter = f"{release}: use persistentVolumeClaim, hostPath or ociImage."
+    source = (
+        f"{release}: mount the bucket by its CSI driver and name the claim, or use huggingFace, persistentVolumeClaim, "
+        "hostPath or ociImage."
+    )
+    several = f"{release}: name one Secret and key in all."
     adapters = [each.source for each in spec.model.adapters]
     unplanned = f"{release}: its decode shapes are not in the plan; leave it out, or use generation none."
     on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
@@ -68,15 +72,14 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
         ("spec.parallelism.nodes above 1", f"{release}: use 1.", spec.parallelism.nodes > 1),
         ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
         ("spec.model.adapters", unsimulated, simulated and bool(adapters)),
-        ("spec.model.adapters.source.huggingFace", adapter, any(each.hugging_face for each in adapters)),
-        ("spec.model.adapters.source.objectStore", adapter, any(each.object_store for each in adapters)),
+        ("spec.model.adapters.source.objectStore", source, any(each.object_store for each in adapters)),
+        ("more than one tokenSecretRef in spec.model", several, len(tokens(spec.model)) > 1),
         (
             "spec.engine.settings --speculative-config on a card",
             unplanned,
             on_card and "--speculative-config" in spec.engine.settings,
         ),
         ("spec.recipeCache.enabled", f"{release}: set it to false.", spec.recipe_cache.enabled),
-        ("spec.rollout.canary.observeSeconds", f"{release}: set it to 0.", spec.rollout.canary.observe_seconds > 0),
         ("spec.autoscaling", f"{release}: leave it out.", spec.autoscaling is not None),
         ("spec.route", f"{release}: leave it out.", spec.route is not None),
     )

@@ -1,7 +1,20 @@
-"""The sentence about a pod that fetches its model (docs/model-sources.md)."""
+"""What pods fetch from a hub, by which token, and the sentence about one that does (docs/model-sources.md)."""
 
+from gaudi_operator.api.base import SecretKey
+from gaudi_operator.api.v1alpha1.model import HuggingFaceSource, Model
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.warmup.log_lines import size
+
+
+def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
+    """The repositories that the runtime fetches: those of the checkpoint and of adapters."""
+    sources = (model.source, *(each.source for each in model.adapters))
+    return tuple(source.hugging_face for source in sources if source.hugging_face)
+
+
+def tokens(model: Model) -> tuple[SecretKey, ...]:
+    """The different access tokens that they name; a pod has room for one, and uses it for all of them."""
+    return tuple(dict.fromkeys(each.token_secret_ref for each in repositories(model) if each.token_secret_ref))
 
 
 def fetching(progress: FetchProgress) -> str:

@@ -5,7 +5,7 @@ import os
 import threading
 from pathlib import Path
 
-from gaudi_runtime.contract.config import EngineName, HubRepository, RuntimeConfig
+from gaudi_runtime.contract.config import EngineName, HubRepository, QuantizationConfig, RuntimeConfig
 from gaudi_runtime.contract.report import FetchProgress, Phase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.report_board import ReportBoard
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.Event) -> RuntimeConfig:
-    """The configuration as the engine needs it: `model.path` is a folder with the checkpoint's files, which are whole.
+    """The configuration as the engine needs it: the paths of model and adapters are folders whose weights are whole.
 
     The simulation reads no model and fetches none. Raises a RuntimeStartError with a sentence, or Stopped.
     """
@@ -27,12 +27,24 @@ def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.E
         raise_if_stopped(stop)
         board.touch()
 
+    def here(hub: HubRepository | None, path: str) -> str:
+        folder = fetched(hub, Path(path), config.model.fetch_limit_bytes, board, stop) if hub else Path(path)
+        check_weights(folder, progress)
+        return str(folder)
+
     model = config.model
-    folder = Path(model.path)
-    if model.hub:
-        folder = fetched(model.hub, folder, model.fetch_limit_bytes, board, stop)
-    check_weights(folder, progress)
-    return config.model_copy(update={"model": model.model_copy(update={"path": str(folder)})})
+    path = here(model.hub, model.path)
+    adapters = tuple(each.model_copy(update={"path": here(each.hub, each.path)}) for each in model.adapters)
+    found = {"path": path, "adapters": adapters, "quantization": _moved(model.quantization, model.path, path)}
+    return config.model_copy(update={"model": model.model_copy(update=found)})
+
+
+def _moved(wished: QuantizationConfig | None, named: str, found: str) -> QuantizationConfig | None:
+    """The same with its file in the folder that was `found`, where the folder that was `named` stood for it."""
+    if wished is None or wished.config_file is None or not Path(wished.config_file).is_relative_to(named):
+        return wished
+    file = Path(found) / Path(wished.config_file).relative_to(named)
+    return wished.model_copy(update={"config_file": str(file)})
 
 
 def fetched(

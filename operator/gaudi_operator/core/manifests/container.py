@@ -4,9 +4,10 @@ from gaudi_operator.api.v1alpha1.accelerator import Accelerator
 from gaudi_operator.api.v1alpha1.engine import EnvVar
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.fetching import repositories, tokens
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.metadata import Object
-from gaudi_operator.core.manifests.volumes import TEMPORARY_PATH, fetches, mounts
+from gaudi_operator.core.manifests.volumes import TEMPORARY_PATH, mounts
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.runtime_config import on_cpu, runtime_config
 from gaudi_runtime.contract.config import EngineName, ServingConfig
@@ -14,6 +15,7 @@ from gaudi_runtime.contract.ports import (
     API_KEY_VARIABLE,
     CACHE_PATH,
     CONFIG_PATH,
+    FETCH_PATH,
     LIVEZ_PATH,
     MODEL_PORT_NAME,
     READYZ_PATH,
@@ -64,7 +66,7 @@ def environment(inference: Inference) -> list[Object]:
 
     The knobs stand here, not only in the RuntimeConfig: the device's software reads them when a process starts.
     """
-    plain = {**_writable_places(inference.spec), **_network(inference.spec), **render(runtime_config(inference)).env}
+    plain = {**_writable_places(inference.spec), **_network(inference.spec), **_knobs(inference)}
     variables = {name: {"name": name, "value": value} for name, value in plain.items()}
     return list(
         {
@@ -73,6 +75,12 @@ def environment(inference: Inference) -> list[Object]:
             **{each.name: _variable(each) for each in inference.spec.engine.env},
         }.values()
     )
+
+
+def _knobs(inference: Inference) -> dict[str, str]:
+    """Without files of a fetched model: the runtime itself names them, once it knows the commit."""
+    found = render(runtime_config(inference)).env
+    return {name: value for name, value in found.items() if not value.startswith(f"{FETCH_PATH}/")}
 
 
 def _variable(variable: EnvVar) -> Object:
@@ -97,13 +105,12 @@ def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
 
 def _network(spec: GaudiInferenceSpec) -> dict[str, str]:
     """Libraries ask the hub only where something comes from it."""
-    return {} if fetches(spec.model) else {"HF_HUB_OFFLINE": "1"}
+    return {} if repositories(spec.model) else {"HF_HUB_OFFLINE": "1"}
 
 
 def _secrets(spec: GaudiInferenceSpec) -> dict[str, Object]:
     """The hub's access token and the key of the API by reference: their values stand in Secrets alone."""
-    source = spec.model.source.hugging_face
-    found = {"HF_TOKEN": source.token_secret_ref if source else None, API_KEY_VARIABLE: spec.engine.api_key_secret_ref}
+    found = {"HF_TOKEN": next(iter(tokens(spec.model)), None), API_KEY_VARIABLE: spec.engine.api_key_secret_ref}
     return {
         name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
         for name, secret in found.items()

@@ -4,10 +4,11 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.fetching import repositories
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.container import container
 from gaudi_operator.core.manifests.metadata import Object, child_labels, revision_labels
-from gaudi_operator.core.manifests.volumes import fetches, volumes
+from gaudi_operator.core.manifests.volumes import volumes
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
 
 PRESTOP_SECONDS = 5
@@ -60,7 +61,7 @@ def _security(spec: GaudiInferenceSpec) -> Object:
 
 def _group_of_cache(spec: GaudiInferenceSpec) -> Object:
     """A fresh volume belongs to root; what is there already is walked through only when its root has another group."""
-    if not (fetches(spec.model) and spec.model.cache.persistent_volume_claim):
+    if not (repositories(spec.model) and spec.model.cache.persistent_volume_claim):
         return {}
     return {"fsGroup": spec.pod.run_as_user, "fsGroupChangePolicy": "OnRootMismatch"}
 

@@ -5,6 +5,7 @@ from posixpath import dirname
 from gaudi_operator.api.base import Quantity
 from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.fetching import repositories
 from gaudi_operator.core.manifests.metadata import Object
 from gaudi_operator.core.runtime_config import adapter_mount
 from gaudi_runtime.contract.ports import CACHE_PATH, CONFIG_PATH, FETCH_PATH, MODEL_PATH
@@ -21,7 +22,7 @@ def volumes(spec: GaudiInferenceSpec, config_map: str) -> list[Object]:
         {"name": "config", "configMap": {"name": config_map}},
         *([{"name": "model", **mounted}] if mounted else []),
         *_adapter_volumes(spec.model),
-        *([{"name": "fetched", **_fetched(spec.model.cache)}] if fetches(spec.model) else []),
+        *([{"name": "fetched", **_fetched(spec.model.cache)}] if repositories(spec.model) else []),
         {"name": "cache", "emptyDir": {}},
         {"name": "tmp", "emptyDir": {}},
         {"name": "shared-memory", "emptyDir": shared},
@@ -35,7 +36,7 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
         {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
         *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
         *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
-        *([{"name": "fetched", "mountPath": FETCH_PATH}] if fetches(spec.model) else []),
+        *([{"name": "fetched", "mountPath": FETCH_PATH}] if repositories(spec.model) else []),
         {"name": "cache", "mountPath": CACHE_PATH},
         {"name": "tmp", "mountPath": TEMPORARY_PATH},
         {"name": "shared-memory", "mountPath": SHARED_MEMORY_PATH},
@@ -43,7 +44,7 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
 
 
 def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
-    """Size of /dev/shm. Ranks talk through it: each has queues of its own there (docs/running-vllm.md, Memory of a pod)."""
+    """Size of /dev/shm; each of several ranks has queues of its own there (docs/running-vllm.md, Memory of a pod)."""
     ranks = spec.parallelism.tensor * spec.parallelism.pipeline * spec.parallelism.data
     queues = ranks if ranks > 1 else 0
     return spec.pod.resources.shared_memory or f"{1024 + 512 * queues}Mi"
@@ -60,11 +61,6 @@ def _adapter_mounts(model: Model) -> list[Object]:
         for at, each in enumerate(model.adapters)
         if mounted_source(each.source)
     ]
-
-
-def fetches(model: Model) -> bool:
-    """Whether the runtime fetches the checkpoint or an adapter, and needs a volume to write them into."""
-    return any(source.hugging_face for source in (model.source, *(each.source for each in model.adapters)))
 
 
 def mounted_source(source: ModelSource) -> Object | None:

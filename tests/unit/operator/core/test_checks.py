@@ -19,6 +19,11 @@ def source(**kinds: Any) -> dict[str, Any]:
     return {"source": {"persistentVolumeClaim": None, **kinds}}
 
 
+def hub_adapter(name: str, secret: str) -> dict[str, Any]:
+    hub = {"repo": f"a/{name}", "tokenSecretRef": {"name": secret, "key": "token"}}
+    return {"name": name, "source": {"huggingFace": hub}}
+
+
 HOST_PATH = source(hostPath={"path": "/models"})
 
 SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -37,7 +42,8 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"model": source(objectStore={"uri": "s3://a/b"})},
         "NotBuilt",
         "spec.model.source.objectStore is not built in this release: "
-        "use huggingFace, persistentVolumeClaim, hostPath or ociImage.",
+        "mount the bucket by its CSI driver and name the claim, or use huggingFace, persistentVolumeClaim, hostPath or "
+        "ociImage.",
     ),
     "nodes": (
         {"accelerator": CARD, "engine": {"name": "sim"}, "parallelism": {"tensor": 16, "nodes": 2}},
@@ -49,14 +55,10 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "NotBuilt",
         "spec.model.quantization is not built for the sim engine: leave it out, or use engine vllm.",
     ),
-    "adapter_of_a_hub": (
-        {
-            "engine": {"name": "vllm"},
-            "model": {"adapters": [{"name": "sql", "source": {"huggingFace": {"repo": "a/b"}}}]},
-        },
+    "several_tokens": (
+        {"engine": {"name": "vllm"}, "model": {"adapters": [hub_adapter("sql", "one"), hub_adapter("code", "two")]}},
         "NotBuilt",
-        "spec.model.adapters.source.huggingFace is not built in this release: use persistentVolumeClaim, hostPath or "
-        "ociImage.",
+        "more than one tokenSecretRef in spec.model is not built in this release: name one Secret and key in all.",
     ),
     "adapters_that_nobody_simulates": (
         {"engine": {"name": "sim"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
@@ -90,11 +92,6 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"recipeCache": {"enabled": True}},
         "NotBuilt",
         "spec.recipeCache.enabled is not built in this release: set it to false.",
-    ),
-    "canary": (
-        {"rollout": {"canary": {"observeSeconds": 60}}},
-        "NotBuilt",
-        "spec.rollout.canary.observeSeconds is not built in this release: set it to 0.",
     ),
     "autoscaling": (
         {"autoscaling": {"maxReplicas": 3, "targetRunningRequests": 8}},

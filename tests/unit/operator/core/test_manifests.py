@@ -194,6 +194,20 @@ def test_adapter_of_a_hub_is_fetched_beside_a_mounted_model() -> None:
     assert "HF_HUB_OFFLINE" not in environment(**fields)
 
 
+def test_token_of_an_adapter_serves_where_the_model_needs_none() -> None:
+    hub = {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}
+    adapters = [{"name": "a", "source": {"huggingFace": hub}}]
+    found = environment(model={"adapters": adapters}, engine={"name": "vllm"})
+    assert found["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+
+
+def test_file_of_a_fetched_model_is_named_by_the_runtime_alone() -> None:
+    inc = {"quantization": {"method": "inc", "configFile": "quant.json"}}
+    vllm = {"engine": {"name": "vllm"}, "accelerator": CARD}
+    assert environment(model=inc, **vllm)["QUANT_CONFIG"] == "/models/tiny/quant.json"
+    assert "QUANT_CONFIG" not in environment(model={**HUB, **inc}, **vllm)
+
+
 def test_pods_share_what_is_fetched_into_a_claim() -> None:
     assert volume("fetched", model=HUB_AND_CLAIM)["persistentVolumeClaim"] == {"claimName": "shared"}
 

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.contract.config import EngineConfig, EngineName, HubRepository, RuntimeConfig
+from gaudi_runtime.contract.config import (
+    AdapterConfig,
+    EngineConfig,
+    EngineName,
+    HubRepository,
+    QuantizationConfig,
+    QuantizationMethod,
+    RuntimeConfig,
+)
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import ConfigError, DiskFull, ModelUnreadable
 from gaudi_runtime.report_board import ReportBoard
@@ -119,3 +127,25 @@ async def test_space_below_the_limit_of_the_pods_folder_is_all_that_counts(site:
     ):
         with_model_here(limited, board, threading.Event())
     assert site.hub.downloads() == []
+
+
+async def test_adapter_of_a_hub_is_fetched_beside_the_model(site: Site, board: Board, tmp_path: Path) -> None:
+    mounted = tmp_path / "mounted"
+    plain = config(site, EngineName.VLLM)
+    adapters = (
+        AdapterConfig(name="sql", path=str(site.root), hub=HubRepository(repo=REPO, revision=COMMIT)),
+        AdapterConfig(name="code", path=str(mounted)),
+    )
+    model = plain.model.model_copy(update={"path": str(mounted), "hub": None, "adapters": adapters})
+    told = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    assert told.path == str(mounted)
+    assert [each.path for each in told.adapters] == [str(site.root / "tiny--model" / COMMIT), str(mounted)]
+
+
+async def test_configuration_of_quantization_is_looked_for_in_the_fetched_folder(site: Site, board: Board) -> None:
+    plain = config(site, EngineName.VLLM)
+    inc = QuantizationConfig(method=QuantizationMethod.INC, config_file=str(site.root / "quant.json"))
+    model = plain.model.model_copy(update={"quantization": inc})
+    told = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    assert told.quantization is not None
+    assert told.quantization.config_file == f"{told.path}/quant.json"
