@@ -2,6 +2,7 @@
 
 from gaudi_operator.api.v1alpha1.status import PlanBasis
 from gaudi_operator.core.doubts import doubt
+from gaudi_operator.core.hints import hints
 from gaudi_operator.core.outlook import Outlook, outlook
 from gaudi_operator.core.plan_sentence import plan_sentence
 from gaudi_operator.core.plan_state import known_blocks, plan_state
@@ -17,9 +18,9 @@ def judge_plan_accepted(s: Situation) -> Verdict:
     state = plan_state(s)
     assert state is not None  # noqa: S101 - an impossible plan is a violation
     against = doubt(s.inference) if state.basis is PlanBasis.ESTIMATED else None
-    if against is None:
-        return Verdict(TRUE, "Accepted", plan_sentence(state))
-    return Verdict(TRUE, "AcceptedInDoubt", f"{plan_sentence(state)} {against}")
+    reason = "Accepted" if against is None else "AcceptedInDoubt"
+    sentences = (plan_sentence(state), against, *hints(s.inference.spec))
+    return Verdict(TRUE, reason, " ".join(each for each in sentences if each))
 
 
 def judge_bucket_coverage(s: Situation) -> Verdict:

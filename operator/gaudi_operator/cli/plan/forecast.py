@@ -48,6 +48,8 @@ def forecast(
 
 
 def _data(foreseen: "Foreseen") -> dict[str, Any]:
+    from gaudi_operator.cli.plan.launch import launch_data
+
     found = foreseen.forecast
     return {
         "card": found.card,
@@ -60,6 +62,8 @@ def _data(foreseen: "Foreseen") -> dict[str, Any]:
         "problems": [{"reason": each.trouble, "message": each.sentence} for each in foreseen.problems],
         "advice": [change.text for change in foreseen.advice],
         "notes": found.notes,
+        "hints": foreseen.hints,
+        "startedWith": launch_data(foreseen.config),
         "warnings": found.plan.warnings if found.plan else (),
     }
 

@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gaudi_operator.cli.plan.forecasting import Foreseen
+from gaudi_operator.cli.plan.launch import launch_lines
 from gaudi_runtime.figure import Figure
 from gaudi_runtime.forecast.result import PhaseForecast
 
@@ -11,7 +12,7 @@ GIB, MIB = 2**30, 2**20
 
 
 def print_forecast(foreseen: Foreseen) -> None:
-    """What fits, the table of figures with numbered sources, problems, advice and notes."""
+    """What fits, the table of figures with numbered sources, problems, advice, notes, and the command."""
     console, found = Console(), foreseen.forecast
     console.print(f"{found.model or 'a model of unknown shape'} on card {found.card}: an estimate", highlight=False)
     sources = _print_figures(console, foreseen)
@@ -25,8 +26,10 @@ def print_forecast(foreseen: Foreseen) -> None:
         console.print(f"would fit: {change.text}", style="green", highlight=False)
     for number, source in enumerate(sources, start=1):
         console.print(f"[{number}] {source}", markup=False, highlight=False)
-    for note in found.notes:
-        console.print(note, highlight=False)
+    for note in (*found.notes, *foreseen.hints):
+        console.print(note, markup=False, highlight=False)
+    for line in launch_lines(foreseen.config):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_figures(console: Console, foreseen: Foreseen) -> list[str]:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from gaudi_operator.cli.plan.document import read_text
 from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_operator.core.hints import hints
 from gaudi_operator.core.subject import subject
 from gaudi_runtime.cards.card import Card
 from gaudi_runtime.cards.catalog import card_named
-from gaudi_runtime.contract.config import EngineName
+from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.figure import Figure
@@ -30,13 +31,16 @@ _NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", 
 class Foreseen:
     """A forecast, what is wrong with it, and the smallest changes that would help.
 
-    `certain` is False where the missing graphs would fit with the least bytes of any source.
+    `certain` is False where the missing graphs would fit with the least bytes of any source. `hints` refuse nothing;
+    `config` is None where only bare limits are known.
     """
 
     forecast: Forecast
     shortfalls: tuple[Problem, ...]
     certain: bool
     advice: tuple[Change, ...]
+    hints: tuple[str, ...] = ()
+    config: RuntimeConfig | None = None
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -84,7 +88,8 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
     asked = Wanted(0, 0) if found.problems else wanted
     advice = advise(inputs, shape, described, asked) if shape else ()
     certain = not fits(found, replace(wanted, at_best=True))
-    return Foreseen(found, shortfalls(found, wanted), certain, advice)
+    told = hints(question.inference.spec) if question.inference else ()
+    return Foreseen(found, shortfalls(found, wanted), certain, advice, told, question.config)
 
 
 def asked_inputs(question: PlanQuestion) -> ForecastInputs:

@@ -1,0 +1,60 @@
+"""`gaudi-plan forecast` prints what an engine is started with."""
+
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
+
+DEPLOYMENT: dict[str, Any] = {
+    **INFERENCE,
+    "spec": {
+        "model": {
+            "source": {"persistentVolumeClaim": {"claimName": "models"}},
+            "servedNames": ["my chat", "chat"],
+            "maxModelLen": 256,
+        },
+        "accelerator": {"generation": "gaudi2"},
+        "engine": {"maxNumSeqs": 2, "settings": {"UCX_TLS": "rc,tcp"}, "extraArgs": ["--cpu-offload-gb", "4"]},
+    },
+}
+
+
+def typed(document: object) -> list[str]:
+    """The printed command, as a shell reads it."""
+    _, _, command = plan(document, command="forecast").stdout.partition("started with:\n")
+    return shlex.split(command.replace("\\\n", " "))
+
+
+def test_command_can_be_typed() -> None:
+    words = typed(DEPLOYMENT)
+    found = answer(DEPLOYMENT, command="forecast")["startedWith"]
+    at = words.index("vllm")
+    assert words[:at] == [f"{name}={value}" for name, value in found["environment"].items()]
+    assert words[at:] == ["vllm", "serve", *found["arguments"]]
+
+
+def test_command_has_what_was_asked_for() -> None:
+    words = typed(DEPLOYMENT)
+    assert {"UCX_TLS=rc,tcp", "PT_HPU_LAZY_MODE=1", "--max-num-seqs=2"} <= set(words)
+    assert words[-5:] == ["--served-model-name", "my chat", "chat", "--cpu-offload-gb", "4"]
+
+
+@pytest.mark.parametrize("document", [BARE, RUNTIME_CONFIG], ids=["bare limits", "sim engine"])
+def test_nothing_is_started_with_knobs_where_nobody_reads_them(document: object) -> None:
+    assert typed(document) == []
+
+
+def test_wrong_argument_is_refused_in_a_sentence() -> None:
+    spec = {**DEPLOYMENT["spec"], "engine": {"extraArgs": ["--port=1"]}}
+    assert "--port is set by spec.service.port" in refusal({**DEPLOYMENT, "spec": spec}, command="forecast")
+
+
+def test_hints_are_told_and_change_no_verdict() -> None:
+    model = {"source": {"huggingFace": {"repo": "meta-llama/Llama-3.1-70B"}}, "maxModelLen": 4096}
+    spec = {**DEPLOYMENT["spec"], "model": model, "engine": {}}
+    found = answer({**DEPLOYMENT, "spec": spec}, command="forecast")
+    (hint,) = found["hints"]
+    assert hint.endswith("with tensor parallel 2 or 4 or 8; spec.parallelism.tensor is 1.")
+    assert "meta-llama/Llama-3.1-70B is published as validated on gaudi2" in hint

@@ -1,0 +1,100 @@
+"""What is told of a spec and refuses nothing."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.checks import first_violation
+from gaudi_operator.core.hints import hints
+from gaudi_operator.core.plan_conditions import judge_plan_accepted
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
+from tests.unit.operator.core.situations import situation
+
+GAUDI2 = {"generation": "gaudi2", "deviceMemory": None}
+VLLM = {"name": "vllm"}
+
+
+def repository(name: str, **model: Any) -> dict[str, Any]:
+    return {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": name}}, **model}
+
+
+def hinted(**overrides: Any) -> tuple[str, ...]:
+    return hints(inference(**{"engine": VLLM, "accelerator": CARD, **overrides}).spec)
+
+
+def test_published_configuration_needs_no_hint() -> None:
+    assert hinted(model=repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")) == ()
+
+
+def test_model_that_was_renamed_is_the_same() -> None:
+    assert hinted(model=repository("meta-llama/Meta-Llama-3.1-70B"), parallelism={"tensor": 4}) == ()
+
+
+def test_other_tensor_parallelism_is_told() -> None:
+    assert hinted(model=repository("meta-llama/Llama-3.3-70B-Instruct"), parallelism={"tensor": 8}) == (
+        "meta-llama/Llama-3.3-70B-Instruct is published as validated on gaudi3 with tensor parallel 4; "
+        "spec.parallelism.tensor is 8.",
+    )
+
+
+def test_other_datatype_is_told() -> None:
+    model = repository("meta-llama/Llama-3.1-70B-Instruct", quantization={"method": "awq"})
+    assert hinted(model=model, parallelism={"tensor": 8}) == (
+        "meta-llama/Llama-3.1-70B-Instruct is published as validated on gaudi3 with bf16 or fp8, not int4.",
+    )
+
+
+def test_other_card_is_told() -> None:
+    assert hinted(model=repository("Qwen/Qwen3-32B"), accelerator=GAUDI2, parallelism={"tensor": 8}) == (
+        "Qwen/Qwen3-32B is published as validated on gaudi3 and not on gaudi2; it may work all the same.",
+    )
+
+
+def test_model_in_no_list_is_told() -> None:
+    assert hinted(model=repository("acme/own")) == (
+        "acme/own is published as validated on no card; it may work all the same.",
+    )
+
+
+def test_setting_of_a_family_is_told_until_it_is_said() -> None:
+    model, tensor = repository("Qwen/Qwen3-32B"), {"tensor": 8}
+    name = "PT_HPUGRAPH_DISABLE_TENSOR_CACHE"
+    (found,) = hinted(model=model, parallelism=tensor)
+    assert f'{name}: "false", which spec.engine.settings leaves out.' in found
+    assert hinted(model=model, parallelism=tensor, engine={**VLLM, "settings": {name: "true"}}) == ()
+
+
+@pytest.mark.parametrize("names", [["chat"], ["chat", "acme/own"]])
+def test_checkpoint_of_ones_own_is_not_judged_by_its_names(names: list[str]) -> None:
+    assert hinted(model={"servedNames": names}) == ()
+
+
+def test_served_name_of_a_published_model_is_judged() -> None:
+    (found,) = hinted(model={"servedNames": ["chat", "llama-3.3-70b-instruct"]})
+    assert "tensor parallel 4" in found
+
+
+SPLIT = {**VLLM, "maxNumBatchedTokens": 128}
+
+
+def test_split_prompts_without_planned_context_are_told() -> None:
+    accelerator = {"generation": "none"}
+    (found,) = hints(inference(engine=SPLIT, accelerator=accelerator).spec)
+    assert found.startswith(
+        "Prompts above 128 tokens are split, and the cached context of their later pieces is planned"
+    )
+    assert hints(inference(engine={**SPLIT, "prefixCaching": True}).spec) == ()
+
+
+@pytest.mark.parametrize("engine", ["torch", "sim"])
+def test_other_engines_get_no_hint(engine: str) -> None:
+    assert (
+        hints(inference(engine={"name": engine, "maxNumBatchedTokens": 128}, model=repository("acme/own")).spec) == ()
+    )
+
+
+def test_hint_stands_in_the_condition_and_refuses_nothing() -> None:
+    found = inference(engine=VLLM, accelerator=CARD, model=repository("acme/own"))
+    assert first_violation(found, DEFAULTS) is None
+    verdict = judge_plan_accepted(situation(inference=found))
+    assert (verdict.reason, verdict.message.endswith("no card; it may work all the same.")) == ("Accepted", True)

@@ -1,0 +1,36 @@
+"""Models that are published as validated: the data is whole, and found by the names that people use."""
+
+import pytest
+
+from gaudi_runtime.cards.catalog import CARDS
+from gaudi_runtime.knobs.check import wrong_settings
+from gaudi_runtime.models.validated import Validated, validated, validated_models
+
+
+def test_each_model_stands_once_for_a_card() -> None:
+    keys = [(each.model, each.card) for each in validated_models()]
+    assert len(keys) == len(set(keys)) >= 40
+
+
+@pytest.mark.parametrize("row", validated_models(), ids=lambda row: f"{row.model}-{row.card}")
+def test_row_says_what_can_be(row: Validated) -> None:
+    assert row.card in CARDS
+    assert set(row.tensor) <= {1, 2, 4, 8}
+    assert row.tensor
+    assert set(row.datatypes) <= {"bf16", "fp16", "fp8", "int4"}
+    assert set(row.sources) <= {"002", "003"}
+    assert row.sources
+    assert list(wrong_settings(row.settings)) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["meta-llama/Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B", "llama-3.1-8b", "mirror/LLAMA-3.1-8B"]
+)
+def test_model_is_found_by_any_of_its_names(name: str) -> None:
+    assert set(validated(name)) == {"gaudi2", "gaudi3"}
+    assert validated(name)["gaudi2"].model == "meta-llama/Llama-3.1-8B"
+
+
+@pytest.mark.parametrize("name", ["meta-llama/Llama-3.1", "", "acme/own-model"])
+def test_model_in_no_list_has_nothing(name: str) -> None:
+    assert validated(name) == {}
