@@ -9,11 +9,13 @@ RuntimeStartError        this instance cannot serve; the report says why
 ├── HubUnreachable       the hub does not answer, or not with what it states
 ├── DiskFull             the model has no room on the disk
 ├── EngineUnsupported    the release of the engine lacks what this runtime drives it by
+├── EngineLost           a process of the engine died, or does not answer any more
 ├── PlanImpossible       no bucket or no KV block fits
 ├── TraceUnreadable      a trace of requests is no CSV of requests
 ├── DeviceUnavailable    the wanted device is not there
 └── PortUnavailable      a port that this instance serves on is taken
 DeviceOutOfMemory        a graph or buffer did not fit; ends capture of a phase, not the process
+GraphRefused             the engine runs a shape without a graph, whatever memory there is
 """
 
 
@@ -71,6 +73,12 @@ class EngineUnsupported(RuntimeStartError):
     reason = "EngineUnsupported"
 
 
+class EngineLost(RuntimeStartError):
+    """A process of the engine died, or does not answer any more: only a new process helps."""
+
+    reason = "EngineLost"
+
+
 class PlanImpossible(RuntimeStartError):
     """No bucket or no KV block fits."""
 
@@ -97,3 +105,7 @@ class PortUnavailable(RuntimeStartError):
 
 class DeviceOutOfMemory(Exception):
     """The device has no room for a graph or buffer; the caller goes on without it."""
+
+
+class GraphRefused(Exception):
+    """The engine runs this shape without a graph, whatever memory there is; the bucket counts as not captured."""

@@ -3,25 +3,30 @@
 import asyncio
 import contextlib
 import logging
-import os
 import traceback
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import cast
 
 from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp
 
+from gaudi_runtime.child_processes import end_children
 from gaudi_runtime.config_file import ports_of_a_wrong_config, read_config
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.counters import publish_counters
-from gaudi_runtime.engines.protocol import Engine
-from gaudi_runtime.errors import ConfigError, RuntimeStartError
+from gaudi_runtime.engines.protocol import Engine, ServingEngine, TokenEngine
+from gaudi_runtime.engines.select import select_engine
+from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
 from gaudi_runtime.http_server import ServerLimits, http_server
+from gaudi_runtime.leaving import leave_at_once, leave_broken
 from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
 from gaudi_runtime.openai_api.app import openai_app
+from gaudi_runtime.openai_api.guard import guarded
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.signals import Signals
 from gaudi_runtime.startup import start_engine
@@ -63,6 +68,9 @@ async def serve(config_file: Path) -> None:
             await _serve_model(config, engine, status, signals)
         except Stopped:
             log.info("Stopped before serving.")
+        except EngineLost as error:
+            status.board.fail(describe(error))
+            leave_broken(error)
         except Exception as error:  # whatever it was, the report must say it
             await _stay_failed(error, status.board, signals)
 
@@ -95,16 +103,19 @@ async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -
     known = isinstance(error, RuntimeStartError)
     log.error("Start-up failed (%s): %s", failure.reason, failure.message, exc_info=None if known else error)
     board.fail(failure)
+    await asyncio.to_thread(end_children)  # what an engine has started already keeps its memory
     await signals.stop.wait()
 
 
 async def _start(config: RuntimeConfig, board: ReportBoard, signals: Signals) -> Engine:
-    work = asyncio.ensure_future(in_worker_thread(lambda: start_engine(config, board, signals.stop_between_buckets)))
+    make = partial(select_engine, loop=asyncio.get_running_loop())
+    stop = signals.stop_between_buckets
+    work = asyncio.ensure_future(in_worker_thread(lambda: start_engine(config, board, stop, make)))
     stopping = asyncio.ensure_future(signals.stop.wait())
     await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
     await asyncio.wait({work}, timeout=config.serving.drain_seconds)
     if not work.done():
-        _leave_at_once()
+        leave_at_once()
     engine = work.result()
     if signals.stop.is_set():
         raise Stopped
@@ -117,9 +128,11 @@ async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, si
     serving = config.serving
     engine.start_serving()
     status.observed.engine = engine
-    app = openai_app(engine, config, RequestMetrics(status.registry), lambda: signals.closing)
     signature = [(INSTANCE_HEADER, status.board.report().instance)]
-    async with http_server(app, serving.model_port, model_port_limits(serving), signature):
+    async with (
+        _application(config, engine, status, signals) as app,
+        http_server(app, serving.model_port, model_port_limits(serving), signature),
+    ):
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
         counting = asyncio.create_task(publish_counters(engine, status.board))
@@ -129,6 +142,30 @@ async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, si
         log.info("Draining for at most %d s", serving.drain_seconds)
     await _close(engine)
     log.info("Drained.")
+
+
+@contextlib.asynccontextmanager
+async def _application(
+    config: RuntimeConfig, engine: Engine, status: Status, signals: Signals
+) -> AsyncIterator[ASGIApp]:
+    """What answers on the model port: the engine's own application, watched, or ours."""
+    metrics = RequestMetrics(status.registry)
+    if not isinstance(engine, ServingEngine):
+        yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing)
+        return
+    for collector in engine.collectors():
+        status.registry.register(collector)
+    async with engine.application() as app:
+        watching = asyncio.create_task(_leave_when_lost(engine, status.board))
+        yield guarded(app, config, metrics, lambda: signals.closing)
+        watching.cancel()
+
+
+async def _leave_when_lost(engine: ServingEngine, board: ReportBoard) -> None:
+    """A process without its engine answers nobody; the kubelet starts another."""
+    error = await engine.until_lost()
+    board.fail(describe(error))
+    leave_broken(error)
 
 
 def model_port_limits(serving: ServingConfig) -> ServerLimits:
@@ -144,11 +181,4 @@ async def _close(engine: Engine) -> None:
         async with asyncio.timeout(CLOSE_SECONDS):
             await engine.close()
     except TimeoutError:
-        _leave_at_once()
-
-
-def _leave_at_once() -> NoReturn:
-    """An orderly exit would wait for a running compile, or tear the interpreter down under it."""
-    log.warning("Stopped in the middle of a step that cannot be interrupted.")
-    logging.shutdown()
-    os._exit(0)
+        leave_at_once()

@@ -4,11 +4,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import cast
 
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import MemorySplit, Phase
-from gaudi_runtime.engines.protocol import Engine
+from gaudi_runtime.engines.protocol import DividedMemory, Engine, OwnMemory
 from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.memory import Split, kv_blocks, split_memory
@@ -30,7 +31,8 @@ def start_engine(
 ) -> Engine:
     """A loaded and warm engine; runs for seconds to an hour, so call it in the worker thread.
 
-    `clock` returns monotonic seconds. Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
+    `make` makes the engine; `clock` returns monotonic seconds.
+    Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
     """
 
     def progress() -> None:
@@ -44,17 +46,8 @@ def start_engine(
     engine.load(progress)
     progress()
 
-    board.update(phase=Phase.PROFILING)
-    warmup = config.warmup
-    free = engine.profile().free
-    split = split_memory(free, config.engine.device_memory_utilization, warmup.graph_memory_share)
-    blocks = kv_blocks(split.kv_cache, engine.block_bytes())
-    log.info("%s", memory_split(split, blocks, config.engine.device_memory_utilization, warmup.graph_memory_share))
-    _publish(split, blocks, board)
+    split, blocks = _memory(config, engine, board)
     progress()
-
-    board.update(phase=Phase.ALLOCATING)
-    _allocate(engine, split, blocks)
 
     plan = make_plan(config.bucketing, config.limits, blocks)
     engine.use_plan(plan)
@@ -62,7 +55,30 @@ def start_engine(
     return engine
 
 
-def _publish(split: Split, blocks: int, board: ReportBoard) -> None:
+def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[Split, int]:
+    """The split and the KV blocks, which are allocated then."""
+    if isinstance(engine, DividedMemory):
+        split, blocks = engine.divided_memory()
+        _publish(config, split, blocks, board)
+        return split, blocks
+    return _divide(config, cast("OwnMemory", engine), board)
+
+
+def _divide(config: RuntimeConfig, engine: OwnMemory, board: ReportBoard) -> tuple[Split, int]:
+    board.update(phase=Phase.PROFILING)
+    free = engine.profile().free
+    split = split_memory(free, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
+    blocks = kv_blocks(split.kv_cache, engine.block_bytes())
+    _publish(config, split, blocks, board)
+    board.update(phase=Phase.ALLOCATING)
+    _allocate(engine, split, blocks)
+    return split, blocks
+
+
+def _publish(config: RuntimeConfig, split: Split, blocks: int, board: ReportBoard) -> None:
+    log.info(
+        "%s", memory_split(split, blocks, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
+    )
     board.update(
         memory=MemorySplit(
             free=split.free, usable=split.usable, graphs=split.graphs, kv_cache=split.kv_cache, kv_blocks=blocks
@@ -70,7 +86,7 @@ def _publish(split: Split, blocks: int, board: ReportBoard) -> None:
     )
 
 
-def _allocate(engine: Engine, split: Split, blocks: int) -> None:
+def _allocate(engine: OwnMemory, split: Split, blocks: int) -> None:
     try:
         engine.allocate(blocks)
     except DeviceOutOfMemory as error:

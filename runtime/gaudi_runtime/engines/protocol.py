@@ -5,8 +5,8 @@ The orchestrator owns order, budget, progress and stop; an engine only does what
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from prometheus_client.registry import Collector

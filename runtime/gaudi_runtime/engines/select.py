@@ -1,13 +1,17 @@
 """Choose the engine by name, importing only that one: torch and vllm take seconds and gigabytes."""
 
+import asyncio
+
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.engines.environment import tell_environment
 from gaudi_runtime.engines.protocol import Engine
-from gaudi_runtime.errors import ConfigError
 
 
-def select_engine(config: RuntimeConfig) -> Engine:
-    """The engine that the configuration names. Raises a RuntimeStartError; call it off the event loop."""
+def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> Engine:
+    """The engine that the configuration names. Raises a RuntimeStartError; call it off the event loop.
+
+    `loop` is the one that serves; engine vllm cannot do without.
+    """
     tell_environment(config)
     match config.engine.name:
         case EngineName.TORCH:
@@ -19,4 +23,8 @@ def select_engine(config: RuntimeConfig) -> Engine:
 
             return SimEngine(config)
         case EngineName.VLLM:
-            raise ConfigError("engine vllm is not built yet; use torch or sim.")
+            from gaudi_runtime.engines.vllm.engine import VllmEngine
+
+            if loop is None:
+                raise ValueError("engine vllm needs the event loop that serves")
+            return VllmEngine(config, loop)

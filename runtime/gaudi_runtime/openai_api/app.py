@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.protocol import Engine
+from gaudi_runtime.engines.protocol import TokenEngine
 from gaudi_runtime.http_server import get, unless_disconnected
 from gaudi_runtime.metrics import RequestMetrics
 from gaudi_runtime.openai_api.admission import Admission
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class Api:
     """One engine, spoken to in OpenAI's language."""
 
-    def __init__(self, engine: Engine, config: RuntimeConfig, metrics: RequestMetrics) -> None:
+    def __init__(self, engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics) -> None:
         self._engine, self._metrics = engine, metrics
         self._names = config.model.served_names
         self._limits = config.limits
@@ -127,7 +127,7 @@ def _echoes(body: CompletionRequest) -> list[str]:
 
 
 def openai_app(
-    engine: Engine, config: RuntimeConfig, metrics: RequestMetrics, closing: Callable[[], bool]
+    engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics, closing: Callable[[], bool]
 ) -> Starlette:
     """The application of the model port."""
     api = Api(engine, config, metrics)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from gaudi_runtime.engines.protocol import Engine, GenerationChunk, SamplingParams
+from gaudi_runtime.engines.protocol import GenerationChunk, SamplingParams, TokenEngine
 from gaudi_runtime.metrics import RequestMetrics
 
 Piece = tuple[int, GenerationChunk]
@@ -41,7 +41,7 @@ class Usage:
 class Generation:
     """The chunks of all choices of one request; ending the iteration early cancels every choice."""
 
-    def __init__(self, engine: Engine, choices: Sequence[Choice], usage: Usage, metrics: RequestMetrics) -> None:
+    def __init__(self, engine: TokenEngine, choices: Sequence[Choice], usage: Usage, metrics: RequestMetrics) -> None:
         self.choices, self.usage = choices, usage
         self._engine, self._metrics = engine, metrics
         self._arrived = time.monotonic()

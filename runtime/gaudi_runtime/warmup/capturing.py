@@ -4,7 +4,7 @@ import logging
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase, Phase
-from gaudi_runtime.errors import DeviceOutOfMemory
+from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused
 from gaudi_runtime.memory import graph_pool
 from gaudi_runtime.warmup import log_lines
 from gaudi_runtime.warmup.job import Job
@@ -56,6 +56,9 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
     except DeviceOutOfMemory as error:
         log.warning("Out of device memory at %s bucket %s: %s", step.phase, list(step.bucket), error)
         budget.out_of_memory()
+        return
+    except GraphRefused as error:
+        budget.refused(str(error))
         return
     job.measured((StepKind.CAPTURE, step.phase, step.bucket), job.clock() - started)
     for phase in BucketPhase:

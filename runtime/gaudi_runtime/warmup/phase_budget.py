@@ -20,7 +20,7 @@ class CaptureStep:
 
 
 class PhaseBudget:
-    """Queue and running totals of one phase; `left` has the reason of every bucket left. All amounts are bytes."""
+    """Queue and running totals of one phase; `left` and `refused` have the reasons of theirs. All amounts are bytes."""
 
     def __init__(self, phase: BucketPhase, queue: Collection[Bucket], share: int, block_size: int) -> None:
         self.phase = phase
@@ -28,6 +28,7 @@ class PhaseBudget:
         self.graph_bytes = 0
         self.captured: list[Bucket] = []
         self.left: dict[Bucket, str] = {}
+        self.refused: dict[Bucket, str] = {}
         self.over = False
         self._queue = deque(queue)
         self._wanted = len(queue)
@@ -43,7 +44,7 @@ class PhaseBudget:
     @property
     def complete(self) -> bool:
         """Whether every bucket that can have a graph has one."""
-        return len(self.captured) == self._wanted
+        return len(self.captured) + len(self.refused) == self._wanted
 
     def next(self) -> CaptureStep | None:
         """The first bucket of the queue whose estimate is below what is left of the share."""
@@ -69,6 +70,10 @@ class PhaseBudget:
         failed = self._queue[0]
         self._leave("the device ran out of memory while its graph was captured")
         self.end(f"capture of {self.phase} graphs ended when the device ran out of memory at {tuple(failed)}")
+
+    def refuse(self, reason: str) -> None:
+        """Leave the bucket in work, for good: no other share would change that."""
+        self.refused[self._pop()] = reason
 
     def end(self, reason: str) -> None:
         """Leave every bucket that was not tried yet, for this reason."""

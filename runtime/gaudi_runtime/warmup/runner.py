@@ -114,5 +114,4 @@ def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
         return
     job.moved()
     job.board.update(phase=Phase.DEFRAGMENTER)
-    job.engine.warm_defragmenter(job.moved)
-    job.board.update(defragmenter_done=True)
+    job.board.update(defragmenter_done=job.engine.warm_defragmenter(job.moved))

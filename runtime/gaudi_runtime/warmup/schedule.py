@@ -64,6 +64,10 @@ class CaptureBudget:
         """The step's graph did not fit into device memory; its phase ends."""
         self._passes[0].fail()
 
+    def refused(self, reason: str) -> None:
+        """The engine makes no graph of the step's shape; the phase goes on."""
+        self._passes[0].refuse(reason)
+
     def end(self, reason: str) -> None:
         """No further bucket is tried, in any phase; those that were not are left for this reason."""
         for budget in (self._prompt, self._decode):
@@ -89,7 +93,7 @@ class CaptureBudget:
         return tuple(
             Skipped(phase=budget.phase, bucket=bucket, reason=reason)
             for budget in (self._prompt, self._decode)
-            for bucket, reason in budget.left.items()
+            for bucket, reason in (*budget.refused.items(), *budget.left.items())
         )
 
     def _of(self, phase: BucketPhase) -> PhaseBudget:

@@ -125,10 +125,11 @@ class SimEngine:
         for _ in SAMPLER_RUNS:
             progress()
 
-    def warm_defragmenter(self, progress: Progress) -> None:
+    def warm_defragmenter(self, progress: Progress) -> bool:
         """Nothing to move: only the swaps are counted."""
         for _ in warmup_swaps():
             progress()
+        return True
 
     def memory(self) -> DeviceMemory:
         """The card, less what was used."""

@@ -1,1 +1,1 @@
-"""Driving vLLM bucket by bucket: so far a worker's side on a Gaudi card (docs/vllm.md). Nothing here imports vllm."""
+"""Driving vLLM bucket by bucket (docs/vllm.md): our own process beside vLLM's, and its workers inside them."""

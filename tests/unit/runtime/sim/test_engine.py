@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.config import EngineName, ExecutionMode, KvCacheDtype, RuntimeConfig, WarmupConfig
+from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import Engine, SamplingParams
-from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, ModelUnreadable, PlanImpossible
@@ -71,13 +70,6 @@ def test_a_named_failure_of_loading_is_that_error() -> None:
 def test_a_cache_beyond_the_card_is_out_of_memory() -> None:
     with pytest.raises(DeviceOutOfMemory):
         loaded(sim_config({"deviceMemoryBytes": 2**30, "weightBytes": 0, "blockBytes": 2**24}))
-
-
-def test_the_vllm_engine_is_refused_with_a_sentence() -> None:
-    config = sim_config()
-    vllm = config.engine.model_copy(update={"name": EngineName.VLLM})
-    with pytest.raises(ConfigError, match="engine vllm is not built yet"):
-        select_engine(config.model_copy(update={"engine": vllm}))
 
 
 def test_serving_with_the_sim_engine_imports_no_torch() -> None:

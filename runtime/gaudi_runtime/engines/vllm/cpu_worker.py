@@ -1,0 +1,27 @@
+"""The worker of vLLM on a CPU, driven. Only vLLM's own processes import this module, by its name."""
+
+from typing import Any
+
+from vllm.v1.worker.cpu_worker import CPUWorker
+
+from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.engines.vllm.cpu import CpuVerbs
+from gaudi_runtime.engines.vllm.worker import DrivenWorker
+
+
+class DrivenCpuWorker(DrivenWorker, CPUWorker):
+    """One rank on a CPU."""
+
+    def _should_warm_up_model(self) -> bool:
+        """No: on a CPU vLLM compiles while it measures memory."""
+        return False
+
+    def execute_model(self, scheduler_output: Any) -> Any:
+        """One step, counted while serving."""
+        if self.gaudi_verbs is None:
+            return super().execute_model(scheduler_output)
+        return self.gaudi_verbs.step(scheduler_output, super().execute_model)
+
+    def gaudi_open_verbs(self) -> CpuVerbs:
+        """Real steps through the model runner."""
+        return CpuVerbs(self, ExecutionMode(self.gaudi_orders.execution_mode))

@@ -1,0 +1,107 @@
+"""The memory of a rank: on a card what the plugin measured, on a CPU a budget (docs/vllm.md, Memory)."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.engines.protocol import DeviceMemory
+from gaudi_runtime.engines.vllm.cpu_memory import CpuMemory, forecast
+from gaudi_runtime.engines.vllm.rank_answers import least, most
+from gaudi_runtime.memory import Split
+
+Answers = Sequence[dict[str, Any]]
+
+
+class RankMemory(Protocol):
+    """All sizes are bytes; every answer is that of the rank with the least left."""
+
+    def before_start(self) -> int | None:
+        """Bytes of the KV cache that vLLM is told; None where it finds out. Raises PlanImpossible."""
+
+    def started(self, profile: Answers) -> None:
+        """Take what the ranks say once weights and KV cache are there."""
+
+    def planned(self, memory: Answers) -> None:
+        """Take what is in use before the first bucket."""
+
+    def divided(self) -> tuple[Split, int]:
+        """The split, and the KV blocks that every rank has."""
+
+    def now(self, memory: Answers) -> DeviceMemory:
+        """What is free after this answer of the ranks."""
+
+
+def memory_of(config: RuntimeConfig) -> RankMemory:
+    """The memory of the ranks of this configuration."""
+    return CpuLedger(config) if config.engine.device == "cpu" else CardMemory()
+
+
+class CardMemory:
+    """A Gaudi card, divided by the plugin."""
+
+    def __init__(self) -> None:
+        self._split: Split
+        self._blocks = 0
+
+    def before_start(self) -> None:
+        """The plugin finds out by its own profile run."""
+        return
+
+    def started(self, profile: Answers) -> None:
+        """What is free beside weights and KV cache, less the margin, is for graphs."""
+        fullest = min(profile, key=lambda each: int(each["free"]))
+        free, margin, kv_cache = (int(fullest[name]) for name in ("free", "margin", "kv_cache"))
+        graphs = max(0, free - margin)
+        usable = graphs + kv_cache
+        self._split = Split(free=usable + margin, usable=usable, graphs=graphs, kv_cache=kv_cache, margin=margin)
+        self._blocks = least(profile, "kv_blocks")
+
+    def planned(self, memory: Answers) -> None:
+        """The card itself knows."""
+
+    def divided(self) -> tuple[Split, int]:
+        """The split, and the KV blocks that every rank has."""
+        return self._split, self._blocks
+
+    def now(self, memory: Answers) -> DeviceMemory:
+        """The card with the least free."""
+        return DeviceMemory(free=least(memory, "free"), total=least(memory, "total"))
+
+
+class CpuLedger:
+    """A budget: weights, KV cache, and what the processes grew by since the plan."""
+
+    def __init__(self, config: RuntimeConfig) -> None:
+        self._config = config
+        self._told: CpuMemory
+        self._weights = self._kv_cache = self._blocks = 0
+        self._resident: list[int] = []
+
+    def before_start(self) -> int:
+        """What is left beside the weights and the share of graphs."""
+        self._told = forecast(self._config)
+        return self._told.blocks * self._told.block_bytes
+
+    def started(self, profile: Answers) -> None:
+        """Real sizes take the place of forecast ones."""
+        self._weights, self._kv_cache = most(profile, "weights"), most(profile, "kv_cache")
+        self._blocks = least(profile, "kv_blocks")
+
+    def planned(self, memory: Answers) -> None:
+        """Growth counts from here."""
+        self._resident = [int(each["resident"]) for each in memory]
+
+    def divided(self) -> tuple[Split, int]:
+        """The forecast split with the real KV cache."""
+        told = self._told.split
+        free, usable = self._told.total - self._weights, told.graphs + self._kv_cache
+        split = Split(
+            free=free, usable=usable, graphs=told.graphs, kv_cache=self._kv_cache, margin=max(0, free - usable)
+        )
+        return split, self._blocks
+
+    def now(self, memory: Answers) -> DeviceMemory:
+        """The budget less what is in use."""
+        grown = max(int(each["resident"]) - was for each, was in zip(memory, self._resident, strict=True))
+        used = self._weights + self._kv_cache + max(0, grown)
+        return DeviceMemory(free=max(0, self._told.total - used), total=self._told.total)

@@ -1,0 +1,58 @@
+"""Calls to all workers of one engine, from the worker thread of start-up or from the event loop.
+
+Every call has a deadline of ours. vLLM's own timeout leaves late answers in its queue, which the next call would take
+for its own; so after a deadline the engine is lost (docs/vllm.md, Deadlines).
+"""
+
+import asyncio
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+from gaudi_runtime.engines.vllm.rank_answers import unwrapped
+from gaudi_runtime.errors import EngineLost
+
+LOOK_SECONDS = 0.5
+
+
+class Ranks:
+    """`engine` is vLLM's AsyncLLM; `loop` the event loop that serves, to which vLLM's sockets belong."""
+
+    def __init__(self, engine: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._engine, self._loop = engine, loop
+
+    def call(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
+        """One verb, from a thread; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
+        asked = asyncio.run_coroutine_threadsafe(self.ask(verb, *arguments, deadline=deadline), self._loop)
+        try:
+            return self._answer(asked, verb)
+        finally:
+            asked.cancel()
+
+    async def ask(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
+        """One verb, on the event loop; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
+        call = self._engine.collective_rpc("gaudi", args=(verb, list(arguments)))
+        try:
+            return unwrapped(await asyncio.wait_for(call, deadline), verb)
+        except TimeoutError:
+            raise EngineLost(f"vLLM gave no answer to {said(verb, *arguments)} within {deadline:.0f} s.") from None
+
+    def _answer(self, asked: "Future[list[Any]]", verb: str) -> list[Any]:
+        """A dead worker answers nothing, so death is looked for while waiting."""
+        while True:
+            try:
+                return asked.result(LOOK_SECONDS)
+            except TimeoutError:
+                if asked.done():
+                    raise
+                self._raise_if_dead(verb)
+            except CancelledError:
+                raise EngineLost(f"The event loop ended while vLLM was asked for {verb}.") from None
+
+    def _raise_if_dead(self, verb: str) -> None:
+        if self._engine.errored:
+            raise EngineLost(f"A process of vLLM died while it was asked for {verb}: its log says more.")
+
+
+def said(verb: str, *arguments: Any) -> str:
+    """A call as people read it: warm prompt (1, 128, 0)."""
+    return " ".join([verb, *(str(tuple(each)) if isinstance(each, list) else str(each) for each in arguments)])

@@ -1,0 +1,73 @@
+"""Every import of vLLM that our own process makes, with the paths of the supported release (versions.py).
+
+Importing takes twenty seconds and none of it may happen on the event loop, so nothing here is imported before it is
+asked for.
+"""
+
+import io
+from argparse import Namespace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, redirect_stderr
+from typing import TYPE_CHECKING, Any
+
+from starlette.types import ASGIApp
+
+from gaudi_runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+
+def import_server() -> None:
+    """Import what the OpenAI application needs, which takes seconds that nobody should wait for after warm-up."""
+    import vllm.entrypoints.launchers.api_server.app_state
+    import vllm.entrypoints.launchers.app  # noqa: F401
+
+
+def parse_arguments(arguments: Sequence[str]) -> Namespace:
+    """What `vllm serve` would make of these arguments. Raises ConfigError with vLLM's own sentence."""
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            parser = make_arg_parser(FlexibleArgumentParser())  # type: ignore[no-untyped-call]
+            parsed: Namespace = parser.parse_args(list(arguments))
+            return parsed
+    except (SystemExit, ValueError) as error:
+        last = (said.getvalue().strip().splitlines() or [str(error)])[-1]
+        raise ConfigError(
+            f"vLLM refuses its arguments: {last}; look at engine.settings and engine.extraArgs."
+        ) from error
+
+
+def check_configuration(arguments: Namespace) -> Any:
+    """vLLM's configuration of the model and everything else; raises what vLLM raises, before a process is started."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    return AsyncEngineArgs.from_cli_args(arguments).create_engine_config()
+
+
+def build_engine(arguments: Namespace) -> "AsyncLLM":
+    """vLLM's engine with its processes; returns when weights are loaded and the KV cache is allocated."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.usage.usage_lib import UsageContext
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    return AsyncLLM.from_engine_args(
+        AsyncEngineArgs.from_cli_args(arguments), usage_context=UsageContext.OPENAI_API_SERVER
+    )
+
+
+@asynccontextmanager
+async def openai_application(arguments: Namespace, engine: "AsyncLLM") -> AsyncIterator[ASGIApp]:
+    """vLLM's own OpenAI application over `engine`, with its lifespan."""
+    from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+    from vllm.entrypoints.launchers.app import build_app
+
+    tasks = await engine.get_supported_tasks()
+    app = build_app(arguments, tasks, engine.model_config)
+    await init_app_state(engine, app.state, arguments, tasks)
+    async with app.router.lifespan_context(app):
+        yield app

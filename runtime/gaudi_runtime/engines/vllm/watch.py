@@ -1,0 +1,53 @@
+"""Sees within seconds that vLLM died or hangs while it serves, and takes over what its workers count.
+
+A worker's death shows in a flag of vLLM's. A hang shows nowhere in vLLM: its health check passes. So the workers are
+asked for their counts every few seconds. A step that compiles answers late, but it works; processes that neither
+answer nor work hang.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gaudi_runtime.child_processes import pulse
+from gaudi_runtime.engines.vllm.rank_answers import RankFailed
+from gaudi_runtime.engines.vllm.ranks import Ranks
+from gaudi_runtime.errors import EngineLost
+
+LOOK_SECONDS = 0.5
+ASK_SECONDS = 2.0
+HANG_SECONDS = 30.0
+Counts = Mapping[str, Sequence[Sequence[Any]]]
+
+
+class Watch:
+    """`engine` is vLLM's AsyncLLM. `absorb` takes the counts of the first rank: all ranks make the same steps."""
+
+    def __init__(self, engine: Any, ranks: Ranks, absorb: Callable[[Counts], None], longest_step: float) -> None:
+        """`longest_step` in seconds: no step may take longer, even if it works."""
+        self._engine, self._ranks, self._absorb, self._longest_step = engine, ranks, absorb, longest_step
+
+    async def until_lost(self) -> EngineLost:
+        """Returns when nothing will ever be answered again, with the sentence that says why."""
+        while True:
+            asked = asyncio.ensure_future(self._ranks.ask("counters", deadline=self._longest_step))
+            try:
+                await self._answered(asked)
+                self._absorb(asked.result()[0])
+            except (EngineLost, RankFailed) as error:
+                return EngineLost(str(error))
+            finally:
+                asked.cancel()
+            await asyncio.sleep(ASK_SECONDS)
+
+    async def _answered(self, asked: "asyncio.Future[Any]") -> None:
+        still, moved = pulse(), time.monotonic()
+        while not asked.done():
+            await asyncio.wait({asked}, timeout=LOOK_SECONDS)
+            if self._engine.errored:
+                raise EngineLost("A process of vLLM died while it served: its log says more.")
+            if (now := await asyncio.to_thread(pulse)) != still:
+                still, moved = now, time.monotonic()
+            elif not asked.done() and time.monotonic() - moved > HANG_SECONDS:
+                raise EngineLost(f"vLLM hangs: it neither answered nor worked for {HANG_SECONDS:.0f} s.")

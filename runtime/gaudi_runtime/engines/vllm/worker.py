@@ -1,0 +1,73 @@
+"""vLLM's worker as we drive it: its own warm-up is off, and one method answers all our verbs.
+
+Every name of ours begins with `gaudi`, since the class is mixed into a worker of vLLM. A subclass and no worker
+extension: vLLM refuses an extension that overrides anything, and calls methods of a subclass just as well.
+"""
+
+import json
+from contextlib import AbstractContextManager
+from typing import Any
+
+from gaudi_runtime.engines.vllm.orders import Orders, read_orders
+from gaudi_runtime.engines.vllm.orphan_watch import watch_runtime
+from gaudi_runtime.engines.vllm.start_failure import recorded
+from gaudi_runtime.errors import RuntimeStartError
+
+
+class DrivenWorker:
+    """Mixed into the worker of a platform, which says what its verbs are."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.gaudi_orders: Orders = read_orders()
+        self.gaudi_verbs: Any = None
+        watch_runtime(self.gaudi_orders.runtime_pid)
+        with self.gaudi_step("the worker was made"):
+            super().__init__(*args, **kwargs)
+
+    def init_device(self) -> None:
+        """As vLLM does, with the reason kept where it fails."""
+        with self.gaudi_step("the device was opened"):
+            super().init_device()  # type: ignore[misc]
+
+    def load_model(self, *args: Any, **kwargs: Any) -> Any:
+        """As vLLM does, with the reason kept where it fails."""
+        with self.gaudi_step("the model was loaded"):
+            return super().load_model(*args, **kwargs)  # type: ignore[misc]
+
+    def determine_available_memory(self) -> Any:
+        """As vLLM does, with the reason kept where it fails."""
+        with self.gaudi_step("memory was measured"):
+            return super().determine_available_memory()  # type: ignore[misc]
+
+    def initialize_from_config(self, kv_cache_config: Any) -> None:
+        """As vLLM does, with the reason kept where it fails."""
+        with self.gaudi_step("the KV cache was allocated"):
+            super().initialize_from_config(kv_cache_config)  # type: ignore[misc]
+
+    def compile_or_warm_up_model(self) -> Any:
+        """Nothing: warm-up comes bucket by bucket, by our verbs."""
+        from vllm.v1.worker.worker_base import CompilationTimes
+
+        return CompilationTimes(language_model=0.0, encoder=0.0)
+
+    def gaudi(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
+        """Do one verb. Answers {"answer": ...} or {"reason": ..., "message": ...}, always plain data.
+
+        Anything else would stop the thread of vLLM that sends answers, and with it every request.
+        """
+        try:
+            if self.gaudi_verbs is None:
+                self.gaudi_verbs = self.gaudi_open_verbs()
+            return {"answer": json.loads(json.dumps(getattr(self.gaudi_verbs, verb)(*arguments)))}
+        except RuntimeStartError as error:
+            return {"reason": error.reason, "message": str(error)}
+        except Exception as error:  # whatever it was, it must not travel as an object
+            return {"reason": "Crashed", "message": f"{type(error).__name__}: {error}"}
+
+    def gaudi_open_verbs(self) -> Any:
+        """The verbs of this platform."""
+        raise NotImplementedError
+
+    def gaudi_step(self, step: str) -> AbstractContextManager[None]:
+        """Keeps the reason when a step of the start fails."""
+        return recorded(self.gaudi_orders.failures, step)
