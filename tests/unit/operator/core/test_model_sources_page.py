@@ -1,17 +1,21 @@
-"""The example of docs/model-sources.md is accepted."""
+"""The examples of docs/model-sources.md are accepted."""
 
+import re
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
 from gaudi_operator.core.checks import first_violation
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 PAGE = (Path(__file__).parents[4] / "docs" / "model-sources.md").read_text()
-EXAMPLE = yaml.safe_load(PAGE.partition("```yaml\n")[2].partition("```")[0])["spec"]["model"]
+EXAMPLES = [yaml.safe_load(text)["spec"]["model"] for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 
-def test_example_runs() -> None:
-    asked = inference(model={**EXAMPLE, "source": {"persistentVolumeClaim": None, **EXAMPLE["source"]}})
+@pytest.mark.parametrize("example", EXAMPLES, ids=["hub", "cache"])
+def test_example_runs(example: dict[str, Any]) -> None:
+    asked = inference(model={**example, "source": {"persistentVolumeClaim": None, **example["source"]}})
     assert asked.spec.model.source.hugging_face is not None
     assert first_violation(asked, DEFAULTS) is None
