@@ -19,27 +19,30 @@ from gaudi_operator.core.rollout import Policy
 
 def desired_children(
     inference: Inference,
-    current: Revision,
+    remembered: Iterable[Revision],
     running: Iterable[Revision],
     replicas: Mapping[str, int],
     policy: Policy,
     defaults: InstallationDefaults,
+    in_place: Mapping[str, str],
 ) -> list[Object]:
     """`running` are the revisions whose pods must be able to start, the current one among them.
 
-    `replicas` gives the pods of each revision that has a ReplicaSet. The ControllerRevision comes first, so that a
-    rendering is never lost, and a ReplicaSet after what its pods mount.
+    `remembered` are those whose ControllerRevisions may have changed. `replicas` gives the pods of each revision that
+    has a ReplicaSet, and `in_place` by revision why it replaces pods in place although it might surge.
+    ControllerRevisions come first, so that a rendering or a failure is never lost, and a ReplicaSet after what its
+    pods mount.
     """
     owner, running = inference.identity, tuple(running)
     children = [
-        controller_revision(owner, current.name, current.number, current.data, current.failure),
+        *(controller_revision(owner, each.name, each.number, each.data, each.failure) for each in remembered),
         *([service_account(owner)] if _own_account_is_used(owner.name, running) else []),
         *(config_map(owner, revision.config) for revision in running if revision.config),
         *([network_policy(inference, defaults)] if inference.spec.network_access.enabled else []),
         pod_disruption_budget(inference, policy.max_unavailable),
         service(inference),
         *(
-            replica_set(owner, revision.name, revision.template, replicas[revision.name])
+            replica_set(owner, revision.name, revision.template, replicas[revision.name], in_place.get(revision.name))
             for revision in running
             if revision.name in replicas
         ),

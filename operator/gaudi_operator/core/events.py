@@ -8,12 +8,23 @@ from gaudi_operator.core.actions import Action, Event, SetGate
 
 def events(before: GaudiInferenceStatus, after: GaudiInferenceStatus, actions: Iterable[Action]) -> tuple[Event, ...]:
     """What people should hear of, oldest first. An unchanged status and no gate give none."""
-    return (*_revision(before, after), *_gates(actions), *_turns(before, after))
+    return (*_failures(before, after), *_revision(before, after), *_gates(actions), *_turns(before, after))
+
+
+def _failures(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iterable[Event]:
+    known = {(each.name, each.reason) for each in before.revisions}
+    for each in after.revisions:
+        if each.reason is not None and (each.name, each.reason) not in known:
+            yield Event("Warning", "RevisionFailed", f"Revision {each.name} failed ({each.reason}): {each.message}")
 
 
 def _revision(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iterable[Event]:
     current = after.revision.current
-    if current is not None and current != before.revision.current:
+    if current is None or current == before.revision.current:
+        return
+    if any(_failures(before, after)):
+        yield Event("Normal", "RollingBack", f"Revision {current} is to serve again.")
+    else:
         yield Event("Normal", "RevisionWished", f"Revision {current} is to be rolled out.")
 
 

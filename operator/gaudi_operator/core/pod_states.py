@@ -7,9 +7,9 @@ from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.fetching import fetching
 from gaudi_operator.core.gate import why_below
 from gaudi_operator.core.percent import captured_percent, warmup_percent
+from gaudi_operator.core.placement import unscheduled_since
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.situation import Situation
-from gaudi_operator.core.troubles import unscheduled_since
 from gaudi_runtime.contract.report import Phase
 
 MAX_TEXT = 1024
@@ -20,11 +20,11 @@ def pod_states(situation: Situation) -> tuple[PodState, ...]:
     """A row per active pod, worst first: closed gates before open ones, then the least warmed up."""
     before = {state.name: state for state in situation.before.pods}
     readiness = situation.inference.spec.readiness
-    rows = [_state(pod, before, readiness) for pod in situation.active]
+    rows = [_state(pod, before, readiness, situation.last_errors.get(pod.name)) for pod in situation.active]
     return tuple(sorted(rows, key=lambda row: (row.ready, row.gate, row.warmup_percent, row.name)))
 
 
-def _state(pod: PodView, before: Mapping[str, PodState], readiness: Readiness) -> PodState:
+def _state(pod: PodView, before: Mapping[str, PodState], readiness: Readiness, last_error: str | None) -> PodState:
     known = before.get(pod.name) if pod.container is not None and pod.container.running else None
     numbers = {} if known is None else {key: getattr(known, key) for key in _NUMBERS}
     if report := pod.report:
@@ -41,6 +41,8 @@ def _state(pod: PodView, before: Mapping[str, PodState], readiness: Readiness) -
         phase=_phase(pod, known)[:MAX_WORD],
         gate=pod.gate_open,
         ready=pod.ready,
+        restarts=pod.container.restarts if pod.container else 0,
+        last_error=last_error,
         message=(_message(pod, readiness) or "")[:MAX_TEXT] or None,
         **numbers,
     )

@@ -23,6 +23,7 @@ class Container:
     waiting_reason: str | None = None
     waiting_message: str = ""
     last_exit: str | None = None
+    restarts: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,17 @@ class PodCondition:
 
 @dataclass(frozen=True)
 class PodView:
-    """One pod. `report` is only set when it speaks for the running container and for the pod's own plan."""
+    """One pod. `report` is only set when it speaks for the running container and for the pod's own plan.
+
+    `gone_by` is when the grace period of a terminating pod ends.
+    """
 
     name: str
     uid: str
     revision: str
     phase: str
     terminating: bool
+    gone_by: datetime | None
     conditions: Mapping[str, PodCondition]
     container: Container | None
     report: WarmupReport | None = None
@@ -54,6 +59,12 @@ class PodView:
     def active(self) -> bool:
         """Whether it counts as a replica: a terminating or ended pod does not."""
         return not self.terminating and self.phase not in ENDED
+
+    @property
+    def placed(self) -> bool:
+        """Whether it has a node."""
+        scheduled = self.conditions.get("PodScheduled")
+        return self.container is not None or (scheduled is not None and scheduled.true)
 
     @property
     def gate_open(self) -> bool:
@@ -100,6 +111,7 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         revision=(metadata.get("labels") or {}).get(REVISION_LABEL, ""),
         phase=status.get("phase", "Pending"),
         terminating="deletionTimestamp" in metadata,
+        gone_by=_moment(metadata.get("deletionTimestamp")),
         conditions={each["type"]: _condition(each) for each in status.get("conditions") or ()},
         container=container,
         report=word.report if word is not None and ignored is None else None,
@@ -123,13 +135,16 @@ def _why_ignored(word: PodReport, container: Container | None, plan_hash: str) -
 
 
 def _condition(condition: Mapping[str, Any]) -> PodCondition:
-    since = condition.get("lastTransitionTime")
     return PodCondition(
         true=condition.get("status") == "True",
         reason=condition.get("reason") or "",
         message=condition.get("message") or "",
-        since=datetime.fromisoformat(since) if since else None,
+        since=_moment(condition.get("lastTransitionTime")),
     )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
 
 
 def _container(status: Mapping[str, Any]) -> Container | None:
@@ -143,6 +158,7 @@ def _container(status: Mapping[str, Any]) -> Container | None:
                 waiting_reason=waiting.get("reason"),
                 waiting_message=waiting.get("message") or "",
                 last_exit=_exit((each.get("lastState") or {}).get("terminated") or state.get("terminated")),
+                restarts=each.get("restartCount") or 0,
             )
     return None
 

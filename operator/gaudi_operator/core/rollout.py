@@ -5,6 +5,9 @@ killed in the middle goes on where it stopped. What makes it harder than it look
 replicas that change in the middle, old pods that are broken and must not hold the room of their successors, old
 pods that are only away for a moment and must not be given up, and a ceiling that may sink below what runs.
 
+A new revision is on trial until its first pod, the canary, has proven itself: until then it has that one pod, and no
+old pod goes for its sake unless its place is needed.
+
 The rules, in this order: revisions never exceed replicas + maxSurge in sum; old pods that never served go at
 once, for they protect nobody; other old pods go only while (their number + the new ready ones) stays at or above
 replicas - maxUnavailable, those that are not ready first, as the ReplicaSet controller does.
@@ -17,13 +20,17 @@ from enum import StrEnum
 
 @dataclass(frozen=True)
 class RevisionPods:
-    """Pods of one revision: wished by its ReplicaSet, ready now, and ever ready (`served`, ready ones included)."""
+    """Pods of one revision: wished by its ReplicaSet, ready now, and ever ready (`served`, ready ones included).
+
+    `unplaced` are those that have no node, or that were not even allowed to be made.
+    """
 
     name: str
     number: int
     replicas: int
     ready: int = 0
     served: int = 0
+    unplaced: int = 0
 
     def settled(self, replicas: int | None = None) -> "RevisionPods":
         """As it will be once the ReplicaSet controller has followed: it removes pods that are not ready first."""
@@ -34,12 +41,13 @@ class RevisionPods:
 
 @dataclass(frozen=True)
 class Policy:
-    """Numbers of pods, percentages resolved (policy.py)."""
+    """Numbers of pods, percentages resolved (policy.py); on `trial` the new revision has one pod (canary.py)."""
 
     wished: int
     max_surge: int
     max_unavailable: int
     paused: bool = False
+    trial: bool = False
 
     @property
     def floor(self) -> int:
@@ -79,20 +87,31 @@ class Step:
     reason: str
 
 
-def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy) -> Step:
-    """The next step towards `policy.wished` ready pods of `current` and none of `olds`."""
+def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy, leaving: int = 0) -> Step:
+    """The next step towards `policy.wished` ready pods of `current` and none of `olds`.
+
+    `leaving` are pods that still end. Without a surge a new pod waits for them: its place is theirs until then.
+    """
     before = [current.settled(), *(old.settled() for old in sorted(olds, key=lambda old: old.number))]
     if policy.paused and any(old.replicas for old in olds):
         return _step(before, _hold(before, policy), policy, Progress.PAUSED)
-    after = [_grow(before, policy), *_retire(before, policy)]
+    planned = [_withdraw(before, current.unplaced, policy), *before[1:]]
+    after = [_grow(planned, policy, leaving), *_retire(planned, policy)]
     after = _under_ceiling(after, policy)
     return _step(before, after, policy, Progress.MOVING)
 
 
-def _grow(pods: Sequence[RevisionPods], policy: Policy) -> RevisionPods:
+def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: Policy) -> RevisionPods:
+    """New pods without a node go first where there are too many: nothing is lost with them."""
+    excess = sum(each.replicas for each in pods) - policy.ceiling
+    return pods[0].settled(pods[0].replicas - max(0, min(excess, unplaced, pods[0].replicas)))
+
+
+def _grow(pods: Sequence[RevisionPods], policy: Policy, leaving: int) -> RevisionPods:
     current = pods[0]
-    room = policy.ceiling - sum(each.replicas for each in pods)
-    wished = min(policy.wished, current.replicas + max(0, room))
+    room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else leaving)
+    most = max(1, current.replicas) if policy.trial else policy.wished
+    wished = min(policy.wished, most, current.replicas + max(0, room))
     return current.settled(wished)
 
 
@@ -100,7 +119,15 @@ def _retire(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
     current, olds = pods[0].settled(min(pods[0].replicas, policy.wished)), pods[1:]
     olds = [old.settled(old.served) for old in olds]
     spare = sum(old.served for old in olds) + current.ready - policy.floor
+    if policy.trial:
+        spare = min(spare - current.ready, _in_the_way(current, olds, policy))
     return _take(_take(olds, spare, keep_ready=True), spare - _not_ready(olds), keep_ready=False)
+
+
+def _in_the_way(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy) -> int:
+    """Old pods that go although nothing has proven itself: above what is wished, or in the place of the canary."""
+    old = sum(each.replicas for each in olds)
+    return max(0, old - policy.wished, old + max(min(1, policy.wished), current.replicas) - policy.ceiling)
 
 
 def _not_ready(pods: Sequence[RevisionPods]) -> int:

@@ -34,13 +34,26 @@ def _in_progress(s: Situation) -> tuple[str, str]:
     serving = f"{len(s.serving_updated)} of {s.wished} replicas serve revision {s.current}"
     if s.step is not None and s.step.progress is Progress.PAUSED:
         return "RolloutPaused", f"{serving}; the rollout waits for spec.rollout.paused to become false."
+    if s.choice is not None and s.choice.rolled_back and s.choice.trouble:
+        return "RollingBack", f"{serving}. {s.choice.trouble.message}"
     if s.old:
-        return "RollingOut", f"{serving}; pods of older revisions go as new ones warm up, {len(s.old)} left."
+        return "RollingOut", f"{serving}; {_pace(s)}, {len(s.old)} left."
     if len(s.active) > s.wished:
         return "ScalingDown", f"{len(s.active)} pods run, {s.wished} are wished."
     if len(s.updated) < s.wished:
         return "StartingPods", f"{serving}; {s.wished - len(s.updated)} pods are still to be made."
     return "WarmingUp", f"{serving}; the others are warming up (status.pods says how far they are)."
+
+
+def _pace(s: Situation) -> str:
+    """What the next step of a rollout waits for."""
+    if s.policy.trial:
+        seconds = s.inference.spec.rollout.canary.observe_seconds
+        held = f" and has held it for {seconds} s" if seconds else ""
+        return f"its first pod is the canary, older pods serve until it has passed its gate{held}"
+    if s.in_place:
+        return f"pods are replaced in place ({s.in_place.rstrip('.')})"
+    return "pods of older revisions go as new ones warm up"
 
 
 def judge_reconciling(s: Situation) -> Verdict:

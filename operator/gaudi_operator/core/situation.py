@@ -1,5 +1,6 @@
 """What one pass has found out, gathered for the judgement of conditions and status."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,6 +10,7 @@ from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.outlook import Outlook
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.revision import Revision
+from gaudi_operator.core.rollback import Choice
 from gaudi_operator.core.rollout import Policy, Step
 from gaudi_operator.core.troubles import Trouble
 
@@ -19,7 +21,9 @@ class Situation:
 
     `stable` was last rolled out wholly. `revisions` are all kept ones, the current one among them.
 
-    `outlook` is what is known of the spec's plan without a pod, None where no plan is possible.
+    `choice` is None where a refused spec leaves nothing to choose, `in_place` says why mode auto does not surge, and
+    `last_errors` how the last containers of pods ended, by pod. `outlook` is what is known of the spec's plan without
+    a pod, None where no plan is possible.
     """
 
     inference: Inference
@@ -32,6 +36,9 @@ class Situation:
     policy: Policy
     step: Step | None
     pods: tuple[PodView, ...]
+    choice: Choice | None
+    in_place: str | None
+    last_errors: Mapping[str, str]
     trouble: Trouble | None
     outlook: Outlook | None
     now: datetime

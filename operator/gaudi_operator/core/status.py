@@ -64,6 +64,8 @@ def _figures(situation: Situation, rows: tuple[PodState, ...]) -> dict[str, Any]
 
 def _phase(situation: Situation) -> str:
     ready = judge_ready(situation)
+    if situation.trouble and situation.trouble.reason == "RolledBack":
+        return "RolledBack"
     if situation.violation or situation.trouble:
         return "Stalled"
     if ready.reason in ("ScaledToZero", "Serving"):

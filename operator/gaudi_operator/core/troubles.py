@@ -1,18 +1,18 @@
 """What keeps a revision from serving until a person acts: pod by pod, as the kubelet, scheduler and report say."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.gate import why_below
+from gaudi_operator.core.last_errors import at_work
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.placement import UNSCHEDULABLE_SECONDS, refusal, unscheduled_since
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.preparation import why_unprepared
 from gaudi_runtime.contract.report import Phase
-
-UNSCHEDULABLE_SECONDS = 30
-"""Shorter spells are usual: a pod that ends still holds its cards until it has drained."""
 
 _IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
 _CONTAINER = "Check that what spec.engine.env, spec.model.source and spec.pod name exists in this namespace."
@@ -25,7 +25,27 @@ _WAITING = {
     "CreateContainerError": _CONTAINER,
     "RunContainerError": _CONTAINER,
 }
-_STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
+_SURROUNDINGS = frozenset(_WAITING) - {"InvalidImageName"} | {
+    "Unschedulable",
+    "UpgradeBlocked",
+    "VolumeNotBound",
+    "PodNotPrepared",
+    "PodsRefused",
+    "HubUnreachable",
+    "DiskFull",
+    "DeviceUnavailable",
+    "EngineLost",
+    "PortUnavailable",
+}
+"""Reasons that another revision would meet too, or that may pass: they take no revision back."""
+
+CRASHES = 2
+"""Ends of a container that never served before we speak of a loop: one may be chance."""
+
+_COMPILING = (Phase.COMPILING, Phase.CAPTURING, Phase.SAMPLER, Phase.DEFRAGMENTER)
+_COMPILES = tuple(f"In phase {phase}" for phase in _COMPILING)
+_VOLUME_WORDS = ("persistentvolumeclaim", "volume node affinity", "unbound immediate")
+STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
 
 
 @dataclass(frozen=True)
@@ -38,21 +58,36 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a pod's troubles are judged by, beside the pod."""
+    """What a pod's troubles are judged by, beside the pod.
+
+    `unblock` says what lets an upgrade start that finds no room beside old pods; None when none is waiting for that.
+    `most_recompiles` bounds compiles on the request path while a revision is observed. `last_errors` are by pod.
+    """
 
     readiness: Readiness
     room_to_come: bool
     now: datetime
+    unblock: str | None = None
+    most_recompiles: int | None = None
+    last_errors: Mapping[str, str] = field(default_factory=dict)
 
 
 def first_trouble(
     pods: Iterable[PodView], replica_sets: Iterable[Manifest], circumstances: Circumstances
 ) -> Trouble | None:
     """The first trouble of the current revision's `pods`, then of its ReplicaSet; None when all goes its way."""
-    for pod in pods:
-        if found := pod_trouble(pod, circumstances):
-            return found
-    return next((found for each in replica_sets if (found := _refused_pods(each))), None)
+    refused = (found for each in replica_sets if (found := _refused_pods(each, circumstances)))
+    return next(chain(pod_troubles(pods, circumstances), refused), None)
+
+
+def pod_troubles(pods: Iterable[PodView], circumstances: Circumstances) -> Iterator[Trouble]:
+    """What only a person can mend, pod by pod."""
+    return (found for pod in pods if (found := pod_trouble(pod, circumstances)))
+
+
+def blames_the_revision(trouble: Trouble) -> bool:
+    """Whether what the revision is made of is at fault, not what surrounds its pods."""
+    return trouble.reason not in _SURROUNDINGS
 
 
 def pod_trouble(pod: PodView, circumstances: Circumstances) -> Trouble | None:
@@ -65,16 +100,9 @@ def pod_trouble(pod: PodView, circumstances: Circumstances) -> Trouble | None:
         _unprepared,
         _standstill,
         _shortfall,
+        _recompiles,
     )
     return next((found for check in checks if (found := check(pod, circumstances))), None)
-
-
-def unscheduled_since(pod: PodView) -> datetime | None:
-    """When the scheduler first found no node; None when it has found one or has not looked."""
-    scheduled = pod.conditions.get("PodScheduled")
-    if scheduled is None or scheduled.true or scheduled.reason != "Unschedulable":
-        return None
-    return scheduled.since
 
 
 def _failed_start(pod: PodView, _: Circumstances) -> Trouble | None:
@@ -90,15 +118,25 @@ def _container_waits(pod: PodView, _: Circumstances) -> Trouble | None:
     return Trouble(reason, f"Pod {pod.name} cannot start its container: {_sentence(said)} {_WAITING[reason]}")
 
 
-def _crash_loop(pod: PodView, _: Circumstances) -> Trouble | None:
-    if pod.container is None or pod.container.waiting_reason != "CrashLoopBackOff":
+def _crash_loop(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+    """Our own count beside the kubelet's: it forgets between two ends, while the next container warms up again."""
+    if pod.container is None:
         return None
-    said = pod.container.last_exit or "its end is unknown"
-    return Trouble(
-        "CrashLoopBackOff",
-        f"The container of pod {pod.name} ends again and again ({said}). Read its log with "
-        f"`kubectl logs {pod.name} --previous`; OOMKilled asks for more spec.pod.resources.memory.",
-    )
+    again = pod.container.restarts >= CRASHES and not pod.served
+    if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
+        return None
+    said = circumstances.last_errors.get(pod.name) or pod.container.last_exit or "its end is unknown"
+    reason, advice = _kind_of_crash(said, pod.name)
+    return Trouble(reason, f"The container of pod {pod.name} ends again and again. {_sentence(said)} {advice}")
+
+
+def _kind_of_crash(said: str, pod: str) -> tuple[str, str]:
+    log = f"Read its log with `kubectl logs {pod} --previous`."
+    if "OOMKilled" in said:
+        return "HostOutOfMemory", f"Raise spec.pod.resources.memory: the node's memory ran out, not the card's. {log}"
+    if said.startswith(_COMPILES):
+        return "CompileCrashed", f"Leave that bucket out of spec.bucketing, or try another image. {log}"
+    return "CrashLoopBackOff", log
 
 
 def _unschedulable(pod: PodView, circumstances: Circumstances) -> Trouble | None:
@@ -108,10 +146,17 @@ def _unschedulable(pod: PodView, circumstances: Circumstances) -> Trouble | None
     if circumstances.now - since < timedelta(seconds=UNSCHEDULABLE_SECONDS):
         return None
     said = _sentence(pod.conditions["PodScheduled"].message or "no node fits")
+    if any(word in said.lower() for word in _VOLUME_WORDS):
+        return Trouble(
+            "VolumeNotBound",
+            f"Pod {pod.name} waits for a volume: {said} Check that the claim of spec.model exists, that its storage "
+            "class can provide it, and that its volume is reachable from a node with cards.",
+        )
+    if circumstances.unblock:
+        return Trouble("UpgradeBlocked", f"Pod {pod.name} finds no node: {said} {circumstances.unblock}")
     return Trouble(
         "Unschedulable",
-        f"Pod {pod.name} finds no node: {said} Free or add cards and memory, lower spec.replicas, or set "
-        "spec.rollout.mode to inPlace so that new pods take the place of old ones.",
+        f"Pod {pod.name} finds no node: {said} Free or add cards and memory, or lower spec.replicas.",
     )
 
 
@@ -122,11 +167,11 @@ def _unprepared(pod: PodView, circumstances: Circumstances) -> Trouble | None:
 
 def _standstill(pod: PodView, circumstances: Circumstances) -> Trouble | None:
     report, limit = pod.report, circumstances.readiness.stall_timeout_seconds
-    if report is None or report.phase not in _STARTING or report.since_progress_seconds <= limit:
+    if report is None or report.phase not in STARTING or report.since_progress_seconds <= limit:
         return None
     return Trouble(
         "WarmupStalled",
-        f"Nothing has moved in pod {pod.name} for more than {limit} s, in phase {report.phase}. Its container is "
+        f"Nothing has moved in pod {pod.name} for more than {limit} s, in {at_work(report)}. Its container is "
         "restarted; if that repeats, read its log, or raise spec.readiness.stallTimeoutSeconds if a step takes longer.",
     )
 
@@ -145,16 +190,27 @@ def _shortfall(pod: PodView, circumstances: Circumstances) -> Trouble | None:
     )
 
 
-def _refused_pods(replica_set: Manifest) -> Trouble | None:
-    for condition in (replica_set.get("status") or {}).get("conditions") or ():
-        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            said = _sentence(condition.get("message") or condition.get("reason") or "no reason was given")
-            return Trouble(
-                "PodsRefused",
-                f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {said} Check the quota and the "
-                "admission rules of this namespace.",
-            )
-    return None
+def _recompiles(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+    most, report = circumstances.most_recompiles, pod.report
+    if most is None or report is None or report.warmup_skipped or report.recompiles_since_ready <= most:
+        return None
+    worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
+    shape = f", most often {worst.phase} {worst.shape}" if worst else ""
+    return Trouble(
+        "TooManyRecompiles",
+        f"Requests waited for {report.recompiles_since_ready} compiles in pod {pod.name}{shape}; "
+        f"spec.rollout.canary.maxRecompiles is {most}. Change spec.bucketing so that buckets hold these shapes.",
+    )
+
+
+def _refused_pods(replica_set: Manifest, circumstances: Circumstances) -> Trouble | None:
+    found = refusal(replica_set)
+    if found is None or circumstances.room_to_come:
+        return None
+    said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {_sentence(found.message)}"
+    if circumstances.unblock and "quota" in found.message:
+        return Trouble("UpgradeBlocked", f"{said} {circumstances.unblock}")
+    return Trouble("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.")
 
 
 def _sentence(text: str) -> str:

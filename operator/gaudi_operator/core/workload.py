@@ -1,12 +1,16 @@
 """The ReplicaSets of all revisions, as the rollout planner counts them and as they are to be written."""
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.revision import Revision
 from gaudi_operator.core.rollout import RevisionPods, Step
+
+OVERDUE = timedelta(seconds=10)
+"""What a kubelet may need beyond the grace period of a pod to report its end."""
 
 
 def live_replica_sets(observed: Observed) -> dict[str, Manifest]:
@@ -33,11 +37,17 @@ def count_pods(
             replicas=replicas,
             ready=sum(pod.ready for pod in active if pod.revision == name),
             served=sum(pod.served for pod in active if pod.revision == name),
+            unplaced=max(0, replicas - sum(pod.placed for pod in active if pod.revision == name)),
         )
         for name, replicas in wished.items()
     }
     mine = counted.pop(current.name)
     return mine, list(counted.values())
+
+
+def leaving(pods: Iterable[PodView], now: datetime) -> int:
+    """Pods that end within their grace period; one that is overdue is on a node that nobody hears of."""
+    return sum(pod.terminating and pod.gone_by is not None and now < pod.gone_by + OVERDUE for pod in pods)
 
 
 def wished_replicas(current: Revision, observed: Observed, step: Step) -> dict[str, int]:

@@ -120,6 +120,10 @@ class PodState(ApiModel):
     warmup_percent: Percent = Field(0, description="Warm-up done in percent.")
     captured_percent: CapturedPercent = Field(CapturedPercent(), description="Captured graphs in percent of the plan.")
     recompiles_since_ready: Count = Field(0, description="Compiles on the request path since it serves.")
+    restarts: Count = Field(0, description="How often its container was started anew.")
+    last_error: Text | None = Field(
+        None, description="How its last container ended: phase and bucket where known, exit code, last words."
+    )
     message: Text | None = Field(None, description="What stands in its way.")
 
 
@@ -138,12 +142,16 @@ class ColdShape(ApiModel):
     phase: Annotated[str, Field(max_length=16)] = Field(description="prompt or decode.")
     shape: tuple[Large, Large, Large] = Field(description="(batch size, query tokens, KV blocks).")
     count: Count = Field(description="How often, over all pods.")
+    compiles: Count = Field(0, description="Compiles that batches of this shape waited for, over all pods.")
 
 
 class Recompiles(ApiModel):
     """Compiles on the request path since pods became ready."""
 
     since_ready: Count = Field(0, description="Over all serving pods.")
+    recent: Count = Field(0, description="Those of the last five minutes.")
+    prompt: Count = Field(0, description="Those of prompt batches.")
+    decode: Count = Field(0, description="Those of decode batches.")
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=10)] = Field(
         (),
         description="The most frequent cold shapes.",

@@ -4,6 +4,7 @@ from typing import Any
 
 from gaudi_operator.core.inference import Identity
 from gaudi_operator.core.manifests.metadata import Object, child, revision_labels
+from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 
 
 def replica_set_name(owner: Identity, revision: str) -> str:
@@ -11,11 +12,15 @@ def replica_set_name(owner: Identity, revision: str) -> str:
     return f"{owner.name}-{revision}"
 
 
-def replica_set(owner: Identity, revision: str, template: dict[str, Any], replicas: int) -> Object:
-    """The ReplicaSet with a stored pod template."""
+def replica_set(
+    owner: Identity, revision: str, template: dict[str, Any], replicas: int, in_place: str | None
+) -> Object:
+    """The ReplicaSet with a stored pod template; `in_place` says why it replaces pods in place (surge.py)."""
+    annotations = {IN_PLACE_ANNOTATION: in_place} if in_place else {}
     spec = {
         "replicas": replicas,
         "selector": {"matchLabels": revision_labels(owner, revision)},
         "template": template,
     }
-    return child("apps/v1", "ReplicaSet", replica_set_name(owner, revision), owner, {"spec": spec}, revision)
+    name = replica_set_name(owner, revision)
+    return child("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)

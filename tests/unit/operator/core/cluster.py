@@ -27,13 +27,17 @@ def stamp(moment: datetime) -> str:
 
 @dataclass
 class Cluster:
-    """One resource and its children. `broken` are revisions whose pods never warm up."""
+    """One resource and its children.
+
+    `broken` are revisions whose pods never warm up. `cards` bounds pods that have a node, None is enough for all.
+    """
 
     resource: Object
     defaults: InstallationDefaults = DEFAULTS
     objects: dict[tuple[str, str], Object] = field(default_factory=dict)
     reports: dict[str, PodReport] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
+    cards: int | None = None
     now: datetime = NOW
     status_written: datetime | None = None
     events: list[Event] = field(default_factory=list)
@@ -112,6 +116,7 @@ class Cluster:
                 self.reports.pop(pod["metadata"]["uid"], None)
         for replica_set in self.kind("ReplicaSet"):
             self._follow(replica_set)
+        self._schedule()
 
     def warm(self, name: str) -> None:
         """A pod that is not broken reports that it serves."""
@@ -119,8 +124,14 @@ class Cluster:
         if pod["metadata"]["labels"][REVISION_LABEL] not in self.broken:
             self.report(name, Phase.SERVING)
 
+    def placed(self, name: str) -> bool:
+        """Whether a pod has a node, and so a container."""
+        return "containerStatuses" in self.objects["Pod", name]["status"]
+
     def report(self, name: str, phase: Phase, **fields: Any) -> None:
         """A report of the pod's running container arrives, and its readiness probe follows."""
+        if not self.placed(name):
+            return
         pod = self.objects["Pod", name]
         status = pod["status"]["containerStatuses"][0]
         given: dict[str, Any] = {"instance": status["containerID"], "sequence": 1, "prompt": FULL, "decode": FULL}
@@ -131,6 +142,8 @@ class Cluster:
 
     def restart(self, name: str) -> None:
         """The container of a pod dies and another one starts."""
+        if not self.placed(name):
+            return
         self.made += 1
         status = self.objects["Pod", name]["status"]["containerStatuses"][0]
         status |= {"containerID": f"c{self.made}", "ready": False}
@@ -138,7 +151,8 @@ class Cluster:
     def kubelet(self) -> None:
         """Ready follows the container and the gate."""
         for pod in self.kind("Pod"):
-            ready = pod["status"]["containerStatuses"][0]["ready"] and _gate_is_open(pod)
+            containers = pod["status"].get("containerStatuses", [])
+            ready = any(each["ready"] for each in containers) and _gate_is_open(pod)
             self._condition(pod, "Ready", ready)
 
     def settle(self, turns: int = 60) -> Plan:
@@ -194,7 +208,7 @@ class Cluster:
             if pod["metadata"]["labels"][REVISION_LABEL] == revision and "deletionTimestamp" not in pod["metadata"]
         ]
         wished = replica_set["spec"]["replicas"]
-        mine.sort(key=_is_ready, reverse=True)
+        mine.sort(key=lambda pod: (_is_ready(pod), "containerStatuses" in pod["status"]), reverse=True)
         for pod in mine[wished:]:
             pod["metadata"]["deletionTimestamp"] = stamp(self.now)
         for _ in range(wished - len(mine)):
@@ -204,14 +218,33 @@ class Cluster:
         self.made += 1
         name = f"{replica_set['metadata']['name']}-{self.made:04}"
         template = copy.deepcopy(replica_set["spec"]["template"])
-        container = {"name": CONTAINER, "containerID": f"c{self.made}", "state": {"running": {}}, "ready": False}
         self.objects["Pod", name] = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {**template["metadata"], "name": name, "uid": f"uid-{self.made}"},
             "spec": template["spec"],
-            "status": {"phase": "Running", "containerStatuses": [container], "conditions": []},
+            "status": {"phase": "Pending", "conditions": []},
         }
+
+    def _schedule(self) -> None:
+        """Pods that have a card each, those that end among them; the rest hears that no node fits."""
+        pods = self.kind("Pod")
+        free = len(pods) if self.cards is None else self.cards
+        free -= sum(self.placed(pod["metadata"]["name"]) for pod in pods)
+        for pod in pods:
+            if "containerStatuses" in pod["status"] or "deletionTimestamp" in pod["metadata"]:
+                continue
+            if free <= 0:
+                self._condition(pod, "PodScheduled", False, "Unschedulable", "0/1 nodes are available")
+                continue
+            free -= 1
+            self._run(pod)
+
+    def _run(self, pod: Object) -> None:
+        self.made += 1
+        container = {"name": CONTAINER, "containerID": f"c{self.made}", "state": {"running": {}}, "ready": False}
+        pod["status"] |= {"phase": "Running", "containerStatuses": [container]}
+        self._condition(pod, "PodScheduled", True)
 
 
 def upgraded(defaults: InstallationDefaults) -> InstallationDefaults:

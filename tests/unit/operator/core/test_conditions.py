@@ -40,8 +40,8 @@ GAPS = inference(
 COLD = Verdict(
     FALSE,
     "ColdShapes",
-    "Requests met shapes without a warm graph, and waited for a compile: status.recompiles lists them; "
-    "change spec.bucketing so that buckets hold them.",
+    "Requests met shapes without a warm graph: status.recompiles lists them. "
+    "Change spec.bucketing so that buckets hold them.",
 )
 
 TABLE: list[tuple[str, Situation, Verdict]] = [
@@ -227,6 +227,14 @@ def test_conditions_of_every_situation_conform(found: Situation) -> None:
     generation = found.inference.identity.generation
     status = {"observedGeneration": generation, "conditions": conditions}
     assert violations({"metadata": {"generation": generation}, "status": status}) == []
+
+
+def test_cold_shapes_are_no_fault_where_recompiles_are_ignored() -> None:
+    lenient = inference(readiness={"onRecompiles": "ignore"})
+    found = situation([serving(said=report(recompiles_since_ready=1))], inference=lenient)
+    assert verdict("BucketCoverage", found) == Verdict(
+        TRUE, "Covered", "Every admissible batch has a bucket; readiness.onRecompiles ignores cold graphs."
+    )
 
 
 def test_cold_shape_without_a_compile_counts_too() -> None:

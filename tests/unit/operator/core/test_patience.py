@@ -6,9 +6,13 @@ import pytest
 
 from gaudi_operator.core.patience import look_again_seconds
 from gaudi_operator.core.pods import PodView
+from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
+from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
+
+READY = condition("Ready", True)
 
 
 def unschedulable(seconds: int, terminating: bool = False) -> PodView:
@@ -31,6 +35,26 @@ def test_opened_gate_is_looked_at_when_the_kubelet_should_have_followed() -> Non
 
 def test_first_of_all_waits_counts() -> None:
     assert look_again_seconds([unschedulable(12), just_opened(4)], 1.5, NOW) == pytest.approx(1.6)
+
+
+def test_canary_is_looked_at_when_it_has_been_observed() -> None:
+    held = view(pod(conditions=(gate_condition(True, since=stamp(NOW - timedelta(seconds=20))), READY)))
+    assert look_again_seconds([held], None, NOW, observe_seconds=60) == pytest.approx(40.1)
+
+
+@pytest.mark.parametrize(("still", "seconds"), [(100, 1699.1), (1799.5, 10.1), (1801, None)])
+def test_warmup_that_may_stand_still_is_looked_at_although_its_report_does_not_change(
+    still: float, seconds: float | None
+) -> None:
+    seen = view(report=report(Phase.COMPILING, since_progress_seconds=still))
+    found = look_again_seconds([seen], None, NOW, stall_seconds=1800)
+    assert found == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_pod_that_ends_is_looked_at_when_it_is_overdue() -> None:
+    ending = pod(terminating=True)
+    ending["metadata"]["deletionTimestamp"] = stamp(NOW + timedelta(seconds=30))
+    assert look_again_seconds([view(ending)], None, NOW) == pytest.approx(40.1)
 
 
 @pytest.mark.parametrize("seen", [unschedulable(31), just_opened(11), unschedulable(12, terminating=True), view()])

@@ -115,6 +115,45 @@ def test_ceiling_that_sinks_takes_new_pods_that_are_not_ready() -> None:
     assert scales(step) == {"new": 1, "old": 2}
 
 
+def test_first_new_pod_is_alone_until_it_has_proven_itself() -> None:
+    trial = replace(SURGE, wished=4, max_surge=2, trial=True)
+    assert scales(next_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"new": 1}
+    assert next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], trial).progress is Progress.WAITING
+    proven = replace(trial, trial=False)
+    assert scales(next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], proven)) == {"new": 2, "old": 3}
+
+
+def test_canary_in_place_costs_one_old_pod_even_if_more_may_be_missing() -> None:
+    trial = Policy(4, 0, 3, trial=True)
+    assert scales(next_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"old": 3}
+    assert next_step(pods("new", 1, number=2), [pods("old", 3, 3)], trial).progress is Progress.WAITING
+
+
+def test_scaling_down_goes_on_during_a_trial() -> None:
+    trial = replace(SURGE, trial=True)
+    assert scales(next_step(pods("new", 1, number=2), [pods("old", 6, 6)], trial)) == {"old": 2}
+
+
+def test_without_surge_a_new_pod_waits_for_one_that_still_ends() -> None:
+    olds = [pods("old", 1, 1)]
+    assert next_step(pods("new", 0, number=2), olds, IN_PLACE, leaving=1).progress is Progress.WAITING
+    assert scales(next_step(pods("new", 0, number=2), olds, IN_PLACE)) == {"new": 1}
+
+
+def test_with_surge_nobody_waits_for_an_ending_pod() -> None:
+    assert scales(next_step(pods("new", 0, number=2), [pods("old", 2, 2)], SURGE, leaving=3)) == {"new": 1}
+
+
+def test_pod_without_a_node_goes_when_the_surge_is_taken_back() -> None:
+    new = RevisionPods("new", 2, replicas=1, unplaced=1)
+    assert scales(next_step(new, [pods("old", 2, 2)], IN_PLACE)) == {"new": 0, "old": 1}
+
+
+def test_pod_without_a_node_stays_within_the_ceiling() -> None:
+    new = RevisionPods("new", 2, replicas=1, unplaced=1)
+    assert next_step(new, [pods("old", 1, 1)], IN_PLACE).progress is Progress.WAITING
+
+
 def test_paused_rollout_moves_nothing() -> None:
     step = next_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], replace(SURGE, paused=True))
     assert step == Step(Progress.PAUSED, (), "The rollout is paused: old and new pods stay as they are.")
@@ -169,7 +208,10 @@ class World:
             )
             for number, each in sorted(self.revisions.items())
         ]
-        return next_step(counted[-1], counted[:-1], self.policy)
+        newest = self.revisions[max(self.revisions)]
+        others = [pod for number, each in self.revisions.items() if number != max(self.revisions) for pod in each]
+        trial = any(pod.served for pod in others) and not any(pod.ready for pod in newest)
+        return next_step(counted[-1], counted[:-1], replace(self.policy, trial=trial))
 
     def apply(self, step: Step) -> None:
         for scale in step.scales:

@@ -29,6 +29,10 @@ def change_rollout(cluster: Cluster, data: st.DataObject) -> None:
     cluster.change(rollout={"maxSurge": surge, "maxUnavailable": 1, "mode": mode})
 
 
+def change_cards(cluster: Cluster, data: st.DataObject) -> None:
+    cluster.cards = data.draw(st.sampled_from([None, 0, 1, 2, 4]), label="cards")
+
+
 def refuse(cluster: Cluster, _: st.DataObject) -> None:
     cluster.change(engine={"settings": {"VLLM_USE_V1": "1"}})
     cluster.operate()
@@ -82,6 +86,7 @@ HAPPENINGS = (
     change_substance,
     change_replicas,
     change_rollout,
+    change_cards,
     refuse,
     restart_container,
     fall_back_to_warming,
@@ -102,7 +107,9 @@ def test_every_story_ends_ready_and_at_rest(story: list[Happening], data: st.Dat
         happening(cluster, data)
         if "status" in cluster.resource:
             assert violations(cluster.resource) == []
-    cluster.settle()
+    cluster.cards = cluster.resource["spec"].get("replicas", 1)
+    cluster.change(rollout={"mode": "auto", "maxUnavailable": 1})
+    cluster.settle(turns=300)
     _is_right(cluster)
 
 

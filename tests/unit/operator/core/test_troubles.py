@@ -1,5 +1,6 @@
 """What needs a person, with the exact sentences."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -7,10 +8,10 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.troubles import Circumstances, Trouble, first_trouble, pod_trouble
+from gaudi_operator.core.troubles import Circumstances, Trouble, blames_the_revision, first_trouble, pod_trouble
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.unit.operator.core.cluster import stamp
-from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
 
@@ -59,21 +60,79 @@ def test_container_that_is_being_made_is_in_no_trouble(reason: str) -> None:
     assert pod_trouble(waiting(reason), CIRCUMSTANCES) is None
 
 
+def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
+    last = {"terminated": {"reason": reason, "exitCode": code, "message": words}}
+    return waiting("CrashLoopBackOff", last_state=last, **fields)
+
+
 def test_container_that_ends_again_and_again() -> None:
-    last = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "message": "loading\nKilled\n"}}
-    assert pod_trouble(waiting("CrashLoopBackOff", last_state=last), CIRCUMSTANCES) == Trouble(
+    assert pod_trouble(ended("Error", 1, "loading\nNo such file\n"), CIRCUMSTANCES) == Trouble(
         "CrashLoopBackOff",
-        "The container of pod a ends again and again (OOMKilled, exit code 137: Killed). Read its log with "
-        "`kubectl logs a --previous`; OOMKilled asks for more spec.pod.resources.memory.",
+        "The container of pod a ends again and again. Error, exit code 1: No such file. Read its log with "
+        "`kubectl logs a --previous`.",
     )
+
+
+def test_container_that_the_node_has_no_memory_for() -> None:
+    assert pod_trouble(ended("OOMKilled", 137, "Killed"), CIRCUMSTANCES) == Trouble(
+        "HostOutOfMemory",
+        "The container of pod a ends again and again. OOMKilled, exit code 137: Killed. Raise "
+        "spec.pod.resources.memory: the node's memory ran out, not the card's. Read its log with "
+        "`kubectl logs a --previous`.",
+    )
+
+
+def test_container_that_a_compile_ends() -> None:
+    known = {"a": "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139"}
+    assert pod_trouble(ended("Error", 139, ""), replace(CIRCUMSTANCES, last_errors=known)) == Trouble(
+        "CompileCrashed",
+        "The container of pod a ends again and again. In phase Compiling at prompt bucket (1, 128, 0): Error, exit "
+        "code 139. Leave that bucket out of spec.bucketing, or try another image. Read its log with "
+        "`kubectl logs a --previous`.",
+    )
+
+
+def started_anew(restarts: int, gate: bool | None = None) -> PodView:
+    manifest = pod(conditions=() if gate is None else (gate_condition(gate),))
+    manifest["status"]["containerStatuses"][0]["restartCount"] = restarts
+    return view(manifest, report(Phase.COMPILING))
+
+
+@pytest.mark.parametrize(("restarts", "gate", "loops"), [(1, None, False), (2, None, True), (5, False, False)])
+def test_two_ends_before_it_ever_served_are_a_loop_while_it_warms_up_again(
+    restarts: int, gate: bool | None, loops: bool
+) -> None:
+    assert (pod_trouble(started_anew(restarts, gate), CIRCUMSTANCES) is not None) is loops
 
 
 def test_pod_without_a_node_for_long() -> None:
     assert pod_trouble(unschedulable(31), CIRCUMSTANCES) == Trouble(
         "Unschedulable",
-        "Pod a finds no node: 0/1 nodes are available. Free or add cards and memory, lower spec.replicas, or set "
-        "spec.rollout.mode to inPlace so that new pods take the place of old ones.",
+        "Pod a finds no node: 0/1 nodes are available. Free or add cards and memory, or lower spec.replicas.",
     )
+
+
+def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
+    assert pod_trouble(unschedulable(31), replace(CIRCUMSTANCES, unblock="Free cards.")) == Trouble(
+        "UpgradeBlocked", "Pod a finds no node: 0/1 nodes are available. Free cards."
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "pod has unbound immediate PersistentVolumeClaims",
+        'persistentvolumeclaim "models" not found',
+        "1 node(s) had volume node affinity conflict",
+    ],
+)
+def test_pod_that_waits_for_a_volume(said: str) -> None:
+    since = stamp(NOW - timedelta(seconds=31))
+    scheduled = condition("PodScheduled", False, "Unschedulable", f"0/1 nodes are available: {said}", since)
+    found = pod_trouble(view(pod(container=None, conditions=(scheduled,))), CIRCUMSTANCES)
+    assert found is not None
+    assert found.reason == "VolumeNotBound"
+    assert found.message.startswith(f"Pod a waits for a volume: 0/1 nodes are available: {said}. Check that the claim")
 
 
 def test_pod_without_a_node_for_a_moment_is_in_no_trouble() -> None:
@@ -98,6 +157,13 @@ def test_warmup_that_stands_still() -> None:
         "Nothing has moved in pod a for more than 1800 s, in phase Compiling. Its container is "
         "restarted; if that repeats, read its log, or raise spec.readiness.stallTimeoutSeconds if a step takes longer.",
     )
+
+
+def test_warmup_that_stands_still_names_the_bucket() -> None:
+    at = PhaseProgress(planned=8, warmed=3, current=(4, 1, 64))
+    found = pod_trouble(view(report=report(Phase.COMPILING, since_progress_seconds=1801, decode=at)), CIRCUMSTANCES)
+    assert found is not None
+    assert "in phase Compiling at decode bucket (4, 1, 64)." in found.message
 
 
 def test_warmup_that_moves_now_and_then_is_in_no_trouble() -> None:
@@ -126,6 +192,47 @@ def test_replica_set_that_may_make_no_pods() -> None:
         "ReplicaSet tiny-1 cannot make pods: exceeded quota: cards. Check the quota and the admission rules of this "
         "namespace.",
     )
+
+
+def test_quota_that_holds_up_an_upgrade() -> None:
+    failed = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
+    replica_set = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
+    assert first_trouble([], [replica_set], replace(CIRCUMSTANCES, unblock="Free cards.")) == Trouble(
+        "UpgradeBlocked", "ReplicaSet tiny-1 cannot make pods: exceeded quota: cards. Free cards."
+    )
+
+
+@pytest.mark.parametrize(
+    ("recompiles", "most", "skipped", "too_many"),
+    [(11, 10, False, True), (10, 10, False, False), (11, None, False, False), (11, 10, True, False)],
+)
+def test_recompiles_count_where_a_revision_is_observed(
+    recompiles: int, most: int | None, skipped: bool, too_many: bool
+) -> None:
+    met = view(report=report(recompiles_since_ready=recompiles, warmup_skipped=skipped))
+    found = pod_trouble(met, replace(CIRCUMSTANCES, most_recompiles=most))
+    assert (found is not None and found.reason == "TooManyRecompiles") is too_many
+
+
+@pytest.mark.parametrize(
+    ("reason", "blamed"),
+    [
+        ("WarmupStalled", True),
+        ("CompileCrashed", True),
+        ("HostOutOfMemory", True),
+        ("InvalidImageName", True),
+        ("StartFailed", True),
+        ("ImagePullBackOff", False),
+        ("Unschedulable", False),
+        ("VolumeNotBound", False),
+        ("PodNotPrepared", False),
+        ("HubUnreachable", False),
+        ("DeviceUnavailable", False),
+        ("EngineLost", False),
+    ],
+)
+def test_only_what_the_revision_is_made_of_is_blamed(reason: str, blamed: bool) -> None:
+    assert blames_the_revision(Trouble(reason, "")) is blamed
 
 
 def test_trouble_of_a_pod_comes_before_that_of_its_replica_set() -> None:

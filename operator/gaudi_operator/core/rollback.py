@@ -1,0 +1,74 @@
+"""Which revision runs: the one that is asked for or, when it has failed, the last good one (docs/revisions.md).
+
+A failure is judged while the revision is being rolled out, and only when there is a good one to return to. It stands
+on the ControllerRevision from then on: the same revision is not tried again until a person says so.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from gaudi_operator.api.v1alpha1.scaling import OnFailure, Rollout
+from gaudi_operator.core.failure import Failure
+from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.revision import Revision
+from gaudi_operator.core.troubles import Circumstances, Trouble, blames_the_revision, pod_troubles
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`wished` is asked for, with its failure if it has one; `current` is to run."""
+
+    wished: Revision
+    current: Revision
+
+    @property
+    def rolled_back(self) -> bool:
+        """Whether another revision than the wished one runs."""
+        return self.wished.name != self.current.name
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """What a failed revision asks of a person."""
+        failed, failure = self.wished.name, self.wished.failure
+        if failure is None:
+            return None
+        found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
+        if self.rolled_back:
+            return Trouble("RolledBack", f"{found} Revision {self.current.name} runs instead. {_NEXT}")
+        return Trouble("RevisionFailed", f"{found} The rollout is held, as spec.rollout.onFailure is pause. {_NEXT}")
+
+
+_NEXT = (
+    "Change the spec; or, if the cause lay elsewhere and is mended, set the annotation "
+    "inference.gaudi.dev/restarted-at to a new value for another try."
+)
+
+
+def choose(
+    wished: Revision,
+    stored: Sequence[Revision],
+    stable: str | None,
+    pods: Sequence[PodView],
+    rollout: Rollout,
+    circumstances: Circumstances,
+) -> Choice:
+    """What runs now. `stored` are all kept revisions, newest first; `stable` the one last rolled out wholly."""
+    good = last_good(wished.name, stored, stable, pods)
+    if wished.failure is None and good is not None and wished.name != stable and not rollout.paused:
+        wished = replace(wished, failure=_failure(wished.name, pods, circumstances))
+    back = wished.failure is not None and good is not None and rollout.on_failure is OnFailure.ROLLBACK
+    return Choice(wished, good if back and good is not None else wished)
+
+
+def last_good(failed: str, stored: Iterable[Revision], stable: str | None, pods: Iterable[PodView]) -> Revision | None:
+    """What a failed revision is rolled back to: the stable one, else the newest with pods that have served."""
+    others = [revision for revision in stored if revision.name != failed and revision.failure is None]
+    served = {pod.revision for pod in pods if pod.active and pod.served}
+    proven = [revision for revision in others if revision.name == stable or revision.name in served]
+    return next((revision for revision in proven if revision.name == stable), next(iter(proven), None))
+
+
+def _failure(revision: str, pods: Iterable[PodView], circumstances: Circumstances) -> Failure | None:
+    mine = (pod for pod in pods if pod.active and pod.revision == revision)
+    found = next((trouble for trouble in pod_troubles(mine, circumstances) if blames_the_revision(trouble)), None)
+    return None if found is None else Failure(found.reason, found.message)

@@ -1,0 +1,45 @@
+from datetime import timedelta
+
+import pytest
+
+from gaudi_operator.core.canary import observed_seconds, on_trial
+from gaudi_operator.core.pods import PodView
+from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
+from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.situations import closed, serving, warming
+
+OLD = serving("o", "old")
+
+
+def held(seconds: int) -> PodView:
+    since = stamp(NOW - timedelta(seconds=seconds))
+    conditions = (gate_condition(True, since=since), condition("Ready", True))
+    return view(pod("n", revision="new", conditions=conditions))
+
+
+@pytest.mark.parametrize(
+    ("pods", "observe", "trial"),
+    [
+        ([OLD], 0, True),
+        ([OLD, warming()], 0, True),
+        ([OLD, closed()], 0, True),
+        ([OLD, held(0)], 0, False),
+        ([OLD, held(59)], 60, True),
+        ([OLD, held(60)], 60, False),
+        ([OLD, held(60), warming()], 60, False),
+        ([warming("o", "old")], 0, False),
+        ([], 0, False),
+    ],
+)
+def test_trial_lasts_until_a_pod_has_held_its_gate(pods: list[PodView], observe: int, trial: bool) -> None:
+    assert on_trial("new", "old", pods, observe, NOW) is trial
+
+
+def test_revision_that_was_rolled_out_before_is_on_no_trial() -> None:
+    assert not on_trial("new", "new", [OLD], 60, NOW)
+
+
+def test_closed_gate_begins_anew() -> None:
+    assert observed_seconds(closed(), NOW) == 0
+    assert observed_seconds(held(7), NOW) == 7

@@ -1,0 +1,152 @@
+"""Mode auto: surge where there is room, in place where there is none; whole stories of decide()."""
+
+from typing import Any
+
+from gaudi_operator.core.names import IN_PLACE_ANNOTATION
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.stories import condition, revisions, served, status
+
+BIGGER = {"maxModelLen": 512}
+
+
+def crowded(cards: int = 2, **rollout: Any) -> Cluster:
+    """Two replicas serve on all the cards there are, and the model is about to change."""
+    cluster = served(rollout=rollout)
+    cluster.cards = cards
+    cluster.change(model=BIGGER)
+    return cluster
+
+
+def turns(cluster: Cluster, count: int) -> list[int]:
+    """So many turns of everybody; the available replicas after each."""
+    seen = []
+    for _ in range(count):
+        cluster.operate()
+        cluster.controllers()
+        for pod in cluster.kind("Pod"):
+            cluster.warm(pod["metadata"]["name"])
+        cluster.kubelet()
+        seen.append(status(cluster)["availableReplicas"])
+    return seen
+
+
+def message(cluster: Cluster, kind: str) -> str:
+    (found,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == kind]
+    return str(found)
+
+
+def marked(cluster: Cluster) -> list[str]:
+    return [
+        each["metadata"]["annotations"][IN_PLACE_ANNOTATION]
+        for each in cluster.kind("ReplicaSet")
+        if IN_PLACE_ANNOTATION in each["metadata"]["annotations"]
+    ]
+
+
+def test_pod_that_finds_no_room_is_waited_for_half_a_minute() -> None:
+    cluster = crowded(maxUnavailable=1)
+    assert min(turns(cluster, 25)) == 2
+    assert len(cluster.kind("Pod")) == 3
+    assert marked(cluster) == []
+    assert condition(cluster, "Stalled") == ("False", "NotStalled")
+
+
+def test_then_it_goes_and_pods_are_replaced_in_place_within_what_may_be_missing() -> None:
+    cluster = crowded(maxUnavailable=1)
+    old = revisions(cluster)
+    seen = turns(cluster, 70)
+    assert min(seen) == 1
+    assert not revisions(cluster) & old
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_second_pod_is_not_asked_about_again() -> None:
+    cluster, waited = crowded(maxUnavailable=1), set()
+    for _ in range(70):
+        turns(cluster, 1)
+        waited |= {name for kind, name in cluster.objects if kind == "Pod" and not cluster.placed(name)}
+    assert len(waited) == 1
+    assert not [event for event in cluster.events if event.reason in ("Stalled", "RevisionFailed")]
+
+
+def test_never_more_pods_than_are_wished_once_in_place() -> None:
+    cluster = crowded(maxUnavailable=1)
+    while not marked(cluster):
+        turns(cluster, 1)
+    while condition(cluster, "Ready")[0] != "True":
+        turns(cluster, 1)
+        wished = sum(each["spec"]["replicas"] for each in cluster.kind("ReplicaSet"))
+        assert wished <= 2
+
+
+def test_reason_stands_on_the_replica_set_while_old_pods_are_wished_and_then_goes() -> None:
+    cluster = crowded(maxUnavailable=1)
+    while not marked(cluster):
+        turns(cluster, 1)
+    assert marked(cluster) == ["The scheduler found no room beside the old pods for 30 s: 0/1 nodes are available"]
+    turns(cluster, 60)
+    assert marked(cluster) == []
+
+
+def test_operator_that_starts_anew_goes_on_in_place() -> None:
+    cluster = crowded(maxUnavailable=1)
+    while not marked(cluster):
+        turns(cluster, 1)
+    del cluster.resource["status"]
+    cluster.reports.clear()
+    turns(cluster, 30)
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_pod_above_the_cards_stays_and_what_unblocks_is_said_when_no_replica_may_be_missing() -> None:
+    cluster = crowded()
+    assert min(turns(cluster, 40)) == 2
+    assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
+    assert "finds no node: 0/1 nodes are available. No old pod goes before a new one is ready" in message(
+        cluster, "Stalled"
+    )
+    assert "set spec.rollout.maxUnavailable to 1 or more" in message(cluster, "Stalled")
+
+
+def test_blocked_upgrade_goes_on_by_itself_when_a_card_is_free() -> None:
+    cluster = crowded()
+    turns(cluster, 40)
+    cluster.cards = 3
+    assert min(turns(cluster, 20)) == 2
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_blocked_upgrade_goes_on_in_place_when_a_replica_may_be_missing() -> None:
+    cluster = crowded()
+    turns(cluster, 40)
+    cluster.change(rollout={"maxUnavailable": 1})
+    turns(cluster, 20)
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_forced_surge_waits_for_a_card() -> None:
+    cluster = crowded(mode="surge", maxUnavailable=1)
+    turns(cluster, 60)
+    assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
+    assert "as spec.rollout.mode is surge" in message(cluster, "Stalled")
+
+
+def test_quota_that_refuses_the_pod_is_an_answer_too() -> None:
+    cluster = served(rollout={"maxUnavailable": 1})
+    cluster.change(model=BIGGER)
+    cluster.operate()
+    new = next(each for each in cluster.kind("ReplicaSet") if each["spec"]["replicas"] == 1)
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
+    refused["lastTransitionTime"] = "2026-08-01T11:00:00Z"
+    new["status"] = {"conditions": [refused]}
+    cluster.operate()
+    assert marked(cluster) == ["No pod beside the old ones was allowed for 30 s: exceeded quota: cards"]
+
+
+def test_scaling_up_beyond_the_cards_is_no_upgrade() -> None:
+    cluster = served(rollout={"maxUnavailable": 1})
+    cluster.cards = 2
+    cluster.change(replicas=3)
+    turns(cluster, 40)
+    assert condition(cluster, "Stalled") == ("True", "Unschedulable")
+    assert marked(cluster) == []

@@ -1,0 +1,263 @@
+"""A revision that fails is given up and the last good one serves on: whole stories of decide()."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.decide import decide
+from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
+from gaudi_runtime.contract.report import ColdShape, Phase, PhaseProgress, RuntimeFailure
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
+
+BIGGER = {"maxModelLen": 512}
+STALL: dict[str, Any] = {
+    "phase": Phase.COMPILING,
+    "prompt": PhaseProgress(planned=8, warmed=3, current=(1, 128, 0)),
+    "since_progress_seconds": 1801,
+}
+
+
+def canary(cluster: Cluster, good: str) -> str:
+    """The pod of the new revision, once there is one."""
+    for _ in range(5):
+        cluster.operate()
+        cluster.controllers()
+    (name,) = [name for name in pod_names(cluster) if not name.startswith(f"tiny-{good}")]
+    return name
+
+
+def failing(how: dict[str, Any] = STALL, **rollout: Any) -> tuple[Cluster, str, str]:
+    """A cluster whose new revision has just failed, the name of the good revision, and that of the bad one."""
+    cluster = served(rollout=rollout)
+    (good,) = revisions(cluster)
+    cluster.change(model=BIGGER)
+    name = canary(cluster, good)
+    cluster.report(name, **how)
+    cluster.operate()
+    return cluster, good, name.removeprefix("tiny-").rsplit("-", 1)[0]
+
+
+def failure(cluster: Cluster, revision: str) -> dict[str, str] | None:
+    annotations = cluster.objects["ControllerRevision", f"tiny-{revision}"]["metadata"]["annotations"]
+    return json.loads(annotations[FAILURE_ANNOTATION]) if FAILURE_ANNOTATION in annotations else None
+
+
+def message(cluster: Cluster, kind: str = "Stalled") -> str:
+    (found,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == kind]
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        (STALL, "WarmupStalled"),
+        ({"phase": Phase.SERVING, "prompt": PhaseProgress(planned=8, warmed=8, captured=4)}, "CapturedBelowThreshold"),
+        ({"phase": Phase.FAILED, "failure": RuntimeFailure(reason="Crashed", message="Segfault.")}, "Crashed"),
+        ({"phase": Phase.FAILED, "failure": RuntimeFailure(reason="ModelNotFound", message="No.")}, "ModelNotFound"),
+    ],
+)
+def test_failure_takes_the_revision_back(how: dict[str, Any], reason: str) -> None:
+    cluster, good, bad = failing(how)
+    cluster.settle()
+    assert revisions(cluster) == {good}
+    assert failure(cluster, bad) is not None
+    assert condition(cluster, "Stalled") == ("True", "RolledBack")
+    assert f"Revision {bad} failed ({reason})" in message(cluster)
+
+
+@pytest.mark.parametrize("reason", ["HubUnreachable", "DiskFull", "DeviceUnavailable"])
+def test_what_another_revision_would_meet_too_takes_nothing_back(reason: str) -> None:
+    failed = RuntimeFailure(reason=reason, message="Not now.")
+    cluster, _, bad = failing({"phase": Phase.FAILED, "failure": failed})
+    assert failure(cluster, bad) is None
+    assert condition(cluster, "Stalled") == ("True", reason)
+
+
+def test_last_good_revision_serves_throughout() -> None:
+    cluster, _, _ = failing()
+    for _ in range(10):
+        cluster.operate()
+        cluster.controllers()
+        cluster.kubelet()
+        assert status(cluster)["availableReplicas"] == 2
+
+
+def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:
+    cluster, good, bad = failing()
+    cluster.settle()
+    (pod,) = {name for name in message(cluster).split() if name.startswith(f"tiny-{bad}-")}
+    assert message(cluster) == (
+        f"Revision {bad} failed (WarmupStalled): Nothing has moved in pod {pod} for more than 1800 s, in phase "
+        "Compiling at prompt bucket (1, 128, 0). Its container is restarted; if that repeats, read its log, or raise "
+        f"spec.readiness.stallTimeoutSeconds if a step takes longer. Revision {good} runs instead. Change the spec; "
+        "or, if the cause lay elsewhere and is mended, set the annotation inference.gaudi.dev/restarted-at to a new "
+        "value for another try."
+    )
+
+
+def test_events_tell_of_the_failure_before_the_way_back() -> None:
+    cluster, good, bad = failing()
+    cluster.settle()
+    told = [event.reason for event in cluster.events if event.reason in ("RevisionFailed", "RollingBack", "Stalled")]
+    assert told == ["RevisionFailed", "RollingBack", "Stalled"]
+    failed, back = (next(e.message for e in cluster.events if e.reason == r) for r in ("RevisionFailed", "RollingBack"))
+    assert failed.startswith(f"Revision {bad} failed (WarmupStalled): Nothing has moved in pod tiny-{bad}-")
+    assert back == f"Revision {good} is to serve again."
+
+
+def test_history_says_where_each_revision_stands() -> None:
+    cluster, good, bad = failing()
+    cluster.settle()
+    rows = {row["name"]: (row["number"], row["phase"], row.get("reason")) for row in status(cluster)["revisions"]}
+    assert rows == {good: (3, "Serving", None), bad: (2, "RolledBack", "WarmupStalled")}
+    assert status(cluster)["phase"] == "RolledBack"
+
+
+def test_same_bad_revision_is_not_tried_again() -> None:
+    cluster, good, _ = failing()
+    cluster.settle()
+    for change in ({"replicas": 3}, {"readiness": {"minCapturedPromptPercent": 50}}, {"service": {"port": 81}}):
+        cluster.change(**change)
+        cluster.settle()
+        assert revisions(cluster) == {good}
+
+
+def test_operator_without_memory_and_status_does_not_try_it_again() -> None:
+    cluster, good, _ = failing()
+    cluster.settle()
+    del cluster.resource["status"]
+    cluster.reports.clear()
+    cluster.settle()
+    assert revisions(cluster) == {good}
+
+
+def test_changed_spec_is_tried() -> None:
+    cluster, good, bad = failing()
+    cluster.settle()
+    cluster.change(model={"maxModelLen": 768})
+    cluster.settle()
+    assert not revisions(cluster) & {good, bad}
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_restart_is_another_try() -> None:
+    cluster, good, bad = failing()
+    cluster.settle()
+    cluster.resource["metadata"]["annotations"] = {RESTARTED_AT_ANNOTATION: "2026-08-01T12:00:00Z"}
+    cluster.settle()
+    assert not revisions(cluster) & {good, bad}
+
+
+def test_failure_that_a_person_takes_away_is_another_try() -> None:
+    cluster, _, bad = failing()
+    cluster.settle()
+    del cluster.objects["ControllerRevision", f"tiny-{bad}"]["metadata"]["annotations"][FAILURE_ANNOTATION]
+    cluster.settle()
+    assert revisions(cluster) == {bad}
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_good_spec_again_is_ready_at_once() -> None:
+    cluster, good, _ = failing()
+    cluster.settle()
+    before = pod_names(cluster)
+    cluster.change(model={"maxModelLen": 256})
+    cluster.settle()
+    assert condition(cluster, "Ready") == ("True", "Serving")
+    assert pod_names(cluster) == before
+    assert revisions(cluster) == {good}
+
+
+def test_pause_holds_the_rollout_instead() -> None:
+    cluster, good, bad = failing(onFailure="pause")
+    before = pod_names(cluster)
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert revisions(cluster) == {good, bad}
+    assert condition(cluster, "Stalled") == ("True", "RevisionFailed")
+    assert "The rollout is held, as spec.rollout.onFailure is pause." in message(cluster)
+
+
+def test_paused_failure_is_rolled_back_when_that_is_wished_later() -> None:
+    cluster, good, _ = failing(onFailure="pause")
+    cluster.change(rollout={"onFailure": "rollback"})
+    cluster.settle()
+    assert revisions(cluster) == {good}
+
+
+def test_paused_rollout_gives_nothing_up() -> None:
+    cluster = served()
+    (good,) = revisions(cluster)
+    cluster.change(model=BIGGER)
+    name = canary(cluster, good)
+    cluster.change(rollout={"paused": True})
+    cluster.report(name, **STALL)
+    cluster.operate()
+    assert not [event for event in cluster.events if event.reason == "RevisionFailed"]
+
+
+def test_in_place_is_rolled_back_although_no_old_pod_is_left() -> None:
+    cluster = served(replicas=1, rollout={"mode": "inPlace", "maxUnavailable": 1})
+    (good,) = revisions(cluster)
+    cluster.change(model=BIGGER)
+    name = canary(cluster, good)
+    assert pod_names(cluster) == [name]
+    cluster.report(name, **STALL)
+    cluster.settle()
+    assert revisions(cluster) == {good}
+    assert condition(cluster, "Stalled") == ("True", "RolledBack")
+
+
+def test_first_revision_has_nothing_to_go_back_to() -> None:
+    cluster = served(replicas=1)
+    cluster.resource["status"] = {}
+    (name,) = pod_names(cluster)
+    cluster.report(name, **STALL)
+    cluster.operate()
+    assert condition(cluster, "Stalled") == ("True", "WarmupStalled")
+
+
+def test_revision_that_is_rolled_out_is_never_taken_back() -> None:
+    cluster = served()
+    cluster.change(model=BIGGER)
+    cluster.settle()
+    (second,) = revisions(cluster)
+    name, _ = pod_names(cluster)
+    cluster.restart(name)
+    cluster.report(name, **STALL)
+    cluster.operate()
+    assert failure(cluster, second) is None
+    assert condition(cluster, "Stalled") == ("True", "WarmupStalled")
+
+
+def test_recompiles_of_an_observed_revision_take_it_back() -> None:
+    cold = (ColdShape(phase="prompt", shape=(1, 300, 0), count=9),)
+    met = {"phase": Phase.SERVING, "recompiles_since_ready": 11, "cold_shapes": cold}
+    cluster, _, bad = failing(met, canary={"observeSeconds": 60})
+    found = failure(cluster, bad)
+    assert found is not None
+    assert found["reason"] == "TooManyRecompiles"
+    assert "11 compiles in pod" in found["message"]
+    assert "most often prompt (1, 300, 0)" in found["message"]
+
+
+@pytest.mark.parametrize("rollout", [{}, {"canary": {"observeSeconds": 60, "maxRecompiles": 11}}])
+def test_recompiles_within_the_limit_or_unobserved_take_nothing_back(rollout: dict[str, Any]) -> None:
+    cluster, _, bad = failing({"phase": Phase.SERVING, "recompiles_since_ready": 11}, **rollout)
+    assert failure(cluster, bad) is None
+
+
+def test_half_a_pass_is_finished_by_the_next_operator() -> None:
+    for done in (1, 2, 3, 4):
+        cluster = served()
+        (good,) = revisions(cluster)
+        cluster.change(model=BIGGER)
+        cluster.report(canary(cluster, good), **STALL)
+        plan = decide(cluster.observed(), cluster.defaults)
+        assert len(plan.actions) >= 3
+        for action in plan.actions[:done]:
+            cluster.perform(action)
+        cluster.settle()
+        assert revisions(cluster) == {good}

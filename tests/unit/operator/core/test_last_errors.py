@@ -1,0 +1,50 @@
+"""How a container ended is still known when neither it nor its report is there any more."""
+
+from typing import Any
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
+from gaudi_operator.core.last_errors import last_errors
+from gaudi_operator.core.observed import PodReport
+from gaudi_runtime.contract.report import Phase, PhaseProgress
+from tests.builders import Object
+from tests.unit.operator.core.pod_objects import pod, view
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import NOW
+
+SEGFAULT = {"terminated": {"reason": "Error", "exitCode": 139, "message": "compiling\nSegmentation fault"}}
+COMPILING = report(Phase.COMPILING, prompt=PhaseProgress(planned=8, current=(1, 128, 0)))
+FOUND = "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation fault"
+
+
+def found(manifest: Object, said_by: str | None = None, **row: Any) -> str | None:
+    word = {} if said_by is None else {"uid-of-a": PodReport(said_by, NOW, COMPILING)}
+    known = {"name": "a", "revision": "r1", "phase": "Pending", "gate": False, "ready": False, **row}
+    before = GaudiInferenceStatus(pods=(PodState(**known),))
+    return last_errors([view(manifest)], before, word).get("a")
+
+
+def test_last_report_tells_what_the_container_was_at() -> None:
+    assert found(pod(state=SEGFAULT), said_by="c1") == FOUND
+
+
+def test_it_is_kept_while_the_next_container_warms_up() -> None:
+    assert found(pod(container="c2", last_state=SEGFAULT), said_by="c2", last_error=FOUND) == FOUND
+
+
+def test_written_phase_tells_when_the_report_is_gone() -> None:
+    assert found(pod(state=SEGFAULT), phase="Capturing") == (
+        "In phase Capturing: Error, exit code 139: Segmentation fault"
+    )
+
+
+def test_report_of_the_next_container_tells_nothing_of_the_last() -> None:
+    assert found(pod(container="c2", last_state=SEGFAULT), said_by="c2") == "Error, exit code 139: Segmentation fault"
+
+
+def test_another_end_replaces_it() -> None:
+    killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    assert found(pod(container="c2", last_state=killed), last_error=FOUND) == "OOMKilled, exit code 137"
+
+
+def test_first_container_has_none() -> None:
+    assert found(pod(), said_by="c1") is None
