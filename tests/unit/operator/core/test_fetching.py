@@ -2,8 +2,15 @@
 
 import pytest
 
+from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.fetching import fetching
-from gaudi_runtime.contract.report import FetchProgress
+from gaudi_operator.core.status import make_status
+from gaudi_operator.core.troubles import Circumstances, pod_trouble
+from gaudi_runtime.contract.report import FetchProgress, Phase, RuntimeFailure
+from tests.unit.operator.core.pod_objects import pod, view
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.situations import situation
 
 GIB = 1024**3
 
@@ -22,3 +29,31 @@ GIB = 1024**3
 )
 def test_fetch_is_a_sentence(progress: FetchProgress, sentence: str) -> None:
     assert fetching(progress) == sentence
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("ModelAccessDenied", "Repository a/b is gated: accept its terms on the hub, and name a Secret with a token."),
+        ("HubUnreachable", "model.safetensors of repository a/b came with 5 of 9 bytes."),
+        ("DiskFull", "Repository a/b needs 16 GiB more in /fetched, and 4 GiB are free: use a larger volume."),
+    ],
+)
+def test_fetch_that_failed_is_told_by_conditions_and_by_the_row_of_its_pod(reason: str, message: str) -> None:
+    failure = RuntimeFailure(reason=reason, message=message)
+    failed = view(pod(revision="new"), report(Phase.FAILED, failure=failure))
+    trouble = pod_trouble(failed, Circumstances(Readiness(), room_to_come=False, now=NOW))
+    status = make_status(situation([failed], trouble=trouble))
+    told = {each.type: (each.status, each.reason, each.message) for each in status.conditions}
+    assert told["Stalled"] == ("True", reason, f"Pod a cannot start: {message}")
+    assert told["Ready"] == ("False", reason, f"Pod a cannot start: {message}")
+    assert [each.message for each in status.pods] == [message]
+
+
+def test_pod_that_waits_for_the_fetch_of_another_says_so_in_its_row() -> None:
+    waits = report(Phase.FETCHING, fetch=FetchProgress(done_bytes=5 * GIB, waiting=True))
+    (row,) = make_status(situation([view(pod(revision="new"), waits)])).pods
+    assert (row.phase, row.message) == (
+        "Fetching",
+        "Waits for another process that fetches the model: 5 GiB are here.",
+    )
