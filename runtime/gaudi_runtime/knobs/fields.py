@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, RangeSettings, Strategy
 from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, QuantizationMethod, RuntimeConfig
-from gaudi_runtime.contract.ports import API_KEY_VARIABLE, BUCKET_FILE_PATH
+from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -61,10 +61,8 @@ def field_values(config: RuntimeConfig) -> dict[str, Value]:
 
 def _bucketing(config: RuntimeConfig) -> Mapping[str, Value]:
     policy, limits = config.bucketing, config.limits
-    ours = policy.strategy in (Strategy.FILE, Strategy.OPTIMAL)
     return {
         "VLLM_BUCKETING_STRATEGY": _STRATEGIES.get(policy.strategy),
-        "VLLM_BUCKETING_FROM_FILE": BUCKET_FILE_PATH if ours else None,
         "VLLM_CONTIGUOUS_PA": limits.contiguous_paged_attention,
         **{f"VLLM_{name}_BUCKET_{setting.upper()}": value for name, setting, value in _ranges(policy)},
         # The plugin also takes this one as the most prompts of a step.

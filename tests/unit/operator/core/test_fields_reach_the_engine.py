@@ -24,7 +24,6 @@ FIXED = {
     "model.source": "every source is mounted at one place, of which the next field chooses a folder",
 }
 CHANGES: dict[str, Any] = {
-    "bucketing.file": "(1, 128, 0)",
     "bucketing.strategy": "linear",
     "engine.blockSize": 32,
     "engine.chunkedPrefill": False,
@@ -74,7 +73,6 @@ RANGES = {
 }
 ADAPTERS = [{"name": name, "source": {"ociImage": {"reference": f"{name}:1"}}} for name in ("sql", "code")]
 BESIDE: dict[str, dict[str, Any]] = {
-    "bucketing.file": {"bucketing": {"strategy": "file"}},
     "model.maxAdapterRank": {"model": {"adapters": ADAPTERS}},
     "model.maxAdaptersPerBatch": {"model": {"adapters": ADAPTERS}},
     "warmup.maxGraphTokens": {"engine": {"executionMode": "hpuGraphs"}},
