@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import NoReturn
 
-from gaudi_runtime.contract.report import RECENT_SECONDS
+from gaudi_runtime.contract.report import MOST_COUNT, RECENT_SECONDS
 from gaudi_runtime.engines.protocol import Engine
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram
@@ -36,7 +36,7 @@ class ServingNews:
 
     def look(self, counters: ServingHistogram, now: float) -> None:
         """Publish what is counted at `now`, in monotonic seconds, and log every cold shape once."""
-        total = counters.recompiles
+        total = min(counters.recompiles, MOST_COUNT)
         found = (frozenset(counters.cold), total, self._recent.count(total, now))
         figures = {"served": summary(counters), "cold_shapes": coldest(counters)}
         if found == self._known:

@@ -1,14 +1,21 @@
 """The conditions that judge the plan and the settings of a spec (docs/conditions.md)."""
 
+from collections.abc import Iterable
+
 from gaudi_operator.api.v1alpha1.status import PlanBasis
+from gaudi_operator.api.v1alpha1.warmup import OnRecompiles
 from gaudi_operator.core.doubts import doubt
 from gaudi_operator.core.hints import hints
+from gaudi_operator.core.missing_bucket import suggestion
 from gaudi_operator.core.outlook import Outlook, outlook
 from gaudi_operator.core.plan_sentence import plan_sentence
 from gaudi_operator.core.plan_state import known_blocks, plan_state
 from gaudi_operator.core.settings_check import why_settings_are_ignored
 from gaudi_operator.core.situation import Situation
 from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
+from gaudi_runtime.contract.report import WarmupReport
+
+CHANGE_BUCKETS = "Change spec.bucketing so that buckets hold them."
 
 
 def judge_plan_accepted(s: Situation) -> Verdict:
@@ -26,13 +33,9 @@ def judge_plan_accepted(s: Situation) -> Verdict:
 def judge_bucket_coverage(s: Situation) -> Verdict:
     """Whether every batch that the limits admit has a bucket, and every request so far met a warm graph."""
     reports = [pod.report for pod in s.serving if pod.report]
-    if any(report.recompiles_since_ready or report.cold_shapes for report in reports):
-        return Verdict(
-            FALSE,
-            "ColdShapes",
-            "Requests met shapes without a warm graph, and waited for a compile: status.recompiles lists them; "
-            "change spec.bucketing so that buckets hold them.",
-        )
+    if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
+        found = "Requests met shapes without a warm graph: status.recompiles lists them."
+        return Verdict(FALSE, "ColdShapes", f"{found} {suggestion(s) or CHANGE_BUCKETS}")
     if s.outlook is None:
         return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
     if gaps := _gaps(s, s.outlook):
@@ -43,7 +46,15 @@ def judge_bucket_coverage(s: Situation) -> Verdict:
         )
     if not reports:
         return Verdict(UNKNOWN, "NothingKnown", "Every admissible batch has a bucket; no serving pod has reported yet.")
+    if _met_cold(reports):
+        return Verdict(
+            TRUE, "Covered", "Every admissible batch has a bucket; readiness.onRecompiles ignores cold graphs."
+        )
     return Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far met a warm graph.")
+
+
+def _met_cold(reports: Iterable[WarmupReport]) -> bool:
+    return any(report.recompiles_since_ready or report.cold_shapes for report in reports)
 
 
 def _gaps(s: Situation, unmeasured: Outlook) -> str | None:

@@ -21,6 +21,7 @@ from gaudi_runtime.contract.report import PhaseProgress, WarmupReport
 
 ETA_SECONDS = 10
 MAX_COLD_SHAPES = 10
+_Shape = tuple[str, tuple[int, int, int]]
 
 
 def basis(situation: Situation) -> tuple[PodView, ...]:
@@ -57,16 +58,22 @@ def memory(reports: Sequence[WarmupReport]) -> MemorySplit | None:
     )
 
 
-def recompiles(rows: Iterable[PodState], reports: Iterable[WarmupReport]) -> Recompiles:
+def recompiles(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Recompiles:
     """Compiles on the request path over the serving pods, and their most frequent cold shapes."""
-    shapes = Counter[tuple[str, tuple[int, int, int]]]()
-    for report in reports:
-        for cold in report.cold_shapes:
-            shapes[cold.phase.value, cold.shape] += cold.count
-    most = sorted(shapes.items(), key=lambda item: (-item[1], item[0]))[:MAX_COLD_SHAPES]
+    counts, compiles = Counter[_Shape](), Counter[_Shape]()
+    for cold in (cold for report in reports for cold in report.cold_shapes):
+        counts[cold.phase.value, cold.shape] += cold.count
+        compiles[cold.phase.value, cold.shape] += cold.compiles
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_COLD_SHAPES]
     return Recompiles(
         since_ready=sum(row.recompiles_since_ready for row in rows),
-        cold_shapes=tuple(ColdShape(phase=phase, shape=shape, count=count) for (phase, shape), count in most),
+        recent=sum(report.recent_recompiles for report in reports),
+        prompt=sum(report.served.prompt.recompiles for report in reports),
+        decode=sum(report.served.decode.recompiles for report in reports),
+        cold_shapes=tuple(
+            ColdShape(phase=phase, shape=shape, count=count, compiles=compiles[phase, shape])
+            for (phase, shape), count in most
+        ),
     )
 
 

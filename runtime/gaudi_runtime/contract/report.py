@@ -18,7 +18,9 @@ MAX_SERVED_BUCKETS = 32
 RECENT_SECONDS = 300
 """How far back recompiles count as recent."""
 
-Count = Annotated[int, Field(ge=0, le=1_000_000)]
+MOST_COUNT = 1_000_000
+Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+"""Of buckets, or of events; whoever counts more stays at the bound."""
 Large = Annotated[int, Field(ge=0, le=2**60)]
 """Far above any card, and within 64 bits even as a sum."""
 Bytes = Large
@@ -102,6 +104,7 @@ class ColdShape(Tolerant):
     shape: Shape
     count: Count
     compiles: Count = 0
+    needed: Shape | None = Field(None, description="The smallest bucket that holds all these batches as they came.")
 
 
 class ServedPhase(Tolerant):
@@ -112,7 +115,7 @@ class ServedPhase(Tolerant):
 
     hits: Large = Field(0, description="Batches that met a warm graph.")
     misses: Large = Field(0, description="Batches that met none.")
-    recompiles: Large = Field(0, description="Compiles that batches waited for.")
+    recompiles: Count = Field(0, description="Compiles that batches waited for.")
     real_tokens: Large = 0
     padded_tokens: Large = 0
     real_blocks: Large = 0

@@ -20,6 +20,8 @@ MOST_SHAPES = 2 * MOST_LINES
 MOST_BUCKETS = 8192
 """Buckets that are counted each by itself; others count under their sizes rounded up to powers of two."""
 
+NOTHING = Bucket(0, 0, 0)
+
 Key = tuple[BucketPhase, Bucket]
 Row = Sequence[Any]
 """Phase, batch size, query tokens, KV blocks and count, as JSON carries them."""
@@ -49,7 +51,8 @@ def pad_by(plan: BucketPlan, limits: Limits, is_warm: Callable[[BucketPhase, Buc
 class Tally:
     """Batches of one bucket: `hits` met it warm, `misses` did not; `compiles` happened on the way.
 
-    Real sizes as sums over these batches: `tokens` (batch size * query) and `blocks` (of the whole batch).
+    Real sizes as sums over these batches: `tokens` (batch size * query) and `blocks` (of the whole batch). `needed` is
+    the smallest bucket that holds all misses.
     """
 
     hits: int = 0
@@ -57,6 +60,7 @@ class Tally:
     compiles: int = 0
     tokens: int = 0
     blocks: int = 0
+    needed: Bucket = NOTHING
 
     @property
     def batches(self) -> int:
@@ -77,7 +81,7 @@ class ServingHistogram:
         self._pad = pad
         self._shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
         self._digits = dict.fromkeys(BucketPhase, DIGITS)
-        self._largest = dict.fromkeys(BucketPhase, Bucket(0, 0, 0))
+        self._largest = dict.fromkeys(BucketPhase, NOTHING)
 
     def meet(self, phase: BucketPhase, real: Bucket) -> Bucket:
         """Count a batch of the shape `real`, and return what it is padded to."""
@@ -95,6 +99,7 @@ class ServingHistogram:
             tally.hits += batches
         else:
             tally.misses += batches
+            tally.needed = Bucket(*map(max, tally.needed, real))
         tally.tokens += batches * real[0] * real[1]
         tally.blocks += batches * blocks_of(phase, real)
         self._remember(phase, real, batches)

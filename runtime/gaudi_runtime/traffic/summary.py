@@ -6,6 +6,7 @@ from heapq import nlargest
 from gaudi_runtime.contract.report import (
     MAX_COLD_SHAPES,
     MAX_SERVED_BUCKETS,
+    MOST_COUNT,
     BucketPhase,
     ColdShape,
     Served,
@@ -13,9 +14,6 @@ from gaudi_runtime.contract.report import (
     ServedPhase,
 )
 from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram, Tally, blocks_of
-
-MOST_COUNT = 1_000_000
-"""A count of the report; a shape that was met more often is no less frequent for it."""
 
 Item = tuple[Key, Tally]
 
@@ -35,11 +33,17 @@ def coldest(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
     """The shapes that were met cold most often."""
     cold = [item for item in histogram.tallies.items() if item[1].misses]
     most = nlargest(MAX_COLD_SHAPES, cold, key=lambda item: item[1].misses)
-    return tuple(
-        ColdShape(
-            phase=phase, shape=bucket, count=min(tally.misses, MOST_COUNT), compiles=min(tally.compiles, MOST_COUNT)
-        )
-        for (phase, bucket), tally in most
+    return tuple(_cold(item) for item in most)
+
+
+def _cold(item: Item) -> ColdShape:
+    (phase, bucket), tally = item
+    return ColdShape(
+        phase=phase,
+        shape=bucket,
+        count=min(tally.misses, MOST_COUNT),
+        compiles=min(tally.compiles, MOST_COUNT),
+        needed=tally.needed,
     )
 
 
@@ -48,7 +52,7 @@ def _phase(phase: BucketPhase, items: Iterable[Item]) -> ServedPhase:
     return ServedPhase(
         hits=sum(tally.hits for _, tally in mine),
         misses=sum(tally.misses for _, tally in mine),
-        recompiles=sum(tally.compiles for _, tally in mine),
+        recompiles=min(sum(tally.compiles for _, tally in mine), MOST_COUNT),
         real_tokens=sum(tally.tokens for _, tally in mine),
         padded_tokens=sum(tally.batches * bucket.batch_size * bucket.query_len for bucket, tally in mine),
         real_blocks=sum(tally.blocks for _, tally in mine),

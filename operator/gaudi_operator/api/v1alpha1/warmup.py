@@ -1,6 +1,7 @@
 """spec.warmup, spec.readiness and spec.recipeCache: what a pod prepares, and when its gate opens."""
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
@@ -63,6 +64,14 @@ class Shortfall(StrEnum):
     SERVE_AND_WARN = "serveAndWarn"
 
 
+class OnRecompiles(StrEnum):
+    """What happens when requests of a serving pod wait for compiles."""
+
+    IGNORE = "ignore"
+    WARN = "warn"
+    CLOSE_GATE = "closeGate"
+
+
 class Readiness(ApiModel):
     """When a pod's gate opens. Changing a threshold restarts nothing: only the operator judges it."""
 
@@ -75,6 +84,16 @@ class Readiness(ApiModel):
     on_shortfall: Shortfall = Field(
         Shortfall.BLOCK,
         description="block keeps a pod that ends below the thresholds out of traffic; serveAndWarn lets it serve.",
+    )
+    on_recompiles: OnRecompiles = Field(
+        OnRecompiles.WARN,
+        description="ignore counts recompiles in status only; warn turns the condition BucketCoverage; closeGate also"
+        " takes a pod out of traffic above maxRecompiles, as long as the promised number of others serves.",
+    )
+    max_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        10,
+        description="Recompiles of a pod within five minutes above which closeGate closes its gate. After five minutes"
+        " without any it opens again.",
     )
     stall_timeout_seconds: Seconds = Field(
         1800,

@@ -43,6 +43,13 @@ def test_batch_without_a_bucket_is_cold_at_its_fallback_shape() -> None:
     assert histogram.cold == {(PROMPT, Bucket(4, 160, 0)): 1}
 
 
+def test_smallest_bucket_that_holds_all_misses_of_a_shape_is_known() -> None:
+    histogram = served_by_plan()
+    for real in (Bucket(3, 190, 0), Bucket(4, 170, 0)):
+        assert histogram.meet(PROMPT, real) == Bucket(4, 192, 0)
+    assert histogram.tallies[PROMPT, Bucket(4, 192, 0)].needed == Bucket(4, 190, 0)
+
+
 def test_blocks_of_a_decode_batch_are_those_of_all_its_sequences() -> None:
     histogram = served_by_plan()
     histogram.meet(DECODE, Bucket(3, 1, 40))

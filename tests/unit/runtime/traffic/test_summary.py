@@ -56,7 +56,7 @@ def test_coldest_come_with_their_compiles_and_bounded() -> None:
     for blocks in range(10, 10 + MAX_COLD_SHAPES):
         histogram.observe(DECODE, Bucket(1, 1, blocks), Padded(Bucket(1, 1, blocks), warm=False))
     found = coldest(histogram)
-    assert found[0] == ColdShape(phase=DECODE, shape=(1, 1, 4), count=9, compiles=1)
+    assert found[0] == ColdShape(phase=DECODE, shape=(1, 1, 4), count=9, compiles=1, needed=(1, 1, 3))
     assert len(found) == MAX_COLD_SHAPES
 
 

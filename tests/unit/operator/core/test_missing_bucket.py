@@ -1,0 +1,84 @@
+"""What the operator suggests when requests met cold shapes."""
+
+from typing import Any
+
+from gaudi_operator.core.missing_bucket import NO_GRAPH, suggestion
+from gaudi_runtime.contract.report import BucketPhase, ColdShape, MemorySplit, PhaseProgress, Shape, WarmupReport
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import inference
+from tests.unit.operator.core.situations import serving, situation
+
+PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
+MIB = 2**20
+MEMORY = MemorySplit(free=0, usable=0, graphs=0, kv_cache=0, kv_blocks=64)
+TWO_PROMPTS = inference(
+    engine={"maxNumPrefillSeqs": 4},
+    bucketing={"strategy": "file", "file": "(1, 128, 0)\n(1, 256, 0)\n(2, 1, 64)\n"},
+)
+
+
+def cold(phase: BucketPhase, shape: Shape, count: int = 1, needed: Shape | None = None) -> ColdShape:
+    return ColdShape(phase=phase, shape=shape, count=count, needed=needed)
+
+
+def told(*shapes: ColdShape, **fields: Any) -> WarmupReport:
+    prompt = PhaseProgress(planned=2, warmed=2, captured=2, graph_bytes=384 * MIB)
+    return report(**{"cold_shapes": shapes, "memory": MEMORY, "prompt": prompt, **fields})
+
+
+def suggested(*reports: WarmupReport) -> str | None:
+    pods = [serving(name, said=said) for name, said in zip("abc", reports, strict=False)]
+    return suggestion(situation(pods, inference=TWO_PROMPTS))
+
+
+def test_nothing_is_suggested_where_nothing_ran_cold() -> None:
+    assert suggested(told()) is None
+
+
+def test_bucket_that_is_missing_comes_with_what_it_takes() -> None:
+    """Prompt graphs of 384 tokens together take 384 MiB, so one of 2 * 208 (13 blocks of 16) takes 416 MiB."""
+    assert suggested(told(cold(PROMPT, (2, 320, 0), 7, needed=(2, 200, 0)))) == (
+        "A prompt bucket (2, 208, 0) would have held 7 of 7 batches that had none; it takes about 416 MiB by what pod "
+        "a measured and about 1 s of warm-up as on a Gaudi 2. `gaudi-plan learn` plans for all that was met."
+    )
+
+
+def test_bucket_that_holds_most_batches_is_chosen() -> None:
+    said = suggested(told(cold(PROMPT, (2, 128, 0), 7), cold(PROMPT, (3, 128, 0), 2), cold(DECODE, (3, 1, 80), 8)))
+    assert said is not None
+    assert said.startswith("A prompt bucket (3, 128, 0) would have held 9 of 17 batches that had none;")
+
+
+def test_smaller_of_two_that_hold_the_same_is_chosen() -> None:
+    said = suggested(told(cold(PROMPT, (2, 128, 0), 7), cold(DECODE, (3, 1, 64), 7)))
+    assert said is not None
+    assert said.startswith("A decode bucket (3, 1, 64) would have held 7 of 14 batches")
+
+
+def test_batches_of_all_pods_count() -> None:
+    said = suggested(told(cold(PROMPT, (2, 128, 0), 7)), told(cold(PROMPT, (3, 128, 0), 2)))
+    assert said is not None
+    assert "(3, 128, 0) would have held 9 of 9 batches" in said
+
+
+def test_bytes_are_the_mean_where_only_some_graphs_were_captured() -> None:
+    some = PhaseProgress(planned=2, warmed=2, captured=1, graph_bytes=100 * MIB)
+    said = suggested(told(cold(PROMPT, (2, 128, 0)), prompt=some))
+    assert said is not None
+    assert "about 100 MiB by what pod a measured" in said
+
+
+def test_no_bytes_are_told_where_there_are_no_graphs() -> None:
+    eager = PhaseProgress(planned=2, warmed=2, capture_applies=False)
+    said = suggested(told(cold(PROMPT, (2, 128, 0)), prompt=eager))
+    assert said is not None
+    assert "it takes about 1 s of warm-up as on a Gaudi 2." in said
+
+
+def test_graphs_are_missing_where_every_bucket_is_planned() -> None:
+    assert suggested(told(cold(PROMPT, (1, 256, 0), 7, needed=(1, 200, 0)))) == NO_GRAPH
+
+
+def test_pods_of_other_revisions_teach_nothing_about_this_plan() -> None:
+    old = serving("a", revision="old", said=told(cold(PROMPT, (2, 128, 0))))
+    assert suggestion(situation([old], inference=TWO_PROMPTS)) is None

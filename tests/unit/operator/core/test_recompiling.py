@@ -1,0 +1,80 @@
+"""Gates that close while requests wait for compiles, and open when they no longer do."""
+
+from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
+from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.recompiling import RECOMPILING, judge_gates
+from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
+from tests.unit.operator.core.reports import PLAN, report
+
+CLOSING = Readiness(on_recompiles=OnRecompiles.CLOSE_GATE, max_recompiles=3)
+RECORD = f"Container c1, instance first, plan {PLAN}."
+
+
+def serving(name: str, recent: int) -> PodView:
+    conditions = (gate_condition(True, RECORD), condition("Ready", True))
+    return view(pod(name, conditions=conditions), report(recent_recompiles=recent))
+
+
+def closed(name: str, recent: int, reason: str = RECOMPILING) -> PodView:
+    conditions = (gate_condition(False, reason=reason), condition("Ready", False))
+    return view(pod(name, conditions=conditions), report(recent_recompiles=recent))
+
+
+def gates(*pods: PodView, readiness: Readiness = CLOSING, promised: int = 1) -> dict[str, bool]:
+    return {gate.pod: gate.open for gate in judge_gates(pods, readiness, promised)}
+
+
+def test_pod_above_the_limit_is_closed_and_told_why() -> None:
+    (gate,) = judge_gates([serving("a", 0), serving("b", 4)], CLOSING, 1)
+    assert (gate.pod, gate.open, gate.reason) == ("b", False, "Recompiling")
+    assert gate.message == (
+        "Requests waited for 4 compiles within five minutes; the gate opens after five minutes without any."
+    )
+
+
+def test_pod_at_the_limit_stays() -> None:
+    assert gates(serving("a", 0), serving("b", 3)) == {}
+
+
+def test_only_close_gate_closes() -> None:
+    for mode in (OnRecompiles.IGNORE, OnRecompiles.WARN):
+        lenient = CLOSING.model_copy(update={"on_recompiles": mode})
+        assert gates(serving("a", 0), serving("b", 99), readiness=lenient) == {}
+
+
+def test_closed_pod_stays_closed_while_any_recompile_is_recent() -> None:
+    assert gates(serving("a", 0), closed("b", 1)) == {}
+
+
+def test_closed_pod_opens_when_none_is_recent() -> None:
+    assert gates(serving("a", 0), closed("b", 0)) == {"b": True}
+
+
+def test_pod_that_was_closed_for_another_reason_opens_at_once() -> None:
+    assert gates(serving("a", 0), closed("b", 1, reason="NotServing")) == {"b": True}
+
+
+def test_closed_pod_opens_when_the_spec_no_longer_closes() -> None:
+    assert gates(serving("a", 0), closed("b", 9), readiness=Readiness()) == {"b": True}
+
+
+def test_promised_pods_stay_whatever_they_compile() -> None:
+    assert gates(serving("a", 9), serving("b", 9), promised=2) == {}
+
+
+def test_last_pod_stays_even_where_none_is_promised() -> None:
+    assert gates(serving("a", 9), promised=0) == {}
+
+
+def test_worst_go_first_and_only_as_many_as_are_spare() -> None:
+    assert gates(serving("a", 5), serving("b", 9), serving("c", 7), promised=2) == {"b": False}
+
+
+def test_calmest_closed_pod_opens_again_where_fewer_than_promised_serve() -> None:
+    assert gates(serving("a", 0), closed("b", 9), closed("c", 2), promised=2) == {"c": True}
+
+
+def test_pod_that_closes_for_another_reason_is_not_among_those_that_serve() -> None:
+    conditions = (gate_condition(True, RECORD), condition("Ready", True))
+    restarted = view(pod("a", conditions=conditions, container="c2"), report())
+    assert gates(restarted, serving("b", 9)) == {"a": False}
