@@ -10,7 +10,7 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from tests.builders import Object, gaudi_inference, merged, minimal_gaudi_inference
 from tests.cluster.conftest import Kubectl
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
 STATUS = {
     "observedGeneration": 1,
     "phase": "Serving",

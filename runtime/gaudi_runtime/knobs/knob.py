@@ -55,6 +55,15 @@ class Reader(StrEnum):
     INSTALLATION = "installation"
 
 
+class Plan(StrEnum):
+    """What a knob does to the bucket plan."""
+
+    BUCKETS = "buckets"
+    BLOCKS = "blocks"
+    GRAPHS = "graphs"
+    MISSING = "missing"
+
+
 ENGINE = (Reader.VLLM, Reader.PLUGIN, Reader.DEVICE, Reader.PROCESS)
 """Readers inside a server: what they read, the renderer tells them."""
 
@@ -78,6 +87,7 @@ class Knob:
     use: tuple[str, ...]
     reader: Reader | None
     needs: dict[str, tuple[str, ...]]
+    plan: tuple[Plan, ...]
     meaning: str
     sources: tuple[str, ...]
 

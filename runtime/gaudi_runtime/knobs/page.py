@@ -8,8 +8,8 @@ from gaudi_runtime.knobs.table import knobs
 from gaudi_runtime.knobs.values import FLAG, expectation
 
 _HOMES = (
-    (Home.FIELD, "Said by fields", ("knob", "field", "default", "meaning")),
-    (Home.SETTINGS, "Said in engine.settings", ("knob", "value", "default", "meaning")),
+    (Home.FIELD, "Said by fields", ("knob", "field", "default", "plan", "meaning")),
+    (Home.SETTINGS, "Said in engine.settings", ("knob", "value", "default", "plan", "meaning")),
     (Home.REFUSED, "Refused", ("knob", "why", "instead", "meaning")),
 )
 _WHY = {
@@ -48,9 +48,11 @@ def _cells(knob: Knob) -> Iterator[str]:
     if knob.home is Home.FIELD:
         yield "<br>".join(f"`{path}`" for path in knob.use)
         yield knob.default
+        yield ", ".join(knob.plan)
     elif knob.home is Home.SETTINGS:
         yield _value(knob)
         yield knob.default
+        yield ", ".join(knob.plan)
     else:
         yield _WHY[knob.status]
         yield ", ".join(f"`{each}`" for each in knob.use) or "nothing"

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from gaudi_runtime.knobs.knob import Home, Kind, Knob, Reader, Status, Type
+from gaudi_runtime.knobs.knob import Home, Kind, Knob, Plan, Reader, Status, Type
 
 
 @cache
@@ -33,6 +33,7 @@ def _knob(row: dict[str, str]) -> Knob:
         use=tuple(row["use"].split()),
         reader=Reader(row["reader"]) if row["reader"] else None,
         needs=_needs(row["needs"]),
+        plan=tuple(map(Plan, row["plan"].split())),
         meaning=row["meaning"],
         sources=tuple(row["sources"].split()),
     )

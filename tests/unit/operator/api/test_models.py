@@ -16,7 +16,7 @@ from gaudi_runtime.contract.config import plan_hash
 from tests.builders import gaudi_inference, minimal_gaudi_inference
 from tests.unit.operator.api.schema_nodes import SPEC
 
-EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
+EXAMPLES = sorted((Path(__file__).parents[4] / "examples").rglob("*.yaml"))
 
 
 def models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:

@@ -7,12 +7,15 @@ import yaml
 
 from gaudi_operator.core.checks import first_violation
 from gaudi_operator.core.doubts import doubt, estimated_violation
+from gaudi_operator.core.hints import hints
 from gaudi_operator.core.inference import Inference, read_inference
+from gaudi_operator.core.runtime_config import runtime_config
 from gaudi_operator.core.settings_check import why_settings_are_ignored
+from gaudi_runtime.knobs.render import Rendered, render
 from tests.unit.operator.core.resources import DEFAULTS
 
 FOLDER = Path(__file__).parents[4] / "examples"
-EXAMPLES = sorted(FOLDER.glob("*.yaml"))
+EXAMPLES = sorted(FOLDER.rglob("*.yaml"))
 RUNNABLE = (
     "llama-3.1-70b-tensor-parallel",
     "llama-3.1-8b-gaudi3",
@@ -20,7 +23,12 @@ RUNNABLE = (
     "seed-llama-3.1-8b-gaudi2-sim",
     "simulation",
     "tiny-torch-cpu",
+    *(f"vllm/{path.stem}" for path in (FOLDER / "vllm").glob("*.yaml")),
 )
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(FOLDER).with_suffix("").as_posix()
 
 
 def example(path: Path) -> Inference:
@@ -33,19 +41,73 @@ def test_example_for_this_release_is_accepted(name: str) -> None:
     assert first_violation(example(FOLDER / f"{name}.yaml"), DEFAULTS) is None
 
 
-@pytest.mark.parametrize("path", [path for path in EXAMPLES if path.stem not in RUNNABLE], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if name_of(path) not in RUNNABLE], ids=name_of)
 def test_other_example_waits_for_a_release_and_for_nothing_else(path: Path) -> None:
     found = first_violation(example(path), DEFAULTS)
     assert found is not None
     assert found.reason == "NotBuilt"
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
 def test_no_estimate_speaks_against_an_example(path: Path) -> None:
     assert estimated_violation(example(path)) is None
     assert doubt(example(path)) is None
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
 def test_every_setting_of_an_example_has_an_effect(path: Path) -> None:
     assert why_settings_are_ignored(example(path)) is None
+
+
+ARGUMENTS = {
+    "cpu": ("--dtype=float32", "--max-model-len=256", "--block-size=16", "--model=/models"),
+    "llama-3.1-8b": ("--model=/fetched", "--enable-auto-tool-choice", "--tool-call-parser=llama3_json"),
+    "fp8-inc": ("--quantization=inc", "--kv-cache-dtype=fp8_inc", "--model=/models/llama-3.1-8b-instruct"),
+    "tensor-parallel-8": ("--tensor-parallel-size=8", "--pipeline-parallel-size=1", "--max-model-len=8192"),
+    "long-context": (
+        "--max-model-len=131072",
+        "--max-num-batched-tokens=8192",
+        "--enable-prefix-caching",
+        "--enable-chunked-prefill",
+        "--max-cudagraph-capture-size=8192",
+    ),
+    "adapters": (
+        "--enable-lora",
+        "--max-loras=2",
+        "--max-lora-rank=32",
+        "sql=/adapters/0/sql",
+        "support=/adapters/1",
+    ),
+}
+VARIABLES = {
+    "cpu": {"VLLM_API_KEY": None, "PT_HPU_LAZY_MODE": None, "VLLM_SKIP_WARMUP": None},
+    "llama-3.1-8b": {"PT_HPU_LAZY_MODE": "1"},
+    "fp8-inc": {"QUANT_CONFIG": "/models/llama-3.1-8b-instruct/inc/maxabs_quant.json"},
+    "tensor-parallel-8": {"PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"},
+    "long-context": {"VLLM_BUCKETING_STRATEGY": "pad", "PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "1"},
+    "adapters": {"VLLM_CONTIGUOUS_PA": "true"},
+}
+
+
+def launched(name: str) -> Rendered:
+    return render(runtime_config(example(FOLDER / "vllm" / f"{name}.yaml")))
+
+
+def test_every_example_of_vllm_is_rendered_here() -> None:
+    assert ARGUMENTS.keys() == VARIABLES.keys() == {path.stem for path in (FOLDER / "vllm").glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_example_of_vllm_is_started_with_what_it_asks_for(name: str) -> None:
+    assert set(ARGUMENTS[name]) - set(launched(name).args) == set()
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_example_of_vllm_tells_the_software_below_it(name: str) -> None:
+    found = launched(name).env
+    assert {each: found.get(each) for each in VARIABLES[name]} == VARIABLES[name]
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_nothing_speaks_against_an_example_of_vllm(name: str) -> None:
+    assert hints(example(FOLDER / "vllm" / f"{name}.yaml").spec) == ()

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.runtime_config import runtime_config
-from gaudi_runtime.knobs.knob import ENGINE, Home
+from gaudi_runtime.contract.config import plan_hash
+from gaudi_runtime.knobs.knob import ENGINE, Home, Plan
 from gaudi_runtime.knobs.render import SEVERAL_WORDS, render
 from gaudi_runtime.knobs.table import knobs
 from tests.builders import merged
@@ -109,6 +110,13 @@ def override(path: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("name", "path"), OWNED, ids=str)
 def test_field_changes_its_knob(name: str, path: str) -> None:
     assert said(name, override(path)) != said(name, {})
+
+
+@pytest.mark.parametrize(("name", "path"), OWNED, ids=str)
+def test_field_changes_the_plan_hash_when_its_knob_decides_the_buckets(name: str, path: str) -> None:
+    before, after = (runtime_config(inference(**merged(BASE, each))) for each in (BESIDE.get(path, {}), override(path)))
+    changed = plan_hash(before.bucketing, before.limits) != plan_hash(after.bucketing, after.limits)
+    assert changed == (Plan.BUCKETS in knobs()[name].plan)
 
 
 def test_collectives_follow_mode_and_parallelism_together() -> None:

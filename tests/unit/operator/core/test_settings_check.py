@@ -19,7 +19,7 @@ from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resour
 from tests.unit.operator.core.situations import situation
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
-EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.yaml"))
+EXAMPLES = sorted((Path(__file__).parents[4] / "examples").rglob("*.yaml"))
 WRONG = {"VLLM_DEFRAG_TRESHOLD": 8}
 
 

@@ -12,11 +12,11 @@ def test_every_knob_has_one_row() -> None:
 
 
 def test_row_of_a_field_names_it() -> None:
-    assert "| `--block-size` | `engine.blockSize` | 128 | Tokens of a KV block. |" in PAGE
+    assert "| `--block-size` | `engine.blockSize` | 128 | buckets | Tokens of a KV block. |" in PAGE
 
 
 def test_row_of_a_setting_says_what_it_takes() -> None:
-    assert "| `LOG_LEVEL_ALL` | a whole number from 0 to 6 | 5 | Log level" in PAGE
+    assert "| `LOG_LEVEL_ALL` | a whole number from 0 to 6 | 5 |  | Log level" in PAGE
 
 
 def test_row_of_a_refused_knob_says_what_to_use() -> None:

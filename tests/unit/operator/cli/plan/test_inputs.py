@@ -10,7 +10,7 @@ from gaudi_operator.core.outlook import outlook
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 ROOT = Path(__file__).parents[5]
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 
 
 def spec(**sections: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""What we say to vLLM is what its own parser takes: the names and choices of release 0.32 (tests/data)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.knobs.knob import Home, Kind, Knob, Reader, Status, Type
+from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.values import FLAG
+
+RECORD: dict[str, list[str] | None] = json.loads(
+    (Path(__file__).parents[3] / "data" / "vllm_arguments.json").read_text()
+)["arguments"]
+ARGUMENTS = [knob for knob in knobs().values() if knob.kind is Kind.ARGUMENT]
+TOLD = [knob for knob in ARGUMENTS if knob.reader is Reader.VLLM]
+ONLY_GIVEN = {"--enforce-eager", "--enable-lora", "--enable-expert-parallel"}
+"""Flags of fields, said when they are asked for and never denied."""
+
+
+@pytest.mark.parametrize("knob", TOLD, ids=lambda knob: knob.name)
+def test_argument_that_vllm_is_told_exists(knob: Knob) -> None:
+    assert knob.name in RECORD
+
+
+@pytest.mark.parametrize("knob", [each for each in TOLD if each.range == FLAG], ids=lambda knob: knob.name)
+def test_flag_can_be_denied(knob: Knob) -> None:
+    assert knob.name in ONLY_GIVEN or knob.name.replace("--", "--no-", 1) in RECORD
+
+
+@pytest.mark.parametrize("knob", [each for each in TOLD if each.type is Type.ENUM], ids=lambda knob: knob.name)
+def test_every_word_of_a_choice_is_known(knob: Knob) -> None:
+    assert set(knob.words) <= set(RECORD[knob.name] or knob.words)
+
+
+def test_argument_that_nobody_may_give_exists() -> None:
+    owned = {knob.name for knob in ARGUMENTS if knob.home is Home.REFUSED and knob.status is Status.OWNED}
+    assert owned - RECORD.keys() == set()
+
+
+def test_no_argument_of_vllm_looks_like_a_short_form_of_one_in_the_table() -> None:
+    """The hatch refuses short forms, because vLLM takes them."""
+    spelled = {knob.name.replace("_", "-") for knob in ARGUMENTS}
+    free = RECORD.keys() - spelled - {f"--no-{name[2:]}" for name in spelled}
+    assert [(name, whole) for name in free for whole in spelled if whole.startswith(name)] == []
