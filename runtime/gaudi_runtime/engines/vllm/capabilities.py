@@ -35,6 +35,8 @@ RUNNER = (
     Name("_prepare_dummy_scenario", ("prompt_cfg", "decode_cfg")),
     Name("supports_mm_inputs", loss="whether the model takes images is not known; a vision tower stays cold"),
     Name("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
+    Name("kv_caches", loss="the size of the KV cache is not known and counts as 0"),
+    Name("max_prefill_batch_size", loss="the prompts of a step are counted one by one while serving"),
     Name("seen_configs", loss="cold shapes are not counted while serving"),
     Name("graphed_buckets", loss="the plugin does not know which graphs exist and may warm up again by itself"),
 )

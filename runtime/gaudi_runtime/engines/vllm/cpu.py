@@ -98,7 +98,8 @@ class CpuVerbs:
         shape = shape_of(scheduled(step), self._worker.cache_config.block_size)
         before = self._shapes.compiles() if self._shapes else 0
         answer = execute(step)
-        self._met.met(shape, self._compiled(step, before))
+        self._met.met(shape)
+        self._met.compiled(shape, self._compiled(step, before))
         return answer
 
     def _run(self, phase: BucketPhase, bucket: Bucket) -> Outcome:

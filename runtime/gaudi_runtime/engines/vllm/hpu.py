@@ -15,6 +15,7 @@ from gaudi_runtime.engines.vllm.bridge import Bridge
 from gaudi_runtime.engines.vllm.capabilities import DEFRAGMENTER, PREPARED, find_capabilities, losses
 from gaudi_runtime.engines.vllm.dummy_batches import DummyBatches, Outcome, refused
 from gaudi_runtime.engines.vllm.graph_gate import GraphGate
+from gaudi_runtime.engines.vllm.met_shapes import MetShapes, batches_of, scheduled
 
 
 class HpuVerbs:
@@ -26,6 +27,7 @@ class HpuVerbs:
         self._offered = find_capabilities(runner, bridge)
         self._gate = GraphGate(runner) if self._offered.mode is ExecutionMode.HPU_GRAPHS else None
         self._known: set[Any] = set()
+        self._met: MetShapes | None = None
         self._batches = DummyBatches(runner, lambda: self.memory()["free"])
 
     def describe(self) -> dict[str, object]:
@@ -43,10 +45,11 @@ class HpuVerbs:
         return {"free": int(free), "total": int(total)}
 
     def profile(self) -> dict[str, int]:
-        """What the plugin's profile run and split left: memory and margin in bytes, KV blocks, tokens of a block."""
+        """What the plugin left: memory, margin and KV cache in bytes, KV blocks, tokens of a block."""
         return {
             **self.memory(),
             "margin": self._margin(),
+            "kv_cache": self._kv_cache(),
             "kv_blocks": int(self._runner.bucketing_manager.num_hpu_blocks),
             "block_size": int(self._runner.block_size),
         }
@@ -92,15 +95,29 @@ class HpuVerbs:
         return self._optional(getattr(self._runner, "defragmenter", None), "warmup")
 
     def start_serving(self) -> None:
-        """Warm-up is over: a defragmenter without its traces, and shapes met from here on are counted as cold."""
+        """Warm-up is over: a defragmenter without its traces, and what is met from here on counts."""
         used = getattr(self._runner, "defragmenter", None)
         if used is not None and not losses(used, DEFRAGMENTER[1:]):
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
-        self._known = set(self._seen())
+        self._known, self._met = self._seen(), MetShapes()
+
+    def met(self, step: Any) -> None:
+        """Count a step of serving, which the plugin runs as one batch of decodes and some of prompts."""
+        if self._met is None:
+            return
+        prompts = int(getattr(self._runner, "max_prefill_batch_size", 1))
+        for shape in batches_of(scheduled(step), int(self._runner.block_size), prompts):
+            self._met.met(shape)
 
     def counters(self) -> dict[str, list[list[Any]]]:
-        """Shapes that serving met and warm-up had not: [phase, batch size, query tokens, KV blocks], sorted."""
-        return {"cold": sorted([str(phase), *shape] for phase, *shape in self._seen() - self._known)}
+        """Shapes met since the last look, and those that the plugin had never seen (MetShapes.take)."""
+        if self._met is None:
+            return {"met": [], "compiled": []}
+        seen = self._seen()
+        for phase, *shape in sorted(seen - self._known):
+            self._met.compiled((str(phase), *shape))
+        self._known = seen
+        return self._met.take()
 
     def _compile(self, forward: Callable[[], None]) -> bool:
         with self._bridge.compile_only() if self._bridge.compile_only else nullcontext():
@@ -124,6 +141,11 @@ class HpuVerbs:
 
     def _margin(self) -> int:
         return int(getattr(self._runner, "mem_margin", None) or 0)
+
+    def _kv_cache(self) -> int:
+        """Bytes of all layers, each a tuple of tensors in which some are missing."""
+        layers = getattr(self._runner, "kv_caches", None) or ()
+        return sum(each.numel() * each.element_size() for layer in layers for each in layer if each is not None)
 
     def _seen(self) -> set[Any]:
         return set(getattr(self._runner, "seen_configs", ()))

@@ -1,5 +1,7 @@
 """The worker of vLLM's plugin for Gaudi, driven. Only vLLM's own processes import this module, by its name."""
 
+from typing import Any
+
 from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
 
 from gaudi_runtime.engines.vllm.bridge import open_bridge
@@ -9,6 +11,12 @@ from gaudi_runtime.engines.vllm.worker import DrivenWorker
 
 class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
     """One rank on a Gaudi card."""
+
+    def execute_model(self, scheduler_output: Any) -> Any:
+        """As the plugin does, which runs the step when it is asked to sample; counted while serving."""
+        if self.gaudi_verbs is not None:
+            self.gaudi_verbs.met(scheduler_output)
+        return super().execute_model(scheduler_output)
 
     def gaudi_open_verbs(self) -> HpuVerbs:
         """The verbs over the plugin's model runner."""

@@ -31,6 +31,14 @@ def shape_of(sequences: Iterable[Scheduled], block_size: int) -> Shape:
     return BucketPhase.DECODE, len(step), 1, sum(_blocks(each.computed + each.query, block_size) for each in step)
 
 
+def batches_of(sequences: Iterable[Scheduled], block_size: int, prompts_at_once: int) -> list[Shape]:
+    """The shapes of a step that is run as one batch of decodes and batches of at most `prompts_at_once` prompts."""
+    step = list(sequences)
+    decodes, prompts = ([each for each in step if (each.query > 1) is long] for long in (False, True))
+    batches = (prompts[at : at + prompts_at_once] for at in range(0, len(prompts), prompts_at_once))
+    return [shape_of(batch, block_size) for batch in (decodes, *batches) if batch]
+
+
 def scheduled(step: Any) -> list[Scheduled]:
     """The sequences of a SchedulerOutput of vLLM."""
     tokens, cached = step.num_scheduled_tokens, step.scheduled_cached_reqs
@@ -46,9 +54,12 @@ class MetShapes:
         self._met: Counter[Shape] = Counter()
         self._compiled: Counter[Shape] = Counter()
 
-    def met(self, shape: Shape, compiles: int) -> None:
-        """One step of this shape, which made `compiles` graphs."""
+    def met(self, shape: Shape) -> None:
+        """One step of this shape."""
         self._met[shape] += 1
+
+    def compiled(self, shape: Shape, compiles: int = 1) -> None:
+        """A step of this shape waited for so many compiles."""
         if compiles:
             self._compiled[shape] += compiles
 

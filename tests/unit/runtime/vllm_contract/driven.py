@@ -10,7 +10,7 @@ from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.protocol import DeviceMemory, Progress
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.vllm.hpu import HpuVerbs
-from gaudi_runtime.errors import DeviceOutOfMemory
+from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused
 from gaudi_runtime.memory import split_memory
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.warmup.runner import warm_up
@@ -51,21 +51,24 @@ class DrivenEngine(SimEngine):
         self._outcome(self.verbs.warm(phase.value, list(bucket)))
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        return self._outcome(self.verbs.capture(phase.value, list(bucket)))
+        outcome = self._outcome(self.verbs.capture(phase.value, list(bucket)))
+        if not outcome["graph"]:
+            raise GraphRefused("the plugin runs this shape without a graph")
+        return int(outcome["bytes"])
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """One verb for all batch sizes."""
         if batch_size == 0:
             plain(self.verbs.sampler())
 
-    def warm_defragmenter(self, progress: Progress) -> None:
-        plain(self.verbs.defragmenter())
+    def warm_defragmenter(self, progress: Progress) -> bool:
+        return bool(plain(self.verbs.defragmenter())["done"])
 
-    def _outcome(self, answer: Any) -> int:
+    def _outcome(self, answer: Any) -> dict[str, Any]:
         outcome = plain(answer)
         if outcome["out_of_memory"]:
             raise DeviceOutOfMemory(outcome["out_of_memory"])
-        return int(outcome["bytes"])
+        return dict(outcome)
 
 
 def drive(config: RuntimeConfig, verbs: HpuVerbs, card: Card) -> WarmupReport:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.engines.vllm.hpu import HpuVerbs
+from tests.unit.runtime.vllm.steps import step_of
 from tests.unit.runtime.vllm_contract.driven import plain
 from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin
 
@@ -160,6 +161,7 @@ def test_the_profile_tells_memory_margin_and_blocks() -> None:
         "free": 16 * GIB,
         "total": 96 * GIB,
         "margin": GIB,
+        "kv_cache": 6 * GIB,
         "kv_blocks": 1519,
         "block_size": 128,
     }
@@ -182,14 +184,41 @@ def test_serving_begins_with_a_fresh_defragmenter() -> None:
     assert (runner.defragmenter.kv_caches, runner.defragmenter.block_size) == (used.kv_caches, used.block_size)
 
 
-def test_a_shape_that_warm_up_had_not_seen_is_counted_as_cold() -> None:
+def test_a_shape_that_warm_up_had_not_seen_is_counted_as_compiled_once() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
     verbs.warm("prompt", PROMPT)
     verbs.start_serving()
     runner.seen_configs |= {("prompt", 2, 256, 0), ("decode", 3, 1, 70), ("decode", 2, 1, 70)}
-    assert plain(verbs.counters()) == {"cold": [["decode", 2, 1, 70], ["decode", 3, 1, 70]]}
+    assert plain(verbs.counters())["compiled"] == [["decode", 2, 1, 70, 1], ["decode", 3, 1, 70, 1]]
+    assert verbs.counters()["compiled"] == []
+
+
+def test_what_warm_up_runs_is_not_counted_as_served() -> None:
+    verbs = verbs_on(Card())
+    verbs.met(step_of(new={"a": 200}))
+    assert plain(verbs.counters()) == {"met": [], "compiled": []}
+
+
+def test_a_step_counts_as_the_batches_that_the_plugin_makes_of_it() -> None:
+    """At most two prompts at once, as the stand-in's setting says."""
+    verbs = verbs_on(Card())
+    verbs.start_serving()
+    verbs.met(step_of(new={"a": 200, "b": 100, "c": 50}, cached={"d": (130, 1), "e": (100, 1), "f": (256, 64)}))
+    assert sorted(plain(verbs.counters())["met"]) == [
+        ["decode", 2, 1, 3, 1],
+        ["prompt", 2, 64, 2, 1],
+        ["prompt", 2, 200, 0, 1],
+    ]
+
+
+def test_what_was_counted_is_handed_over_once() -> None:
+    verbs = verbs_on(Card())
+    verbs.start_serving()
+    verbs.met(step_of(cached={"d": (130, 1)}))
+    assert plain(verbs.counters())["met"] == [["decode", 1, 1, 2, 1]]
+    assert plain(verbs.counters())["met"] == []
 
 
 def test_a_forward_that_checks_no_shape_gives_no_other_bucket_a_graph() -> None:

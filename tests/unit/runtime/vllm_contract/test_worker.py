@@ -1,0 +1,218 @@
+"""Our worker on a card, over a stand-in of the plugin's: what it overrides, what it leaves alone, what it counts."""
+
+import importlib
+import os
+import sys
+from inspect import signature
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from gaudi_runtime.engines.vllm import worker as driven
+from gaudi_runtime.engines.vllm.orders import Orders, give_orders
+from gaudi_runtime.engines.vllm.start_failure import read_failure
+from tests.unit.runtime.vllm.steps import step_of
+from tests.unit.runtime.vllm_contract.driven import plain
+from tests.unit.runtime.vllm_contract.stand_in import CONTRACT, OURS, Card, bridge, generate, plugin
+
+RECORDED = CONTRACT["HPUWorker"]
+MODULE = "gaudi_runtime.engines.vllm.hpu_worker"
+CONFIG = {"vllm_config": object(), "local_rank": 0, "rank": 1, "distributed_init_method": "env://"}
+
+
+class CompilationTimes(NamedTuple):
+    """Of vllm.v1.worker.worker_base, as the contract says: seconds of both."""
+
+    language_model: float
+    encoder: float
+
+
+class Fault(Exception):
+    """What the plugin fails with."""
+
+
+@pytest.fixture
+def card() -> Card:
+    return Card()
+
+
+@pytest.fixture
+def failures(tmp_path: Path) -> Path:
+    return tmp_path / "failure.json"
+
+
+@pytest.fixture
+def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """DrivenHpuWorker, imported over stand-ins of the plugin and of what vLLM itself gives a worker."""
+    orders = Orders(execution_mode="hpuGraphs", failures=str(failures), runtime_pid=os.getpid())
+    for name, value in give_orders(orders).items():
+        monkeypatch.setenv(name, value)
+    modules = {
+        RECORDED["module"]: SimpleNamespace(HPUWorker=plugin_worker(card)),
+        "vllm.v1.worker.worker_base": SimpleNamespace(CompilationTimes=CompilationTimes),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    monkeypatch.setattr(driven, "watch_runtime", lambda pid: card.log.append(f"watches {pid == os.getpid()}"))
+    module = importlib.import_module(MODULE)
+    monkeypatch.setattr(module, "open_bridge", lambda: bridge(card))
+    yield module.DrivenHpuWorker
+    sys.modules.pop(MODULE, None)
+
+
+def plugin_worker(card: Card) -> type:
+    """As the contract says: its initialize_from_config calls compile_or_warm_up_model itself."""
+
+    def record(name: str) -> Any:
+        return lambda self, *args: card.log.append(name)
+
+    def initialize(self: Any, kv_cache_config: object) -> None:
+        self.model_runner = plugin(card)
+        card.log.append("initialize_from_config")
+        self.compile_or_warm_up_model()
+
+    def construct(
+        self: Any,
+        vllm_config: object,
+        local_rank: int,
+        rank: int,
+        distributed_init_method: str,
+        is_driver_worker: bool = False,
+    ) -> None:
+        card.log.append(f"rank {rank}")
+
+    made = generate(
+        "HPUWorker",
+        None,
+        init_device=record("init_device"),
+        load_model=record("load_model"),
+        determine_available_memory=lambda self: 7,
+        initialize_from_config=initialize,
+        execute_model=record("execute_model"),
+    )
+    assert [each.partition("=")[0] for each in RECORDED["methods"]["__init__"]] == list(
+        signature(construct).parameters
+    )[1:]
+    made.__init__ = construct  # type: ignore[misc]
+    return made
+
+
+def overridden(worker_class: type) -> list[str]:
+    ours = {name for kind in (worker_class, driven.DrivenWorker) for name in vars(kind)}
+    return sorted(name for name in ours if name in RECORDED["methods"])
+
+
+def started(worker_class: Any) -> Any:
+    worker = worker_class(**CONFIG)
+    worker.init_device()
+    worker.load_model()
+    worker.initialize_from_config(object())
+    return worker
+
+
+def test_we_override_these_methods_and_no_other(worker_class: Any) -> None:
+    assert overridden(worker_class) == [
+        "__init__",
+        "compile_or_warm_up_model",
+        "determine_available_memory",
+        "execute_model",
+        "init_device",
+        "initialize_from_config",
+        "load_model",
+    ]
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_every_override_takes_what_the_plugins_method_takes(worker_class: Any, by_name: bool) -> None:
+    for name in overridden(worker_class):
+        parameters = [each.partition("=")[0] for each in RECORDED["methods"][name]]
+        taken = signature(getattr(worker_class, name))
+        assert taken.bind(None, **dict.fromkeys(parameters)) if by_name else taken.bind(None, *parameters)
+
+
+def test_everything_else_that_we_add_is_named_as_ours(worker_class: Any) -> None:
+    added = {name for kind in (worker_class, driven.DrivenWorker) for name in vars(kind) if not name.startswith("__")}
+    assert all(name in RECORDED["methods"] or name.startswith(OURS) for name in added)
+
+
+def test_the_worker_watches_the_runtime_before_the_plugin_is_made(worker_class: Any, card: Card) -> None:
+    worker_class(**CONFIG)
+    assert card.log == ["watches True", "rank 1"]
+
+
+def test_the_plugins_own_warm_up_is_reached_neither_when_it_starts_nor_when_vllm_asks_again(
+    worker_class: Any, card: Card
+) -> None:
+    """Its method raises in the stand-in; the second call is the engine's."""
+    worker = started(worker_class)
+    assert worker.compile_or_warm_up_model() == CompilationTimes(0.0, 0.0)
+    assert card.log[2:] == ["init_device", "load_model", "initialize_from_config"]
+
+
+def test_the_memory_that_the_plugin_measured_is_handed_on(worker_class: Any) -> None:
+    assert worker_class(**CONFIG).determine_available_memory() == 7
+
+
+def test_a_step_before_any_verb_goes_straight_to_the_plugin(worker_class: Any, card: Card) -> None:
+    started(worker_class).execute_model(step_of(new={"a": 5}))
+    assert card.log[-1] == "execute_model"
+
+
+def test_a_step_of_serving_is_counted_and_executed(worker_class: Any, card: Card) -> None:
+    worker = started(worker_class)
+    worker.gaudi("start_serving", [])
+    worker.execute_model(step_of(new={"a": 5}))
+    assert worker.gaudi("counters", []) == {"answer": {"met": [["prompt", 1, 5, 0, 1]], "compiled": []}}
+    assert card.log[-1] == "execute_model"
+
+
+def test_every_verb_answers_plain_data(worker_class: Any) -> None:
+    worker = started(worker_class)
+    asked = [("describe", []), ("memory", []), ("profile", []), ("plan", [[[1, 128, 0]], [[1, 1, 64]]])]
+    asked += [("warm", ["prompt", [1, 128, 0]]), ("capture", ["decode", [1, 1, 64]]), ("sampler", [])]
+    asked += [("defragmenter", []), ("start_serving", []), ("counters", [])]
+    for verb, arguments in asked:
+        assert list(plain(worker.gaudi(verb, arguments))) == ["answer"], verb
+
+
+def test_an_error_of_ours_travels_as_its_reason_and_sentence(worker_class: Any) -> None:
+    worker = started(worker_class)
+    worker.model_runner.is_pooling_model = True
+    answer = plain(worker.gaudi("describe", []))
+    assert answer["reason"] == "UnsupportedModel"
+    assert answer["message"].startswith("Warm-up of pooling models")
+
+
+def test_any_other_error_travels_as_its_kind_and_words(worker_class: Any) -> None:
+    worker = started(worker_class)
+    worker.gaudi("describe", [])
+    worker.model_runner._prepare_dummy_scenario = lambda prompt, decode: 1 / 0
+    answer = plain(worker.gaudi("warm", ["decode", [1, 1, 64]]))
+    assert answer == {"reason": "Crashed", "message": "ZeroDivisionError: division by zero"}
+
+
+@pytest.mark.parametrize(
+    ("method", "step"),
+    [
+        ("init_device", "the device was opened"),
+        ("load_model", "the model was loaded"),
+        ("determine_available_memory", "memory was measured"),
+        ("initialize_from_config", "the KV cache was allocated"),
+    ],
+)
+def test_a_step_of_the_start_that_fails_leaves_its_reason(
+    worker_class: Any, failures: Path, monkeypatch: pytest.MonkeyPatch, method: str, step: str
+) -> None:
+    def fail(self: Any, *args: object) -> None:
+        raise Fault("no room")
+
+    monkeypatch.setattr(sys.modules[RECORDED["module"]].HPUWorker, method, fail)
+    worker = worker_class(**CONFIG)
+    with pytest.raises(Fault):
+        getattr(worker, method)(*([object()] if method == "initialize_from_config" else []))
+    failure = read_failure(failures)
+    assert failure is not None
+    assert (failure.step, failure.kind, failure.message) == (step, "Fault", "no room")
