@@ -80,6 +80,12 @@ async def shown(api: KubeApi, prompt: int, decode: int) -> bool:
     return await shown_percent(api) == {"prompt": prompt * 10, "decode": decode * 10}
 
 
+async def recent_recompiles(api: KubeApi, count: int) -> bool:
+    """Whether the status of `tiny` counts so many recent recompiles."""
+    found = await api.get("GaudiInference", "tiny") or {}
+    return bool(found.get("status", {}).get("recompiles", {}).get("recent") == count)
+
+
 async def leads(operator: OperatorProcess) -> bool:
     """Whether this process says that it leads."""
     return await operator.value("gaudi_operator_leader") == 1

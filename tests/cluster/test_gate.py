@@ -20,6 +20,7 @@ from tests.cluster.pods import (
     pod_message,
     pod_ready,
     ready,
+    recent_recompiles,
     running,
     shown,
 )
@@ -108,6 +109,26 @@ async def test_raised_threshold_is_judged_without_a_restart(
     await until(partial(gate, api, pod, "True"), "the gate to open")
     assert [each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)] == [pod]
     assert len(await api.list("ControllerRevision")) == 1
+
+
+async def test_pod_that_recompiles_leaves_traffic_and_comes_back_when_it_no_longer_does(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    closing = {"onRecompiles": "closeGate", "maxRecompiles": 2}
+    spec = {"replicas": 2, "readiness": closing, "rollout": {"maxUnavailable": 1}}
+    await api.create(gaudi_inference("tiny", **spec))
+    hot, calm = await until(partial(all_running, api, kubelet, 2), "two pods")
+    for pod in (calm, hot):
+        await until(partial(pod_ready, api, pod), f"pod {pod} to be Ready")
+    kubelet.runtime(hot).tell(recent_recompiles=4)
+    closed = await until(partial(gate, api, hot, "False"), "the pod's gate to close")
+    assert (closed["reason"], closed["message"][:30]) == ("Recompiling", "Requests waited for 4 compiles")
+    kubelet.runtime(calm).tell(recent_recompiles=3)
+    await until(partial(recent_recompiles, api, 3), "the other pod's recompiles in the status")
+    assert is_open(await api.get("Pod", calm))
+    kubelet.runtime(hot).tell(recent_recompiles=0)
+    await until(partial(pod_ready, api, hot), "the first pod to be Ready again")
 
 
 async def test_without_operator_nothing_becomes_ready_and_nothing_ready_is_lost(

@@ -58,7 +58,7 @@ class _Pass:
         self.inference, self.before, self.observed, self.defaults = inference, before, observed, defaults
         seen = read_pods(observed)
         promised = rollout_policy(inference.spec.rollout, inference.spec.replicas).floor
-        self.gates: list[SetGate] = judge_gates(seen, inference.spec.readiness, promised)
+        self.gates: list[SetGate] = judge_gates(seen, inference.spec.readiness, promised, observed.now)
         self.pods: tuple[PodView, ...] = with_gates(seen, self.gates, observed.now)
         self.last_errors: dict[str, str] = last_errors(self.pods, before, observed.reports)
         self.stored: tuple[Revision, ...] = stored_revisions(observed.revisions)

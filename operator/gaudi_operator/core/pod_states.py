@@ -6,9 +6,11 @@ from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.fetching import fetching
 from gaudi_operator.core.gate import why_below
+from gaudi_operator.core.names import GATE
 from gaudi_operator.core.percent import captured_percent, warmup_percent
 from gaudi_operator.core.placement import unscheduled_since
 from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.recompiling import RECOMPILING
 from gaudi_operator.core.situation import Situation
 from gaudi_runtime.contract.report import Phase
 
@@ -69,6 +71,8 @@ def _message(pod: PodView, readiness: Readiness) -> str | None:
         return pod.report.failure.message
     if pod.report and pod.report.phase is Phase.SERVING and (below := why_below(pod.report, readiness)):
         return below[1]
+    if GATE in pod.conditions and pod.conditions[GATE].reason == RECOMPILING:
+        return pod.conditions[GATE].message
     if pod.report and pod.report.warnings:
         return pod.report.warnings[-1]
     if pod.report and pod.report.phase is Phase.FETCHING and pod.report.fetch:

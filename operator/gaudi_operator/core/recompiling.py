@@ -6,25 +6,28 @@ pods than promised never serve for its sake.
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.gate import judge
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.serving_conditions import SETTLE_SECONDS
 
 RECOMPILING = "Recompiling"
 
 
-def judge_gates(pods: Sequence[PodView], readiness: Readiness, promised: int) -> list[SetGate]:
+def judge_gates(pods: Sequence[PodView], readiness: Readiness, promised: int, now: datetime) -> list[SetGate]:
     """All gates to be written. `promised` pods, and at least one, stay in traffic whatever they compile."""
     found = {pod.uid: gate for pod in pods if (gate := judge(pod, readiness))}
     if readiness.on_recompiles is OnRecompiles.CLOSE_GATE:
         closing = {uid for uid, gate in found.items() if not gate.open}
         serving = [pod for pod in pods if pod.ready and pod.uid not in closing]
         spare = len(serving) - max(1, promised)
+        coming = sum(_is_coming(pod, now) for pod in pods)
         waiting = [pod.uid for pod in _calmest_first(pods) if pod.uid in found and _is_kept_closed(pod)]
-        for uid in waiting[max(0, -spare) :]:
+        for uid in waiting[max(0, -spare - coming) :]:
             del found[uid]
         found |= {pod.uid: _close(pod) for pod in _hottest(serving, readiness)[: max(0, spare)]}
     return list(found.values())
@@ -42,6 +45,12 @@ def _calmest_first(pods: Iterable[PodView]) -> list[PodView]:
 def _is_kept_closed(pod: PodView) -> bool:
     """Whether its gate was closed for recompiles, and some are still recent."""
     return GATE in pod.conditions and pod.conditions[GATE].reason == RECOMPILING and _recent(pod) > 0
+
+
+def _is_coming(pod: PodView, now: datetime) -> bool:
+    """Whether its gate has just opened: the kubelet has not looked yet."""
+    since = pod.conditions[GATE].since if pod.active and pod.gate_open and not pod.ready else None
+    return since is not None and now - since <= timedelta(seconds=SETTLE_SECONDS)
 
 
 def _recent(pod: PodView) -> int:

@@ -1,10 +1,17 @@
 """Gates that close while requests wait for compiles, and open when they no longer do."""
 
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
-from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.conditions import timestamp
+from gaudi_operator.core.pods import PodView, with_gates
 from gaudi_operator.core.recompiling import RECOMPILING, judge_gates
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import PLAN, report
+from tests.unit.operator.core.resources import NOW
 
 CLOSING = Readiness(on_recompiles=OnRecompiles.CLOSE_GATE, max_recompiles=3)
 RECORD = f"Container c1, instance first, plan {PLAN}."
@@ -21,11 +28,11 @@ def closed(name: str, recent: int, reason: str = RECOMPILING) -> PodView:
 
 
 def gates(*pods: PodView, readiness: Readiness = CLOSING, promised: int = 1) -> dict[str, bool]:
-    return {gate.pod: gate.open for gate in judge_gates(pods, readiness, promised)}
+    return {gate.pod: gate.open for gate in judge_gates(pods, readiness, promised, NOW)}
 
 
 def test_pod_above_the_limit_is_closed_and_told_why() -> None:
-    (gate,) = judge_gates([serving("a", 0), serving("b", 4)], CLOSING, 1)
+    (gate,) = judge_gates([serving("a", 0), serving("b", 4)], CLOSING, 1, NOW)
     assert (gate.pod, gate.open, gate.reason) == ("b", False, "Recompiling")
     assert gate.message == (
         "Requests waited for 4 compiles within five minutes; the gate opens after five minutes without any."
@@ -72,6 +79,28 @@ def test_worst_go_first_and_only_as_many_as_are_spare() -> None:
 
 def test_calmest_closed_pod_opens_again_where_fewer_than_promised_serve() -> None:
     assert gates(serving("a", 0), closed("b", 9), closed("c", 2), promised=2) == {"c": True}
+
+
+def test_no_second_pod_opens_while_the_kubelet_has_not_looked_at_the_first() -> None:
+    just_now = timestamp(NOW - timedelta(seconds=1))
+    opened = (gate_condition(True, RECORD, since=just_now), condition("Ready", False))
+    coming = view(pod("b", conditions=opened), report(recent_recompiles=9))
+    assert gates(serving("a", 0), coming, closed("c", 9), promised=2) == {}
+
+
+PODS = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=6).map(
+    lambda drawn: [(serving if opened else closed)(str(at), recent) for at, (opened, recent) in enumerate(drawn)]
+)
+
+
+@given(PODS, st.integers(0, 6))
+def test_promise_is_kept_and_a_second_look_changes_nothing(pods: list[PodView], promised: int) -> None:
+    written = judge_gates(pods, CLOSING, promised, NOW)
+    after = with_gates(pods, written, NOW)
+    kept = max(1, promised)
+    assert sum(each.ready for each in after) >= min(kept, sum(each.ready for each in pods))
+    assert sum(each.gate_open for each in after) >= min(kept, len(pods))
+    assert judge_gates(after, CLOSING, promised, NOW) == []
 
 
 def test_pod_that_closes_for_another_reason_is_not_among_those_that_serve() -> None:

@@ -25,9 +25,11 @@ from gaudi_runtime.contract.report import (
     Phase,
     PhaseProgress,
     RuntimeFailure,
+    Served,
+    ServedPhase,
     WarmupReport,
 )
-from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.situations import DONE, serving, situation, warming
@@ -84,6 +86,15 @@ def test_memory_is_of_the_pod_with_the_fewest_blocks() -> None:
     found = status(pods).memory
     assert found is not None
     assert found.kv_blocks == 70
+
+
+def test_recompiles_are_told_by_phase_and_shape() -> None:
+    served = Served(prompt=ServedPhase(recompiles=3), decode=ServedPhase(recompiles=1))
+    shape = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 300, 0), count=9, compiles=3)
+    said = captured(24, recompiles_since_ready=4, recent_recompiles=2, served=served, cold_shapes=(shape,))
+    found = status([serving("a", said=said), serving("b", said=said)]).recompiles
+    assert (found.since_ready, found.recent, found.prompt, found.decode) == (8, 4, 6, 2)
+    assert [(each.count, each.compiles) for each in found.cold_shapes] == [(18, 6)]
 
 
 def test_recompiles_are_summed_over_serving_pods() -> None:
@@ -193,6 +204,11 @@ def test_row_of_a_pod_says_how_far_it_is() -> None:
             "Warm-up ended below the thresholds: 15 of 24 prompt graphs (62 %) are captured, 100 % are asked for.",
         ),
         (view(report=report(warnings=("Graphs were left out.",))), "Serving", "Graphs were left out."),
+        (
+            view(pod(conditions=(gate_condition(False, "Too many compiles.", reason="Recompiling"),)), report()),
+            "Serving",
+            "Too many compiles.",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
