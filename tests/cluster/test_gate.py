@@ -116,8 +116,7 @@ async def test_pod_that_recompiles_leaves_traffic_and_comes_back_when_it_no_long
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
     closing = {"onRecompiles": "closeGate", "maxRecompiles": 2}
-    spec = {"replicas": 2, "readiness": closing, "rollout": {"maxUnavailable": 1}}
-    await api.create(gaudi_inference("tiny", **spec))
+    await api.create(gaudi_inference("tiny", replicas=2, readiness=closing, rollout={"maxUnavailable": 1}))
     hot, calm = await until(partial(all_running, api, kubelet, 2), "two pods")
     for pod in (calm, hot):
         await until(partial(pod_ready, api, pod), f"pod {pod} to be Ready")

@@ -64,7 +64,8 @@ def _bucket_to_add(missed: Sequence[Miss], plan: BucketPlan, limits: Limits, pod
 
     best = max(missed, key=lambda miss: (caught(miss), -weight(miss.phase, miss.bucket, limits.block_size)))
     total = sum(miss.batches for miss in missed)
-    held = f"{caught(best)} of {total} batches"
+    # A share, for a count would change with every batch, and the status with it.
+    held = f"{caught(best) * 100 // total} % of the batches"
     return (
         f"A {best.phase} bucket {tuple(best.bucket)} would have held {held} that had none; it "
         f"takes {_amounts(best, plan, limits, pod, report)}. `gaudi-plan learn` plans for all that was met."
