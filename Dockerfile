@@ -52,9 +52,10 @@ CMD ["run"]
 
 
 FROM python AS runtime
-# The compiled backend of torch writes C++ and compiles it: it needs a compiler and Python's headers.
+# The compiled backend of torch writes C++ and compiles it: it needs a compiler and Python's headers. vLLM's kernels
+# for CPUs look up which memory is near.
 RUN apt-get update \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends g++ python3-dev \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends g++ libnuma1 python3-dev \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/debconf/*-old /var/log/* /usr/share/doc/* /usr/share/man/*
 # An index of CPU wheels makes the image 2 GB smaller; the package index itself has only the CUDA build, which runs
 # on CPU too but does not load without most of its CUDA libraries (requirements/torch.in names them). Removed is what
@@ -69,15 +70,24 @@ RUN if [ -n "$TORCH_INDEX" ]; then \
     fi \
  && cd /opt/venv/lib/python3.11/site-packages \
  && rm -rf nvidia/cudnn/lib/libcudnn_*.so.* nvidia/cu13/lib/lib*.alt.so.* nvidia/cu13/lib/libnvperf_* nvidia/*/include
+# Without dependencies: runtime.txt names them all, and vLLM asks for another torch (requirements/README.md). Removed is
+# the part of OpenMP that reaches for a graphics card, and what one would debug it with.
 COPY requirements/runtime.txt /opt/requirements/
-RUN /opt/requirements/install --require-hashes -r /opt/requirements/runtime.txt \
- && echo /opt/app > /opt/venv/lib/python3.11/site-packages/app.pth
+RUN /opt/requirements/install --no-deps --require-hashes -r /opt/requirements/runtime.txt \
+ && echo /opt/app > /opt/venv/lib/python3.11/site-packages/app.pth \
+ && cd /opt/venv/lib \
+ && rm -rf libomptarget* libarcher* libiompstubs* libiomp5_db.so libiomp5.dbg libiomp5.a pkgconfig compiler ../opt
 COPY --from=app /opt/app /opt/app
 ENV PATH=/opt/app/bin:/opt/venv/bin:$PATH \
     HF_HOME=/cache/huggingface \
+    HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    TMPDIR=/tmp \
     TORCHINDUCTOR_CACHE_DIR=/cache/inductor \
+    USER=gaudi \
+    VLLM_CACHE_ROOT=/cache/vllm \
+    VLLM_NO_USAGE_STATS=1 \
     XDG_CACHE_HOME=/cache
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="gaudi-runtime" \
@@ -85,6 +95,8 @@ LABEL org.opencontainers.image.title="gaudi-runtime" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION"
 USER 65532:65532
+# What could not serve is not built (docs/doctor.md).
+RUN gaudi-runtime doctor --image-only --engine torch --engine vllm
 ENTRYPOINT ["gaudi-runtime"]
 
 
@@ -105,9 +117,16 @@ RUN python3 -m pip install --no-cache-dir --break-system-packages --no-index --f
       "gaudi-inference-operator[hpu]" \
  && { getent passwd 65532 || useradd --uid 65532 --user-group --no-log-init --home-dir /cache gaudi; } \
  && install -d -o 65532 -g 65532 /cache
-ENV HF_HOME=/cache/huggingface \
+ENV HABANA_LOGS=/tmp/habana_logs \
+    HF_HOME=/cache/huggingface \
+    HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    TMPDIR=/tmp \
+    TORCHINDUCTOR_CACHE_DIR=/cache/inductor \
+    USER=gaudi \
+    VLLM_CACHE_ROOT=/cache/vllm \
+    VLLM_NO_USAGE_STATS=1 \
     XDG_CACHE_HOME=/cache
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="gaudi-runtime-hpu" \
@@ -115,4 +134,6 @@ LABEL org.opencontainers.image.title="gaudi-runtime-hpu" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION"
 USER 65532:65532
+# No card is there while an image is built, so nothing is imported: the releases, the plugin and the folders count.
+RUN gaudi-runtime doctor --image-only --engine vllm
 ENTRYPOINT ["gaudi-runtime"]

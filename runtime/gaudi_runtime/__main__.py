@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.ports import CONFIG_PATH
 
 app = typer.Typer(help="The runtime of a GaudiInference pod.", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -32,6 +33,18 @@ def prestop(pid: Annotated[int, typer.Option(help="Process id of the server in t
     from gaudi_runtime.prestop import prestop as announce_and_wait
 
     announce_and_wait(pid)
+
+
+@app.command()
+def doctor(
+    engine: Annotated[list[EngineName] | None, typer.Option(help="Judge for this engine; all installed ones.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    image_only: Annotated[bool, typer.Option("--image-only", help="Leave the machine out, as a build does.")] = False,
+) -> None:
+    """Say what this machine and image can do, and what to do where they cannot."""
+    from gaudi_runtime.doctor.command import doctor as examine
+
+    raise typer.Exit(examine(engine or (), as_data=json, image_only=image_only))
 
 
 def main() -> None:

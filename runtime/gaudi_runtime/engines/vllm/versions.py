@@ -57,6 +57,11 @@ def why_refused(release: str) -> str | None:
     )
 
 
+def any_release(environment: Mapping[str, str]) -> bool:
+    """Whether the user lets a release pass that nobody has tried."""
+    return environment.get(ANY_RELEASE) == "1"
+
+
 def check_release(
     environment: Mapping[str, str] = os.environ, installed: Callable[[], str] = installed_release
 ) -> None:
@@ -67,7 +72,7 @@ def check_release(
     release = installed()
     if (refused := why_refused(release)) is None:
         return
-    if not release or environment.get(ANY_RELEASE) != "1":
+    if not release or not any_release(environment):
         raise EngineUnsupported(refused)
     logger.warning("vLLM %s is outside of what this runtime drives (%s): %s is set", release, RELEASES, ANY_RELEASE)
 

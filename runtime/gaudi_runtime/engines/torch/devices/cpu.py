@@ -1,12 +1,11 @@
 """CPU: a memory budget kept in a ledger, and Dynamo's fixed-shape callables as graphs."""
 
-import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
+from gaudi_runtime.cgroup import usable_cores
 from gaudi_runtime.contract.config import EngineConfig
 from gaudi_runtime.engines.protocol import DeviceMemory
 from gaudi_runtime.engines.torch.devices import dynamo
@@ -14,21 +13,6 @@ from gaudi_runtime.engines.torch.devices.interface import GRAPH_MODES, Step
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory
 
 BYTES_PER_THREAD = 32 * 1024**2
-CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-
-
-def usable_cores(quota_file: Path) -> int:
-    """Cores that this container may use, at least 1.
-
-    torch counts the node's cores; more threads than the container's quota would wait for each other while throttled.
-    `quota_file` is cgroup v2's cpu.max: "<microseconds or max> <period in microseconds>".
-    """
-    cores = len(os.sched_getaffinity(0))
-    try:
-        quota, period = quota_file.read_text().split()
-    except OSError:
-        return cores
-    return cores if quota == "max" else max(1, min(cores, math.ceil(int(quota) / int(period))))
 
 
 def threads(weight_bytes: int, cores: int) -> int:
@@ -63,7 +47,7 @@ class CpuDevice:
     def adapt(self, weight_bytes: int) -> None:
         """Use as many threads as the container may and the model is worth, unless OMP_NUM_THREADS says otherwise."""
         if "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(threads(weight_bytes, usable_cores(CGROUP_QUOTA)))
+            torch.set_num_threads(threads(weight_bytes, usable_cores()))
 
     def reserve(self, nbytes: int) -> None:
         """Count `nbytes`. Raises DeviceOutOfMemory when the budget has less left."""

@@ -1,0 +1,32 @@
+"""What this container may use of its node, by cgroup v2; without limits, all that the node has."""
+
+import math
+import os
+from pathlib import Path
+
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
+    """Cores that this container may use, at least 1.
+
+    Libraries count the node's cores; more threads than the container's quota would wait for each other while throttled.
+    `quota_file` is cpu.max: "<microseconds or max> <period in microseconds>".
+    """
+    cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = quota_file.read_text().split()
+    except OSError:
+        return cores
+    return cores if quota == "max" else max(1, min(cores, math.ceil(int(quota) / int(period))))
+
+
+def usable_memory(limit_file: Path = MEMORY_LIMIT) -> int:
+    """Bytes that this container may use before it is killed. `limit_file` is memory.max: "<bytes or max>"."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = limit_file.read_text().strip()
+    except OSError:
+        return total
+    return total if limit == "max" else min(total, int(limit))

@@ -1,0 +1,116 @@
+"""Look at the image and the machine; nothing is changed, and nothing is written."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gaudi_runtime.cgroup import usable_cores, usable_memory
+from gaudi_runtime.contract.config import EngineName
+from gaudi_runtime.doctor import trials
+from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
+from gaudi_runtime.doctor.row import MODEL_ENGINES
+from gaudi_runtime.engines.vllm.versions import any_release, installed_release, installed_version
+
+TRIAL_SECONDS = 300
+"""An import takes twenty seconds on two slow cores; one that takes minutes hangs."""
+_FOLDER_VARIABLES = ("HOME", "HF_HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME")
+
+
+def look(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
+    """All facts; with `image_only` none of the machine. Imported is what the `wanted` engines need, or all for none.
+
+    Nothing is imported where an image for cards is looked at alone: the machine that builds it has no card.
+    """
+    bridge = installed_version("habana-torch-plugin")
+    engines = frozenset() if bridge and image_only else frozenset(wanted or EngineName)
+    torch, answer = _package(installed_version("torch"), "torch", tried=bool(engines & MODEL_ENGINES) or not image_only)
+    vllm, _ = _package(installed_release(), "vllm", tried=EngineName.VLLM in engines)
+    image = ImageFacts(
+        torch=torch,
+        vllm=vllm,
+        any_vllm=any_release(os.environ),
+        bridge=bridge,
+        plugin=installed_version("vllm-gaudi"),
+        compiler=_compiler(),
+        python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
+        read_only=read_only_folders(os.environ),
+    )
+    cards = Cards(answer.get("kind", "cpu"), tuple(answer.get("names", ())))
+    return Facts(image, None if image_only else _machine(cards))
+
+
+def read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders that variables name and that this process can neither write nor make, as VARIABLE=folder."""
+    named = {name: environment[name] for name in _FOLDER_VARIABLES if environment.get(name)}
+    named.setdefault("TMPDIR", tempfile.gettempdir())
+    return tuple(f"{name}={folder}" for name, folder in named.items() if not _writable(Path(folder)))
+
+
+def _writable(folder: Path) -> bool:
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def _package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[str, Any]]:
+    """The package, and what its trial answered."""
+    if not version or not tried:
+        return Package(version), {}
+    error, answer = run_trial([sys.executable, "-m", trials.__name__, trial])
+    return Package(version, error), answer
+
+
+def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[str, dict[str, Any]]:
+    """Why a trial failed, empty when it did not, and its answer. A trial that hangs is killed after `seconds`."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return f"it hangs: nothing after {seconds:g} s", {}
+    if done.returncode:
+        return _reason(done), {}
+    return "", json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _reason(done: "subprocess.CompletedProcess[str]") -> str:
+    """What was said of a library that does not load, else the last words."""
+    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    loading = [line[line.index("Failed to import") :] for line in said if "Failed to import" in line]
+    return (loading or said[-1:] or [f"exit status {done.returncode}"])[0]
+
+
+def _compiler() -> str:
+    path = shutil.which(os.environ.get("CXX", "g++"))
+    if not path:
+        return ""
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    return said.splitlines()[0] if said else path
+
+
+def _machine(cards: Cards) -> MachineFacts:
+    shared = os.statvfs("/dev/shm")  # noqa: S108 - looked at, not written
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return MachineFacts(
+        cards=cards,
+        instructions=_instructions(Path("/proc/cpuinfo").read_text()),
+        cores=usable_cores(),
+        memory=usable_memory(),
+        shared_memory=shared.f_blocks * shared.f_frsize,
+        free_huge_pages=_number(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")),
+        locked_memory=None if soft == resource.RLIM_INFINITY else soft,
+    )
+
+
+def _instructions(cpuinfo: str) -> frozenset[str]:
+    flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), "")
+    return frozenset(flags.partition(":")[2].split())
+
+
+def _number(file: Path) -> int:
+    return int(file.read_text()) if file.exists() else 0

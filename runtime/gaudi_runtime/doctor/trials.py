@@ -1,0 +1,38 @@
+"""What is tried in a process of its own, because it takes seconds, prints, and may die: `python -m ... torch`.
+
+The last line of standard output is the answer, JSON. Everything is imported by name: torch may be missing.
+"""
+
+import json
+import sys
+from importlib import import_module, util
+from typing import Any
+
+
+def torch() -> dict[str, Any]:
+    """Import torch, and the Gaudi bridge where there is one; the kind of cards and their names."""
+    torch = import_module("torch")
+    if util.find_spec("habana_frameworks"):
+        import_module("habana_frameworks.torch")
+        return _cards("hpu", torch.hpu)
+    return _cards("cuda", torch.cuda)
+
+
+def vllm() -> dict[str, Any]:
+    """Import what serving with vLLM imports, and its kernels. AttributeError when the kernels do not load."""
+    for module in ("vllm.v1.engine.async_llm", "vllm.entrypoints.launchers.app", "vllm.v1.worker.worker_base"):
+        import_module(module)
+    platform = import_module("vllm.platforms").current_platform
+    platform.import_kernels()
+    if platform.is_cpu():
+        _ = import_module("torch").ops._C.init_cpu_memory_env
+    return {}
+
+
+def _cards(kind: str, device: Any) -> dict[str, Any]:
+    names = [device.get_device_name(at) for at in range(device.device_count())]
+    return {"kind": kind if names else "cpu", "names": names}
+
+
+if __name__ == "__main__":
+    print(json.dumps({"torch": torch, "vllm": vllm}[sys.argv[1]]()))  # noqa: T201 - the answer

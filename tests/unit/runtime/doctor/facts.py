@@ -1,0 +1,42 @@
+"""Facts of a machine and an image that lack nothing, to be spoilt one at a time."""
+
+from dataclasses import replace
+from typing import Any
+
+from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
+from gaudi_runtime.doctor.judgement import judge
+from gaudi_runtime.doctor.row import EVERY_ENGINE, Row
+
+GIB = 1024**3
+IMAGE = ImageFacts(
+    torch=Package("2.13.0"),
+    vllm=Package("0.32.0"),
+    any_vllm=False,
+    bridge="",
+    plugin="",
+    compiler="g++ 12.2.0",
+    python_headers=True,
+    read_only=(),
+)
+MACHINE = MachineFacts(
+    cards=Cards(),
+    instructions=frozenset({"avx2", "avx512f"}),
+    cores=8,
+    memory=64 * GIB,
+    shared_memory=GIB,
+    free_huge_pages=0,
+    locked_memory=8 * 1024**2,
+)
+CARD_IMAGE = replace(IMAGE, bridge="1.24.0", plugin="0.32.0")
+CARD_MACHINE = replace(MACHINE, cards=Cards("hpu", ("GAUDI3",) * 8), free_huge_pages=1000, locked_memory=None)
+ON_CPU, ON_CARDS = Facts(IMAGE, MACHINE), Facts(CARD_IMAGE, CARD_MACHINE)
+
+
+def row_of(topic: str, facts: Facts = ON_CPU, /, **changes: Any) -> Row:
+    """The row of `topic` after `changes`, each a field of the image or of the machine."""
+    assert facts.machine
+    image = {name: value for name, value in changes.items() if hasattr(facts.image, name)}
+    machine = {name: value for name, value in changes.items() if hasattr(facts.machine, name)}
+    spoilt = Facts(replace(facts.image, **image), replace(facts.machine, **machine))
+    (row,) = [each for each in judge(spoilt, EVERY_ENGINE) if each.topic == topic]
+    return row

@@ -1,0 +1,115 @@
+"""The doctor's judgement: each lack is a fail or a warning, with what to do, for the engines that it concerns."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.contract.config import EngineName
+from gaudi_runtime.doctor.facts import Cards, Facts, Package
+from gaudi_runtime.doctor.judgement import healthy, installed_engines, judge
+from gaudi_runtime.doctor.row import EVERY_ENGINE, State
+from gaudi_runtime.engines.vllm.versions import RELEASES
+from tests.unit.runtime.doctor.facts import CARD_IMAGE, GIB, IMAGE, MACHINE, ON_CARDS, ON_CPU, row_of
+
+SIM, TORCH, VLLM = EngineName.SIM, EngineName.TORCH, EngineName.VLLM
+FAILS_ON_CPU: list[tuple[str, dict[str, Any], set[EngineName]]] = [
+    ("torch", {"torch": Package()}, {TORCH, VLLM}),
+    ("torch", {"torch": Package("2.13.0", "ImportError: libcudart")}, {TORCH, VLLM}),
+    ("compiler", {"compiler": ""}, {VLLM}),
+    ("compiler", {"python_headers": False}, {VLLM}),
+    ("vllm", {"vllm": Package()}, {VLLM}),
+    ("vllm", {"vllm": Package("0.31.0")}, {VLLM}),
+    ("vllm", {"vllm": Package("0.32.0", "Failed to import from vllm._C: libnuma.so.1")}, {VLLM}),
+    ("gaudi software", {"plugin": "0.32.0"}, {VLLM}),
+    ("writable folders", {"read_only": ("TMPDIR=/tmp",)}, {TORCH, VLLM}),
+    ("processor", {"instructions": frozenset({"sse4_2"})}, {VLLM}),
+    ("memory", {"memory": GIB}, {VLLM}),
+    ("shared memory", {"shared_memory": 64 * 1024**2}, {VLLM}),
+]
+FAILS_ON_CARDS: list[tuple[str, dict[str, Any], set[EngineName]]] = [
+    ("gaudi software", {"plugin": ""}, {VLLM}),
+    ("device", {"cards": Cards()}, {TORCH, VLLM}),
+]
+WARNINGS: list[tuple[str, Facts, dict[str, Any]]] = [
+    ("vllm", ON_CPU, {"vllm": Package("0.31.0"), "any_vllm": True}),
+    ("processor", ON_CPU, {"instructions": frozenset({"avx2"})}),
+    ("cores", ON_CPU, {"cores": 1}),
+    ("compiler", ON_CARDS, {"compiler": ""}),
+    ("huge pages", ON_CARDS, {"free_huge_pages": 0}),
+    ("locked memory", ON_CARDS, {"locked_memory": 64 * 1024}),
+]
+
+
+@pytest.mark.parametrize("facts", [ON_CPU, ON_CARDS], ids=["cpu", "cards"])
+def test_nothing_is_found_where_nothing_is_missing(facts: Facts) -> None:
+    assert {(row.state, row.advice) for row in judge(facts, EVERY_ENGINE)} == {(State.OK, "")}
+
+
+@pytest.mark.parametrize(
+    ("facts", "topic", "lack", "engines"),
+    [*((ON_CPU, *each) for each in FAILS_ON_CPU), *((ON_CARDS, *each) for each in FAILS_ON_CARDS)],
+)
+def test_a_lack_fails_for_the_engines_that_need_it_and_says_what_to_do(
+    facts: Facts, topic: str, lack: dict[str, Any], engines: set[EngineName]
+) -> None:
+    row = row_of(topic, facts, **lack)
+    assert (row.state, row.needed_by) == (State.FAIL, engines)
+    assert row.advice.endswith((".", "=1."))
+
+
+@pytest.mark.parametrize(("topic", "facts", "lack"), WARNINGS)
+def test_what_only_costs_something_is_a_warning_with_what_to_do(topic: str, facts: Facts, lack: dict[str, Any]) -> None:
+    row = row_of(topic, facts, **lack)
+    assert row.state is State.WARNING
+    assert row.advice.endswith(".")
+
+
+def test_another_release_of_vllm_is_named_with_the_range_that_is_driven() -> None:
+    row = row_of("vllm", vllm=Package("0.31.0"))
+    assert row.found == "0.31.0"
+    assert RELEASES in row.advice
+
+
+def test_the_switch_does_not_excuse_a_vllm_that_cannot_be_imported() -> None:
+    assert row_of("vllm", vllm=Package("0.31.0", "ImportError"), any_vllm=True).state is State.FAIL
+
+
+def test_cards_are_counted_and_named_once() -> None:
+    assert row_of("device", ON_CARDS).found == "8 x HPU (GAUDI3)"
+
+
+def test_a_folder_that_cannot_be_written_is_named() -> None:
+    row = row_of("writable folders", read_only=("HF_HOME=/cache/huggingface",))
+    assert row.found == "read-only: HF_HOME=/cache/huggingface"
+
+
+def test_processors_without_known_instructions_are_not_judged() -> None:
+    assert row_of("processor", instructions=frozenset()).state is State.OK
+
+
+@pytest.mark.parametrize(("topic", "lack", "needed_by"), FAILS_ON_CPU)
+def test_what_no_wanted_engine_needs_is_a_warning(topic: str, lack: dict[str, Any], needed_by: set[EngineName]) -> None:
+    others = EVERY_ENGINE - needed_by
+    image = replace(IMAGE, **{name: value for name, value in lack.items() if hasattr(IMAGE, name)})
+    machine = replace(MACHINE, **{name: value for name, value in lack.items() if hasattr(MACHINE, name)})
+    rows = judge(Facts(image, machine), frozenset(others))
+    assert healthy(rows)
+    assert State.WARNING in {row.state for row in rows if row.topic == topic}
+
+
+def test_one_fail_is_not_healthy() -> None:
+    assert not healthy(judge(Facts(replace(IMAGE, vllm=Package()), MACHINE), frozenset({VLLM})))
+
+
+def test_without_a_machine_only_the_image_is_judged() -> None:
+    topics = [row.topic for row in judge(Facts(CARD_IMAGE, None), EVERY_ENGINE)]
+    assert topics == ["torch", "compiler", "vllm", "gaudi software", "writable folders"]
+
+
+@pytest.mark.parametrize(
+    ("torch", "vllm", "expected"),
+    [("", "", {SIM}), ("2.13.0", "", {SIM, TORCH}), ("2.13.0", "0.32.0", {SIM, TORCH, VLLM})],
+)
+def test_engines_count_as_installed_by_their_package(torch: str, vllm: str, expected: set[EngineName]) -> None:
+    assert installed_engines(replace(IMAGE, torch=Package(torch), vllm=Package(vllm))) == expected
