@@ -135,7 +135,7 @@ class FetchCache(ApiModel):
 
 
 class Quantization(ApiModel):
-    """Quantized execution; INC needs its configuration file and measurements inside the model's folder."""
+    """Quantized execution; INC needs its configuration file, which names its measurements, in the model's folder."""
 
     model_config = validated_by(
         Rule(
@@ -148,9 +148,6 @@ class Quantization(ApiModel):
     )
     config_file: RelativePath | None = Field(
         None, description="Configuration file of the method, relative to the model's folder."
-    )
-    measurements: RelativePath | None = Field(
-        None, description="Folder of INC measurements, relative to the model's folder."
     )
     runtime_scales: bool | None = Field(
         None,

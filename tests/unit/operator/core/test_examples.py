@@ -76,7 +76,7 @@ ARGUMENTS = {
         "--max-loras=2",
         "--max-lora-rank=32",
         "sql=/adapters/0/sql",
-        "support=/adapters/1",
+        "support=/adapters/1/support",
     ),
 }
 VARIABLES = {

@@ -1,0 +1,64 @@
+"""docs/running-vllm.md: its manifests are accepted and do what the page says."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gaudi_operator.core.checks import first_violation
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.manifests.volumes import shared_memory
+from gaudi_operator.core.quantity import whole_bytes
+from gaudi_operator.core.runtime_config import runtime_config
+from gaudi_operator.core.settings_check import why_settings_are_ignored
+from gaudi_runtime.knobs.render import render
+from tests.builders import merged
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
+
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs" / "running-vllm.md").read_text()
+FRAGMENTS = {
+    title: yaml.safe_load(text)["spec"]
+    for title, text in re.findall(r"^### ([^\n]+)\n(?:(?!^###).)*?```yaml\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)
+}
+FLAGS = {
+    "FP8": "--quantization=inc",
+    "Several cards": "--tensor-parallel-size=8",
+    "Long context": "--max-cudagraph-capture-size=8192",
+    "Adapters": "sql=/adapters/0/sql",
+    "Tools, reasoning, chat templates": "--reasoning-parser=deepseek_r1",
+    "Images in prompts": '--limit-mm-per-prompt={"image": 2, "video": 0}',
+}
+
+
+def on_a_card(fragment: dict[str, Any]) -> Inference:
+    base = {"accelerator": CARD, "engine": {"name": "vllm", "blockSize": 128}, "model": {"maxModelLen": 4096}}
+    return inference(**merged(base, fragment))
+
+
+def test_every_variant_is_held_to_a_flag() -> None:
+    assert FRAGMENTS.keys() == FLAGS.keys()
+
+
+@pytest.mark.parametrize("title", FLAGS)
+def test_variant_is_accepted_and_rendered(title: str) -> None:
+    found = on_a_card(FRAGMENTS[title])
+    assert first_violation(found, DEFAULTS) is None
+    assert FLAGS[title] in render(runtime_config(found)).args
+
+
+@pytest.mark.parametrize("title", FLAGS)
+def test_every_setting_of_a_variant_has_an_effect(title: str) -> None:
+    assert why_settings_are_ignored(on_a_card(FRAGMENTS[title])) is None
+
+
+def test_every_example_is_linked() -> None:
+    names = {path.name for path in (ROOT / "examples" / "vllm").glob("*.yaml")}
+    assert set(re.findall(r"\(\.\./examples/vllm/([^)]+)\)", PAGE)) == names
+
+
+def test_shared_memory_holds_the_queues_of_eight_ranks() -> None:
+    eight = on_a_card({"parallelism": {"tensor": 8}}).spec
+    assert whole_bytes(shared_memory(eight)) >= (160 + 8 * 240) * 2**20
