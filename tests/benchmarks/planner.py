@@ -1,4 +1,4 @@
-"""The planner's own speed: plans of 20,000 buckets, and a lookup beside a naive scan of the same plan.
+"""The planner's own speed: plans of 20,000 buckets, a lookup beside a naive scan of the same plan, and counting.
 
     python -m tests.benchmarks.planner
 
@@ -24,6 +24,7 @@ from gaudi_runtime.contract.bucketing import (
     Strategy,
 )
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 from tests.benchmarks.figures import Figure, table
 
 LIMITS = Limits(
@@ -56,6 +57,7 @@ def policies() -> dict[str, BucketPolicy]:
 def main() -> int:
     """Print the table; 1 when a limit was missed."""
     figures = [figure for name, policy in policies().items() for figure in _strategy(name, policy)]
+    figures.append(Figure("count a served batch of 20,000 different ones", _count_microseconds(), "us", 10.0))
     figures.append(Figure("gaudi-plan buckets -f - -o json, whole call, median", _command(), "s", 0.5))
     sys.stdout.write(f"{table(figures)}\n")
     return int(any(figure.missed for figure in figures))
@@ -81,6 +83,19 @@ def _wanted(chance: random.Random) -> list[tuple[BucketPhase, int, int, int]]:
     ]
     decodes = [(BucketPhase.DECODE, chance.randint(1, 256), 1, chance.randint(1, KV_BLOCKS)) for _ in prompts]
     return [shape for pair in zip(prompts, decodes, strict=True) for shape in pair]
+
+
+def _count_microseconds() -> float:
+    """With the lookup of its bucket; shapes that hardly repeat are the worst that a histogram can meet."""
+    pad = pad_by(make_plan(BucketPolicy(), LIMITS, KV_BLOCKS), LIMITS, lambda _phase, _bucket: True)
+    batches = [(phase, Bucket(*shape)) for phase, *shape in _wanted(random.Random(1))]  # noqa: S311
+
+    def count() -> None:
+        histogram = ServingHistogram(pad)
+        for phase, real in batches:
+            histogram.meet(phase, real)
+
+    return min(_seconds(count) for _ in range(REPEATS)) / len(batches) * 1e6
 
 
 def _find_microseconds(plan: BucketPlan, wanted: list[tuple[BucketPhase, int, int, int]]) -> float:

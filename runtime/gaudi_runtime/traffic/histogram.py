@@ -113,7 +113,8 @@ def within(weights: Weights, most: Bucket) -> dict[Bucket, float]:
 
 def round_up(shape: Bucket, digits: int) -> Bucket:
     """The shape with each size rounded up to `digits` significant binary digits."""
-    return Bucket(*(_round_up(value, digits) for value in shape))
+    batch, query, blocks = shape
+    return Bucket(_round_up(batch, digits), _round_up(query, digits), _round_up(blocks, digits))
 
 
 def _merged(items: Iterable[tuple[Bucket, float]]) -> dict[Bucket, float]:
@@ -125,5 +126,5 @@ def _merged(items: Iterable[tuple[Bucket, float]]) -> dict[Bucket, float]:
 
 def _round_up(value: int, digits: int) -> int:
     """The next number with at most `digits` significant binary digits."""
-    step = 1 << max(0, value.bit_length() - digits)
-    return -(-value // step) * step
+    spare = value.bit_length() - digits
+    return value if spare <= 0 else -(-value >> spare) << spare
