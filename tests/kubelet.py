@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -36,7 +36,7 @@ class Kubelet:
     """Use as an async context manager; `on_start` may warm a container as soon as it runs."""
 
     def __init__(self, api: KubeApi) -> None:
-        """Nothing is watched yet."""
+        """Nothing is watched yet. A pod that is not schedulable says so since `seconds_without_node` ago."""
         self._api = api
         self._pods: dict[str, _Pod] = {}
         self._latest: dict[str, Object] = {}
@@ -45,6 +45,7 @@ class Kubelet:
         self.on_start: Callable[[FakeRuntime], None] = lambda _: None
         self.make_runtime: Callable[[str, Object], Awaitable[Runtime]] = _fake
         self.schedulable: Callable[[Object], bool] = lambda _: True
+        self.seconds_without_node = 0
         self.failures: list[BaseException] = []
 
     async def __aenter__(self) -> Self:
@@ -149,7 +150,8 @@ class Kubelet:
     async def _unschedulable(self, pod: Object) -> None:
         if condition_of(pod, "PodScheduled").get("reason") == "Unschedulable":
             return
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": _now()}
+        since = _stamp(datetime.now(UTC) - timedelta(seconds=self.seconds_without_node))
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since}
         name = pod["metadata"]["name"]
         await self._api.strategic("Pod", name, {"status": {"conditions": [condition]}}, "status")
 
@@ -256,4 +258,8 @@ def _summary(status: Object) -> tuple[Any, ...]:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _stamp(datetime.now(UTC))
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

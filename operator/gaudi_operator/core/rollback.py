@@ -16,10 +16,11 @@ from gaudi_operator.core.troubles import Circumstances, Trouble, blames_the_revi
 
 @dataclass(frozen=True)
 class Choice:
-    """`wished` is asked for, with its failure if it has one; `current` is to run."""
+    """`wished` is asked for, with its failure if it has one; `current` is to run; `held` where it failed and stays."""
 
     wished: Revision
     current: Revision
+    held: bool = False
 
     @property
     def rolled_back(self) -> bool:
@@ -35,6 +36,8 @@ class Choice:
         found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
         if self.rolled_back:
             return Trouble("RolledBack", f"{found} Revision {self.current.name} runs instead. {_NEXT}")
+        if not self.held:
+            return None
         return Trouble("RevisionFailed", f"{found} The rollout is held, as spec.rollout.onFailure is pause. {_NEXT}")
 
 
@@ -56,8 +59,11 @@ def choose(
     good = last_good(wished.name, stored, stable, pods)
     if wished.failure is None and good is not None and wished.name != stable and not rollout.paused:
         wished = replace(wished, failure=_failure(wished.name, pods, circumstances))
-    back = wished.failure is not None and good is not None and rollout.on_failure is OnFailure.ROLLBACK
-    return Choice(wished, good if back and good is not None else wished)
+    if wished.failure is None:
+        return Choice(wished, wished)
+    if rollout.on_failure is OnFailure.PAUSE:
+        return Choice(wished, wished, held=True)
+    return Choice(wished, good or wished)
 
 
 def last_good(failed: str, stored: Iterable[Revision], stable: str | None, pods: Iterable[PodView]) -> Revision | None:

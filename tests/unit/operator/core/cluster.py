@@ -159,15 +159,18 @@ class Cluster:
         """Everybody takes turns, and every pod warms up, until the operator has nothing to do any more."""
         for _ in range(turns):
             plan = self.operate()
-            before = copy.deepcopy(self.objects)
+            before = copy.deepcopy(self.objects), self._said()
             self.controllers()
             for pod in self.kind("Pod"):
                 if "deletionTimestamp" not in pod["metadata"]:
                     self.warm(pod["metadata"]["name"])
             self.kubelet()
-            if not plan.actions and before == self.objects and plan.look_again_seconds is None:
+            if not plan.actions and before == (self.objects, self._said()) and plan.look_again_seconds is None:
                 return plan
         raise AssertionError(f"no rest after {turns} turns: {plan.actions}")
+
+    def _said(self) -> dict[str, WarmupReport | None]:
+        return {uid: word.report for uid, word in self.reports.items()}
 
     def _apply(self, manifest: Object) -> None:
         key = manifest["kind"], manifest["metadata"]["name"]

@@ -1,0 +1,135 @@
+"""The course of a rollout in one pass: which revision runs, beside or in place of the others, and the next step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.canary import on_trial
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.policy import rollout_policy
+from gaudi_operator.core.revision import Revision, to_run
+from gaudi_operator.core.rollback import Choice, choose
+from gaudi_operator.core.rollout import Policy, Progress, Step, next_step
+from gaudi_operator.core.surge import unblock, why_in_place
+from gaudi_operator.core.troubles import Circumstances, Trouble, first_trouble
+from gaudi_operator.core.workload import count_pods, leaving, live_replica_sets
+
+
+@dataclass(frozen=True)
+class World:
+    """What a course is set by: the resource, its written status, its pods, and its kept revisions, newest first."""
+
+    inference: Inference
+    before: GaudiInferenceStatus
+    observed: Observed
+    pods: Sequence[PodView]
+    stored: tuple[Revision, ...]
+    last_errors: dict[str, str]
+
+    def pods_of(self, revision: str | None) -> list[PodView]:
+        """Pods of a revision that count as replicas."""
+        return [pod for pod in self.pods if pod.active and pod.revision == revision]
+
+    def upgrading(self, current: str) -> bool:
+        """Whether pods of another revision are wished beside those of `current`."""
+        sets = live_replica_sets(self.observed)
+        return any(each["spec"].get("replicas", 1) for revision, each in sets.items() if revision != current)
+
+    def circumstances(self, revision: str) -> Circumstances:
+        """What troubles of the pods of `revision` are judged by."""
+        spec, canary = self.inference.spec, self.inference.spec.rollout.canary
+        observed = canary.observe_seconds and revision != self.before.revision.stable
+        return Circumstances(
+            spec.readiness,
+            any(pod.terminating for pod in self.pods),
+            self.observed.now,
+            most_recompiles=canary.max_recompiles if observed else None,
+            last_errors=self.last_errors,
+        )
+
+
+@dataclass(frozen=True)
+class Course:
+    """`choice` is None for a refused spec; `current` and `step` are None where nothing has ever run either."""
+
+    choice: Choice | None
+    current: Revision | None
+    in_place: str | None
+    policy: Policy
+    step: Step | None
+
+    @property
+    def name(self) -> str | None:
+        """Name of the revision that is to run."""
+        return self.current.name if self.current else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the current revision is rolled out wholly, with at least one replica."""
+        return self.step is not None and self.step.progress is Progress.DONE and self.policy.wished > 0
+
+    @property
+    def remembered(self) -> list[Revision]:
+        """The revisions whose numbers or failures may be news; that of a failure comes before what follows from it."""
+        failed = [self.choice.wished] if self.choice and self.choice.rolled_back else []
+        return [*failed, *([self.current] if self.current else [])]
+
+
+def set_course(world: World, wished: Revision | None, *, refused: bool) -> Course:
+    """`wished` is what the spec asks for, None where it is refused: then what was last to run stays, as it is."""
+    choice = _choice(world, wished) if wished else None
+    current = to_run(choice.current, world.stored) if choice else next(iter(world.stored), None)
+    in_place = _in_place(world, current.name) if current else None
+    policy = _policy(world, current, in_place, frozen=refused or (choice is not None and choice.held))
+    return Course(choice, current, in_place, policy, _step(world, current, policy))
+
+
+def trouble(world: World, course: Course) -> Trouble | None:
+    """What asks for a person. A rollback does once it is over: until then the operator is at work."""
+    failed = course.choice.trouble if course.choice else None
+    if failed and course.choice and course.choice.held:
+        return failed
+    name, sets = course.name, live_replica_sets(world.observed)
+    own = first_trouble(world.pods_of(name), [sets[name]] if name in sets else [], _with_room(world, course))
+    done = course.step is not None and course.step.progress is Progress.DONE
+    return own or (failed if done else None)
+
+
+def _choice(world: World, wished: Revision) -> Choice:
+    stable, rollout = world.before.revision.stable, world.inference.spec.rollout
+    return choose(wished, world.stored, stable, world.pods, rollout, world.circumstances(wished.name))
+
+
+def _in_place(world: World, current: str) -> str | None:
+    if not world.upgrading(current):
+        return None
+    spec, replica_set = world.inference.spec, live_replica_sets(world.observed).get(current)
+    return why_in_place(spec.rollout, spec.replicas, replica_set, world.pods_of(current), world.observed.now)
+
+
+def _policy(world: World, current: Revision | None, in_place: str | None, *, frozen: bool) -> Policy:
+    spec, stable = world.inference.spec, world.before.revision.stable
+    seconds, now = spec.rollout.canary.observe_seconds, world.observed.now
+    trial = current is not None and on_trial(current.name, stable, world.pods, seconds, now)
+    return rollout_policy(spec.rollout, spec.replicas, frozen=frozen, in_place=in_place is not None, trial=trial)
+
+
+def _step(world: World, current: Revision | None, policy: Policy) -> Step | None:
+    if current is None:
+        return None
+    mine, olds = count_pods(current, world.stored, world.observed, world.pods)
+    return next_step(mine, olds, policy, leaving(world.pods, world.observed.now))
+
+
+def _with_room(world: World, course: Course) -> Circumstances:
+    """With what is known of room: a step that takes pods away makes some, and an upgrade may wait for it."""
+    given = world.circumstances(course.name or "")
+    moving = course.in_place is not None and course.step is not None and bool(course.step.scales)
+    waits = course.name is not None and world.upgrading(course.name) and course.in_place is None
+    return replace(
+        given,
+        room_to_come=given.room_to_come or moving,
+        unblock=unblock(world.inference.spec.rollout) if waits and course.policy.max_surge else None,
+    )

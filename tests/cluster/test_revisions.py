@@ -1,0 +1,98 @@
+"""A revision that fails goes, one that finds no room takes that of old pods, and a held one waits for its word."""
+
+from functools import partial
+
+from gaudi_operator.core.names import FAILURE_ANNOTATION, NAME_LABEL, REVISION_LABEL
+from gaudi_runtime.contract.report import Phase
+from tests.builders import gaudi_inference
+from tests.cluster.pods import all_running, ready, stalled
+from tests.cluster.test_rollout import CHANGED, rolled_out, watched
+from tests.cluster.test_rollout import revisions as names_of_revisions
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+
+async def test_revision_that_stalls_is_rolled_back_and_stays_so_after_the_operator_was_killed(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    (good,) = await names_of_revisions(api)
+    kubelet.on_start = lambda runtime: runtime.tell(phase=Phase.COMPILING, since_progress_seconds=1801)
+    async with watched(api) as seen:
+        await api.merge("GaudiInference", "tiny", CHANGED)
+        condition = await until(partial(stalled, api), "the way back to be over", seconds=60)
+        await operator.kill()
+        await operator.start()
+        await api.merge("GaudiInference", "tiny", {"spec": {"service": {"port": 81}}})
+        await until(partial(observed, api), "the new operator to have looked", seconds=60)
+    assert condition["reason"] == "RolledBack"
+    assert "failed (WarmupStalled): Nothing has moved in pod tiny-" in condition["message"]
+    assert min(available for available, _ in seen) >= 2
+    assert await running_revisions(api) == {good}
+    assert [good not in each["metadata"]["name"] for each in await failed(api)] == [True]
+
+
+async def test_pods_are_replaced_in_place_where_the_scheduler_finds_no_room(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2, rollout={"maxUnavailable": 1}))
+    await until(partial(ready, api), "the resource to be Ready")
+    old = await names_of_revisions(api)
+    kubelet.schedulable = lambda _: len(kubelet.runtimes) < 2
+    kubelet.seconds_without_node = 31
+    async with watched(api) as seen:
+        await api.merge("GaudiInference", "tiny", CHANGED)
+        await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=60)
+    assert min(available for available, _ in seen) >= 1
+    assert max(total for _, total in seen) <= 3
+    assert await stalled(api) is None
+
+
+async def test_held_rollout_moves_no_pod_and_goes_on_when_it_is_released(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2))
+    await until(partial(ready, api), "the resource to be Ready")
+    old = await names_of_revisions(api)
+    kubelet.on_start = lambda _: None
+    await api.merge("GaudiInference", "tiny", CHANGED)
+    names = set(await until(partial(all_running, api, kubelet, 3), "the canary"))
+    await api.merge("GaudiInference", "tiny", {"spec": {"rollout": {"paused": True}}})
+    await until(partial(observed, api), "the hold to be seen")
+    for name in names:
+        if not kubelet.runtime(name).serving:
+            kubelet.runtime(name).warm()
+    await until(partial(serving, api, 3), "the canary to serve beside the old pods")
+    assert {each["metadata"]["name"] for each in await api.list("Pod", NAME_LABEL)} == names
+    kubelet.on_start = FakeRuntime.warm
+    await api.merge("GaudiInference", "tiny", {"spec": {"rollout": {"paused": False}}})
+    await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=60)
+
+
+async def observed(api: KubeApi) -> bool:
+    """Whether the status judges the spec as it is."""
+    resource = await api.get("GaudiInference", "tiny") or {}
+    return bool(resource["status"]["observedGeneration"] == resource["metadata"]["generation"])
+
+
+async def serving(api: KubeApi, count: int) -> bool:
+    """Whether so many pods take traffic."""
+    resource = await api.get("GaudiInference", "tiny") or {}
+    return bool(resource["status"]["availableReplicas"] == count)
+
+
+async def running_revisions(api: KubeApi) -> set[str]:
+    """Names of the revisions that have pods."""
+    return {each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("Pod", NAME_LABEL)}
+
+
+async def failed(api: KubeApi) -> list[Object]:
+    """The ControllerRevisions that are marked as failed."""
+    found = await api.list("ControllerRevision", NAME_LABEL)
+    return [each for each in found if FAILURE_ANNOTATION in (each["metadata"].get("annotations") or {})]

@@ -1,0 +1,107 @@
+"""Random stories in which revisions fail, are pinned, held and retried: each ends served, or says why it does not."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from gaudi_runtime.contract.report import Phase
+from tests.conformance import violations
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.stories import condition, revisions, status
+from tests.unit.operator.core.test_stories import (
+    Happening,
+    a_pass,
+    a_turn_of_the_others,
+    change_cards,
+    change_replicas,
+    change_rollout,
+    change_substance,
+    half_a_pass,
+    lose_reports,
+    restart_container,
+)
+
+NOWHERE = "0123456789"
+
+
+def stall(cluster: Cluster, data: st.DataObject) -> None:
+    pods = cluster.kind("Pod")
+    if pods:
+        name = data.draw(st.sampled_from([pod["metadata"]["name"] for pod in pods]), label="pod")
+        cluster.report(name, Phase.COMPILING, since_progress_seconds=1801)
+
+
+def pin(cluster: Cluster, data: st.DataObject) -> None:
+    kept = [row["name"] for row in cluster.resource.get("status", {}).get("revisions", [])]
+    cluster.change(rollout={"revision": data.draw(st.sampled_from([None, NOWHERE, *kept]), label="revision")})
+
+
+def hold(cluster: Cluster, data: st.DataObject) -> None:
+    cluster.change(rollout={"paused": data.draw(st.booleans(), label="paused")})
+
+
+def choose_on_failure(cluster: Cluster, data: st.DataObject) -> None:
+    cluster.change(rollout={"onFailure": data.draw(st.sampled_from(["rollback", "pause"]), label="onFailure")})
+
+
+def observe(cluster: Cluster, data: st.DataObject) -> None:
+    cluster.change(rollout={"canary": {"observeSeconds": data.draw(st.sampled_from([0, 20]), label="seconds")}})
+
+
+def retry(cluster: Cluster, data: st.DataObject) -> None:
+    at = data.draw(st.sampled_from(["a", "b", "c"]), label="restarted-at")
+    cluster.resource["metadata"]["annotations"] = {RESTARTED_AT_ANNOTATION: at}
+
+
+def lose_status(cluster: Cluster, _: st.DataObject) -> None:
+    cluster.resource.pop("status", None)
+
+
+HAPPENINGS: tuple[Happening, ...] = (
+    change_substance,
+    change_replicas,
+    change_rollout,
+    change_cards,
+    restart_container,
+    lose_reports,
+    lose_status,
+    half_a_pass,
+    a_pass,
+    a_turn_of_the_others,
+    stall,
+    pin,
+    hold,
+    choose_on_failure,
+    observe,
+    retry,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.sampled_from(HAPPENINGS), max_size=20), st.data())
+def test_every_story_ends_served_or_says_why_not(story: list[Happening], data: st.DataObject) -> None:
+    cluster = Cluster(resource(replicas=2))
+    for happening in story:
+        happening(cluster, data)
+        if "status" in cluster.resource:
+            assert violations(cluster.resource) == []
+    cluster.cards = cluster.resource["spec"].get("replicas", 1)
+    cluster.change(rollout={"mode": "auto", "maxUnavailable": 1, "paused": False})
+    if cluster.resource["spec"]["rollout"].get("revision") == NOWHERE:
+        cluster.change(rollout={"revision": None})
+    cluster.settle(turns=400)
+    _is_told(cluster)
+
+
+def _is_told(cluster: Cluster) -> None:
+    wished, reason = cluster.resource["spec"].get("replicas", 1), condition(cluster, "Stalled")[1]
+    assert condition(cluster, "Available")[0] == "True"
+    assert reason in ("NotStalled", "RolledBack", "RevisionFailed")
+    if reason in ("NotStalled", "RolledBack"):
+        assert status(cluster)["ready"] == f"{wished}/{wished}"
+        assert len(revisions(cluster)) <= 1
+    assert (condition(cluster, "Ready")[0] == "True") is (reason == "NotStalled")
+    failed = {row["name"] for row in status(cluster)["revisions"] if row["phase"] in ("Failed", "RolledBack")}
+    assert not (failed & revisions(cluster)) or reason != "RolledBack"
+    assert cluster.operate().actions == ()

@@ -1,0 +1,80 @@
+"""Which revision runs."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.scaling import OnFailure, Rollout
+from gaudi_operator.api.v1alpha1.warmup import Readiness
+from gaudi_operator.core.failure import Failure
+from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.revision import Revision
+from gaudi_operator.core.rollback import choose, last_good
+from gaudi_operator.core.troubles import Circumstances
+from gaudi_runtime.contract.report import Phase
+from tests.unit.operator.core.pod_objects import pod, view
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.situations import serving, warming
+
+FAILURE = Failure("WarmupStalled", "Nothing has moved.")
+STALLED = view(pod("n", revision="new"), report(Phase.COMPILING, since_progress_seconds=1801))
+OLD = serving("o", "old")
+
+
+def revision(name: str, number: int, failure: Failure | None = None) -> Revision:
+    return Revision(name, number, {}, {}, "", failure)
+
+
+NEW, GOOD, OLDER = revision("new", 3), revision("old", 2), revision("older", 1)
+FAILED = revision("new", 3, FAILURE)
+
+
+@pytest.mark.parametrize(
+    ("stored", "stable", "pods", "found"),
+    [
+        ([NEW, GOOD, OLDER], "old", [], "old"),
+        ([NEW, GOOD, OLDER], "older", [OLD], "older"),
+        ([NEW, GOOD, OLDER], None, [OLD], "old"),
+        ([NEW, GOOD, OLDER], None, [warming("o", "old")], None),
+        ([NEW, revision("old", 2, FAILURE), OLDER], "old", [OLD], None),
+        ([NEW], "new", [], None),
+        ([NEW, OLDER], "old", [], None),
+    ],
+)
+def test_last_good_revision_is_the_stable_one_or_one_that_serves(
+    stored: list[Revision], stable: str | None, pods: list[PodView], found: str | None
+) -> None:
+    good = last_good("new", stored, stable, pods)
+    assert (good.name if good else None) == found
+
+
+def chosen(wished: Revision = NEW, stored: tuple[Revision, ...] = (NEW, GOOD), **rollout: Any) -> tuple[str, bool, str]:
+    """What runs, whether it is held, and why it failed."""
+    pods, circumstances = (STALLED, OLD), Circumstances(Readiness(), room_to_come=False, now=NOW)
+    choice = choose(wished, stored, "old", pods, Rollout(**rollout), circumstances)
+    return choice.current.name, choice.held, choice.wished.failure.reason if choice.wished.failure else ""
+
+
+def test_failure_that_is_seen_now_takes_the_revision_back() -> None:
+    assert chosen() == ("old", False, "WarmupStalled")
+
+
+def test_failure_that_was_seen_before_keeps_it_back() -> None:
+    assert chosen(FAILED) == ("old", False, "WarmupStalled")
+
+
+def test_pause_holds_what_failed() -> None:
+    assert chosen(on_failure=OnFailure.PAUSE) == ("new", True, "WarmupStalled")
+
+
+def test_held_rollout_is_not_judged() -> None:
+    assert chosen(paused=True) == ("new", False, "")
+
+
+def test_nothing_is_given_up_without_something_good() -> None:
+    assert chosen(stored=(NEW,)) == ("new", False, "")
+
+
+def test_failed_revision_goes_on_when_the_good_one_is_gone() -> None:
+    assert chosen(FAILED, stored=(FAILED,)) == ("new", False, "WarmupStalled")
