@@ -55,6 +55,9 @@ def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Vio
     return None if found is None else Violation("NotBuilt", found)
 
 
+_POOLING = ("embed", "classify")
+
+
 def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     release = " is not built in this release"
     unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
@@ -67,6 +70,7 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     adapters = [each.source for each in spec.model.adapters]
     unplanned = f"{release}: its decode shapes are not in the plan; leave it out, or use generation none."
     on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
+    pooling = spec.engine.settings.get("--runner") == "pooling" or spec.engine.settings.get("--convert") in _POOLING
     return (
         ("spec.model.source.objectStore", source, spec.model.source.object_store is not None),
         ("spec.parallelism.nodes above 1", f"{release}: use 1.", spec.parallelism.nodes > 1),
@@ -78,6 +82,11 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
             "spec.engine.settings --speculative-config on a card",
             unplanned,
             on_card and "--speculative-config" in spec.engine.settings,
+        ),
+        (
+            "spec.engine.settings --runner pooling or --convert on a card",
+            f"{release}: leave it out, or use generation none.",
+            on_card and pooling,
         ),
         ("spec.recipeCache.enabled", f"{release}: set it to false.", spec.recipe_cache.enabled),
         ("spec.autoscaling", f"{release}: leave it out.", spec.autoscaling is not None),

@@ -71,6 +71,12 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.engine.settings --speculative-config on a card is not built in this release: its decode shapes are not "
         "in the plan; leave it out, or use generation none.",
     ),
+    "embeddings_on_a_card": (
+        {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--convert": "embed"}}},
+        "NotBuilt",
+        "spec.engine.settings --runner pooling or --convert on a card is not built in this release: leave it out, or "
+        "use generation none.",
+    ),
     "shared_memory_as_large_as_the_memory": (
         {"pod": {"resources": {"memory": "1Gi"}}},
         "MemoryTooSmall",
@@ -193,6 +199,8 @@ def test_own_image_needs_no_default() -> None:
         {"engine": {"name": "vllm", "executionMode": "eager"}},
         {"engine": {"name": "vllm", "settings": {"--speculative-config": '{"method": "ngram"}'}}},
         {"engine": {"name": "vllm"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
+        {"engine": {"name": "vllm", "settings": {"--runner": "pooling"}}},
+        {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--runner": "generate", "--convert": "none"}}},
         {"pod": {"resources": {"memory": "2Gi", "sharedMemory": "1Gi"}}},
         {
             "accelerator": CARD,

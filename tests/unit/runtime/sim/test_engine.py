@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, RuntimeConfig, WarmupConfig
+from gaudi_runtime.contract.config import AdapterConfig, ExecutionMode, KvCacheDtype, RuntimeConfig, WarmupConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import Engine, SamplingParams
 from gaudi_runtime.engines.sim.engine import SimEngine
@@ -166,6 +166,7 @@ def test_weights_that_do_not_fit_the_card_are_an_impossible_plan() -> None:
     [
         {"model": {"dtype": "bfloat16"}},
         {"model": {"kv_cache_dtype": KvCacheDtype.FP8}},
+        {"model": {"adapters": (AdapterConfig(name="sql", path="/adapters/0"),)}},
         {"parallelism": {"tensor": 2}},
         {"engine": {"execution_mode": ExecutionMode.LAZY}},
         {"engine": {"sim_script": {"card": "gaudi2"}}},
