@@ -4,6 +4,7 @@ import os
 from collections.abc import MutableMapping
 
 from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.knobs.render import render
 
 
@@ -15,3 +16,6 @@ def tell_environment(config: RuntimeConfig, environment: MutableMapping[str, str
     """
     for name, value in render(config).env.items():
         environment.setdefault(name, value)
+    if key := environment.get(API_KEY_VARIABLE):
+        # A Secret made from a file often ends in a line end, which vLLM would ask of every request.
+        environment[API_KEY_VARIABLE] = key.strip()

@@ -12,6 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.openai_api.errors import error_body
 
+POLICY_VIOLATION = 1008
+"""Of RFC 6455; before a connection is accepted the server answers 403."""
 OPEN = frozenset({"/health"})
 SENTENCE = "Send the API key of this server as a bearer token: Authorization: Bearer KEY."
 
@@ -29,8 +31,11 @@ class KeyRequired:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if scope["type"] != "http" or scope["path"] in OPEN or self._brings_key(Headers(scope=scope)):
+        if scope["type"] == "lifespan" or scope["path"] in OPEN or self._brings_key(Headers(scope=scope)):
             await self._app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
         body = error_body(SENTENCE, "invalid_request_error", code="invalid_api_key")
         await JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
@@ -39,6 +44,12 @@ class KeyRequired:
         kind, _, token = headers.get("authorization", "").partition(" ")
         # Digests have one length, and are compared in one time: an answer tells nothing about the key.
         return compare_digest(_digest(token.strip()), self._digest) and kind.lower() == "bearer"
+
+
+def behind_key(app: ASGIApp) -> ASGIApp:
+    """`app` behind the key that the container's environment names, if it names one."""
+    key = asked_key()
+    return app if key is None else KeyRequired(app, key)
 
 
 def _digest(key: str) -> bytes:

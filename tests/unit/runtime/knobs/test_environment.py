@@ -14,3 +14,9 @@ def test_variable_of_the_container_stays() -> None:
     environment = {"LOG_LEVEL_ALL": "6", "PATH": "/bin"}
     tell_environment(vllm_config(engine={"settings": {"LOG_LEVEL_ALL": "3"}}), environment)
     assert (environment["LOG_LEVEL_ALL"], environment["PATH"]) == ("6", "/bin")
+
+
+def test_key_of_the_api_is_told_without_its_line_end() -> None:
+    environment = {"VLLM_API_KEY": "sk-key\n"}
+    tell_environment(vllm_config(), environment)
+    assert environment["VLLM_API_KEY"] == "sk-key"

@@ -4,9 +4,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from openai import AsyncOpenAI, AuthenticationError
+from httpx import ASGITransport, AsyncClient
+from openai import AuthenticationError
+from prometheus_client import CollectorRegistry
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Receive, Scope, Send
 
-from gaudi_runtime.openai_api.api_key import asked_key
+from gaudi_runtime.metrics import RequestMetrics
+from gaudi_runtime.openai_api.api_key import KeyRequired, asked_key
+from gaudi_runtime.openai_api.guard import guarded
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import Served, served
 
@@ -52,8 +58,35 @@ async def test_probe_needs_no_key(locked: Served) -> None:
 async def test_client_with_the_key_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "sk-key")
     async with served(sim_config()) as running:
-        async with AsyncOpenAI(base_url=running.openai.base_url, api_key="sk-key", max_retries=0) as client:
-            assert [model.id for model in (await client.models.list()).data]
+        client = running.openai.with_options(api_key="sk-key")
+        assert [model.id for model in (await client.models.list()).data]
+
+
+async def test_websocket_without_the_key_is_closed_before_it_opens() -> None:
+    said: list[Message] = []
+
+    async def keep(message: Message) -> None:
+        said.append(message)
+
+    async def nothing() -> Message:
+        raise AssertionError("nothing may be read of a client without the key")
+
+    async def never(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("nothing may reach the application")
+
+    await KeyRequired(never, KEY)({"type": "websocket", "path": "/v1/realtime", "headers": []}, nothing, keep)
+    assert said == [{"type": "websocket.close", "code": 1008}]
+
+
+async def test_application_that_an_engine_brings_is_behind_the_key_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def theirs(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("theirs")(scope, receive, send)
+
+    monkeypatch.setenv("VLLM_API_KEY", KEY)
+    app = guarded(theirs, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
+    async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
+        assert (await client.post("/v1/embeddings")).status_code == 401
+        assert (await client.post("/v1/embeddings", headers={"authorization": f"Bearer {KEY}"})).text == "theirs"
 
 
 @pytest.mark.parametrize(("value", "key"), [("sk-a\n", "sk-a"), ("", None), (" \n", None)])
