@@ -10,6 +10,8 @@ from gaudi_runtime.models.config_json import parse_config
 from gaudi_runtime.models.ranks import Spread, Stage, stages
 from gaudi_runtime.warmup.log_lines import size
 
+VLLMS_OWN = 1
+"""Blocks that vLLM keeps from all sequences."""
 _BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT32: 4}
 
 
@@ -36,7 +38,19 @@ def forecast(config: RuntimeConfig) -> CpuMemory:
         )
     utilization, share = config.engine.device_memory_utilization, config.warmup.graph_memory_share
     split = split_memory(total - rank.weights, utilization, share)
-    return CpuMemory(total, split, kv_blocks(split.kv_cache, rank.block), rank.block)
+    blocks = kv_blocks(split.kv_cache, rank.block)
+    _refuse_short_cache(config, (blocks - VLLMS_OWN) * config.limits.block_size)
+    return CpuMemory(total, split, blocks, rank.block)
+
+
+def _refuse_short_cache(config: RuntimeConfig, tokens: int) -> None:
+    """vLLM refuses it, too, but in a process that cannot tell us why."""
+    longest = config.limits.max_model_len
+    if tokens < longest:
+        raise PlanImpossible(
+            f"The KV cache has room for {tokens} tokens and limits.maxModelLen is {longest}: "
+            "give the pod more memory, or lower maxModelLen."
+        )
 
 
 def _fullest(config: RuntimeConfig) -> Stage:

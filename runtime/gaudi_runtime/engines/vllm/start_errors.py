@@ -1,6 +1,6 @@
 """What vLLM says when it cannot start, as one of our own errors with a sentence (docs/vllm.md, When it cannot start).
 
-vLLM's errors are known by their words only; what no row knows is a crash with vLLM's last line.
+vLLM's errors are known by their words only; what no row knows is reported with vLLM's own words.
 """
 
 import re
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from gaudi_runtime.engines.vllm.start_failure import StartFailure
 from gaudi_runtime.errors import (
     ConfigError,
-    EngineLost,
     ModelNotFound,
     ModelUnreadable,
     PlanImpossible,
@@ -18,6 +17,13 @@ from gaudi_runtime.errors import (
 )
 
 MOST_CHARACTERS = 700
+NOISE = (
+    r"\d+ validation errors? for \w+\s+(Value error, )?",
+    r"\[type=\w+, input_value=[^\n]*",
+    r"For further information visit \S+",
+    r"Supported architectures: .*",
+)
+"""What pydantic prints around a sentence, every argument included, and vLLM's list of all models."""
 
 
 @dataclass(frozen=True)
@@ -30,35 +36,51 @@ class Known:
 
 
 KNOWN = (
-    Known(r"architectures? .* (is|are) not supported|No model architectures|does not recognize this architecture",
+    Known(r"Model architectures? .{0,300}(is|are) not supported|No model architectures|failed to be inspected"
+          r"|does not recognize this architecture|Unrecognized model in",
           UnsupportedModel, "vLLM does not serve this architecture: choose another model or another release of vLLM"),
-    Known(r"max_model_len .* greater than|maximum model length|longer than the maximum",
-          ConfigError, "lower limits.maxModelLen, or set model.allowLongMaxModelLen if the model can take it"),
-    Known(r"LoRA rank|max_lora_rank|max_loras", ConfigError, "raise the greatest LoRA rank or choose another adapter"),
-    Known(r"chat.?template", ConfigError, "look at the chat template of the checkpoint or of --chat-template"),
-    Known(r"tokenizer", ModelNotFound, "the checkpoint needs tokenizer.json or tokenizer.model"),
-    Known(r"safetensors|SafetensorError|HeaderTooLarge|InvalidHeader|MetadataIncomplete|Error while deserializing",
-          ModelUnreadable, "a weight file is damaged: download the checkpoint again"),
-    Known(r"out of memory|can't allocate memory|Available memory|No available memory|OutOfMemory|than the available KV",
+    Known(r"out of memory|can't allocate memory|No available memory|Available memory on node|^MemoryError"
+          r"|OutOfMemory|larger than the available KV|Free memory on device",
           PlanImpossible, "give the pod more memory, lower maxModelLen or use more cards"),
-    Known(r"Cannot find any model weights|no such file|not a local folder|FileNotFoundError|is not a valid model id",
-          ModelNotFound, "the folder holds no complete checkpoint"),
+    Known(r"greater than the derived max_model_len",
+          ConfigError, "lower maxModelLen, or set model.allowLongMaxModelLen if the model can take it"),
+    Known(r"LoRA rank|max_lora_rank", ConfigError, "raise model.maxAdapterRank or choose another adapter"),
+    Known(r"supplied chat template", ConfigError, "look at the chat template of --chat-template"),
+    Known(r"load the tokenizer|backend tokenizer|Can't load tokenizer",
+          ModelNotFound, "the checkpoint needs a tokenizer that vLLM knows: tokenizer.json or tokenizer.model"),
+    Known(r"^SafetensorError|Error while deserializing",
+          ModelUnreadable, "a weight file is damaged: download the checkpoint again"),
+    Known(r"^JSONDecodeError|not a valid JSON file",
+          ModelUnreadable, "a file of the checkpoint is damaged: download it again"),
+    Known(r"Cannot find any model weights|Invalid repository ID|Repo id must be|not a local folder"
+          r"|does not appear to have a file|^FileNotFoundError",
+          ModelNotFound, "the checkpoint is not complete"),
+    Known(r"^\w*ValidationError", ConfigError, "look at the fields of the engine, its settings and extraArgs"),
 )  # fmt: skip
+"""The first row that fits counts: a lack of memory speaks of lengths, and a wrong argument may speak of anything."""
 
 
 def why_not_started(error: BaseException, failure: StartFailure | None) -> RuntimeStartError:
-    """The error to report. `failure` is what a worker left behind, and knows more than `error`."""
+    """The error to report. `failure` is what a worker left behind, and knows more than `error`.
+
+    What no row knows is still a state and no reason to start anew: the same fault would only be met again.
+    """
     if isinstance(error, RuntimeStartError):
         return error
-    text = f"{failure.kind}: {failure.message}" if failure else f"{type(error).__name__}: {error}"
+    text = _plain(f"{failure.kind}: {failure.message}" if failure else f"{type(error).__name__}: {error}")
     where = f" when {failure.step}" if failure else ""
     for known in KNOWN:
         if re.search(known.words, text, re.IGNORECASE | re.DOTALL):
             return known.error(f"vLLM cannot start{where}: {_shown(text)} ({known.advice}).")
-    return EngineLost(f"vLLM cannot start{where}: {_shown(text)}; the log has the whole story.")
+    return RuntimeStartError(f"vLLM cannot start{where}: {_shown(text)}; the log has the whole story.")
 
 
-def _shown(text: str) -> str:
-    """One line, and not the page that a validation error prints."""
-    line = " ".join(text.split())
-    return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}..."
+def _plain(text: str) -> str:
+    """One line without NOISE."""
+    for noise in NOISE:
+        text = re.sub(noise, "", text)
+    return " ".join(text.split())
+
+
+def _shown(line: str) -> str:
+    return line.rstrip(".") if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}..."

@@ -1,0 +1,53 @@
+"""The arguments of vLLM: what the renderer says, our worker, and what a CPU needs besides."""
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.engines.vllm.arguments import WORKERS, engine_arguments
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.knobs.render import render
+from tests.unit.runtime.knobs.configs import vllm_config
+from tests.unit.runtime.vllm.configs import cpu_config
+
+
+def added(config: RuntimeConfig, kv_cache_bytes: int | None = None) -> list[str]:
+    """What stands behind the arguments of the renderer."""
+    rendered = render(config).args
+    arguments = engine_arguments(config, kv_cache_bytes)
+    assert arguments[: len(rendered)] == rendered
+    return list(arguments[len(rendered) :])
+
+
+def test_a_card_has_our_worker_over_the_plugins() -> None:
+    assert added(vllm_config()) == ["--worker-cls=gaudi_runtime.engines.vllm.hpu_worker.DrivenHpuWorker"]
+
+
+@pytest.mark.parametrize("device", WORKERS)
+def test_the_worker_stands_where_its_name_says(device: str) -> None:
+    """Only vLLM's own processes may import it, so its source is read."""
+    module, _, name = WORKERS[device].rpartition(".")
+    source = Path(__file__).parents[4] / "runtime" / f"{module.replace('.', '/')}.py"
+    assert f"class {name}(DrivenWorker, " in source.read_text(encoding="utf-8")
+
+
+def test_the_cache_of_a_cpu_is_told_in_bytes(tmp_path: Path) -> None:
+    assert "--kv-cache-memory-bytes=4096" in added(cpu_config(tmp_path), 4096)
+
+
+def test_a_cpu_that_compiles_is_told_to_leave_it_to_us(tmp_path: Path) -> None:
+    assert added(cpu_config(tmp_path), 1)[-1] == "--enforce-eager"
+
+
+def test_an_eager_cpu_is_told_so_once(tmp_path: Path) -> None:
+    assert engine_arguments(cpu_config(tmp_path, mode="eager"), 1).count("--enforce-eager") == 1
+
+
+def test_a_card_that_compiles_is_left_alone() -> None:
+    assert "--enforce-eager" not in engine_arguments(vllm_config(engine={"executionMode": "torchCompile"}), None)
+
+
+def test_a_wrong_setting_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"engine\.settings: VLLM_ENABLE_BUCKETING"):
+        engine_arguments(cpu_config(tmp_path, engine={"settings": {"VLLM_ENABLE_BUCKETING": "false"}}), 1)

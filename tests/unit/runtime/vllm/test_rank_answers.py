@@ -1,0 +1,46 @@
+"""The answers of all ranks become one: what all have, and the largest of what they take."""
+
+import pytest
+
+from gaudi_runtime.engines.vllm.rank_answers import RankFailed, fold_outcomes, fold_sentences, least, most, unwrapped
+from gaudi_runtime.errors import EngineLost
+
+GRAPH = {"bytes": 5, "graph": True, "out_of_memory": None}
+
+
+def test_a_bucket_takes_the_bytes_of_the_largest_rank() -> None:
+    assert fold_outcomes([GRAPH, {**GRAPH, "bytes": 9}]) == {"bytes": 9, "graph": True, "out_of_memory": None}
+
+
+def test_a_bucket_has_a_graph_when_every_rank_has_one() -> None:
+    assert not fold_outcomes([GRAPH, {**GRAPH, "graph": False}, GRAPH])["graph"]
+
+
+def test_one_rank_that_ran_out_of_memory_speaks_for_all() -> None:
+    short = [{**GRAPH, "graph": False, "out_of_memory": reason} for reason in ("first", "second")]
+    assert fold_outcomes([GRAPH, *short])["out_of_memory"] == "first"
+
+
+def test_degradations_of_all_ranks_are_named_once_each_in_their_order() -> None:
+    assert fold_sentences([{"degradations": ["b", "a"]}, {"degradations": ["a", "c"]}]) == ("b", "a", "c")
+
+
+def test_the_least_is_what_all_ranks_have_and_the_most_what_the_fullest_has() -> None:
+    answers = [{"free": 7}, {"free": 3}, {"free": 5}]
+    assert (least(answers, "free"), most(answers, "free")) == (3, 7)
+
+
+def test_answers_come_without_their_wrapping_in_the_order_of_ranks() -> None:
+    assert unwrapped([{"answer": 1}, {"answer": 2}], "memory") == [1, 2]
+
+
+def test_the_first_rank_that_failed_is_named_with_its_own_reason() -> None:
+    answers = [{"answer": 1}, {"reason": "UnsupportedModel", "message": "no images."}, {"reason": "x", "message": "y"}]
+    with pytest.raises(RankFailed, match=r"^Rank 1 failed at describe: no images\.$") as failed:
+        unwrapped(answers, "describe")
+    assert failed.value.reason == "UnsupportedModel"
+
+
+def test_no_rank_at_all_is_a_lost_engine() -> None:
+    with pytest.raises(EngineLost, match="No rank of vLLM answered plan"):
+        unwrapped([], "plan")

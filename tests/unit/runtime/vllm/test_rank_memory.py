@@ -1,0 +1,100 @@
+"""Memory of the fullest rank: measured by the plugin on a card, a budget on a CPU."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.engines.protocol import DeviceMemory
+from gaudi_runtime.engines.vllm.rank_memory import CardMemory, CpuLedger, memory_of
+from tests.unit.runtime.knobs.configs import vllm_config
+from tests.unit.runtime.vllm.configs import BLOCK, GIB, MIB, PARAMETERS, checkpoint, cpu_config
+
+CARD = {"free": 20 * GIB, "total": 96 * GIB, "margin": 8 * GIB, "kv_cache": 40 * GIB, "kv_blocks": 1500}
+WEIGHTS = 2 * PARAMETERS
+RANK = {"resident": GIB, "weights": WEIGHTS, "kv_cache": 100 * BLOCK, "kv_blocks": 100, "block_size": 128}
+
+
+def card(*changes: dict[str, int]) -> CardMemory:
+    memory = CardMemory()
+    memory.started([CARD | each for each in changes or ({},)])
+    return memory
+
+
+def ledger(folder: Path, *changes: dict[str, int]) -> CpuLedger:
+    memory = CpuLedger(cpu_config(checkpoint(folder)))
+    memory.before_start()
+    memory.started([RANK | each for each in changes or ({},)])
+    memory.planned([{"resident": GIB} for _ in changes or ({},)])
+    return memory
+
+
+def resident(*sizes: int) -> list[dict[str, Any]]:
+    return [{"resident": size} for size in sizes]
+
+
+def test_the_device_says_which_memory_it_is(tmp_path: Path) -> None:
+    assert isinstance(memory_of(vllm_config()), CardMemory)
+    assert isinstance(memory_of(cpu_config(tmp_path)), CpuLedger)
+
+
+def test_on_a_card_vllm_finds_out_about_its_cache() -> None:
+    assert memory_of(vllm_config()).before_start() is None
+
+
+def test_on_a_card_graphs_have_what_is_free_above_the_margin() -> None:
+    split, blocks = card().divided()
+    assert (split.graphs, split.kv_cache, split.margin) == (12 * GIB, 40 * GIB, 8 * GIB)
+    assert blocks == 1500
+
+
+@pytest.mark.parametrize("free", [0, 5 * GIB, 8 * GIB, 50 * GIB])
+def test_a_split_adds_up(free: int) -> None:
+    split, _ = card({"free": free}).divided()
+    assert split.free == split.usable + split.margin
+    assert split.usable == split.graphs + split.kv_cache
+
+
+def test_on_a_card_the_fullest_rank_decides_and_blocks_are_those_that_all_have() -> None:
+    split, blocks = card({"kv_blocks": 1400}, {"free": 10 * GIB}).divided()
+    assert (split.graphs, blocks) == (2 * GIB, 1400)
+
+
+def test_on_a_card_the_least_free_is_free() -> None:
+    answers = [{"free": 9, "total": 96}, {"free": 7, "total": 96}]
+    assert card().now(answers) == DeviceMemory(free=7, total=96)
+
+
+def test_on_a_cpu_vllm_is_told_the_cache_that_the_forecast_leaves(tmp_path: Path) -> None:
+    told = CpuLedger(cpu_config(checkpoint(tmp_path))).before_start()
+    assert told % BLOCK == 0
+    assert 0 <= int((4 * GIB - WEIGHTS) * 0.9) * 0.9 - told < BLOCK
+
+
+def test_on_a_cpu_the_split_has_the_real_cache_and_adds_up(tmp_path: Path) -> None:
+    split, blocks = ledger(tmp_path).divided()
+    assert (split.free, split.kv_cache, blocks) == (4 * GIB - WEIGHTS, 100 * BLOCK, 100)
+    assert split.usable == split.graphs + split.kv_cache
+    assert split.free == split.usable + split.margin
+
+
+def test_on_a_cpu_what_grew_since_the_plan_is_in_use(tmp_path: Path) -> None:
+    memory = ledger(tmp_path)
+    before, after = memory.now(resident(GIB)), memory.now(resident(GIB + 5 * MIB))
+    assert before == DeviceMemory(free=4 * GIB - WEIGHTS - 100 * BLOCK, total=4 * GIB)
+    assert before.free - after.free == 5 * MIB
+
+
+def test_on_a_cpu_the_rank_that_grew_most_counts(tmp_path: Path) -> None:
+    memory = ledger(tmp_path, {}, {})
+    grown = memory.now(resident(GIB + MIB, GIB + 3 * MIB)).free
+    assert memory.now(resident(GIB, GIB)).free - grown == 3 * MIB
+
+
+def test_on_a_cpu_memory_that_was_given_back_is_no_gain(tmp_path: Path) -> None:
+    memory = ledger(tmp_path)
+    assert memory.now(resident(GIB // 2)) == memory.now(resident(GIB))
+
+
+def test_on_a_cpu_there_is_never_less_than_nothing_free(tmp_path: Path) -> None:
+    assert ledger(tmp_path).now(resident(100 * GIB)).free == 0

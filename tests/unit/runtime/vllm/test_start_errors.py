@@ -1,0 +1,161 @@
+"""What vLLM says when it cannot start becomes one of our errors; the texts are those of vLLM 0.32 and its libraries."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.engines.vllm.start_errors import KNOWN, MOST_CHARACTERS, why_not_started
+from gaudi_runtime.engines.vllm.start_failure import StartFailure
+from gaudi_runtime.errors import (
+    ConfigError,
+    ModelNotFound,
+    ModelUnreadable,
+    PlanImpossible,
+    RuntimeStartError,
+    UnsupportedModel,
+)
+
+PYDANTIC_HEAD = "1 validation error for ModelConfig\n  Value error, "
+PYDANTIC_TAIL = (
+    " [type=value_error, input_value=ArgsKwargs((), {'model': ...'tokenizer': None}), input_type=ArgsKwargs]\n"
+    "    For further information visit https://errors.pydantic.dev/2.14/v/value_error"
+)
+ARCHITECTURE = "Model architectures ['FooForCausalLM'] are not supported for now. Supported architectures: dict_keys(["
+TOO_LONG = (
+    "User-specified max_model_len (100000) is greater than the derived max_model_len (max_position_embeddings=4096.0 "
+    "or model_max_length=None in model's config.json). To allow overriding this maximum, set the env var "
+    "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1. VLLM_ALLOW_LONG_MAX_MODEL_LEN must be used with extreme caution. If the model "
+    "uses relative position encoding (RoPE), positions exceeding derived_max_model_len lead to nan. If the model uses "
+    "absolute position encoding, positions exceeding derived_max_model_len will cause a CUDA array out-of-bounds error."
+)
+SMALL_CACHE = (
+    "To serve at least one request with the model's max seq len (4096), (2.0 GiB KV cache is needed, which is larger "
+    "than the available KV cache memory (1.0 GiB). Based on the available memory, the estimated maximum model length "
+    "is 2048. Try increasing `gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or "
+    "decreasing `max_model_len` when initializing the engine."
+)
+NODE = (
+    "Available memory on node 0 (1.2/4.0 GiB) on startup is less than desired CPU memory utilization "
+    "(0.92, 3.68 GiB). On the CPU backend, the `--gpu-memory-utilization` flag controls the fraction of CPU memory "
+    "reserved (despite its name)."
+)
+FEW_TOKENS = (
+    "max_num_batched_tokens (16) is smaller than max_model_len (512). This effectively limits the maximum sequence "
+    "length to max_num_batched_tokens and makes vLLM reject longer sequences."
+)
+SAID = [
+    ("ValidationError", PYDANTIC_HEAD + ARCHITECTURE + "'AfmoeForCausalLM'])" + PYDANTIC_TAIL, UnsupportedModel),
+    ("ValueError", "Model architecture FooModel was supported in vLLM until v0.9, and is not supported anymore.",
+     UnsupportedModel),
+    ("ValidationError", PYDANTIC_HEAD + "The checkpoint you are trying to load has model type `foo` but Transformers "
+     "does not recognize this architecture." + PYDANTIC_TAIL, UnsupportedModel),
+    ("ValidationError", PYDANTIC_HEAD + TOO_LONG + PYDANTIC_TAIL, ConfigError),
+    ("ValueError", SMALL_CACHE, PlanImpossible),
+    ("ValueError", "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
+     "initializing the engine.", PlanImpossible),
+    ("ValueError", NODE, PlanImpossible),
+    ("RuntimeError", "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+     "tried to allocate 1125899906842624 bytes. Error code 12 (Cannot allocate memory)", PlanImpossible),
+    ("MemoryError", "", PlanImpossible),
+    ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", PlanImpossible),
+    ("ValueError", "LoRA rank 64 is greater than max_lora_rank 16.", ConfigError),
+    ("VLLMValidationError", "The supplied chat template (/models/no.jinja) looks like a file path, but it failed to be "
+     "opened.", ConfigError),
+    ("ValueError", "Couldn't instantiate the backend tokenizer from one of: \n(1) a `tokenizers` library serialization "
+     "file, \n(2) a slow tokenizer instance to convert", ModelNotFound),
+    ("RuntimeError", "Failed to load the tokenizer. If the tokenizer is a custom tokenizer not yet available in the "
+     "HuggingFace transformers library, consider setting `trust_remote_code=True`", ModelNotFound),
+    ("SafetensorError", "Error while deserializing header: incomplete metadata, file not fully covered",
+     ModelUnreadable),
+    ("SafetensorError", "Error while deserializing header: header too large", ModelUnreadable),
+    ("JSONDecodeError", "Expecting value: line 1 column 6 (char 5)", ModelUnreadable),
+    ("OSError", "It looks like the config file at '/models/config.json' is not a valid JSON file.", ModelUnreadable),
+    ("RuntimeError", "Cannot find any model weights with `/models`", ModelNotFound),
+    ("FileNotFoundError", "No such file or directory: '/models/model-00002-of-00003.safetensors'", ModelNotFound),
+    ("ValidationError", PYDANTIC_HEAD + "Invalid repository ID or local directory specified: '/models'.\nPlease verify "
+     "the following requirements:" + PYDANTIC_TAIL, ModelNotFound),
+    ("HFValidationError", "Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models'.",
+     ModelNotFound),
+    ("ValidationError", PYDANTIC_HEAD + FEW_TOKENS + PYDANTIC_TAIL, ConfigError),
+    ("ValidationError", PYDANTIC_HEAD + "Total number of attention heads (4) must be divisible by tensor parallel size "
+     "(3)." + PYDANTIC_TAIL, ConfigError),
+    ("ValidationError", "1 validation error for CacheConfig\ngpu_memory_utilization\n  Input should be less than or "
+     "equal to 1 [type=less_than_equal, input_value=3.0, input_type=float]", ConfigError),
+]  # fmt: skip
+WORDS = {
+    "vllm/model_executor/models/registry.py": ["are not supported for now", "failed to be inspected"],
+    "vllm/config/model.py": ["than the derived max_model_len"],
+    "vllm/v1/core/kv_cache_utils.py": ["No available memory", "cache is needed, which is larger than the available KV"],
+    "vllm/v1/worker/cpu_worker.py": ["Available memory on node"],
+    "vllm/lora/peft_helper.py": ["is greater than max_lora_rank"],
+    "vllm/renderers/chat_utils.py": ["The supplied chat template"],
+    "vllm/tokenizers/hf.py": ["Failed to load the tokenizer"],
+    "vllm/model_executor/model_loader/default_loader.py": ["Cannot find any model weights"],
+    "vllm/transformers_utils/config.py": ["Invalid repository ID or local directory"],
+    "transformers/models/auto/configuration_auto.py": ["does not recognize this architecture", "Unrecognized model in"],
+    "transformers/tokenization_utils_tokenizers.py": ["Couldn't instantiate the backend tokenizer"],
+    "transformers/tokenization_utils_base.py": ["Can't load tokenizer"],
+    "transformers/utils/hub.py": ["does not appear to have a file", "not a local folder"],
+    "huggingface_hub/utils/_validators.py": ["Repo id must be"],
+}
+
+
+def reported(kind: str, message: str) -> RuntimeStartError:
+    """The error for what a worker left behind."""
+    return why_not_started(RuntimeError("Engine core initialization failed. See root cause above."),
+                           StartFailure(step="the model was loaded", kind=kind, message=message))  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "message", "expected"), SAID, ids=[message[:40] for _, message, _ in SAID])
+def test_what_vllm_says_is_one_of_our_errors(kind: str, message: str, expected: type[RuntimeStartError]) -> None:
+    assert type(reported(kind, message)) is expected
+
+
+def test_every_row_is_needed() -> None:
+    """Some text of vLLM gets its advice from each."""
+    given = [str(reported(kind, message)) for kind, message, _ in SAID]
+    assert [row.advice for row in KNOWN if not any(row.advice in each for each in given)] == []
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.parametrize("file", WORDS)
+def test_the_words_are_those_of_the_installed_release(file: str) -> None:
+    package = find_spec(file.partition("/")[0])
+    assert package is not None
+    assert package.origin is not None
+    source = (Path(package.origin).parent.parent / file).read_text(encoding="utf-8").replace('"\n', "")
+    joined = " ".join(source.replace(' f"', "").replace('"', "").split())
+    assert [words for words in WORDS[file] if words not in joined] == []
+
+
+def test_the_sentence_names_the_step_and_what_to_do() -> None:
+    assert str(reported("SafetensorError", "Error while deserializing header: header too large")) == (
+        "vLLM cannot start when the model was loaded: SafetensorError: Error while deserializing header: header too "
+        "large (a weight file is damaged: download the checkpoint again)."
+    )
+
+
+def test_arguments_and_lists_that_a_validation_prints_are_left_out() -> None:
+    assert str(why_not_started(ValueError(SAID[0][1]), None)) == (
+        "vLLM cannot start: ValueError: Model architectures ['FooForCausalLM'] are not supported for now (vLLM does "
+        "not serve this architecture: choose another model or another release of vLLM)."
+    )
+
+
+def test_what_nobody_knows_is_a_state_with_vllms_own_words() -> None:
+    error = why_not_started(RuntimeError("Engine core initialization failed. See root cause above."), None)
+    assert error.reason == "StartFailed"
+    assert str(error) == (
+        "vLLM cannot start: RuntimeError: Engine core initialization failed. See root cause above; "
+        "the log has the whole story."
+    )
+
+
+def test_an_error_of_ours_stays_as_it_is() -> None:
+    ours = ConfigError("engine.settings: wrong.")
+    assert why_not_started(ours, StartFailure(step="", kind="MemoryError", message="")) is ours
+
+
+def test_a_very_long_text_is_cut() -> None:
+    assert len(str(reported("RuntimeError", "x" * 100_000))) < MOST_CHARACTERS + 200
