@@ -14,6 +14,7 @@ MAX_REPORT_BYTES = 256 * 1024
 MAX_SKIPPED = 50
 MAX_COLD_SHAPES = 20
 MAX_WARNINGS = 50
+MAX_ARGUMENTS = 200
 MAX_SERVED_BUCKETS = 32
 RECENT_SECONDS = 300
 """How far back recompiles count as recent."""
@@ -182,4 +183,7 @@ class WarmupReport(Tolerant):
     served: Served = Served()
     warnings: Annotated[tuple[Text, ...], Field(max_length=MAX_WARNINGS)] = ()
     simulated: bool = False
+    engine_arguments: Annotated[tuple[Text, ...], Field(max_length=MAX_ARGUMENTS)] = Field(
+        (), description="What the engine's own processes were started with; only of engine vllm."
+    )
     failure: RuntimeFailure | None = None

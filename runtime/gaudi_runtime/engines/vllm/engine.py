@@ -46,11 +46,13 @@ class VllmEngine:
     counters: ServingHistogram
 
     def __init__(self, config: RuntimeConfig, loop: asyncio.AbstractEventLoop) -> None:
+        """Raises PlanImpossible for a model that does not fit, and what else the configuration tells already."""
+        check_release()
         self.captures_graphs = False
-        self.arguments: tuple[str, ...] = ()
         self._config, self._loop = config, loop
         self._step_seconds = float(config.serving.stall_timeout_seconds)
         self._memory: RankMemory = memory_of(config)
+        self._arguments = engine_arguments(config, self._memory.before_start())
         self._degradations: tuple[str, ...] = ()
         self._sampler_done = False
         self._engine: Any = None
@@ -59,7 +61,7 @@ class VllmEngine:
 
     def report_fields(self) -> Mapping[str, object]:
         """A real model; the arguments that vLLM is started with."""
-        return {}
+        return {"engine_arguments": self._arguments}
 
     def notes(self) -> tuple[str, ...]:
         """What a user loses because this release of vLLM or of its plugin lacks something."""
@@ -67,13 +69,11 @@ class VllmEngine:
 
     def load(self, progress: Progress) -> None:
         """Start vLLM's processes: weights and KV cache are there afterwards. Raises a RuntimeStartError."""
-        check_release()
-        self.arguments = engine_arguments(self._config, self._memory.before_start())
         with tempfile.TemporaryDirectory(prefix="vllm-start-") as folder:
             failures = Path(folder) / "failure.json"
             mode = self._config.engine.execution_mode.value
             os.environ.update(give_orders(Orders(execution_mode=mode, failures=str(failures), runtime_pid=os.getpid())))
-            self._parsed = parse_arguments(self.arguments)
+            self._parsed = parse_arguments(self._arguments)
             progress()
             self._engine = launch(self._parsed, failures, progress)
         self._ranks = Ranks(self._engine, self._loop)

@@ -1,0 +1,118 @@
+"""A GaudiInference with engine vllm on the real node: warm-up in the open, OpenAI's client, an upgrade under load."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+import yaml
+
+from demo import install
+from demo.install import ROOT, Installed
+from demo.load import Traffic
+from demo.reports import ReportRecorder
+from demo.resource import Resource, is_ready
+from tests.e2e.forwarding import port_forward
+from tests.e2e.gates import GateRecorder
+from tests.e2e.specs import TWO_PROMPT_BUCKETS
+
+NAME = "tiny-vllm-cpu"
+SECONDS = 600
+TOOL: Any = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "enum": ["Oslo", "Rome"]}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def resource(installed: Installed, namespace: str) -> Resource:
+    """The example, with few shapes and a parser of tool calls."""
+    manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
+    manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
+    manifest["spec"]["engine"]["settings"] = {
+        "--enable-auto-tool-choice": "true",
+        "--tool-call-parser": "hermes",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    }
+    installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
+    return Resource(str(installed.kubeconfig), namespace, NAME)
+
+
+@pytest.fixture(scope="module")
+def states(resource: Resource) -> list[dict[str, Any]]:
+    """Every state on the way to Ready, as `kubectl get gi -w` shows them."""
+    seen = []
+    for state in resource.states(SECONDS):
+        seen.append(state)
+        if is_ready(state):
+            break
+    return seen
+
+
+@pytest.fixture(scope="module")
+def client(installed: Installed, namespace: str, states: list[dict[str, Any]]) -> Iterator[openai.OpenAI]:
+    """OpenAI's own client, on the Service."""
+    with (
+        port_forward(installed, namespace, f"svc/{NAME}", 80) as port,
+        openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0) as client,
+    ):
+        yield client
+
+
+def test_it_becomes_ready_bucket_by_bucket(states: list[dict[str, Any]]) -> None:
+    shown = [state.get("status", {}).get("warmup", {}).get("percent", 0) for state in states]
+    assert shown == sorted(shown)
+    assert len({percent for percent in shown if 0 < percent < 100}) >= 2
+    assert states[-1]["status"]["capturedPercent"] == {"prompt": 100, "decode": 100}
+    assert states[-1]["status"]["simulated"] is False
+
+
+def test_chat_answers_whole_and_streamed_alike(client: openai.OpenAI) -> None:
+    question: Any = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "What is a bucket?"}],
+        "max_tokens": 12,
+        "temperature": 0,
+    }
+    whole = client.chat.completions.create(**question).choices[0].message.content
+    pieces = client.chat.completions.create(**question, stream=True)
+    assert "".join(piece.choices[0].delta.content or "" for piece in pieces) == whole
+
+
+def test_a_tool_is_called(client: openai.OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": "weather?"}],
+        tools=[TOOL],
+        tool_choice={"type": "function", "function": {"name": "weather"}},
+        max_tokens=40,
+    )
+    calls: Any = answer.choices[0].message.tool_calls
+    assert json.loads(calls[0].function.arguments)["city"] in ("Oslo", "Rome")
+
+
+def test_an_upgrade_under_load_fails_nothing(
+    installed: Installed, namespace: str, resource: Resource, client: openai.OpenAI
+) -> None:
+    """To eager mode, which is another revision and compiles nothing."""
+    traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
+    kubeconfig = str(installed.kubeconfig)
+    with ReportRecorder(kubeconfig, namespace, NAME) as reports, GateRecorder(kubeconfig, namespace) as gates:
+        traffic.start(NAME, "tiny")
+        resource.patch({"engine": {"executionMode": "eager"}})
+        next(state for state in resource.states(SECONDS) if is_ready(state))
+        answers = traffic.stop()
+    print(f"{len(answers)} requests, {len(reports.last)} instances")  # noqa: T201
+    assert [answer.error for answer in answers if answer.error] == []
+    assert len({answer.instance for answer in answers}) == 2
+    assert [answer for answer in answers if not gates.open_at(answer.instance, answer.at + answer.seconds)] == []
+    assert reports.recompiles() == 0

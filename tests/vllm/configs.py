@@ -1,0 +1,59 @@
+"""RuntimeConfigs of the vllm engine on a CPU, for a tiny but real Llama."""
+
+from pathlib import Path
+from typing import Any
+
+from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.config import (
+    Dtype,
+    EngineConfig,
+    EngineName,
+    ExecutionMode,
+    ModelConfig,
+    RuntimeConfig,
+    ServingConfig,
+    WarmupConfig,
+)
+from tests.unit.runtime.configs import free_port
+
+MIB = 1024**2
+MODEL = "tiny"
+ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+"""The worker lives in the process of vLLM's core: one start of an interpreter less."""
+
+
+def vllm_config(
+    checkpoint: Path,
+    folder: Path,
+    mode: ExecutionMode = ExecutionMode.EAGER,
+    *,
+    batch_sizes: RangeSettings | None = None,
+    settings: dict[str, str] | None = None,
+    **limits: Any,
+) -> RuntimeConfig:
+    """Prompts of 64 and 128 tokens, and decode batches of 1 and 2 unless `batch_sizes` says otherwise."""
+    return RuntimeConfig(
+        model=ModelConfig(path=str(checkpoint), served_names=(MODEL,), dtype=Dtype.FLOAT32),
+        engine=EngineConfig(
+            name=EngineName.VLLM,
+            execution_mode=mode,
+            device="cpu",
+            device_memory_bytes=1024 * MIB,
+            settings=ONE_PROCESS | (settings or {}),
+        ),
+        limits=Limits(
+            **{"max_model_len": 1024, "max_num_seqs": 2, "max_num_batched_tokens": 128, "block_size": 32} | limits
+        ),
+        bucketing=BucketPolicy(
+            strategy=Strategy.LINEAR,
+            prompt=PromptRanges(batch_size=_range(1, 1, 1), query=_range(64, 64, 128)),
+            decode=DecodeRanges(batch_size=batch_sizes or _range(1, 1, 2), blocks=_range(16, 16, 32)),
+        ),
+        warmup=WarmupConfig(),
+        serving=ServingConfig(model_port=free_port(), status_port=free_port(), drain_seconds=30),
+        recipe_cache_dir=str(folder / "recipes"),
+    )
+
+
+def _range(least: int, step: int, most: int) -> RangeSettings:
+    return RangeSettings(min=least, step=step, max=most)

@@ -1,0 +1,195 @@
+"""vLLM's own OpenAI application behind our gate, in eager mode: one real runtime for all tests of this file.
+
+The last test ends it by killing a process of vLLM.
+"""
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from openai import BadRequestError, OpenAI
+
+from gaudi_runtime.contract.ports import INSTANCE_HEADER
+from gaudi_runtime.contract.report import BucketPhase, Phase
+from gaudi_runtime.engines.protocol import SamplingParams
+from gaudi_runtime.traffic.histogram import read_traffic
+from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
+from tests.unit.runtime.torch.engines import start, torch_config
+from tests.vllm.configs import MODEL, vllm_config
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "enum": ["Oslo", "Rome"]}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RuntimeProcess]:
+    """A warm runtime."""
+    folder = tmp_path_factory.mktemp("serving")
+    config = vllm_config(
+        checkpoint, folder, settings={"--enable-auto-tool-choice": "true", "--tool-call-parser": "hermes"}
+    )
+    with runtime_process(folder, config) as process:
+        process.follow(Phase.SERVING)
+        yield process
+
+
+@pytest.fixture
+def openai(runtime: RuntimeProcess) -> Iterator[OpenAI]:
+    """A client that never tries twice."""
+    with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def test_without_graphs_nothing_is_reported_as_captured(runtime: RuntimeProcess) -> None:
+    report = runtime.report()
+    assert report.prompt.warmed == report.prompt.planned == 2
+    assert report.decode.warmed == report.decode.planned > 2
+    assert not report.prompt.capture_applies
+    assert report.prompt.captured == report.decode.captured == 0
+    assert not report.simulated
+
+
+def test_the_report_carries_the_measured_division_of_memory(runtime: RuntimeProcess) -> None:
+    memory = runtime.report().memory
+    assert memory is not None
+    assert memory.usable == memory.graphs + memory.kv_cache <= memory.free
+    assert memory.kv_blocks > 0
+    assert memory.kv_cache % memory.kv_blocks == 0
+
+
+def test_chat_answers_with_the_header_of_this_instance(runtime: RuntimeProcess, openai: OpenAI) -> None:
+    answer = openai.chat.completions.with_raw_response.create(
+        model=MODEL, messages=[{"role": "user", "content": "hello"}], max_tokens=8
+    )
+    assert answer.headers[INSTANCE_HEADER] == runtime.report().instance
+    assert answer.parse().usage.completion_tokens == 8  # type: ignore[union-attr]
+
+
+def test_a_streamed_chat_has_the_words_of_the_whole_one(openai: OpenAI) -> None:
+    asked = {"model": MODEL, "messages": [{"role": "user", "content": "one two"}], "max_tokens": 12, "temperature": 0}
+    whole = openai.chat.completions.create(**asked)  # type: ignore[call-overload]
+    stream = openai.chat.completions.create(**asked, stream=True)  # type: ignore[call-overload]
+    assert "".join(piece.choices[0].delta.content or "" for piece in stream) == whole.choices[0].message.content
+
+
+def test_a_named_tool_is_called_with_arguments_of_its_schema(openai: OpenAI) -> None:
+    answer = openai.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": "weather?"}],
+        tools=[TOOL],  # type: ignore[list-item]
+        tool_choice={"type": "function", "function": {"name": "weather"}},
+        max_tokens=40,
+    )
+    calls = answer.choices[0].message.tool_calls
+    assert calls
+    assert json.loads(calls[0].function.arguments)["city"] in ("Oslo", "Rome")  # type: ignore[union-attr]
+
+
+def test_vllm_and_the_torch_engine_choose_the_same_tokens(checkpoint: Path, openai: OpenAI) -> None:
+    prompts = [[5, 6, 7], list(range(3, 70)), [400] * 40]
+    theirs = []
+    for prompt in prompts:
+        answer = openai.completions.create(
+            model=MODEL,
+            prompt=prompt,
+            max_tokens=24,
+            temperature=0,
+            extra_body={"return_token_ids": True, "ignore_eos": True},
+        )
+        theirs.append(answer.choices[0].token_ids)  # type: ignore[attr-defined]
+    assert theirs == torch_tokens(checkpoint, prompts, 24)
+
+
+def torch_tokens(checkpoint: Path, prompts: list[list[int]], count: int) -> list[list[int]]:
+    """The greedy tokens of the project's own engine."""
+    import asyncio
+
+    engine = start(torch_config(checkpoint))
+
+    async def generate() -> list[list[int]]:
+        engine.start_serving()
+        sampling = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
+        answers = [
+            [token async for chunk in engine.generate(prompt, sampling) for token in chunk.token_ids]
+            for prompt in prompts
+        ]
+        await engine.close()
+        return answers
+
+    return asyncio.run(generate())
+
+
+def test_a_prompt_above_the_limit_is_refused_with_a_sentence(openai: OpenAI) -> None:
+    with pytest.raises(BadRequestError, match="1024"):
+        openai.completions.create(model=MODEL, prompt=[1] * 10_000, max_tokens=5)
+
+
+def test_malformed_json_is_refused_and_harms_nobody(runtime: RuntimeProcess, openai: OpenAI) -> None:
+    answer = httpx.post(
+        f"{runtime.model_url}/v1/completions", content="{", headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 400
+    assert openai.models.list().data[0].id == MODEL
+
+
+def test_a_client_that_goes_away_in_mid_stream_leaves_no_request_behind(
+    runtime: RuntimeProcess, openai: OpenAI
+) -> None:
+    stream = openai.completions.create(
+        model=MODEL, prompt="go", max_tokens=900, stream=True, extra_body={"ignore_eos": True}
+    )
+    next(iter(stream))
+    stream.close()
+    wait_until(lambda: metric(runtime, "gaudi_sequences_running") == 0)
+
+
+def test_a_client_that_sends_no_whole_request_is_dropped(runtime: RuntimeProcess) -> None:
+    with socket.create_connection(("127.0.0.1", runtime.model_port)) as slow:
+        slow.settimeout(30)
+        slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n")
+        assert slow.recv(1024) == b""
+
+
+def test_one_page_has_the_metrics_of_vllm_and_ours(runtime: RuntimeProcess) -> None:
+    page = runtime.get("/metrics").text
+    assert "vllm:prompt_tokens_total" in page
+    assert "gaudi_buckets" in page
+
+
+def test_the_shapes_of_traffic_are_told(runtime: RuntimeProcess, openai: OpenAI) -> None:
+    openai.completions.create(model=MODEL, prompt=[9] * 77, max_tokens=3)
+    wait_until(lambda: any(shape.query_len == 77 for shape in met(runtime, BucketPhase.PROMPT)))
+    assert met(runtime, BucketPhase.DECODE)
+
+
+def met(runtime: RuntimeProcess, phase: BucketPhase) -> list[object]:
+    return list(read_traffic(runtime.get("/v1/traffic").text).of(phase))
+
+
+def metric(runtime: RuntimeProcess, name: str) -> float:
+    lines = (line.rpartition(" ") for line in runtime.get("/metrics").text.splitlines())
+    return next(float(value) for found, _, value in lines if found == name)
+
+
+def test_a_process_of_vllm_that_dies_ends_the_runtime_with_the_reason(runtime: RuntimeProcess) -> None:
+    below = psutil.Process(runtime.process.pid).children(recursive=True)
+    core = next(each for each in below if "EngineCore" in "".join(each.cmdline()))
+    core.send_signal(signal.SIGKILL)
+    assert runtime.exit_code() == 1
+    assert "A process of vLLM died while it served" in runtime.log.read_text(errors="replace")
+    wait_until(lambda: not any(each.is_running() for each in below))
