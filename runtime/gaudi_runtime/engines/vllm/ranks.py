@@ -32,9 +32,12 @@ class Ranks:
         """One verb, on the event loop; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
         call = self._engine.collective_rpc("gaudi", args=(verb, list(arguments)))
         try:
-            return unwrapped(await asyncio.wait_for(call, deadline), verb)
+            answers = await asyncio.wait_for(call, deadline)
         except TimeoutError:
             raise EngineLost(f"vLLM gave no answer to {said(verb, *arguments)} within {deadline:.0f} s.") from None
+        except Exception as error:  # vLLM's own, such as that its core is dead: ours come as answers
+            raise EngineLost(f"vLLM cannot be asked for {verb}: {type(error).__name__}: {error}") from error
+        return unwrapped(answers, verb)
 
     def _answer(self, asked: "Future[list[Any]]", verb: str) -> list[Any]:
         """A dead worker answers nothing, so death is looked for while waiting."""

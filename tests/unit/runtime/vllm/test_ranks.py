@@ -1,0 +1,127 @@
+"""Calls to all ranks, with a deadline of ours: no answer, death and late answers are a lost engine, never a hang."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.engines.vllm import ranks
+from gaudi_runtime.engines.vllm.rank_answers import RankFailed
+from gaudi_runtime.engines.vllm.ranks import Ranks, said
+from gaudi_runtime.errors import EngineLost
+from tests.unit.runtime.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, echo, never
+
+LONG = 60.0
+"""Seconds that no test here ever waits."""
+
+
+@pytest.fixture(autouse=True)
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "LOOK_SECONDS", 0.01)
+
+
+def asked(engine: FakeVllm) -> Ranks:
+    return Ranks(engine, asyncio.get_running_loop())
+
+
+async def from_thread(engine: FakeVllm, verb: str, *arguments: Any, deadline: float = LONG) -> list[Any]:
+    """As the worker thread of start-up calls."""
+    return await asyncio.to_thread(asked(engine).call, verb, *arguments, deadline=deadline)
+
+
+async def test_a_verb_goes_to_all_ranks_with_its_arguments() -> None:
+    engine = FakeVllm(echo)
+    assert await from_thread(engine, "warm", "prompt", [1, 128, 0]) == [["warm", "prompt", [1, 128, 0]]] * 2
+    assert engine.calls == [("warm", ["prompt", [1, 128, 0]])]
+
+
+async def test_the_event_loop_may_ask_as_well() -> None:
+    assert await asked(FakeVllm(echo)).ask("memory", deadline=LONG) == [["memory"], ["memory"]]
+
+
+async def test_no_answer_within_the_deadline_is_a_lost_engine_that_names_the_bucket() -> None:
+    with pytest.raises(EngineLost, match=r"^vLLM gave no answer to warm prompt \(1, 128, 0\) within 0 s\.$"):
+        await from_thread(FakeVllm(never), "warm", "prompt", [1, 128, 0], deadline=0.02)
+
+
+async def test_a_rank_that_failed_is_an_error_with_its_reason() -> None:
+    async def reply(verb: str) -> Answers:
+        return [{"answer": 1}, {"reason": "ConfigInvalid", "message": "no buckets."}]
+
+    with pytest.raises(RankFailed, match=r"^Rank 1 failed at describe: no buckets\.$") as failed:
+        await from_thread(FakeVllm(reply), "describe")
+    assert failed.value.reason == "ConfigInvalid"
+
+
+async def test_a_death_is_seen_while_waiting_for_an_answer_that_never_comes() -> None:
+    async def reply(verb: str) -> Answers:
+        engine.errored = True
+        return await never()
+
+    engine = FakeVllm(reply)
+    with pytest.raises(EngineLost, match="A process of vLLM died while it was asked for plan"):
+        await from_thread(engine, "plan")
+
+
+async def test_an_engine_that_is_dead_already_is_a_lost_engine() -> None:
+    async def reply(verb: str) -> Answers:
+        raise EngineDeadError("EngineCore encountered an issue.")
+
+    with pytest.raises(EngineLost, match="EngineCore encountered an issue"):
+        await from_thread(FakeVllm(reply), "plan")
+
+
+async def test_a_call_that_is_given_up_does_not_go_on() -> None:
+    gone = asyncio.Event()
+
+    async def reply(verb: str) -> Answers:
+        try:
+            return await never()
+        finally:
+            gone.set()
+
+    engine = FakeVllm(reply)
+    calling = asyncio.create_task(from_thread(engine, "plan"))
+    await engine.asked.wait()
+    engine.errored = True
+    with pytest.raises(EngineLost):
+        await calling
+    await asyncio.wait_for(gone.wait(), LONG)
+
+
+async def test_a_late_answer_is_not_taken_for_that_of_the_next_call() -> None:
+    late: list[asyncio.Future[Answers]] = []
+
+    async def reply(verb: str) -> Answers:
+        if verb == "slow":
+            late.append(asyncio.get_running_loop().create_future())
+            return await asyncio.shield(late[0])
+        late[0].set_result([{"answer": "late"}])
+        return [{"answer": "mine"}]
+
+    engine = FakeVllm(reply)
+    with pytest.raises(EngineLost):
+        await from_thread(engine, "slow", deadline=0.02)
+    assert await from_thread(engine, "memory") == ["mine"]
+
+
+async def test_an_event_loop_that_ends_ends_the_call() -> None:
+    engine = FakeVllm(never)
+    calling = asyncio.create_task(from_thread(engine, "plan"))
+    await engine.asked.wait()
+    [task] = [each for each in asyncio.all_tasks() if "Ranks.ask" in repr(each.get_coro())]
+    task.cancel()
+    with pytest.raises(EngineLost, match="The event loop ended while vLLM was asked for plan"):
+        await calling
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("memory",), "memory"),
+        (("warm", "prompt", [1, 128, 0]), "warm prompt (1, 128, 0)"),
+        (("sampler", 4), "sampler 4"),
+    ],
+)
+def test_a_call_is_said_as_people_read_it(words: tuple[Any, ...], text: str) -> None:
+    assert said(*words) == text
