@@ -17,7 +17,6 @@ from tests.e2e.specs import QUICK
 
 NAME = "good"
 PATIENCE = 180
-SURGE = 1
 DAMAGED_IMAGE, UNKNOWN_IMAGE = "localhost/tiny-damaged:dev", "localhost/tiny-unknown:dev"
 
 
@@ -120,19 +119,21 @@ def pods_made(pods: Pods) -> int:
     ],
     ids=["folder is missing", "weights are damaged", "architecture is unknown"],
 )
-def test_model_that_cannot_be_loaded_stalls_its_revision_with_one_pod(
+def test_model_that_cannot_be_loaded_costs_one_pod_and_its_revision_is_rolled_back(
     good: Resource, pods: Pods, untouched: dict[str, int], spec: dict[str, Any], reason: str, sentence: str
 ) -> None:
-    made = pods_made(pods)
+    made, names = pods_made(pods), pods.names()
     good.patch(spec)
     found = condition(stalled(good), "Stalled")
-    assert found["reason"] == reason
+    assert found["reason"] == "RolledBack"
+    assert f"failed ({reason}): Pod {NAME}-" in found["message"]
     assert sentence in found["message"]
+    pods.wait_gone(pods.names() - names)
     look_again(good)
     assert pods_made(pods) == made + 1
-    assert sorted(pods.restarts().values()) == [0] * (len(untouched) + SURGE)
-    pods.wait_event("Stalled", f"{reason}: Pod {NAME}-")
-    pods.wait_event("Stalled", sentence)
+    assert pods.restarts() == untouched
+    pods.wait_event("RevisionFailed", f"failed ({reason}): Pod {NAME}-")
+    pods.wait_event("RevisionFailed", sentence)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ def _last_error(pod: PodView, before: Mapping[str, PodState], reports: Mapping[s
 
 
 def at_work(report: WarmupReport) -> str:
-    """ "phase Compiling at prompt bucket (1, 128, 0)": what a runtime was doing last."""
+    """ "phase Compiling at prompt bucket (1, 128, 0)": what a runtime was doing last, or how it failed."""
+    if report.failure is not None:
+        return f"phase {report.phase} ({report.failure.reason}: {report.failure.message})"
     for phase, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current is not None:
             return f"phase {report.phase} at {phase} bucket {progress.current}"

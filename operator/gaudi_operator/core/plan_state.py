@@ -17,11 +17,12 @@ from gaudi_runtime.warmup.percent import percent
 def plan_state(situation: Situation) -> PlanState | None:
     """The surest figures there are; None while no plan of the spec is possible.
 
-    What a pod of the current revision has measured stays until another one has: a refused spec has no pods.
+    What a pod of the current revision has measured stays until another one has. A spec that is refused, rolled back
+    or put aside by a pinned revision has no pods.
     """
     if situation.outlook is None:
         return None
-    if situation.violation is not None:
+    if situation.violation is not None or not situation.runs_the_spec:
         return _expected(situation.inference.spec, situation.outlook)
     if pod := _measured_pod(situation):
         return _measured(situation, *pod)

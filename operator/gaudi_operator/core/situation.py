@@ -7,6 +7,7 @@ from datetime import datetime
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.inputs import revision_inputs, same_inputs
 from gaudi_operator.core.outlook import Outlook
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.revision import Revision
@@ -47,6 +48,13 @@ class Situation:
     def wished(self) -> int:
         """Wished replicas."""
         return self.policy.wished
+
+    @property
+    def runs_the_spec(self) -> bool:
+        """Whether the current revision is that of the spec, neither the last good one nor another that is pinned."""
+        if self.choice is None or self.inference.spec.rollout.revision is None:
+            return self.choice is None or not self.choice.rolled_back
+        return same_inputs(self.choice.current.inputs, revision_inputs(self.inference))
 
     @property
     def active(self) -> tuple[PodView, ...]:

@@ -87,6 +87,7 @@ def throttled(
 
 
 def _standing(status: GaudiInferenceStatus) -> tuple[object, ...]:
-    """All that is written at once."""
+    """All that is written at once. When a revision was made is known a moment later: that may wait."""
+    revisions = tuple(row.model_copy(update={"created": None}) for row in status.revisions)
     pods = sorted((pod.name, pod.revision, pod.gate, pod.ready) for pod in status.pods)
-    return status.model_copy(update=dict.fromkeys(_FIGURES)), pods
+    return status.model_copy(update={**dict.fromkeys(_FIGURES), "revisions": revisions}), pods

@@ -1,12 +1,16 @@
 """status.revisions, row by row."""
 
+from datetime import timedelta
+
 import pytest
 
-from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, RevisionPhase
+from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, GaudiInferenceStatus, RevisionPhase
 from gaudi_operator.core.failure import Failure
 from gaudi_operator.core.history import revision_states
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.revision import Revision
+from gaudi_operator.core.status import throttled
+from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.situations import serving, situation
 
 FAILURE = Failure("WarmupStalled", "Nothing has moved in pod a.")
@@ -33,6 +37,14 @@ def test_phase_of_a_revision(
 ) -> None:
     (row,) = revision_states(situation(pods, revisions=(revision(name, failure=failure),), stable=stable))
     assert row.phase is phase
+
+
+def test_moment_of_making_waits_for_the_next_write() -> None:
+    made, row = NOW - timedelta(seconds=1), revision_states(situation(revisions=(revision("new"),)))
+    fresh = GaudiInferenceStatus(revisions=row)
+    shown = GaudiInferenceStatus(revisions=(row[0].model_copy(update={"created": None}),))
+    assert throttled(shown, fresh, made, NOW)[0] == shown
+    assert throttled(shown, fresh, NOW - timedelta(seconds=2), NOW)[0] == fresh
 
 
 def test_newest_comes_first_and_the_oldest_are_left_out() -> None:

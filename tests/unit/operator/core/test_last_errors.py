@@ -5,7 +5,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
 from gaudi_operator.core.last_errors import last_errors
 from gaudi_operator.core.observed import PodReport
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.builders import Object
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
@@ -25,6 +25,13 @@ def found(manifest: Object, said_by: str | None = None, **row: Any) -> str | Non
 
 def test_last_report_tells_what_the_container_was_at() -> None:
     assert found(pod(state=SEGFAULT), said_by="c1") == FOUND
+
+
+def test_failure_that_the_runtime_reported_before_it_left_is_told() -> None:
+    lost = RuntimeFailure(reason="EngineLost", message="Worker 3 died.")
+    word = {"uid-of-a": PodReport("c1", NOW, report(Phase.FAILED, failure=lost))}
+    errors = last_errors([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)
+    assert errors["a"].startswith("In phase Failed (EngineLost: Worker 3 died.): Error, exit code 139")
 
 
 def test_it_is_kept_while_the_next_container_warms_up() -> None:

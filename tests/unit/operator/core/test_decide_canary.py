@@ -1,0 +1,94 @@
+"""The canary in whole stories of decide(): alone until it has proven itself, observed where that is asked for."""
+
+from typing import Any
+
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.stories import condition, revisions, served, status
+
+BIGGER = {"maxModelLen": 512}
+
+
+def upgrading(**rollout: Any) -> tuple[Cluster, str]:
+    """Four replicas serve, two may surge, and the model has just changed; the name of the old revision."""
+    cluster = served(replicas=4, rollout={"maxSurge": 2, **rollout})
+    (old,) = revisions(cluster)
+    cluster.change(model=BIGGER)
+    return cluster, old
+
+
+def turn(cluster: Cluster, warm: bool = True) -> tuple[int, int]:
+    """A turn of everybody; (old, new) pods after it."""
+    cluster.operate()
+    cluster.controllers()
+    pods = [pod for pod in cluster.kind("Pod") if "deletionTimestamp" not in pod["metadata"]]
+    for pod in pods if warm else ():
+        cluster.warm(pod["metadata"]["name"])
+    cluster.kubelet()
+    updated = status(cluster)["updatedReplicas"]
+    return status(cluster)["replicas"] - updated, updated
+
+
+def message(cluster: Cluster) -> str:
+    (found,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == "Ready"]
+    return str(found)
+
+
+def test_first_pod_is_alone_until_its_gate_is_open() -> None:
+    cluster, _ = upgrading()
+    assert {turn(cluster, warm=False) for _ in range(10)} == {(4, 0), (4, 1)}
+    assert "its first pod is the canary, older pods serve until it has passed its gate, 4 left" in message(cluster)
+
+
+def test_then_the_others_follow_by_the_surge() -> None:
+    cluster, old = upgrading()
+    seen = [turn(cluster) for _ in range(20)]
+    assert max(new for _, new in seen) == 4
+    assert max(sum(each) for each in seen) == 6
+    assert old not in revisions(cluster)
+
+
+def test_observed_canary_holds_its_gate_for_so_long_and_costs_no_old_pod() -> None:
+    cluster, _ = upgrading(canary={"observeSeconds": 30})
+    assert {turn(cluster) for _ in range(25)} == {(4, 0), (4, 1)}
+    assert "has held it for 30 s" in message(cluster)
+    cluster.settle()
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_operator_looks_again_when_the_canary_has_been_observed() -> None:
+    cluster, _ = upgrading(canary={"observeSeconds": 30})
+    for _ in range(5):
+        turn(cluster)
+    seconds = cluster.operate().look_again_seconds
+    assert seconds is not None
+    assert 20 < seconds < 30
+
+
+def test_canary_that_warms_up_again_is_observed_from_the_beginning() -> None:
+    cluster, old = upgrading(canary={"observeSeconds": 30})
+    for _ in range(25):
+        turn(cluster)
+    (canary,) = [name for kind, name in cluster.objects if kind == "Pod" and not name.startswith(f"tiny-{old}")]
+    cluster.restart(canary)
+    assert {turn(cluster) for _ in range(25)} == {(4, 1)}
+
+
+def test_way_back_to_a_stable_revision_has_no_canary() -> None:
+    cluster, _ = upgrading()
+    for _ in range(6):
+        turn(cluster)
+    assert status(cluster)["updatedReplicas"] > 1
+    cluster.change(model={"maxModelLen": 256})
+    cluster.operate()
+    assert "canary" not in message(cluster)
+
+
+def test_plan_of_a_spec_that_was_rolled_back_is_not_that_of_the_pods_which_serve() -> None:
+    cluster = served(replicas=1)
+    assert status(cluster)["plan"]["basis"] == "Measured"
+    (first,) = revisions(cluster)
+    cluster.change(model=BIGGER)
+    cluster.settle()
+    cluster.change(rollout={"revision": first})
+    cluster.settle()
+    assert status(cluster)["plan"]["basis"] == "Counted"
