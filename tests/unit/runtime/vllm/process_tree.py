@@ -1,0 +1,43 @@
+"""Real processes of Python and what they start, seen from outside."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+PATIENCE_SECONDS = 60.0
+
+
+@contextmanager
+def python(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs `code`, killed when the block is left."""
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def pids(process: subprocess.Popen[str], count: int) -> list[int]:
+    """The numbers that it prints, one a line."""
+    assert process.stdout is not None
+    return [int(process.stdout.readline()) for _ in range(count)]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it still runs; one that nobody has waited for is gone as well."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until_gone(pid: int) -> None:
+    """Fails when it never goes."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while is_alive(pid):
+        assert time.monotonic() < deadline, f"process {pid} still runs"
+        time.sleep(0.02)

@@ -1,0 +1,87 @@
+"""No process is left behind, and a container's end has its reason: on real processes."""
+
+import signal
+from pathlib import Path
+
+from tests.unit.runtime.vllm.process_tree import is_alive, pids, python, wait_until_gone
+
+SLEEPER = "sleep 1000 & echo $!; echo $$; wait"
+"""A shell with a child, whose numbers it prints."""
+ENDS = """
+import subprocess, sys
+from gaudi_runtime.child_processes import children, end_children, pulse
+subprocess.Popen(["sh", "-c", sys.argv[1]], stdout=subprocess.PIPE).stdout.readline()
+print(pulse()[0], flush=True)
+print(*(child.pid for child in children()), sep="\\n", flush=True)
+end_children()
+print(len(children()), flush=True)
+sys.stdin.readline()
+"""
+LEAVES = """
+import subprocess, sys
+from pathlib import Path
+from gaudi_runtime import leaving
+from gaudi_runtime.errors import EngineLost
+leaving.TERMINATION_LOG = Path(sys.argv[1])
+shell = subprocess.Popen(["sh", "-c", sys.argv[2]], stdout=subprocess.PIPE)
+print(shell.stdout.readline().decode().strip(), shell.pid, sep="\\n", flush=True)
+if sys.argv[3] == "broken":
+    leaving.leave_broken(EngineLost("A process of vLLM died."))
+leaving.leave_at_once()
+"""
+RUNTIME = """
+import subprocess, sys
+worker = subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+print(worker.pid, flush=True)
+worker.wait()
+"""
+WORKER = """
+import os, threading
+from gaudi_runtime.engines.vllm.orphan_watch import watch_runtime
+watch_runtime(os.getppid())
+print(os.getpid(), flush=True)
+threading.Event().wait()
+"""
+
+
+def test_ending_children_ends_theirs_too() -> None:
+    with python(ENDS, SLEEPER) as process:
+        counted, first, second, left = pids(process, 4)
+        assert (counted, left) == (2, 0)
+        wait_until_gone(first)
+        wait_until_gone(second)
+
+
+def test_a_broken_process_ends_its_tree_and_says_why_in_the_termination_message(tmp_path: Path) -> None:
+    message = tmp_path / "termination-log"
+    with python(LEAVES, str(message), SLEEPER, "broken") as process:
+        tree = pids(process, 2)
+        assert process.wait() == 1
+    assert message.read_text() == "EngineLost: A process of vLLM died.\n"
+    for pid in tree:
+        wait_until_gone(pid)
+
+
+def test_a_container_without_a_termination_log_still_ends(tmp_path: Path) -> None:
+    with python(LEAVES, str(tmp_path / "no folder" / "log"), SLEEPER, "broken") as process:
+        assert process.wait() == 1
+
+
+def test_leaving_at_once_is_no_failure_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    message = tmp_path / "termination-log"
+    with python(LEAVES, str(message), SLEEPER, "at once") as process:
+        tree = pids(process, 2)
+        assert process.wait() == 0
+    assert not message.exists()
+    for pid in tree:
+        wait_until_gone(pid)
+
+
+def test_a_worker_ends_when_the_runtime_is_killed() -> None:
+    with python(RUNTIME, WORKER) as runtime:
+        worker, itself = pids(runtime, 2)
+        assert worker == itself
+        assert is_alive(worker)
+        runtime.send_signal(signal.SIGKILL)
+        runtime.wait()
+        wait_until_gone(worker)
