@@ -156,7 +156,10 @@ class Cluster:
             self._condition(pod, "Ready", ready)
 
     def settle(self, turns: int = 60) -> Plan:
-        """Everybody takes turns, and every pod warms up, until the operator has nothing to do any more."""
+        """Everybody takes turns, and every pod warms up, until the operator has nothing to do any more.
+
+        While nothing moves, the clock goes on to the moment at which the operator wants to look again.
+        """
         for _ in range(turns):
             plan = self.operate()
             before = copy.deepcopy(self.objects), self._said()
@@ -165,8 +168,11 @@ class Cluster:
                 if "deletionTimestamp" not in pod["metadata"]:
                     self.warm(pod["metadata"]["name"])
             self.kubelet()
-            if not plan.actions and before == (self.objects, self._said()) and plan.look_again_seconds is None:
+            if plan.actions or before != (self.objects, self._said()):
+                continue
+            if plan.look_again_seconds is None:
                 return plan
+            self.now += timedelta(seconds=plan.look_again_seconds)
         raise AssertionError(f"no rest after {turns} turns: {plan.actions}")
 
     def _said(self) -> dict[str, WarmupReport | None]:

@@ -1,5 +1,6 @@
 """Mode auto: surge where there is room, in place where there is none; whole stories of decide()."""
 
+from datetime import timedelta
 from typing import Any
 
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
@@ -30,6 +31,18 @@ def turns(cluster: Cluster, count: int) -> list[int]:
     return seen
 
 
+def asked(cluster: Cluster) -> Cluster:
+    """The same when the scheduler has been asked for longer than the operator waits for an answer."""
+    turns(cluster, 3)
+    cluster.now += timedelta(seconds=30)
+    return cluster
+
+
+def waiting(cluster: Cluster) -> set[str]:
+    """Pods that have no node."""
+    return {name for kind, name in cluster.objects if kind == "Pod" and not cluster.placed(name)}
+
+
 def message(cluster: Cluster, kind: str) -> str:
     (found,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == kind]
     return str(found)
@@ -45,7 +58,9 @@ def marked(cluster: Cluster) -> list[str]:
 
 def test_pod_that_finds_no_room_is_waited_for_half_a_minute() -> None:
     cluster = crowded(maxUnavailable=1)
-    assert min(turns(cluster, 25)) == 2
+    turns(cluster, 3)
+    cluster.now += timedelta(seconds=20)
+    assert min(turns(cluster, 3)) == 2
     assert len(cluster.kind("Pod")) == 3
     assert marked(cluster) == []
     assert condition(cluster, "Stalled") == ("False", "NotStalled")
@@ -54,25 +69,26 @@ def test_pod_that_finds_no_room_is_waited_for_half_a_minute() -> None:
 def test_then_it_goes_and_pods_are_replaced_in_place_within_what_may_be_missing() -> None:
     cluster = crowded(maxUnavailable=1)
     old = revisions(cluster)
-    seen = turns(cluster, 70)
+    seen = turns(asked(cluster), 25)
     assert min(seen) == 1
     assert not revisions(cluster) & old
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
 def test_second_pod_is_not_asked_about_again() -> None:
-    cluster, waited = crowded(maxUnavailable=1), set()
-    for _ in range(70):
+    cluster = asked(crowded(maxUnavailable=1))
+    waited = waiting(cluster)
+    for _ in range(25):
         turns(cluster, 1)
-        waited |= {name for kind, name in cluster.objects if kind == "Pod" and not cluster.placed(name)}
+        waited |= waiting(cluster)
     assert len(waited) == 1
     assert not [event for event in cluster.events if event.reason in ("Stalled", "RevisionFailed")]
+    assert condition(cluster, "Ready") == ("True", "Serving")
 
 
 def test_never_more_pods_than_are_wished_once_in_place() -> None:
     cluster = crowded(maxUnavailable=1)
-    while not marked(cluster):
-        turns(cluster, 1)
+    turns(asked(cluster), 1)
     while condition(cluster, "Ready")[0] != "True":
         turns(cluster, 1)
         wished = sum(each["spec"]["replicas"] for each in cluster.kind("ReplicaSet"))
@@ -81,17 +97,15 @@ def test_never_more_pods_than_are_wished_once_in_place() -> None:
 
 def test_reason_stands_on_the_replica_set_while_old_pods_are_wished_and_then_goes() -> None:
     cluster = crowded(maxUnavailable=1)
-    while not marked(cluster):
-        turns(cluster, 1)
+    turns(asked(cluster), 1)
     assert marked(cluster) == ["The scheduler found no room beside the old pods for 30 s: 0/1 nodes are available"]
-    turns(cluster, 60)
+    turns(cluster, 25)
     assert marked(cluster) == []
 
 
 def test_operator_that_starts_anew_goes_on_in_place() -> None:
     cluster = crowded(maxUnavailable=1)
-    while not marked(cluster):
-        turns(cluster, 1)
+    turns(asked(cluster), 1)
     del cluster.resource["status"]
     cluster.reports.clear()
     turns(cluster, 30)
@@ -100,7 +114,7 @@ def test_operator_that_starts_anew_goes_on_in_place() -> None:
 
 def test_pod_above_the_cards_stays_and_what_unblocks_is_said_when_no_replica_may_be_missing() -> None:
     cluster = crowded()
-    assert min(turns(cluster, 40)) == 2
+    assert min(turns(asked(cluster), 3)) == 2
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "finds no node: 0/1 nodes are available. No old pod goes before a new one is ready" in message(
         cluster, "Stalled"
@@ -109,16 +123,16 @@ def test_pod_above_the_cards_stays_and_what_unblocks_is_said_when_no_replica_may
 
 
 def test_blocked_upgrade_goes_on_by_itself_when_a_card_is_free() -> None:
-    cluster = crowded()
-    turns(cluster, 40)
+    cluster = asked(crowded())
+    turns(cluster, 3)
     cluster.cards = 3
     assert min(turns(cluster, 20)) == 2
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
 def test_blocked_upgrade_goes_on_in_place_when_a_replica_may_be_missing() -> None:
-    cluster = crowded()
-    turns(cluster, 40)
+    cluster = asked(crowded())
+    turns(cluster, 3)
     cluster.change(rollout={"maxUnavailable": 1})
     turns(cluster, 20)
     assert condition(cluster, "Ready") == ("True", "Serving")
@@ -126,7 +140,7 @@ def test_blocked_upgrade_goes_on_in_place_when_a_replica_may_be_missing() -> Non
 
 def test_forced_surge_waits_for_a_card() -> None:
     cluster = crowded(mode="surge", maxUnavailable=1)
-    turns(cluster, 60)
+    turns(asked(cluster), 3)
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "as spec.rollout.mode is surge" in message(cluster, "Stalled")
 
@@ -147,6 +161,6 @@ def test_scaling_up_beyond_the_cards_is_no_upgrade() -> None:
     cluster = served(rollout={"maxUnavailable": 1})
     cluster.cards = 2
     cluster.change(replicas=3)
-    turns(cluster, 40)
+    turns(asked(cluster), 3)
     assert condition(cluster, "Stalled") == ("True", "Unschedulable")
     assert marked(cluster) == []

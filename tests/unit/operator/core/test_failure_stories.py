@@ -90,7 +90,7 @@ def test_every_story_ends_served_or_says_why_not(story: list[Happening], data: s
     cluster.change(rollout={"mode": "auto", "maxUnavailable": 1, "paused": False})
     if cluster.resource["spec"]["rollout"].get("revision") == NOWHERE:
         cluster.change(rollout={"revision": None})
-    cluster.settle(turns=400)
+    cluster.settle(turns=120)
     _is_told(cluster)
 
 

@@ -109,7 +109,7 @@ def test_every_story_ends_ready_and_at_rest(story: list[Happening], data: st.Dat
             assert violations(cluster.resource) == []
     cluster.cards = cluster.resource["spec"].get("replicas", 1)
     cluster.change(rollout={"mode": "auto", "maxUnavailable": 1})
-    cluster.settle(turns=300)
+    cluster.settle(turns=100)
     _is_right(cluster)
 
 
