@@ -91,7 +91,7 @@ async def test_a_pollers_place_is_free_again_when_it_goes_away(status: StatusPor
     query = {"after": sequence, "wait": 60}
     for _ in range(MAX_WAITERS + 1):
         with pytest.raises(httpx.ReadTimeout):
-            await status.http.get("/v1/warmup", params=query, timeout=0.02)
+            await status.http.get("/v1/warmup", params=query, timeout=httpx.Timeout(30, read=0.02))
     assert (await status.http.get("/v1/warmup", params={"after": sequence, "wait": 0.01})).status_code == 200
 
 
