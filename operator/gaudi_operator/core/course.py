@@ -106,7 +106,9 @@ def _in_place(world: World, current: str) -> str | None:
     if not world.upgrading(current):
         return None
     spec, replica_set = world.inference.spec, live_replica_sets(world.observed).get(current)
-    return why_in_place(spec.rollout, spec.replicas, replica_set, world.pods_of(current), world.observed.now)
+    now, mine = world.observed.now, world.pods_of(current)
+    ending = leaving(world.pods, now) > 0
+    return why_in_place(spec.rollout, spec.replicas, replica_set, mine, now, room_to_come=ending)
 
 
 def _policy(world: World, current: Revision | None, in_place: str | None, *, frozen: bool) -> Policy:
@@ -127,9 +129,10 @@ def _with_room(world: World, course: Course) -> Circumstances:
     """With what is known of room: a step that takes pods away makes some, and an upgrade may wait for it."""
     given = world.circumstances(course.name or "")
     moving = course.in_place is not None and course.step is not None and bool(course.step.scales)
-    waits = course.name is not None and world.upgrading(course.name) and course.in_place is None
+    stays = course.policy.max_surge > 0 and (course.policy.trial or course.policy.max_unavailable == 0)
+    waits = stays and course.name is not None and world.upgrading(course.name)
     return replace(
         given,
         room_to_come=given.room_to_come or moving,
-        unblock=unblock(world.inference.spec.rollout) if waits and course.policy.max_surge else None,
+        unblock=unblock(world.inference.spec.rollout) if waits else None,
     )

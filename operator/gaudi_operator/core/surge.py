@@ -4,7 +4,7 @@ The answer is kept on the ReplicaSet of the revision for as long as old pods are
 once per rollout and by whichever operator leads.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
@@ -18,17 +18,28 @@ _MAX_TEXT = 600
 
 
 def why_in_place(
-    rollout: Rollout, wished: int, replica_set: Manifest | None, pods: Iterable[PodView], now: datetime
+    rollout: Rollout,
+    wished: int,
+    replica_set: Manifest | None,
+    pods: Sequence[PodView],
+    now: datetime,
+    *,
+    room_to_come: bool = False,
 ) -> str | None:
     """The sentence why mode auto replaces pods in place; None while it surges.
 
-    `replica_set` and `pods` are those of the new revision. Where no replica may be missing there is no place to take:
-    then the surging pod goes on waiting for room, and unblock() says what a person may do.
+    `replica_set` and `pods` are those of the new revision. One of them that has a node is answer enough: from then on
+    each old pod leaves the room of its successor. While pods still end (`room_to_come`) there is no answer yet.
+
+    Where no replica may be missing there is no place to take: then the surging pod goes on waiting for room, and
+    unblock() says what a person may do.
     """
     if rollout.mode is not RolloutMode.AUTO or pods_of(rollout.max_unavailable, wished, round_up=False) == 0:
         return None
     if known := ((replica_set or {}).get("metadata", {}).get("annotations") or {}).get(IN_PLACE_ANNOTATION):
         return str(known)
+    if room_to_come or any(pod.placed for pod in pods):
+        return None
     found = _no_node(pods, now) or (_refused(replica_set, now) if replica_set else None)
     return found[:_MAX_TEXT] if found else None
 
