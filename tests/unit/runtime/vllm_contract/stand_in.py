@@ -17,7 +17,6 @@ from gaudi_runtime.engines.vllm.bridge import Bridge, open_bridge
 CONTRACT = json.loads((Path(__file__).parents[3] / "data" / "vllm_gaudi_contract.json").read_text())["classes"]
 MIB, GIB = 2**20, 2**30
 KV_BLOCKS = 1519
-LONGEST_GRAPHED_PROMPT = 8192
 OURS = "gaudi"
 """What we add to a class of the plugin begins so."""
 
@@ -41,12 +40,16 @@ LAYERS = [(Tensor(GIB), Tensor(GIB), None, None), (Tensor(GIB), None, None, None
 
 @dataclass
 class Card:
-    """Free bytes, the bytes of a graph per prompt token and per decode batch, and who may run out of memory."""
+    """Free bytes, the bytes of a graph per prompt token and per decode batch, and who may run out of memory.
+
+    `longest_graphed` is the plugin's own limit of tokens, above which a prompt bypasses graphs.
+    """
 
     free: int = 16 * GIB
     total: int = 96 * GIB
     per_prompt_token: int = MIB
     per_decode_graph: int = 3 * MIB
+    longest_graphed: int = 8192
     lazy: bool = True
     compile_only: bool = False
     fails_at: tuple[int, int, int] | None = None
@@ -125,7 +128,7 @@ def plugin(card: Card, *, graphs: bool = True, without: tuple[str, str] = ("", "
         warmup_sampler=record("warmup_sampler"),
         _prepare_dummy_scenario=lambda self, prompt, decode: _dummy(self, card, prompt, decode),
         _check_config=lambda self, *shape: None,
-        _use_graphs=lambda self, metadata, batch: graphs and card_allows(metadata),
+        _use_graphs=lambda self, metadata, batch: graphs and metadata <= card.longest_graphed,
     )()
     settings = {"bucketing_manager": manager, "enable_bucketing": True, "use_hpu_graph": graphs, "skip_warmup": False}
     models = {"is_pooling_model": False, "supports_mm_inputs": False, "speculative_config": None}
@@ -157,11 +160,6 @@ def bridge(card: Card, *missing: str) -> Bridge:
         return offered[name]
 
     return open_bridge(load)
-
-
-def card_allows(prompt_tokens: int) -> bool:
-    """The plugin's own limit of tokens, above which a prompt bypasses graphs."""
-    return prompt_tokens <= LONGEST_GRAPHED_PROMPT
 
 
 def _module(name: str, card: Card, missing: tuple[str, ...]) -> SimpleNamespace:

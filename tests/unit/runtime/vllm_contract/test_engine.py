@@ -1,0 +1,151 @@
+"""The engine over two ranks on stand-ins of the plugin: a whole start, its report, and what serving meets."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase, WarmupReport
+from gaudi_runtime.engines.vllm import engine as adapter
+from gaudi_runtime.engines.vllm import watch
+from gaudi_runtime.engines.vllm.engine import VllmEngine
+from gaudi_runtime.engines.vllm.hpu import HpuVerbs
+from gaudi_runtime.engines.vllm.orders import VARIABLE
+from gaudi_runtime.engines.vllm.rank_answers import RankFailed
+from gaudi_runtime.engines.vllm.worker import DrivenWorker
+from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.startup import start_engine
+from tests.unit.runtime.knobs.configs import vllm_config
+from tests.unit.runtime.vllm.fake_vllm import Answers, FakeVllm
+from tests.unit.runtime.vllm.steps import step_of
+from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin
+
+PROMPTS = {"batchSize": {"min": 1, "step": 1, "max": 1}, "query": {"min": 128, "step": 128, "max": 512}}
+DECODES = {"batchSize": {"min": 2, "step": 2, "max": 4}, "blocks": {"min": 8, "step": 8, "max": 16}}
+
+
+def two_cards(**engine: Any) -> RuntimeConfig:
+    """Four prompt buckets, and decode batches of 2 and 4, on two cards."""
+    return vllm_config(
+        engine=engine,
+        limits={"maxModelLen": 512, "maxNumSeqs": 4, "maxNumBatchedTokens": 512},
+        bucketing={"strategy": "linear", "prompt": PROMPTS, "decode": DECODES},
+        parallelism={"tensor": 2},
+    )
+
+
+@dataclass
+class Cluster:
+    """A worker on each card, behind what stands for vLLM."""
+
+    cards: list[Card]
+    runners: list[Any] = field(default_factory=list)
+    workers: list[DrivenWorker] = field(default_factory=list)
+    looks: int = 0
+
+    def __post_init__(self) -> None:
+        for card in self.cards:
+            runner = plugin(card)
+            worker = object.__new__(DrivenWorker)
+            worker.gaudi_verbs = HpuVerbs(runner, bridge(card))
+            self.runners.append(runner)
+            self.workers.append(worker)
+        self.vllm = FakeVllm(self.reply)
+
+    async def reply(self, verb: str, *arguments: Any) -> Answers:
+        """Of every rank; vLLM dies at the second look for counts."""
+        self.looks += verb == "counters"
+        self.vllm.errored = self.looks > 1
+        return [worker.gaudi(verb, list(arguments)) for worker in self.workers]
+
+    def serve(self, step: Any) -> None:
+        """All ranks make the same step."""
+        for worker in self.workers:
+            worker.gaudi_verbs.met(step)
+
+
+async def started(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, config: RuntimeConfig | None = None
+) -> tuple[VllmEngine, WarmupReport]:
+    """The engine after start-up, in the worker thread as in production; only vLLM's own processes are stood in for."""
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setattr(adapter, "parse_arguments", lambda arguments: None)
+    monkeypatch.setattr(adapter, "launch", lambda parsed, failures, progress: cluster.vllm)
+    loop, board = asyncio.get_running_loop(), ReportBoard("0" * 64)
+    engine = await asyncio.to_thread(
+        start_engine, config or two_cards(), board, threading.Event(), lambda config: VllmEngine(config, loop)
+    )
+    assert isinstance(engine, VllmEngine)
+    return engine, board.report()
+
+
+async def test_a_bucket_takes_the_bytes_of_the_rank_that_took_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card(per_prompt_token=2 * MIB)])
+    _, report = await started(cluster, monkeypatch)
+    assert report.prompt.captured == report.prompt.planned == 4
+    assert report.prompt.graph_bytes == 2 * MIB * (128 + 256 + 384 + 512)
+
+
+async def test_a_bucket_counts_when_every_rank_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card(longest_graphed=400)])
+    _, report = await started(cluster, monkeypatch)
+    assert report.prompt.captured == report.prompt.planned - 1
+    assert [(each.bucket, each.reason) for each in report.skipped] == [
+        (Bucket(1, 512, 0), "vLLM runs this shape without a graph")
+    ]
+
+
+async def test_one_rank_that_runs_out_of_memory_ends_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card(fails_at=(1, 256, 0))])
+    _, report = await started(cluster, monkeypatch)
+    assert report.prompt.captured < report.prompt.planned
+
+
+async def test_memory_is_that_of_the_fullest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in's margin is 1 GiB, and its KV cache has 6."""
+    _, report = await started(Cluster([Card(), Card(free=12 * GIB)]), monkeypatch)
+    assert report.memory is not None
+    assert (report.memory.graphs, report.memory.kv_cache, report.memory.kv_blocks) == (11 * GIB, 6 * GIB, 1519)
+
+
+async def test_every_verb_is_called_in_its_order_and_each_bucket_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card()])
+    _, report = await started(cluster, monkeypatch)
+    verbs = [verb for verb, _ in cluster.vllm.calls if verb != "memory"]
+    buckets = report.prompt.planned + report.decode.planned
+    assert list(dict.fromkeys(verbs)) == ["describe", "profile", "plan", "warm", "sampler", "defragmenter", "capture"]
+    assert (verbs.count("warm"), verbs.count("capture"), verbs.count("sampler")) == (buckets, buckets, 1)
+    assert cluster.cards[0].log == cluster.cards[1].log
+
+
+async def test_a_rank_that_cannot_be_driven_fails_the_start_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card()])
+    cluster.workers[1].gaudi_verbs = None
+    with pytest.raises(RankFailed, match="Rank 1 failed at describe"):
+        await started(cluster, monkeypatch)
+
+
+async def test_what_serving_meets_is_counted_by_hits_misses_and_recompiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def application(parsed: object, engine: object) -> AsyncIterator[object]:
+        yield None
+
+    monkeypatch.setattr(adapter, "openai_application", application)
+    monkeypatch.setattr(watch, "ASK_SECONDS", 0.01)
+    cluster = Cluster([Card(), Card()])
+    engine, _ = await started(cluster, monkeypatch)
+    async with engine.application():
+        cluster.serve(step_of(new={"a": 200}))
+        cluster.serve(step_of(cached={"a": (200, 1), "b": (300, 1)}))
+        cluster.serve(step_of(cached=dict.fromkeys("abcdefgh", (500, 1))))
+        for runner in cluster.runners:
+            runner.seen_configs.add(("decode", 8, 1, 32))
+        assert "died" in str(await asyncio.wait_for(engine.until_lost(), 60))
+    assert (engine.counters.hits, sum(engine.counters.cold.values()), engine.counters.recompiles) == (2, 1, 1)
+    assert engine.counters.tallies[BucketPhase.PROMPT, Bucket(1, 256, 0)].tokens == 200
