@@ -1,0 +1,95 @@
+"""A model of a hub, fetched by real pods into a claim that they share, and served from it when the hub is gone."""
+
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from demo.install import Installed
+from demo.resource import Resource, is_ready
+from examples.make_tiny_checkpoint import make_checkpoint
+from tests.e2e.pods import Pods
+from tests.e2e.specs import QUICK
+from tests.hub_server import COMMIT, REPO, HubState, running
+
+NAME = "fetched"
+PATIENCE = 180
+
+
+def address_that_pods_reach(installed: Installed) -> str:
+    """The address of this machine on the network that its node is on."""
+    server = yaml.safe_load(installed.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as to_node:
+        to_node.connect((urlsplit(server).hostname, urlsplit(server).port))
+        return str(to_node.getsockname()[0])
+
+
+@pytest.fixture
+def claim(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[str]:
+    """A claim on a fresh folder of the node, which belongs to root as fresh disks do."""
+    name = f"{namespace}-{NAME}"
+    nodes = installed.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
+    on_nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    volume = {
+        **common,
+        "capacity": {"storage": "1Gi"},
+        "local": {"path": str(tmp_path)},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_nodes]}]}},
+    }
+    request = {**common, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
+    objects = [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": volume},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": request,
+        },
+    ]
+    installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
+    yield name
+    installed.kubectl("delete", "persistentvolume", name, "--wait=false")
+
+
+def pods_of(state: dict[str, Any]) -> set[str]:
+    """The pods that the status shows."""
+    return {pod["name"] for pod in state.get("status", {}).get("pods", [])}
+
+
+def asked_for(hub: HubState) -> Counter[str]:
+    """How often each file was asked for, whatever else was asked."""
+    begin = f"/{REPO}/resolve/{COMMIT}/"
+    return Counter(path.removeprefix(begin) for path, _, _ in hub.requests if path.startswith(begin))
+
+
+def test_replicas_fetch_each_file_once_and_a_later_pod_needs_no_hub(
+    installed: Installed,
+    namespace: str,
+    claim: str,
+    apply: Callable[..., Resource],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    made = make_checkpoint(tmp_path_factory.mktemp("hub"))
+    hub = HubState({file.name: file.read_bytes() for file in made.iterdir()})
+    address = address_that_pods_reach(installed)
+    with ExitStack() as while_the_hub_is_there:
+        endpoint = while_the_hub_is_there.enter_context(running(hub, address, address))
+        model = {
+            "source": {"huggingFace": {"repo": REPO, "revision": COMMIT}},
+            "cache": {"persistentVolumeClaim": {"claimName": claim}},
+        }
+        engine = {"executionMode": "eager", "env": [{"name": "HF_ENDPOINT", "value": endpoint}]}
+        resource = apply(NAME, **{**QUICK, "replicas": 2, "model": model, "engine": engine})
+        before = next(state for state in resource.states(PATIENCE) if is_ready(state))
+        assert asked_for(hub) == dict.fromkeys(hub.files, 1)
+    goes = min(pods_of(before))
+    Pods(installed, namespace, NAME).kubectl("delete", "pod", goes, "--wait=false")
+    next(state for state in resource.states(PATIENCE) if is_ready(state) and pods_of(state) - pods_of(before))
+    assert asked_for(hub) == dict.fromkeys(hub.files, 1)
