@@ -60,7 +60,7 @@ def test_every_setting_of_an_example_has_an_effect(path: Path) -> None:
 
 
 ARGUMENTS = {
-    "cpu": ("--dtype=float32", "--max-model-len=256", "--block-size=16", "--model=/models"),
+    "cpu": ("--dtype=float32", "--max-model-len=256", "--block-size=32", "--model=/models"),
     "llama-3.1-8b": ("--model=/fetched", "--enable-auto-tool-choice", "--tool-call-parser=llama3_json"),
     "fp8-inc": ("--quantization=inc", "--kv-cache-dtype=fp8_inc", "--model=/models/llama-3.1-8b-instruct"),
     "tensor-parallel-8": ("--tensor-parallel-size=8", "--pipeline-parallel-size=1", "--max-model-len=8192"),
