@@ -21,9 +21,9 @@ from gaudi_runtime.engines.vllm.met_shapes import MetShapes, batches_of, schedul
 class HpuVerbs:
     """Drives one worker, from its one thread, between the allocation of the KV cache and the first request."""
 
-    def __init__(self, runner: Any, bridge: Bridge) -> None:
-        """Raises a RuntimeStartError when this plugin cannot be driven."""
-        self._runner, self._bridge = runner, bridge
+    def __init__(self, runner: Any, bridge: Bridge, wanted: ExecutionMode | None = None) -> None:
+        """`wanted` is the configured mode. Raises a RuntimeStartError when this plugin cannot be driven."""
+        self._runner, self._bridge, self._wanted = runner, bridge, wanted
         self._offered = find_capabilities(runner, bridge)
         self._gate = GraphGate(runner) if self._offered.mode is ExecutionMode.HPU_GRAPHS else None
         self._known: set[Any] = set()
@@ -35,7 +35,7 @@ class HpuVerbs:
         return {
             "execution_mode": self._offered.mode.value,
             "captures_graphs": self._offered.captures_graphs,
-            "degradations": list(self._offered.degradations),
+            "degradations": [*self._other_mode(), *self._offered.degradations],
         }
 
     def memory(self) -> dict[str, int]:
@@ -118,6 +118,11 @@ class HpuVerbs:
             self._met.compiled((str(phase), *shape))
         self._known = seen
         return self._met.take()
+
+    def _other_mode(self) -> list[str]:
+        if self._wanted in (None, self._offered.mode):
+            return []
+        return [f"the worker runs in mode {self._offered.mode} and not in {self._wanted}: something else set it"]
 
     def _compile(self, forward: Callable[[], None]) -> bool:
         with self._bridge.compile_only() if self._bridge.compile_only else nullcontext():

@@ -4,6 +4,7 @@ from typing import Any
 
 from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
 
+from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.bridge import open_bridge
 from gaudi_runtime.engines.vllm.hpu import HpuVerbs
 from gaudi_runtime.engines.vllm.worker import DrivenWorker
@@ -20,4 +21,4 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
 
     def gaudi_open_verbs(self) -> HpuVerbs:
         """The verbs over the plugin's model runner."""
-        return HpuVerbs(self.model_runner, open_bridge())
+        return HpuVerbs(self.model_runner, open_bridge(), ExecutionMode(self.gaudi_orders.execution_mode))

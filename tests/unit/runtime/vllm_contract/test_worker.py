@@ -178,6 +178,20 @@ def test_every_verb_answers_plain_data(worker_class: Any) -> None:
         assert list(plain(worker.gaudi(verb, arguments))) == ["answer"], verb
 
 
+def test_a_mode_that_is_not_the_configured_one_is_a_loss(worker_class: Any, card: Card) -> None:
+    """Configured are HPU graphs; the bridge of this card is not lazy."""
+    card.lazy = False
+    described = started(worker_class).gaudi("describe", [])["answer"]
+    assert described["execution_mode"] == "torchCompile"
+    assert described["degradations"] == [
+        "the worker runs in mode torchCompile and not in hpuGraphs: something else set it"
+    ]
+
+
+def test_the_configured_mode_is_no_loss(worker_class: Any) -> None:
+    assert started(worker_class).gaudi("describe", [])["answer"]["degradations"] == []
+
+
 def test_an_error_of_ours_travels_as_its_reason_and_sentence(worker_class: Any) -> None:
     worker = started(worker_class)
     worker.model_runner.is_pooling_model = True
