@@ -3,6 +3,7 @@
 from functools import partial
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION, NAME_LABEL, REVISION_LABEL
+from gaudi_operator.core.undo import undo_patch
 from gaudi_runtime.contract.report import Phase
 from tests.builders import gaudi_inference
 from tests.cluster.pods import all_running, ready, stalled
@@ -53,7 +54,7 @@ async def test_pods_are_replaced_in_place_where_the_scheduler_finds_no_room(
     assert await stalled(api) is None
 
 
-async def test_held_rollout_moves_no_pod_and_goes_on_when_it_is_released(
+async def test_held_rollout_goes_on_when_it_is_released_and_is_undone_by_a_patch_of_the_spec(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -73,6 +74,19 @@ async def test_held_rollout_moves_no_pod_and_goes_on_when_it_is_released(
     kubelet.on_start = FakeRuntime.warm
     await api.merge("GaudiInference", "tiny", {"spec": {"rollout": {"paused": False}}})
     await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=60)
+    new = await names_of_revisions(api) - old
+    await undo(api, *old)
+    await until(partial(rolled_out, api, new), "the first revision to serve again", seconds=60)
+    assert await names_of_revisions(api) == old | new
+
+
+async def undo(api: KubeApi, revision: str) -> None:
+    """Patch the spec so that it wishes a kept revision."""
+    resource = await api.get("GaudiInference", "tiny") or {}
+    kept = await api.get("ControllerRevision", f"tiny-{revision}") or {}
+    patch = undo_patch(resource, kept["data"]["inputs"])
+    path, headers = api.path("GaudiInference", "tiny"), {"Content-Type": "application/json-patch+json"}
+    await api.send("PATCH", path, patch, headers=headers)
 
 
 async def observed(api: KubeApi) -> bool:

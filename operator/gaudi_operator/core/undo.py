@@ -7,29 +7,49 @@ Going back).
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gaudi_operator.core.inputs import RevisionInputs
+from pydantic import ValidationError
+
+from gaudi_operator.core.inference import SpecUnreadable, read_inference
+from gaudi_operator.core.inputs import RevisionInputs, revision_inputs
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 
 _STALL = "stallTimeoutSeconds"
 _RESTARTED = "restartedAt"
-_NO_SECTIONS = (_STALL, _RESTARTED)
 
 
 def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The JSON patch (RFC 6902) of `resource` that makes its spec wish the `inputs` of a ControllerRevision's data.
 
-    Only what makes a revision is written: replicas, thresholds and the rollout's settings stay, and a pinned
-    revision is let go. A section that the inputs do not know had its defaults when they were stored, so it goes.
+    Only what makes a revision and differs is written: replicas, thresholds and the rollout's settings stay, and a
+    pinned revision is let go. Defaults are left out, for the rules of the API may ask whether a field was set at all.
+    Raises SpecUnreadable when a release that this one does not understand wrote the spec or the inputs.
     """
-    return [*_sections(resource["spec"], inputs), *_readiness(resource["spec"], inputs), *_annotation(resource, inputs)]
+    now, then = _said(revision_inputs(read_inference(resource))), _said(_read(inputs))
+    return [
+        *_sections(resource["spec"], now, then),
+        *_readiness(resource["spec"], then),
+        *_annotation(resource, then),
+    ]
 
 
-def _sections(spec: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    aliases = [field.alias or name for name, field in RevisionInputs.model_fields.items()]
-    known = [alias for alias in aliases if alias not in _NO_SECTIONS]
-    for name in dict.fromkeys([*known, *(key for key in inputs if key not in _NO_SECTIONS)]):
-        yield from _write(f"/spec/{name}", spec.get(name), inputs.get(name))
+def _read(inputs: Mapping[str, Any]) -> RevisionInputs:
+    try:
+        return RevisionInputs.model_validate(inputs)
+    except ValidationError as error:
+        raise SpecUnreadable(
+            "The revision was kept by another release, which wrote what this one cannot read."
+        ) from error
+
+
+def _said(inputs: RevisionInputs) -> dict[str, Any]:
+    return inputs.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _sections(spec: Mapping[str, Any], now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in dict.fromkeys([*now, *then]):
+        if name not in (_STALL, _RESTARTED) and now.get(name) != then.get(name):
+            yield from _write(f"/spec/{name}", spec.get(name), then.get(name))
     if "revision" in spec.get("rollout", {}):
         yield {"op": "remove", "path": "/spec/rollout/revision"}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.inference import read_inference
+from gaudi_operator.core.inference import SpecUnreadable, read_inference
 from gaudi_operator.core.inputs import revision_inputs, revision_name, stored_form
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.undo import undo_patch
@@ -62,6 +62,24 @@ def test_what_makes_no_revision_stays() -> None:
     assert restored["spec"]["replicas"] == 5
     assert restored["spec"]["service"] == {"port": 80}
     assert restored["spec"]["readiness"]["minCapturedPromptPercent"] == 50
+
+
+def test_field_that_was_left_out_is_left_out_again() -> None:
+    now = resource(warmup={"multimodal": {"buckets": [1, 2]}}, model={"maxModelLen": 512})
+    patch = undo_patch(now, inputs(resource()))
+    assert {"op": "remove", "path": "/spec/warmup"} in patch
+    (model,) = [step["value"] for step in patch if step["path"] == "/spec/model"]
+    assert model == resource()["spec"]["model"]
+
+
+def test_section_that_says_the_same_is_not_written() -> None:
+    now = resource(engine={"prefixCaching": False}, model={"maxModelLen": 512})
+    assert [step["path"] for step in undo_patch(now, inputs(resource()))] == ["/spec/model"]
+
+
+def test_revision_of_a_release_that_nobody_understands_is_refused_in_a_sentence() -> None:
+    with pytest.raises(SpecUnreadable, match="kept by another release"):
+        undo_patch(resource(), {"model": {"from": "the future"}})
 
 
 def test_note_of_somebody_else_stays() -> None:
