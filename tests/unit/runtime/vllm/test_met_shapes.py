@@ -22,6 +22,10 @@ def test_a_decode_counts_the_blocks_of_the_whole_batch_with_the_new_token() -> N
     assert shape_of(scheduled(step_of(cached={"a": (128, 1), "b": (127, 1)})), 128) == ("decode", 2, 1, 3)
 
 
+def test_two_tokens_of_one_sequence_are_a_prompt() -> None:
+    assert shape_of(scheduled(step_of(cached={"a": (128, 2)})), 128) == ("prompt", 1, 2, 1)
+
+
 def test_one_prompt_makes_the_step_a_prompt() -> None:
     assert shape_of(scheduled(step_of(new={"a": 30}, cached={"b": (1000, 1)})), 128) == ("prompt", 2, 30, 8)
 

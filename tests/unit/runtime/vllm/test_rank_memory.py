@@ -53,6 +53,7 @@ def test_a_split_adds_up(free: int) -> None:
     split, _ = card({"free": free}).divided()
     assert split.free == split.usable + split.margin
     assert split.usable == split.graphs + split.kv_cache
+    assert split.graphs >= 0
 
 
 def test_on_a_card_the_fullest_rank_decides_and_blocks_are_those_that_all_have() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from itertools import count, repeat
+from itertools import chain, count, repeat
 from typing import Any
 
 import pytest
@@ -58,6 +58,11 @@ async def test_a_death_while_it_is_asked_is_seen(monkeypatch: pytest.MonkeyPatch
 
 async def test_processes_that_neither_answer_nor_work_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     beat(monkeypatch, repeat(7))
+    assert (await lost(FakeVllm(never))).startswith("vLLM hangs: it neither answered nor worked for")
+
+
+async def test_processes_that_worked_and_then_stand_still_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    beat(monkeypatch, chain(range(3), repeat(7)))
     assert (await lost(FakeVllm(never))).startswith("vLLM hangs: it neither answered nor worked for")
 
 
