@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo demo-clean test lint unit tools cluster e2e localcluster hardware test-vllm generate pins bench fmt clean
+.PHONY: help setup demo demo-clean test lint unit vllm tools cluster e2e localcluster hardware test-vllm generate pins bench fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ demo: $(READY) ## From nothing to a streamed chat completion and a rolling upgra
 demo-clean: $(READY) ## Remove what `make demo` left running
 	@$(BIN)/python -m demo --clean
 
-test: lint unit cluster localcluster e2e ## Everything that CI runs, quickest first
+test: lint unit vllm cluster localcluster e2e ## Everything that CI runs, quickest first
 
 lint: $(READY) ## Formatting, types, import layers, generated files
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it."; exit 1; }
@@ -50,6 +50,9 @@ fmt: $(READY) ## Format the code
 
 unit: $(READY) ## Pure tests: seconds
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile tests/unit
+
+vllm: $(READY) ## Real vLLM on the CPU, with a tiny but real model
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile tests/vllm
 
 tools: $(READY) ## Build Kubernetes and what else the local cluster runs, once
 	@$(BIN)/python -m localcluster tools > /dev/null

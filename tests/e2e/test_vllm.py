@@ -23,6 +23,7 @@ TOOL: Any = {
     "type": "function",
     "function": {
         "name": "weather",
+        "strict": True,
         "parameters": {
             "type": "object",
             "properties": {"city": {"type": "string", "enum": ["Oslo", "Rome"]}},
@@ -94,7 +95,8 @@ def test_a_tool_is_called(client: openai.OpenAI) -> None:
         messages=[{"role": "user", "content": "weather?"}],
         tools=[TOOL],
         tool_choice={"type": "function", "function": {"name": "weather"}},
-        max_tokens=40,
+        max_tokens=200,
+        temperature=0,
     )
     calls: Any = answer.choices[0].message.tool_calls
     assert json.loads(calls[0].function.arguments)["city"] in ("Oslo", "Rome")

@@ -26,6 +26,7 @@ TOOL = {
     "type": "function",
     "function": {
         "name": "weather",
+        "strict": True,
         "parameters": {
             "type": "object",
             "properties": {"city": {"type": "string", "enum": ["Oslo", "Rome"]}},
@@ -93,7 +94,8 @@ def test_a_named_tool_is_called_with_arguments_of_its_schema(openai: OpenAI) -> 
         messages=[{"role": "user", "content": "weather?"}],
         tools=[TOOL],  # type: ignore[list-item]
         tool_choice={"type": "function", "function": {"name": "weather"}},
-        max_tokens=40,
+        max_tokens=200,
+        temperature=0,
     )
     calls = answer.choices[0].message.tool_calls
     assert calls

@@ -8,7 +8,7 @@ import io
 from argparse import Namespace
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, redirect_stderr
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp
 
@@ -42,15 +42,9 @@ def parse_arguments(arguments: Sequence[str]) -> Namespace:
         ) from error
 
 
-def check_configuration(arguments: Namespace) -> Any:
-    """vLLM's configuration of the model and everything else; raises what vLLM raises, before a process is started."""
-    from vllm.engine.arg_utils import AsyncEngineArgs
-
-    return AsyncEngineArgs.from_cli_args(arguments).create_engine_config()
-
-
 def build_engine(arguments: Namespace) -> "AsyncLLM":
     """vLLM's engine with its processes; returns when weights are loaded and the KV cache is allocated."""
+    _inspect_models_here()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -58,6 +52,13 @@ def build_engine(arguments: Namespace) -> "AsyncLLM":
     return AsyncLLM.from_engine_args(
         AsyncEngineArgs.from_cli_args(arguments), usage_context=UsageContext.OPENAI_API_SERVER
     )
+
+
+def _inspect_models_here() -> None:
+    """vLLM looks at a model's class in one more interpreter, lest CUDA be opened in this one: here a start longer."""
+    from vllm.model_executor.models import registry
+
+    registry._run_in_subprocess = lambda look: look()
 
 
 @asynccontextmanager

@@ -1,0 +1,107 @@
+"""What cannot start says why, in a sentence. All in the process of the tests: vLLM is imported once."""
+
+import asyncio
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import psutil
+import pytest
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.engines.select import select_engine
+from gaudi_runtime.errors import ConfigError, ModelNotFound, ModelUnreadable, PlanImpossible, UnsupportedModel
+from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.startup import start_engine
+from gaudi_runtime.worker import in_worker_thread
+from tests.vllm.configs import vllm_config
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of libraries that vLLM imports
+
+Change = Callable[[Path], None]
+
+
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """vLLM writes to the environment of whoever asks it anything."""
+    with mock.patch.dict(os.environ):
+        yield
+
+
+@pytest.fixture
+def start(checkpoint: Path, tmp_path: Path) -> Callable[..., None]:
+    """Start an engine on a copy of the checkpoint that `change` has spoilt."""
+
+    def _start(change: Change = lambda _: None, **settings: Any) -> None:
+        folder = shutil.copytree(checkpoint, tmp_path / "model")
+        change(folder)
+        config: RuntimeConfig = vllm_config(folder, tmp_path, **settings)
+        asyncio.run(started(config))
+
+    return _start
+
+
+async def started(config: RuntimeConfig) -> None:
+    """Start up as `gaudi-runtime serve` does."""
+    make = partial(select_engine, loop=asyncio.get_running_loop())
+    board = ReportBoard("0" * 64)
+    await in_worker_thread(lambda: start_engine(config, board, threading.Event(), make))
+
+
+def no_process_is_left() -> bool:
+    return not [each for each in psutil.Process().children(recursive=True) if "EngineCore" in each.name()]
+
+
+def write_config(**changes: Any) -> Change:
+    def change(folder: Path) -> None:
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+    return change
+
+
+def test_an_architecture_that_vllm_does_not_serve(start: Callable[..., None]) -> None:
+    with pytest.raises(UnsupportedModel, match="FancyForCausalLM"):
+        start(write_config(architectures=["FancyForCausalLM"]))
+    assert no_process_is_left()
+
+
+def test_a_kind_of_model_whose_memory_nobody_knows(start: Callable[..., None]) -> None:
+    with pytest.raises(UnsupportedModel, match="model_type 'fancy'"):
+        start(write_config(model_type="fancy"))
+
+
+def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(start: Callable[..., None]) -> None:
+    with pytest.raises(PlanImpossible, match=r"weights take .* GiB by config.json"):
+        start(write_config(num_hidden_layers=1000, intermediate_size=100_000))
+
+
+def test_a_length_above_that_of_the_model(start: Callable[..., None]) -> None:
+    with pytest.raises(ConfigError, match="max_model_len"):
+        start(max_model_len=100_000)
+    assert no_process_is_left()
+
+
+def test_a_checkpoint_without_a_tokenizer(start: Callable[..., None]) -> None:
+    def without_tokenizer(folder: Path) -> None:
+        for file in folder.glob("tokenizer*"):
+            file.unlink()
+
+    with pytest.raises(ModelNotFound, match="tokenizer"):
+        start(without_tokenizer)
+
+
+def test_weights_that_are_cut_off(start: Callable[..., None]) -> None:
+    def cut_off(folder: Path) -> None:
+        file = folder / "model.safetensors"
+        os.truncate(file, file.stat().st_size // 2)
+
+    with pytest.raises(ModelUnreadable, match=r"model\.safetensors"):
+        start(cut_off)
+    assert no_process_is_left()
