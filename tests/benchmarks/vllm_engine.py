@@ -1,0 +1,109 @@
+"""The vllm engine beside vLLM's own server: what serving through our process costs, starts, and first requests.
+
+    python -m tests.benchmarks.vllm_engine [PAIRS]
+
+A tiny Llama in float32 on the CPU. Both servers get the same arguments and environment; the client is that of vLLM's
+own benchmark. Ends with exit code 1 when a limit is missed.
+"""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from examples.make_tiny_checkpoint import make_checkpoint
+from gaudi_runtime.contract.bucketing import RangeSettings
+from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
+from tests.benchmarks import figures, vllm_first_requests, vllm_overhead, vllm_starts
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.vllm_first_requests import Firsts, compiles_met
+from tests.benchmarks.vllm_load import import_client
+from tests.benchmarks.vllm_overhead import Comparison
+from tests.benchmarks.vllm_servers import ours, theirs
+from tests.benchmarks.vllm_starts import Start, our_start, their_start
+from tests.vllm.configs import vllm_config
+
+WIDTH = 120
+INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
+OURS, THEIRS = "ours, eager", "vLLM's own server, eager"
+COLD, KEPT, UNWARMED = (
+    "ours, torchCompile, nothing compiled before",
+    "ours, torchCompile, compiled code kept",
+    "ours, torchCompile, without warm-up",
+)
+
+
+def eager_config(folder: Path) -> RuntimeConfig:
+    """Room for 32 sequences; no shape is ever cold."""
+    batches = RangeSettings(min=1, step=8, max=32)
+    return vllm_config(folder / "model", folder, batch_sizes=batches, max_num_seqs=32, max_num_batched_tokens=512)
+
+
+def compiled_config(folder: Path, *, warm: bool = True) -> RuntimeConfig:
+    """Graphs of 1, 2, 64 and 128 tokens."""
+    config = vllm_config(folder / "model", folder, ExecutionMode.TORCH_COMPILE)
+    return config.model_copy(update={"warmup": WarmupConfig(enabled=warm)})
+
+
+def eager(folder: Path, pairs: int) -> tuple[list[Start], list[Comparison]]:
+    """Both start twice, the other one first at the second time; then both stay for the load."""
+    config, starts = eager_config(folder), []
+    with ours(folder, config) as server:
+        starts.append(our_start(OURS, server))
+    with theirs(folder, config) as rival:
+        starts.append(their_start(THEIRS, rival))
+    with theirs(folder, config) as rival:
+        starts.append(their_start(THEIRS, rival))
+        with ours(folder, config) as server:
+            starts.append(our_start(OURS, server))
+            return starts, vllm_overhead.measure(server.url, rival.url, pairs)
+
+
+def compiled(folder: Path) -> tuple[list[Start], list[Firsts], list[Firsts], int]:
+    """Starts with nothing compiled, with it kept, and without warm-up; first requests of the first and the last one."""
+    kept, fresh = ({INDUCTOR: str(folder / name)} for name in ("kept", "fresh"))
+    with ours(folder, compiled_config(folder), kept) as server:
+        starts = [our_start(COLD, server)]
+        warm = vllm_first_requests.measure(server)
+        compiles = compiles_met(server)
+    with ours(folder, compiled_config(folder), kept) as server:
+        starts.append(our_start(KEPT, server))
+    with ours(folder, compiled_config(folder, warm=False), fresh) as server:
+        starts.append(our_start(UNWARMED, server))
+        return starts, warm, vllm_first_requests.measure(server), compiles
+
+
+def limits(starts: Sequence[Start], compiles: int) -> list[Figure]:
+    """What is judged beside the overhead. The best start of a kind counts: other work only ever slows one down."""
+    rest = {name: min(each.rest for each in starts if each.name == name) for name in (OURS, COLD, THEIRS)}
+    warmup = {each.name: each.warmup for each in starts}
+    return [
+        Figure("eager start less warm-up / start of vLLM's server", rest[OURS] / rest[THEIRS], "", 1.0),
+        Figure("torchCompile start less warm-up / the same", rest[COLD] / rest[THEIRS], "", 1.0),
+        Figure("warm-up with compiled code kept / without", warmup[KEPT] / warmup[COLD], "", 0.5),
+        Figure("compiles that requests waited for after warm-up", compiles, "", 0),
+    ]
+
+
+def main() -> int:
+    """Print the tables; 1 when a limit was missed."""
+    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else vllm_overhead.PAIRS
+    import_client()
+    console = Console(width=WIDTH)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        make_checkpoint(folder / "model", "llama")
+        starts, comparisons = eager(folder, pairs)
+        console.print(vllm_overhead.table(comparisons))
+        compiled_starts, warm, cold, compiles = compiled(folder)
+    starts += compiled_starts
+    console.print(vllm_starts.table(starts), vllm_first_requests.table(warm, cold))
+    judged = limits(starts, compiles)
+    console.print(figures.table(judged), highlight=False)
+    return int(any([each.missed for each in judged] + [each.missed for each in comparisons]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""What serving through our process costs: the same load on our runtime and on vLLM's own server, pair by pair."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from tests.benchmarks.vllm_load import Seen, run_load
+
+PAIRS = 10
+LOADS = {1: 16, 8: 80, 32: 160}
+"""Clients at once -> requests of one run: about a second."""
+FIGURES = {
+    "tokens per second": ("tokens_per_second", 1.0),
+    "time to first token, p50": ("first_token_p50", 1000.0),
+    "time to first token, p99": ("first_token_p99", 1000.0),
+    "inter-token latency, p50": ("next_token_p50", 1000.0),
+    "inter-token latency, p99": ("next_token_p99", 1000.0),
+}
+"""Name -> field of Seen, and its factor for printing: latencies in milliseconds."""
+LEAST = 0.95
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One figure of all pairs at one load. `ratio` and its 95 % interval are above 1 where we are the better one."""
+
+    clients: int
+    name: str
+    ours: float
+    theirs: float
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def missed(self) -> bool:
+        """Whether we are worse for certain, and by more than the limit allows."""
+        return self.high < 1.0 and self.low <= LEAST
+
+
+def measure(our_url: str, their_url: str, pairs: int = PAIRS) -> list[Comparison]:
+    """All loads; both servers are up all the time, and who comes first changes from pair to pair."""
+    comparisons = []
+    for clients, requests in LOADS.items():
+        both = [(our_url, their_url), (their_url, our_url)]
+        for url in both[0]:
+            run_load(url, clients, requests)
+        runs: dict[str, list[Seen]] = {our_url: [], their_url: []}
+        for pair in range(pairs):
+            for url in both[pair % 2]:
+                runs[url].append(run_load(url, clients, requests))
+        comparisons += compare(clients, runs[our_url], runs[their_url])
+    return comparisons
+
+
+def compare(clients: int, ours: Sequence[Seen], theirs: Sequence[Seen]) -> list[Comparison]:
+    """Every figure; runs of the same index are a pair."""
+    comparisons = []
+    for name, (field, factor) in FIGURES.items():
+        our, their = ([getattr(run, field) for run in runs] for runs in (ours, theirs))
+        better = (our, their) if field == "tokens_per_second" else (their, our)
+        interval = ratio_interval([above / below for above, below in zip(*better, strict=True)])
+        median, rival = (factor * statistics.median(runs) for runs in (our, their))
+        comparisons.append(Comparison(clients, name, median, rival, *interval))
+    return comparisons
+
+
+def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """Geometric mean of paired ratios, and the 95 % interval of it by Student's t on their logarithms."""
+    logs = [math.log(ratio) for ratio in ratios]
+    mean = statistics.fmean(logs)
+    reach = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return math.exp(mean), math.exp(mean - reach), math.exp(mean + reach)
+
+
+def t_quantile(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t, by Fisher's expansion: within 0.002 from 6 degrees of freedom on."""
+    z: float = statistics.NormalDist().inv_cdf(0.975)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return math.fsum(term / float(freedom) ** power for power, term in enumerate(terms))
+
+
+def table(comparisons: Sequence[Comparison]) -> Table:
+    """One row for each figure and load."""
+    title = f"Serving overhead: above 1 ours is better; the interval must reach 1.0 or lie above {LEAST}"
+    shown = Table(title=title, title_justify="left")
+    shown.add_column("at once", justify="right")
+    shown.add_column("figure")
+    for heading in ("ours", "vLLM's server", "ratio", "95 % interval", ""):
+        shown.add_column(heading, justify="right")
+    for each in comparisons:
+        interval = f"{each.low:.3f} - {each.high:.3f}"
+        figures = (f"{each.ours:.2f}", f"{each.theirs:.2f}", f"{each.ratio:.3f}", interval)
+        shown.add_row(str(each.clients), each.name, *figures, "MISSED" if each.missed else "", end_section=_last(each))
+    return shown
+
+
+def _last(comparison: Comparison) -> bool:
+    return comparison.name == list(FIGURES)[-1]
