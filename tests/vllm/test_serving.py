@@ -19,7 +19,7 @@ from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.engines.protocol import SamplingParams
 from gaudi_runtime.traffic.histogram import read_traffic
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
-from tests.unit.runtime.torch.engines import start, torch_config
+from tests.unit.runtime.torch.engines import EAGER, start, torch_config
 from tests.vllm.configs import MODEL, vllm_config
 
 TOOL = {
@@ -121,7 +121,7 @@ def torch_tokens(checkpoint: Path, prompts: list[list[int]], count: int) -> list
     """The greedy tokens of the project's own engine."""
     import asyncio
 
-    engine = start(torch_config(checkpoint))
+    engine = start(torch_config(checkpoint, engine=EAGER))
 
     async def generate() -> list[list[int]]:
         engine.start_serving()

@@ -6,9 +6,9 @@ asked for.
 
 import io
 from argparse import Namespace
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, redirect_stderr
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp
 
@@ -58,7 +58,10 @@ def _inspect_models_here() -> None:
     """vLLM looks at a model's class in one more interpreter, lest CUDA be opened in this one: here a start longer."""
     from vllm.model_executor.models import registry
 
-    registry._run_in_subprocess = lambda look: look()
+    def look_here(look: Callable[[], Any]) -> Any:
+        return look()
+
+    registry._run_in_subprocess = look_here
 
 
 @asynccontextmanager
