@@ -8,7 +8,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from gaudi_runtime.engines.vllm.rank_memory import RankMemory, memory_of
 from gaudi_runtime.engines.vllm.ranks import Ranks
 from gaudi_runtime.engines.vllm.recipes import kept_recipe_key
 from gaudi_runtime.engines.vllm.release import openai_application, parse_arguments
+from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release
 from gaudi_runtime.engines.vllm.warm_shapes import WarmShapes
 from gaudi_runtime.engines.vllm.watch import Watch
@@ -143,7 +144,11 @@ class VllmEngine:
     async def application(self) -> AsyncIterator[ASGIApp]:
         """vLLM's own OpenAI application; from here on workers count what they meet."""
         await self._ranks.ask("start_serving", deadline=ANSWER_SECONDS)
-        async with openai_application(self._parsed, self._engine) as app:
+        async with AsyncExitStack() as stack:
+            try:
+                app = await stack.enter_async_context(openai_application(self._parsed, self._engine))
+            except Exception as error:  # adapters and chat templates are read here
+                raise why_not_started(error, None) from error
             yield app
 
     def collectors(self) -> Sequence[Collector]:

@@ -4,6 +4,8 @@ import os
 import threading
 import time
 
+import psutil
+
 LOOK_SECONDS = 1.0
 
 
@@ -19,10 +21,8 @@ def _watch(pid: int) -> None:
 
 
 def _is_there(pid: int) -> bool:
+    """A process that was killed and that nobody has asked about yet is gone, too."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    except PermissionError:
-        return True
-    return True

@@ -6,6 +6,7 @@ answer nor work hang.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from gaudi_runtime.child_processes import pulse
 from gaudi_runtime.engines.vllm.rank_answers import RankFailed
 from gaudi_runtime.engines.vllm.ranks import Ranks
 from gaudi_runtime.errors import EngineLost
+
+log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 ASK_SECONDS = 2.0
@@ -34,15 +37,22 @@ class Watch:
             asked = asyncio.ensure_future(self._ranks.ask("counters", deadline=self._longest_step))
             try:
                 await self._answered(asked)
-                self._absorb(asked.result()[0])
+                self._take(asked.result()[0])
             except (EngineLost, RankFailed) as error:
                 return EngineLost(str(error))
             finally:
                 asked.cancel()
             await asyncio.sleep(ASK_SECONDS)
 
+    def _take(self, counts: Counts) -> None:
+        """Counting must not end what serves."""
+        try:
+            self._absorb(counts)
+        except ValueError:
+            log.exception("What the workers of vLLM counted cannot be taken over")
+
     async def _answered(self, asked: "asyncio.Future[Any]") -> None:
-        still, moved = pulse(), time.monotonic()
+        still, moved = await asyncio.to_thread(pulse), time.monotonic()
         while not asked.done():
             await asyncio.wait({asked}, timeout=LOOK_SECONDS)
             if self._engine.errored:
