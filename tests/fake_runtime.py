@@ -51,6 +51,7 @@ class FakeRuntime:
             simulated=True,
         )
         self.answer: Answer | None = None
+        self.traffic = ""
         self.on_change: Callable[[], None] = lambda: None
         self.polls = 0
         self._news = asyncio.Event()
@@ -86,6 +87,7 @@ class FakeRuntime:
         """Listen on the pod's address."""
         app = web.Application()
         app.router.add_get("/v1/warmup", self._warmup)
+        app.router.add_get("/v1/traffic", self._traffic)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, self.address, STATUS_PORT).start()
@@ -108,6 +110,9 @@ class FakeRuntime:
         except TimeoutError:
             pass
         return web.Response(text=self.report.model_dump_json(by_alias=True), content_type="application/json")
+
+    async def _traffic(self, _: web.Request) -> web.StreamResponse:
+        return web.Response(text=self.traffic)
 
 
 def _progress(captured: int) -> PhaseProgress:

@@ -68,7 +68,7 @@ def _bucket_to_add(missed: Sequence[Miss], plan: BucketPlan, limits: Limits, pod
     held = f"{caught(best) * 100 // total} % of the batches"
     return (
         f"A {best.phase} bucket {tuple(best.bucket)} would have held {held} that had none; it "
-        f"takes {_amounts(best, plan, limits, pod, report)}. `gaudi-plan learn` plans for all that was met."
+        f"takes {_amounts(best, plan, limits, pod, report)}. `kubectl gaudi plan learn` plans for all that was met."
     )
 
 

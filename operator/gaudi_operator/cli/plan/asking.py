@@ -91,8 +91,8 @@ def _document(file: Path | None, from_cluster: str | None, namespace: str | None
     if file is not None:
         return parse(read_text(file), name)
     try:
-        from gaudi_operator.cli.plan.cluster import read_inference
+        from gaudi_operator.cli.cluster import read_inference
     except ModuleNotFoundError as error:
         # The runtime's image has this command and no client: its pods have no account to read anything with.
-        raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `operator`, too") from error
+        raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `cli`") from error
     return read_inference(str(from_cluster), namespace)

@@ -55,17 +55,9 @@ def learn(
 
 def _show(found: Any) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    from gaudi_operator.cli.plan.contest_table import verdict_cells
+    from gaudi_operator.cli.plan.learned_table import print_learned
 
-    table = Table()
-    for title in ("phase", "plan", "graphs", "padding", "covered"):
-        table.add_column(title, justify="left" if title in ("phase", "plan") else "right")
-    for phase, now in found.now.items():
-        table.add_row(phase.value, "now", *verdict_cells(now))
-        table.add_row(phase.value, "learned", *verdict_cells(found.learned[phase]))
     console = Console()
-    console.print("Both plans on the traffic that was learned from; padding 1.0 is none:")
-    console.print(table)
+    print_learned(found, console)
     console.print("-o yaml prints the patch of the GaudiInference.")

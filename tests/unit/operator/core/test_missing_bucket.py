@@ -39,7 +39,8 @@ def test_bucket_that_is_missing_comes_with_what_it_takes() -> None:
     """Prompt graphs of 384 tokens together take 384 MiB, so one of 2 * 208 (13 blocks of 16) takes 416 MiB."""
     assert suggested(told(cold(PROMPT, (2, 320, 0), 7, needed=(2, 200, 0)))) == (
         "A prompt bucket (2, 208, 0) would have held 100 % of the batches that had none; it takes about 416 MiB by "
-        "what pod a measured and about 1 s of warm-up as on a Gaudi 2. `gaudi-plan learn` plans for all that was met."
+        "what pod a measured and about 1 s of warm-up as on a Gaudi 2. `kubectl gaudi plan learn` plans for all that "
+        "was met."
     )
 
 

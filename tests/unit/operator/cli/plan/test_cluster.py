@@ -111,6 +111,6 @@ def test_kubeconfig_that_is_no_kubeconfig_is_said(kubeconfig: Path) -> None:
 
 
 def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "gaudi_operator.cli.plan.cluster", raising=False)
+    monkeypatch.delitem(sys.modules, "gaudi_operator.cli.cluster", raising=False)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    assert "--from-cluster needs the Kubernetes client; install the extra `operator`, too" in one_sentence(ask("llama"))
+    assert "--from-cluster needs the Kubernetes client; install the extra `cli`" in one_sentence(ask("llama"))

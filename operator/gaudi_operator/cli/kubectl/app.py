@@ -1,0 +1,41 @@
+"""The commands of the kubectl plugin; kubectl finds `kubectl-gaudi` on the PATH and calls it for `kubectl gaudi`."""
+
+import typer
+
+from gaudi_operator.cli.kubectl.learn import learn
+from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume, undo
+from gaudi_operator.cli.kubectl.status import status
+
+HELP = """Steer the rollouts of GaudiInference resources, in the words of kubectl rollout.
+
+\b
+Start with:
+  kubectl gaudi rollout status chat     wait until it is rolled out, or say why not
+  kubectl gaudi rollout history chat    the kept revisions
+  kubectl gaudi rollout undo chat       back to the one that ran before
+  kubectl gaudi plan learn chat         buckets for the traffic that its pods met
+"""
+
+
+def _group(help: str) -> typer.Typer:  # noqa: A002 - as typer calls it
+    return typer.Typer(
+        name="kubectl gaudi",
+        help=help,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+
+app, rollout, plan = _group(HELP), _group("Steer a rollout."), _group("Plan buckets.")
+for command in (history, undo, pause, resume, restart, status):
+    rollout.command()(command)
+plan.command()(learn)
+app.add_typer(rollout, name="rollout")
+app.add_typer(plan, name="plan")
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app(prog_name="kubectl gaudi")

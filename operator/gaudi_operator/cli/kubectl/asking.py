@@ -1,0 +1,77 @@
+"""The argument and the options that every command has: which resource, in which cluster.
+
+    @asks
+    def pause(asked: Asked) -> None: ...
+
+A command declares them as its first parameter and gets them with an open cluster.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from gaudi_operator.api.v1alpha1.resource import GROUP, PLURAL, SHORT_NAMES, SINGULAR
+from gaudi_operator.cli.kubectl.refusal import Refused, one_sentence
+
+if TYPE_CHECKING:
+    from gaudi_operator.cli.cluster import Cluster
+
+KINDS = (SINGULAR, PLURAL, *SHORT_NAMES, f"{SINGULAR}.{GROUP}", f"{PLURAL}.{GROUP}")
+
+Parameters = ParamSpec("Parameters")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the GaudiInference; gi/NAME will do too.")]
+Namespace = Annotated[
+    str | None, typer.Option("-n", "--namespace", help="Its namespace; that of the context when left out.")
+]
+Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; the current one when left out.")]
+Kubeconfig = Annotated[str | None, typer.Option(help="Path of the kubeconfig; as for kubectl when left out.")]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One resource of one cluster."""
+
+    name: str
+    cluster: "Cluster"
+
+    @property
+    def full_name(self) -> str:
+        """As kubectl names an object that it has changed."""
+        return f"{SINGULAR}.{GROUP}/{self.name}"
+
+
+def ask(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> Asked:
+    """What a command line asks about. Raises Refused, or ConfigError when no cluster is known."""
+    try:
+        from gaudi_operator.cli.cluster import Cluster
+        from gaudi_operator.cli.connection import Way
+    except ModuleNotFoundError as error:
+        raise Refused(f"{error.name} is not installed; install the extra `cli`") from error
+    return Asked(plain_name(name), Cluster(Way(kubeconfig, context, namespace)))
+
+
+def plain_name(name: str) -> str:
+    """NAME of NAME or KIND/NAME. Raises Refused for another kind."""
+    kind, slash, plain = name.rpartition("/")
+    if slash and kind.lower() not in KINDS:
+        raise Refused(f"{kind} is no kind that this command knows: give the name of a GaudiInference")
+    return plain
+
+
+def asks(command: Callable[Concatenate[Asked, Parameters], None]) -> Callable[..., None]:
+    """The command with the parameters of `ask` in place of its first one."""
+    own = list(inspect.signature(command).parameters.values())[1:]
+    source = inspect.signature(ask).parameters
+
+    @wraps(command)
+    def asked(**options: Any) -> None:
+        with one_sentence():
+            question = ask(**{name: options.pop(name) for name in source})
+            command(question, **options)  # type: ignore[call-arg]
+
+    asked.__signature__ = inspect.Signature([*source.values(), *own])  # type: ignore[attr-defined]
+    return asked

@@ -1,0 +1,76 @@
+"""`kubectl gaudi plan learn`: buckets for what the pods of a resource have met."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from gaudi_operator.cli.kubectl.asking import Asked, asks
+from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.plan.form import Form
+from gaudi_operator.core.inference import read_status
+from gaudi_operator.core.observed import Manifest
+from gaudi_runtime.contract.ports import TRAFFIC_PATH
+from gaudi_runtime.errors import ConfigError
+
+FormOption = Annotated[
+    Form, typer.Option("--as", help="optimal keeps the traffic in the spec, file the buckets that were chosen.")
+]
+Apply = Annotated[bool, typer.Option("--apply", help="Change the resource, which makes a revision.")]
+
+
+@asks
+def learn(asked: Asked, form: FormOption = Form.OPTIMAL, apply: Apply = False) -> None:
+    """Choose buckets for the traffic that the ready pods met, and print the change as a merge patch.
+
+    Both plans, judged on that traffic, are printed on standard error.
+    """
+    import yaml
+    from rich.console import Console
+
+    # Imported here: no other command pays for the optimizer.
+    from gaudi_operator.cli.plan.contest import Budget
+    from gaudi_operator.cli.plan.learned_table import print_learned
+    from gaudi_operator.cli.plan.learning import learn, read_texts
+    from gaudi_operator.cli.plan.output import warn
+    from gaudi_operator.cli.plan.question import read_question
+
+    resource = asked.cluster.inference(asked.name)
+    question, memory = read_question(resource), read_status(resource).memory
+    question = replace(question, kv_blocks=memory.kv_blocks) if memory else question
+    found = learn(question, read_texts(_traffic(asked)), Budget(), form)
+    print_learned(found, Console(stderr=True))
+    warn(found.warnings)
+    # Through JSON, so that enumerations become what every YAML reader knows.
+    patch = json.loads(json.dumps(found.patch))
+    typer.echo(yaml.safe_dump(patch, sort_keys=False, width=120), nl=False)
+    if apply:
+        asked.cluster.patch(asked.name, patch)
+        typer.echo(f"{asked.full_name} patched", err=True)
+
+
+def ready_pods(pods: Iterable[Manifest]) -> list[str]:
+    """Names of the pods that take traffic and are not ending."""
+    return [
+        each["metadata"]["name"] for each in pods if _is_ready(each) and "deletionTimestamp" not in each["metadata"]
+    ]
+
+
+def _is_ready(pod: Manifest) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _traffic(asked: Asked) -> list[tuple[str, str]]:
+    """What each ready pod answers; one that goes meanwhile is left out with a warning. Raises Refused without any."""
+    texts = []
+    for pod in ready_pods(asked.cluster.pods(asked.name)):
+        try:
+            texts.append((pod, asked.cluster.ask_pod(asked.name, pod, TRAFFIC_PATH.lstrip("/"))))
+        except ConfigError as error:
+            typer.echo(f"warning: pod {pod} is left out: {error}", err=True)
+    if not texts:
+        raise Refused(f"no ready pod of {asked.name} says what traffic it met")
+    return texts

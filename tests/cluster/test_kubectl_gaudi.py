@@ -1,0 +1,112 @@
+"""`kubectl gaudi` as a user has it: kubectl finds the plugin on the PATH, which steers the real operator."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gaudi_operator.cli.cluster import FIELD_MANAGER
+from gaudi_runtime.contract.report import Phase
+from localcluster import ControlPlane, build
+from tests.builders import gaudi_inference
+from tests.cluster.pods import ready
+from tests.cluster.test_rollout import CHANGED, rolled_out
+from tests.cluster.test_rollout import revisions as names_of_revisions
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+MET = "".join(f"prompt 1 {100 + at} 0 {at}\ndecode 1 1 {at} 9\n" for at in range(1, 8))
+
+
+@dataclass
+class Said:
+    """How a call ended."""
+
+    code: int | None
+    out: str
+    error: str
+
+
+Gaudi = Callable[..., Awaitable[Said]]
+
+
+@pytest.fixture
+def gaudi(control_plane: ControlPlane, namespace: str) -> Gaudi:
+    """`kubectl gaudi ...` in the test's namespace."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(control_plane.kubeconfig)}
+
+    async def call(*arguments: str) -> Said:
+        process = await asyncio.create_subprocess_exec(
+            *(str(build.kubernetes() / "kubectl"), "gaudi", *arguments, "-n", namespace),
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, error = await process.communicate()
+        return Said(process.returncode, out.decode(), error.decode())
+
+    return call
+
+
+async def test_rollout_is_followed_held_released_and_undone(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
+) -> None:
+    kubelet.on_start = warm_with_traffic
+    await api.create(gaudi_inference("tiny", rollout={"onFailure": "pause"}))
+    await until(partial(ready, api), "the resource to be Ready")
+    old = await names_of_revisions(api)
+
+    assert (await gaudi("rollout", "pause", "tiny")).out == "gaudiinference.inference.gaudi.dev/tiny paused\n"
+    await api.merge("GaudiInference", "tiny", CHANGED)
+    held = await gaudi("rollout", "status", "tiny", "--timeout=100ms")
+    assert (held.code, held.error.startswith("error: timed out after 100ms")) == (1, True)
+    assert (await gaudi("rollout", "resume", "tiny")).code == 0
+    await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=60)
+
+    history = (await gaudi("rollout", "history", "tiny")).out.splitlines()
+    assert [line.split()[2] for line in history[2:]] == ["Kept", "Serving"]
+    undone = await gaudi("rollout", "undo", "tiny")
+    assert undone.out.startswith("gaudiinference.inference.gaudi.dev/tiny rolled back to revision 1 (")
+    followed = await gaudi("rollout", "status", "gi/tiny", "--timeout=60s")
+    assert (followed.code, followed.error) == (0, "")
+    assert followed.out.endswith('gaudiinference "tiny" successfully rolled out\n')
+    managers = (await api.get("GaudiInference", "tiny") or {})["metadata"]["managedFields"]
+    assert FIELD_MANAGER in {each["manager"] for each in managers}
+
+    learned = await gaudi("plan", "learn", "tiny")
+    assert "prompt 1 107 0 7" in yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]["traffic"]
+
+
+async def test_failed_revision_is_told_by_the_exit_code_and_gone_back_to_by_force_alone(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    await until(partial(ready, api), "the resource to be Ready")
+    good = await names_of_revisions(api)
+    kubelet.on_start = lambda runtime: runtime.tell(phase=Phase.COMPILING, since_progress_seconds=1801)
+    await api.merge("GaudiInference", "tiny", CHANGED)
+    stopped = await gaudi("rollout", "status", "tiny", "--timeout=60s")
+    assert stopped.code == 1
+    assert 'error: gaudiinference "tiny" stopped (RolledBack): Revision ' in stopped.error
+
+    (failed,) = await names_of_revisions(api) - good
+    refused = await gaudi("rollout", "undo", "tiny", "--to-revision", failed)
+    assert (refused.code, "failed before (WarmupStalled)" in refused.error) == (1, True)
+    kubelet.on_start = FakeRuntime.warm
+    assert (await gaudi("rollout", "undo", "tiny", "--to-revision", failed, "--force")).code == 0
+    await until(partial(rolled_out, api, good), "the revision that failed to serve alone", seconds=60)
+
+
+def warm_with_traffic(runtime: FakeRuntime) -> None:
+    runtime.traffic = MET
+    runtime.warm()

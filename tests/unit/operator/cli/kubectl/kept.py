@@ -1,0 +1,50 @@
+"""Resources with a status and their kept revisions, as the commands of kubectl-gaudi read them."""
+
+from typing import Any
+
+from gaudi_operator.core.failure import Failure, failure_annotations
+from gaudi_operator.core.inference import read_inference
+from gaudi_operator.core.inputs import revision_inputs, stored_form
+from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.revision import Revision, stored_revisions
+from tests.builders import Object
+from tests.unit.operator.core.resources import resource
+
+FAILURE = Failure("WarmupStalled", "Nothing has moved in pod tiny-b-x.")
+NEWER: dict[str, Any] = {"engine": {"maxNumSeqs": 8}}
+
+
+def shown(*conditions: tuple[str, bool, str, str], restarted: str | None = None, **status: Any) -> Object:
+    """A resource of generation 2 whose status says (type, holds, reason, message); its revision is `a`."""
+    manifest = resource(generation=2, annotations=restarted_at(restarted))
+    said = [
+        {"type": kind, "status": str(holds), "reason": reason, "message": text, "lastTransitionTime": "2026-08-01"}
+        for kind, holds, reason, text in conditions
+    ]
+    known = {"observedGeneration": 2, "conditions": said, "revision": {"current": "a"}, "ready": "1/2"}
+    return {**manifest, "status": {**known, **status}}
+
+
+def revision(
+    name: str, number: int, failure: Failure | None = None, restarted: str | None = None, **spec: Any
+) -> Revision:
+    """A kept revision of the spec of tests with these changes."""
+    inputs = stored_form(revision_inputs(read_inference(resource(annotations=restarted_at(restarted), **spec))))
+    manifest = {
+        "metadata": {
+            "labels": {REVISION_LABEL: name},
+            "annotations": failure_annotations(failure),
+            "creationTimestamp": "2026-08-01T12:00:00Z",
+        },
+        "revision": number,
+        "data": {
+            "inputs": inputs,
+            "template": {"spec": {"containers": [{"name": CONTAINER, "image": "runtime:1"}]}},
+            "config": "{}",
+        },
+    }
+    return stored_revisions([manifest])[0]
+
+
+def restarted_at(moment: str | None) -> dict[str, str]:
+    return {RESTARTED_AT_ANNOTATION: moment} if moment else {}

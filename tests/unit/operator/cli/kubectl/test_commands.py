@@ -1,0 +1,78 @@
+"""The command line: what is wrong with it ends with code 2, what the cluster cannot give with one sentence and 1."""
+
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from gaudi_operator.cli.kubectl.app import app
+from gaudi_operator.cli.kubectl.asking import plain_name
+from gaudi_operator.cli.kubectl.learn import ready_pods
+from gaudi_operator.cli.kubectl.progress import Course
+from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.kubectl.verdict import Outcome, Verdict
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("rollout", "undo"), ("rollout", "forward", "chat"), ("rollout", "status", "chat", "--watch=perhaps")]
+)
+def test_usage_error_ends_with_2(arguments: tuple[str, ...]) -> None:
+    assert call(*arguments).exit_code == 2
+
+
+def test_unknown_cluster_ends_with_1_and_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    result = call("rollout", "pause", "chat", "--kubeconfig", str(tmp_path / "none"))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: no cluster is known")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gaudi_operator.cli.cluster", raising=False)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    assert call("rollout", "pause", "chat").stderr == "error: kubernetes is not installed; install the extra `cli`.\n"
+
+
+@pytest.mark.parametrize("name", ["chat", "gi/chat", "GaudiInference/chat", "gaudiinferences.inference.gaudi.dev/chat"])
+def test_kind_may_stand_before_the_name(name: str) -> None:
+    assert plain_name(name) == "chat"
+
+
+def test_another_kind_is_refused() -> None:
+    with pytest.raises(Refused, match="deployment is no kind"):
+        plain_name("deployment/chat")
+
+
+def test_lines_of_a_pipe_are_whole_and_said_once() -> None:
+    out, sentence = StringIO(), "Waiting for " + 40 * "long [words] "
+    with Course(Console(file=out, width=80)) as course:
+        for percent in (1, 2):
+            course.show(Verdict(Outcome.WAITING, sentence, "WarmingUp", percent, "0/1"))
+    assert out.getvalue() == sentence + "\n"
+
+
+def test_terminal_has_a_bar_of_the_warm_up() -> None:
+    out = StringIO()
+    with Course(Console(file=out, width=160, force_terminal=True)) as course:
+        course.show(Verdict(Outcome.WAITING, "Waiting.", "WarmingUp", 45, "1/2"))
+    assert "WarmingUp  ready 1/2" in out.getvalue()
+    assert "45%" in out.getvalue()
+
+
+def test_only_ready_pods_that_stay_are_asked_for_traffic() -> None:
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    pods = [
+        {"metadata": {"name": "serves"}, "status": ready},
+        {"metadata": {"name": "ends", "deletionTimestamp": "now"}, "status": ready},
+        {"metadata": {"name": "warms"}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+        {"metadata": {"name": "new"}},
+    ]
+    assert ready_pods(pods) == ["serves"]
