@@ -8,7 +8,7 @@ import io
 from argparse import Namespace
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, redirect_stderr
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.types import ASGIApp
 
@@ -16,6 +16,8 @@ from gaudi_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
+
+T = TypeVar("T")
 
 
 def import_server() -> None:
@@ -54,14 +56,15 @@ def build_engine(arguments: Namespace) -> "AsyncLLM":
     )
 
 
+def _call(look: Callable[[], T]) -> T:
+    return look()
+
+
 def _inspect_models_here() -> None:
     """vLLM looks at a model's class in one more interpreter, lest CUDA be opened in this one: here a start longer."""
     from vllm.model_executor.models import registry
 
-    def look_here(look: Callable[[], Any]) -> Any:
-        return look()
-
-    registry._run_in_subprocess = look_here
+    registry._run_in_subprocess = _call
 
 
 @asynccontextmanager
