@@ -116,6 +116,7 @@ class Node:
         with tempfile.TemporaryDirectory() as drafts:
             image = Path(drafts) / "image.tar"
             archive.write_folder_image(image, tag, folder)
+            self._forget_image(tag)
             self.ctr("images", "import", "--local", str(image))
 
     def load_image(self, tag: str) -> None:
@@ -123,6 +124,11 @@ class Node:
         sandbox, state = self._running()
         importer = sandbox.inside(*_ctr(), "images", "import", "--local", "-")
         load.load_image(tag, image_store(state.slot), importer)
+
+    def _forget_image(self, tag: str) -> None:
+        """Of an image that only changes under its name containerd keeps no reference that an image volume finds."""
+        if tag in self.ctr("images", "ls", "-q").split():
+            self.ctr("images", "rm", tag)
 
     def _running(self) -> tuple[Sandbox, State]:
         if self._sandbox is None or self._state is None:

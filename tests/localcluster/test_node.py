@@ -90,6 +90,7 @@ def test_cards_beyond_the_node_stay_pending(node: Node, pod: str) -> None:
 def test_folder_image_mounts_as_a_volume(node: Node, tmp_path: Path) -> None:
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "model.txt").write_text("0.1 0.2")
+    node.folder_image(tmp_path / "weights", "localhost/model:test")  # another content under the same name
     node.folder_image(tmp_path, "localhost/model:test")
     spec = {
         "restartPolicy": "Never",
