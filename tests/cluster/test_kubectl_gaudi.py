@@ -57,54 +57,42 @@ def gaudi(control_plane: ControlPlane, namespace: str) -> Gaudi:
     return call
 
 
-async def test_rollout_is_followed_held_released_and_undone(
+async def test_rollout_is_held_released_told_to_have_failed_and_tried_again_by_force_alone(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
 ) -> None:
     kubelet.on_start = warm_with_traffic
-    await api.create(gaudi_inference("tiny", rollout={"onFailure": "pause"}))
-    await until(partial(ready, api), "the resource to be Ready")
-    old = await names_of_revisions(api)
-
-    assert (await gaudi("rollout", "pause", "tiny")).out == "gaudiinference.inference.gaudi.dev/tiny paused\n"
-    await api.merge("GaudiInference", "tiny", CHANGED)
-    held = await gaudi("rollout", "status", "tiny", "--timeout=100ms")
-    assert (held.code, held.error.startswith("error: timed out after 100ms")) == (1, True)
-    assert (await gaudi("rollout", "resume", "tiny")).code == 0
-    await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=60)
-
-    history = (await gaudi("rollout", "history", "tiny")).out.splitlines()
-    assert [line.split()[2] for line in history[2:]] == ["Kept", "Serving"]
-    undone = await gaudi("rollout", "undo", "tiny")
-    assert undone.out.startswith("gaudiinference.inference.gaudi.dev/tiny rolled back to revision 1 (")
-    followed = await gaudi("rollout", "status", "gi/tiny", "--timeout=60s")
-    assert (followed.code, followed.error) == (0, "")
-    assert followed.out.endswith('gaudiinference "tiny" successfully rolled out\n')
-    managers = (await api.get("GaudiInference", "tiny") or {})["metadata"]["managedFields"]
-    assert FIELD_MANAGER in {each["manager"] for each in managers}
-
-    learned = await gaudi("plan", "learn", "tiny")
-    assert "prompt 1 107 0 7" in yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]["traffic"]
-
-
-async def test_failed_revision_is_told_by_the_exit_code_and_gone_back_to_by_force_alone(
-    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
-) -> None:
-    kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny"))
     await until(partial(ready, api), "the resource to be Ready")
     good = await names_of_revisions(api)
+    learned = await gaudi("plan", "learn", "tiny")
+    assert "prompt 1 107 0 7" in yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]["traffic"]
+
     kubelet.on_start = lambda runtime: runtime.tell(phase=Phase.COMPILING, since_progress_seconds=1801)
+    assert (await gaudi("rollout", "pause", "tiny")).out == "gaudiinference.inference.gaudi.dev/tiny paused\n"
     await api.merge("GaudiInference", "tiny", CHANGED)
+    held = await gaudi("rollout", "status", "tiny", "--timeout=1s")
+    assert (held.code, held.error.startswith("error: timed out after 1s: Waiting for")) == (1, True)
+    assert (await gaudi("rollout", "resume", "tiny")).code == 0
+
     stopped = await gaudi("rollout", "status", "tiny", "--timeout=60s")
     assert stopped.code == 1
     assert 'error: gaudiinference "tiny" stopped (RolledBack): Revision ' in stopped.error
-
     (failed,) = await names_of_revisions(api) - good
-    refused = await gaudi("rollout", "undo", "tiny", "--to-revision", failed)
+    history, refused = await asyncio.gather(
+        gaudi("rollout", "history", "tiny"), gaudi("rollout", "undo", "tiny", "--to-revision", failed)
+    )
+    assert [line.split()[2] for line in history.out.splitlines()[2:]] == ["RolledBack", "Serving"]
     assert (refused.code, "failed before (WarmupStalled)" in refused.error) == (1, True)
+
     kubelet.on_start = FakeRuntime.warm
-    assert (await gaudi("rollout", "undo", "tiny", "--to-revision", failed, "--force")).code == 0
-    await until(partial(rolled_out, api, good), "the revision that failed to serve alone", seconds=60)
+    undone = await gaudi("rollout", "undo", "tiny", "--to-revision", failed, "--force")
+    assert undone.out.startswith("gaudiinference.inference.gaudi.dev/tiny rolled back to revision ")
+    followed = await gaudi("rollout", "status", "gi/tiny", "--timeout=60s")
+    assert (followed.code, followed.error) == (0, "")
+    assert followed.out.endswith('gaudiinference "tiny" successfully rolled out\n')
+    assert await rolled_out(api, good)
+    managers = (await api.get("GaudiInference", "tiny") or {})["metadata"]["managedFields"]
+    assert FIELD_MANAGER in {each["manager"] for each in managers}
 
 
 def warm_with_traffic(runtime: FakeRuntime) -> None:

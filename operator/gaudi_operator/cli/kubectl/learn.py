@@ -68,7 +68,7 @@ def _traffic(asked: Asked) -> list[tuple[str, str]]:
     texts = []
     for pod in ready_pods(asked.cluster.pods(asked.name)):
         try:
-            texts.append((pod, asked.cluster.ask_pod(asked.name, pod, TRAFFIC_PATH.lstrip("/"))))
+            texts.append((pod, asked.cluster.ask_pod(asked.name, pod, TRAFFIC_PATH)))
         except ConfigError as error:
             typer.echo(f"warning: pod {pod} is left out: {error}", err=True)
     if not texts:
