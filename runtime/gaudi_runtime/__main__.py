@@ -18,13 +18,12 @@ def serve(
 ) -> None:
     """Warm up, then serve until SIGTERM."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a preStop hook may run before our own handlers are there
-    import asyncio
-
     from gaudi_runtime.logs import set_up_logging
+    from gaudi_runtime.loop import run
     from gaudi_runtime.serve import serve as serve_until_stopped
 
     set_up_logging()
-    asyncio.run(serve_until_stopped(config))
+    run(serve_until_stopped(config))
 
 
 @app.command()

@@ -39,11 +39,14 @@ def resource(installed: Installed, namespace: str) -> Resource:
     """The example, with few shapes and a parser of tool calls."""
     manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
     manifest["spec"]["bucketing"] = TWO_PROMPT_BUCKETS
+    manifest["spec"]["model"]["maxModelLen"] = 1024  # a model of random weights takes its time to end a tool call
+    manifest["spec"]["engine"]["maxNumBatchedTokens"] = 256
     manifest["spec"]["engine"]["settings"] = {
         "--enable-auto-tool-choice": "true",
         "--tool-call-parser": "hermes",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }
+    manifest["spec"]["pod"]["resources"]["cpu"] = "250m"  # two of them, a client and a control plane share two cores
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
     return Resource(str(installed.kubeconfig), namespace, NAME)
 
@@ -95,7 +98,7 @@ def test_a_tool_is_called(client: openai.OpenAI) -> None:
         messages=[{"role": "user", "content": "weather?"}],
         tools=[TOOL],
         tool_choice={"type": "function", "function": {"name": "weather"}},
-        max_tokens=200,
+        max_tokens=600,
         temperature=0,
     )
     calls: Any = answer.choices[0].message.tool_calls
@@ -109,7 +112,7 @@ def test_an_upgrade_under_load_fails_nothing(
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, NAME) as reports, GateRecorder(kubeconfig, namespace) as gates:
-        traffic.start(NAME, "tiny")
+        traffic.start(NAME, "tiny", workers=2)
         resource.patch({"engine": {"executionMode": "eager"}})
         next(state for state in resource.states(SECONDS) if is_ready(state))
         answers = traffic.stop()

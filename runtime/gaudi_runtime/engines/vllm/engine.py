@@ -16,16 +16,18 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.cgroup import usable_cores
 from gaudi_runtime.child_processes import end_children
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Progress, RecipeKey
+from gaudi_runtime.engines.threads import threads
 from gaudi_runtime.engines.vllm.arguments import engine_arguments
 from gaudi_runtime.engines.vllm.gauges import VllmCollector, engine_load
 from gaudi_runtime.engines.vllm.launch import launch
 from gaudi_runtime.engines.vllm.orders import Orders, give_orders
 from gaudi_runtime.engines.vllm.rank_answers import fold_outcomes, fold_sentences
-from gaudi_runtime.engines.vllm.rank_memory import RankMemory, memory_of
+from gaudi_runtime.engines.vllm.rank_memory import CpuLedger, RankMemory, memory_of
 from gaudi_runtime.engines.vllm.ranks import Ranks
 from gaudi_runtime.engines.vllm.recipes import kept_recipe_key
 from gaudi_runtime.engines.vllm.release import openai_application, parse_arguments
@@ -37,6 +39,7 @@ from gaudi_runtime.errors import DeviceOutOfMemory, EngineLost, GraphRefused
 from gaudi_runtime.memory import Split
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 
+WORKERS_APART = "VLLM_ENABLE_V1_MULTIPROCESSING"
 ANSWER_SECONDS = 120.0
 """For what no worker needs long for."""
 
@@ -70,6 +73,9 @@ class VllmEngine:
 
     def load(self, progress: Progress) -> None:
         """Start vLLM's processes: weights and KV cache are there afterwards. Raises a RuntimeStartError."""
+        if isinstance(self._memory, CpuLedger) and os.environ.get(WORKERS_APART) == "0":
+            # vLLM divides the cores itself only among workers that have processes of their own.
+            os.environ.setdefault("OMP_NUM_THREADS", str(threads(self._memory.weight_bytes(), usable_cores())))
         with tempfile.TemporaryDirectory(prefix="vllm-start-") as folder:
             failures = Path(folder) / "failure.json"
             mode = self._config.engine.execution_mode.value

@@ -82,6 +82,10 @@ class CpuLedger:
         self._told = forecast(self._config)
         return self._told.blocks * self._told.block_bytes
 
+    def weight_bytes(self) -> int:
+        """What the weights take by config.json."""
+        return self._told.total - self._told.split.free
+
     def started(self, profile: Answers) -> None:
         """Real sizes take the place of forecast ones."""
         self._weights, self._kv_cache = most(profile, "weights"), most(profile, "kv_cache")

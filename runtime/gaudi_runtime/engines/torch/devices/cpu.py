@@ -8,20 +8,10 @@ import torch
 from gaudi_runtime.cgroup import usable_cores
 from gaudi_runtime.contract.config import EngineConfig
 from gaudi_runtime.engines.protocol import DeviceMemory
+from gaudi_runtime.engines.threads import threads
 from gaudi_runtime.engines.torch.devices import dynamo
 from gaudi_runtime.engines.torch.devices.interface import GRAPH_MODES, Step
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory
-
-BYTES_PER_THREAD = 32 * 1024**2
-
-
-def threads(weight_bytes: int, cores: int) -> int:
-    """Threads for a model, from 1 to `cores`.
-
-    A decode step streams the weights once. In a small model the threads would mostly wait for each other, and where
-    cores are shared a thread that waits for one without a core costs far more than it saves.
-    """
-    return min(cores, 1 + weight_bytes // BYTES_PER_THREAD)
 
 
 class CpuDevice:
