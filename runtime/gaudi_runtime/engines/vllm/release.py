@@ -56,15 +56,15 @@ def build_engine(arguments: Namespace) -> "AsyncLLM":
     )
 
 
-def _call(look: Callable[[], T]) -> T:
-    return look()
+def _call(fn: Callable[[], T]) -> T:
+    return fn()
 
 
 def _inspect_models_here() -> None:
     """vLLM looks at a model's class in one more interpreter, lest CUDA be opened in this one: here a start longer."""
     from vllm.model_executor.models import registry
 
-    registry._run_in_subprocess = _call
+    setattr(registry, "_run_in_subprocess", _call)  # noqa: B010 - private, and typed otherwise
 
 
 @asynccontextmanager
