@@ -52,7 +52,7 @@ def test_image_has_the_versions_that_are_tested(name: str) -> None:
     ("extras", "files"),
     [
         (("operator",), ("operator",)),
-        (("torch", "cli"), ("runtime", "torch")),
+        (("vllm", "plan"), ("runtime", "torch")),
         (("dev",), ("dev",)),
     ],
 )
