@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 ASK_SECONDS = 2.0
 HANG_SECONDS = 30.0
+DIED = "A process of vLLM died while it served: its log says more."
 Counts = Mapping[str, Sequence[Sequence[Any]]]
 
 
@@ -39,7 +40,7 @@ class Watch:
                 await self._answered(asked)
                 self._take(asked.result()[0])
             except (EngineLost, RankFailed) as error:
-                return EngineLost(str(error))
+                return EngineLost(DIED if self._engine.errored else str(error))
             finally:
                 asked.cancel()
             await asyncio.sleep(ASK_SECONDS)
@@ -56,7 +57,7 @@ class Watch:
         while not asked.done():
             await asyncio.wait({asked}, timeout=LOOK_SECONDS)
             if self._engine.errored:
-                raise EngineLost("A process of vLLM died while it served: its log says more.")
+                raise EngineLost(DIED)
             if (now := await asyncio.to_thread(pulse)) != still:
                 still, moved = now, time.monotonic()
             elif not asked.done() and time.monotonic() - moved > HANG_SECONDS:
