@@ -16,22 +16,10 @@ from demo.resource import Resource, is_ready
 from tests.e2e.forwarding import port_forward
 from tests.e2e.gates import GateRecorder
 from tests.e2e.specs import TWO_PROMPT_BUCKETS
+from tests.weather_tool import WEATHER
 
 NAME = "tiny-vllm-cpu"
 SECONDS = 600
-TOOL: Any = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "strict": True,
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string", "enum": ["Oslo", "Rome"]}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-    },
-}
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +84,7 @@ def test_a_tool_is_called(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(
         model="tiny",
         messages=[{"role": "user", "content": "weather?"}],
-        tools=[TOOL],
+        tools=[WEATHER],
         tool_choice={"type": "function", "function": {"name": "weather"}},
         max_tokens=600,
         temperature=0,

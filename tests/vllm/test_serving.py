@@ -21,20 +21,7 @@ from gaudi_runtime.traffic.histogram import read_traffic
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.unit.runtime.torch.engines import EAGER, start, torch_config
 from tests.vllm.configs import MODEL, vllm_config
-
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "strict": True,
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string", "enum": ["Oslo", "Rome"]}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-    },
-}
+from tests.weather_tool import WEATHER
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +79,7 @@ def test_a_named_tool_is_called_with_arguments_of_its_schema(openai: OpenAI) -> 
     answer = openai.chat.completions.create(
         model=MODEL,
         messages=[{"role": "user", "content": "weather?"}],
-        tools=[TOOL],  # type: ignore[list-item]
+        tools=[WEATHER],  # type: ignore[list-item]
         tool_choice={"type": "function", "function": {"name": "weather"}},
         max_tokens=200,
         temperature=0,

@@ -6,23 +6,20 @@
 A command declares them as its first parameter and gets them with an open cluster.
 """
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, PLURAL, SHORT_NAMES, SINGULAR
 from gaudi_operator.cli.kubectl.refusal import Refused, one_sentence
+from gaudi_operator.cli.question import questions
 
 if TYPE_CHECKING:
     from gaudi_operator.cli.cluster import Cluster
 
 KINDS = (SINGULAR, PLURAL, *SHORT_NAMES, f"{SINGULAR}.{GROUP}", f"{PLURAL}.{GROUP}")
 
-Parameters = ParamSpec("Parameters")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the GaudiInference; gi/NAME will do too.")]
 Namespace = Annotated[
     str | None, typer.Option("-n", "--namespace", help="Its namespace; that of the context when left out.")
@@ -62,16 +59,5 @@ def plain_name(name: str) -> str:
     return plain
 
 
-def asks(command: Callable[Concatenate[Asked, Parameters], None]) -> Callable[..., None]:
-    """The command with the parameters of `ask` in place of its first one."""
-    own = list(inspect.signature(command).parameters.values())[1:]
-    source = inspect.signature(ask).parameters
-
-    @wraps(command)
-    def asked(**options: Any) -> None:
-        with one_sentence():
-            question = ask(**{name: options.pop(name) for name in source})
-            command(question, **options)  # type: ignore[call-arg]
-
-    asked.__signature__ = inspect.Signature([*source.values(), *own])  # type: ignore[attr-defined]
-    return asked
+asks = questions(ask, one_sentence)
+"""Gives a command the parameters of `ask` in place of its first one."""

@@ -7,24 +7,22 @@ A command declares the question as its first parameter and gets it read; a docum
 impossible, ends with one sentence on standard error and exit code 2.
 """
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated
 
 import typer
 
 from gaudi_operator.cli.plan.document import WANTED, Document, parse, read_text
 from gaudi_operator.cli.plan.question import PlanQuestion, read_question
+from gaudi_operator.cli.question import questions
 from gaudi_runtime.errors import ConfigError, RuntimeStartError
 
 MAX_BUCKET_FILE_BYTES = 64 * 1024
 SOURCE = "Question"
 
-Parameters = ParamSpec("Parameters")
 File = Annotated[
     Path | None,
     typer.Option("-f", "--file", help=f"What to plan for: {WANTED}. JSON or YAML; - reads standard input."),
@@ -53,23 +51,6 @@ def ask(
     return replace(question, kv_blocks=kv_blocks) if kv_blocks else question
 
 
-def asks(command: Callable[Concatenate[PlanQuestion, Parameters], None]) -> Callable[..., None]:
-    """The command with the options of `ask` in place of its first parameter."""
-    own = list(inspect.signature(command).parameters.values())[1:]
-    source = inspect.signature(ask).parameters
-
-    @wraps(command)
-    def asked(**options: Any) -> None:
-        with one_sentence():
-            question = ask(**{name: options.pop(name) for name in source})
-            command(question, **options)  # type: ignore[call-arg]
-
-    required = [each for each in own if each.default is each.empty]
-    optional = [each for each in own if each.default is not each.empty]
-    asked.__signature__ = inspect.Signature([*required, *source.values(), *optional])  # type: ignore[attr-defined]
-    return asked
-
-
 @contextmanager
 def one_sentence() -> Iterator[None]:
     """A bad document or an impossible plan ends with one sentence on standard error and exit code 2."""
@@ -78,6 +59,10 @@ def one_sentence() -> Iterator[None]:
     except RuntimeStartError as error:
         typer.echo(f"gaudi-plan: {_on_one_line(str(error))}.", err=True)
         raise typer.Exit(2) from error
+
+
+asks = questions(ask, one_sentence)
+"""Gives a command the options of `ask` in place of its first parameter."""
 
 
 def _on_one_line(text: str) -> str:

@@ -1,0 +1,36 @@
+"""Gives the commands of a tool the same options: those that say what is asked about."""
+
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+Question = TypeVar("Question")
+Parameters = ParamSpec("Parameters")
+Command = Callable[Concatenate[Question, Parameters], None]
+
+
+def questions(
+    ask: Callable[..., Question], one_sentence: Callable[[], AbstractContextManager[None]]
+) -> Callable[[Command[Question, Parameters]], Callable[..., None]]:
+    """A decorator that puts the parameters of `ask` in place of a command's first one, and runs it in `one_sentence`.
+
+    Arguments come before options, those of `ask` first: typer takes them in the order of the parameters.
+    """
+    source = inspect.signature(ask).parameters
+
+    def asks(command: Command[Question, Parameters]) -> Callable[..., None]:
+        own = list(inspect.signature(command).parameters.values())[1:]
+
+        @wraps(command)
+        def asked(**options: Any) -> None:
+            with one_sentence():
+                question = ask(**{name: options.pop(name) for name in source})
+                command(question, **options)  # type: ignore[call-arg]
+
+        ordered = sorted([*source.values(), *own], key=lambda each: each.default is not each.empty)
+        asked.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+        return asked
+
+    return asks

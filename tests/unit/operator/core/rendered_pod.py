@@ -1,0 +1,43 @@
+"""What tests look at in the rendered pod of a small resource."""
+
+from typing import Any
+
+from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.manifests.pod_template import pod_template
+from tests.unit.operator.core.resources import DEFAULTS, inference
+
+HUB = {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}}
+HUB_WITH_TOKEN = {
+    "source": {
+        "persistentVolumeClaim": None,
+        "huggingFace": {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}},
+    }
+}
+
+
+def template(given: Inference | None = None, **overrides: Any) -> dict[str, Any]:
+    """The pod template of `given`, or of the small resource with `overrides`."""
+    return pod_template(given or inference(**overrides), "r1", "p" * 64, "tiny-config", DEFAULTS)
+
+
+def spec(**overrides: Any) -> dict[str, Any]:
+    found: dict[str, Any] = template(**overrides)["spec"]
+    return found
+
+
+def container(**overrides: Any) -> dict[str, Any]:
+    (only,) = spec(**overrides)["containers"]
+    found: dict[str, Any] = only
+    return found
+
+
+def environment(**overrides: Any) -> dict[str, Any]:
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container(**overrides)["env"]}
+
+
+def volume(name: str, **overrides: Any) -> dict[str, Any]:
+    return next(each for each in spec(**overrides)["volumes"] if each["name"] == name)
+
+
+def mounts(**overrides: Any) -> dict[str, Any]:
+    return {each["name"]: each for each in container(**overrides)["volumeMounts"]}

@@ -1,0 +1,43 @@
+"""Who may reach a pod; one fact per test."""
+
+from typing import Any
+
+from gaudi_operator.core.manifests.network_policy import network_policy
+from tests.unit.operator.core.resources import DEFAULTS, inference
+
+
+def clients(**access: Any) -> list[dict[str, Any]]:
+    rules = network_policy(inference(networkAccess=access), DEFAULTS)["spec"]["ingress"]
+    return [rule for rule in rules if rule["ports"][0]["port"] == "http"]
+
+
+def test_status_port_is_open_to_the_operator_only() -> None:
+    rules = network_policy(inference(), DEFAULTS)["spec"]["ingress"]
+    (found,) = [rule for rule in rules if rule["ports"][0]["port"] == "status"]
+    assert found["from"] == [
+        {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gaudi-system"}},
+            "podSelector": {"matchLabels": {"app.kubernetes.io/name": "gaudi-operator"}},
+        }
+    ]
+
+
+def test_all_clients_are_all_pods_of_the_cluster() -> None:
+    assert [rule["from"] for rule in clients()] == [[{"namespaceSelector": {}}]]
+
+
+def test_clients_from_outside_the_cluster_have_no_selector() -> None:
+    rules = network_policy(inference(service={"type": "LoadBalancer"}), DEFAULTS)["spec"]["ingress"]
+    assert rules[0] == {"ports": [{"port": "http", "protocol": "TCP"}]}
+
+
+def test_no_client_named_means_none() -> None:
+    assert clients(allowAllClients=False) == []
+
+
+def test_named_clients_are_selected_by_namespace_and_pod() -> None:
+    named = [{"podLabels": {"app": "chat"}}, {"namespaceLabels": {"team": "a"}}]
+    assert clients(allowAllClients=False, clients=named)[0]["from"] == [
+        {"podSelector": {"matchLabels": {"app": "chat"}}},
+        {"namespaceSelector": {"matchLabels": {"team": "a"}}, "podSelector": {}},
+    ]

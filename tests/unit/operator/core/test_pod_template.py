@@ -1,0 +1,192 @@
+"""What stands in a pod; one fact per test."""
+
+import pytest
+
+from gaudi_operator.core.manifests.pod_template import PRESTOP_SECONDS
+from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
+from gaudi_runtime.prestop import PRESTOP_SECONDS as RUNTIME_PRESTOP_SECONDS
+from tests.unit.operator.core.rendered_pod import HUB, HUB_WITH_TOKEN, container, environment, spec, template
+from tests.unit.operator.core.resources import CARD, inference
+
+
+def test_pod_waits_for_our_gate() -> None:
+    assert spec()["readinessGates"] == [{"conditionType": GATE}]
+
+
+def test_pod_bears_the_hash_of_its_plan() -> None:
+    assert template()["metadata"]["annotations"] == {PLAN_HASH_ANNOTATION: "p" * 64}
+
+
+def test_asked_for_restart_stands_on_the_pod() -> None:
+    asked = inference(annotations={RESTARTED_AT_ANNOTATION: "now"})
+    assert template(asked)["metadata"]["annotations"][RESTARTED_AT_ANNOTATION] == "now"
+
+
+def test_labels_of_the_user_cannot_hide_ours() -> None:
+    labels = template(pod={"labels": {"team": "a", "inference.gaudi.dev/name": "other"}})["metadata"]["labels"]
+    assert (labels["team"], labels["inference.gaudi.dev/name"]) == ("a", "tiny")
+
+
+def test_container_serves_the_mounted_configuration() -> None:
+    assert container()["args"] == ["serve", "--config", "/etc/gaudi/config.json"]
+
+
+def test_pod_may_do_nothing_that_it_does_not_need() -> None:
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert spec()["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert spec()["automountServiceAccountToken"] is False
+
+
+def test_grace_period_covers_prestop_drain_and_exit() -> None:
+    assert spec(pod={"drainSeconds": 60})["terminationGracePeriodSeconds"] == 75
+
+
+def test_prestop_is_as_long_as_the_runtime_says() -> None:
+    assert PRESTOP_SECONDS == RUNTIME_PRESTOP_SECONDS
+
+
+def test_prestop_is_the_command_of_the_runtime() -> None:
+    assert container()["lifecycle"] == {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}}
+
+
+@pytest.mark.parametrize(("probe", "path"), [("readinessProbe", "/readyz"), ("livenessProbe", "/livez")])
+def test_probe_asks_the_status_port_with_patience(probe: str, path: str) -> None:
+    found = container()[probe]
+    assert found["httpGet"] == {"path": path, "port": "status", "scheme": "HTTP"}
+    assert found["timeoutSeconds"] >= 5
+
+
+def test_start_up_has_no_deadline() -> None:
+    assert "startupProbe" not in container()
+
+
+def test_last_words_of_a_crash_are_kept() -> None:
+    assert container()["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+def test_cpu_pod_asks_for_no_card() -> None:
+    assert container()["resources"] == {}
+
+
+def test_card_pod_asks_for_a_card_per_rank() -> None:
+    found = container(accelerator=CARD, parallelism={"tensor": 8})["resources"]
+    assert found["limits"] == {"habana.ai/gaudi": "8"}
+
+
+def test_claim_template_replaces_the_extended_resource() -> None:
+    claimed = {"accelerator": {**CARD, "resourceClaimTemplateName": "cards-of-eight"}}
+    assert container(**claimed)["resources"] == {"claims": [{"name": "cards"}]}
+    assert spec(**claimed)["resourceClaims"] == [{"name": "cards", "resourceClaimTemplateName": "cards-of-eight"}]
+
+
+def test_memory_is_request_and_limit_and_cpu_is_request_only() -> None:
+    assert container(pod={"resources": {"cpu": "4", "memory": "8Gi"}})["resources"] == {
+        "limits": {"memory": "8Gi"},
+        "requests": {"memory": "8Gi", "cpu": "4"},
+    }
+
+
+def test_hugepages_come_with_the_request_that_kubernetes_asks_for() -> None:
+    found = container(accelerator={**CARD, "hugepages": "21000Mi"})["resources"]
+    assert found["limits"]["hugepages-2Mi"] == "21000Mi"
+    assert found["requests"]["cpu"] == "1"
+
+
+def test_image_of_cards_is_for_cards() -> None:
+    assert container()["image"] == "runtime:1"
+    assert container(accelerator=CARD)["image"] == "runtime-hpu:1"
+    assert container(engine={"image": "mine:1"})["image"] == "mine:1"
+
+
+def test_users_variable_replaces_ours() -> None:
+    assert environment(engine={"env": [{"name": "HOME", "value": "/home"}]})["HOME"] == "/home"
+
+
+def test_knobs_that_the_engine_reads_stand_in_the_environment() -> None:
+    found = environment(accelerator=CARD, engine={"settings": {"LOG_LEVEL_ALL": "3", "VLLM_DEFRAG_THRESHOLD": "8"}})
+    assert found["LOG_LEVEL_ALL"] == "3"
+    assert found["PT_HPU_LAZY_MODE"] == "1"
+    assert "VLLM_DEFRAG_THRESHOLD" not in found
+
+
+def test_token_of_the_hub_is_a_reference() -> None:
+    assert environment(model=HUB_WITH_TOKEN)["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+
+
+def test_public_repository_needs_no_token() -> None:
+    assert "HF_TOKEN" not in environment(model=HUB)
+
+
+def test_hub_is_asked_only_where_the_model_comes_from_it() -> None:
+    assert environment()["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in environment(model=HUB)
+
+
+def test_pods_spread_softly_over_nodes() -> None:
+    (found,) = spec()["topologySpreadConstraints"]
+    assert (found["topologyKey"], found["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+
+
+def test_placement_is_taken_over() -> None:
+    found = spec(
+        pod={
+            "nodeSelector": {"zone": "a"},
+            "tolerations": [{"key": "gaudi", "operator": "Exists"}],
+            "priorityClassName": "high",
+            "schedulerName": "other",
+            "runtimeClassName": "habana",
+            "imagePullSecrets": [{"name": "registry"}],
+            "serviceAccountName": "theirs",
+        }
+    )
+    assert found["nodeSelector"] == {"zone": "a"}
+    assert found["tolerations"] == [{"key": "gaudi", "operator": "Exists"}]
+    assert found["imagePullSecrets"] == [{"name": "registry"}]
+    assert [found[key] for key in ("priorityClassName", "schedulerName", "runtimeClassName", "serviceAccountName")] == [
+        "high",
+        "other",
+        "habana",
+        "theirs",
+    ]
+
+
+KEY = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
+
+
+@pytest.mark.parametrize("engine", ["vllm", "torch", "sim"])
+def test_key_of_the_api_is_a_reference(engine: str) -> None:
+    assert environment(engine={"name": engine, **KEY})["VLLM_API_KEY"] == {
+        "secretKeyRef": {"name": "chat", "key": "key"}
+    }
+
+
+def test_api_without_a_key_has_no_variable() -> None:
+    assert "VLLM_API_KEY" not in environment(engine={"name": "vllm"})
+
+
+def test_vllm_writes_where_it_may_and_sends_no_statistics() -> None:
+    found = environment(engine={"name": "vllm"})
+    assert (found["VLLM_CACHE_ROOT"], found["TORCHINDUCTOR_CACHE_DIR"], found["TMPDIR"]) == (
+        "/cache/vllm",
+        "/cache/inductor",
+        "/tmp",
+    )
+    assert found["VLLM_NO_USAGE_STATS"] == "1"
+
+
+def test_software_of_a_card_logs_where_it_may_write() -> None:
+    assert environment(accelerator=CARD)["HABANA_LOGS"] == "/tmp/habana_logs"
+    assert (
+        environment(accelerator=CARD, engine={"settings": {"HABANA_LOGS": "/cache/logs"}})["HABANA_LOGS"]
+        == "/cache/logs"
+    )
+    assert "HABANA_LOGS" not in environment()

@@ -1,0 +1,125 @@
+"""What is mounted into a pod: its model, its adapters, and the places that it may write to; one fact per test."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.operator.core.rendered_pod import HUB, container, environment, mounts, spec, volume
+from tests.unit.operator.core.resources import CARD
+
+
+def mount(path: str, **overrides: Any) -> dict[str, Any] | None:
+    return next((each for each in container(**overrides)["volumeMounts"] if each["mountPath"] == path), None)
+
+
+HUB_AND_CLAIM = {**HUB, "cache": {"persistentVolumeClaim": {"claimName": "shared"}}}
+
+
+def test_fetched_model_has_a_volume_that_is_written_and_nothing_is_mounted_beside_it() -> None:
+    assert mount("/fetched", model=HUB) == {"name": "fetched", "mountPath": "/fetched"}
+    assert volume("fetched", model=HUB) == {"name": "fetched", "emptyDir": {}}
+    assert mount("/models", model=HUB) is None
+
+
+def test_mounted_model_needs_no_volume_to_fetch_into() -> None:
+    assert mount("/fetched") is None
+
+
+def test_adapter_of_a_hub_is_fetched_beside_a_mounted_model() -> None:
+    adapters = [{"name": "a", "source": {"huggingFace": {"repo": "a/b"}}}]
+    fields = {"model": {"adapters": adapters}, "engine": {"name": "vllm"}}
+    assert mount("/models", **fields) is not None
+    assert mount("/fetched", **fields) is not None
+    assert "HF_HUB_OFFLINE" not in environment(**fields)
+
+
+def test_token_of_an_adapter_serves_where_the_model_needs_none() -> None:
+    hub = {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}
+    adapters = [{"name": "a", "source": {"huggingFace": hub}}]
+    found = environment(model={"adapters": adapters}, engine={"name": "vllm"})
+    assert found["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+
+
+def test_file_of_a_fetched_model_is_named_by_the_runtime_alone() -> None:
+    inc = {"quantization": {"method": "inc", "configFile": "quant.json"}}
+    vllm = {"engine": {"name": "vllm"}, "accelerator": CARD}
+    assert environment(model=inc, **vllm)["QUANT_CONFIG"] == "/models/tiny/quant.json"
+    assert "QUANT_CONFIG" not in environment(model={**HUB, **inc}, **vllm)
+
+
+def test_pods_share_what_is_fetched_into_a_claim() -> None:
+    assert volume("fetched", model=HUB_AND_CLAIM)["persistentVolumeClaim"] == {"claimName": "shared"}
+
+
+def test_fresh_claim_can_be_written_by_the_user_of_the_pods() -> None:
+    found = spec(model=HUB_AND_CLAIM, pod={"runAsUser": 1234})["securityContext"]
+    assert (found["fsGroup"], found["fsGroupChangePolicy"]) == (1234, "OnRootMismatch")
+
+
+def test_folder_of_the_pods_own_has_the_asked_limit() -> None:
+    limited = {**HUB, "cache": {"emptyDir": {"sizeLimit": "40Gi"}}}
+    assert volume("fetched", model=limited)["emptyDir"] == {"sizeLimit": "40Gi"}
+    assert "fsGroup" not in spec(model=limited)["securityContext"]
+
+
+def test_mounted_model_is_read_only() -> None:
+    assert mount("/models") == {"name": "model", "mountPath": "/models", "readOnly": True}
+
+
+def test_secret_is_a_reference() -> None:
+    secret = {"secretKeyRef": {"name": "hub", "key": "token"}}
+    assert environment(engine={"env": [{"name": "HF_TOKEN", "valueFrom": secret}]})["HF_TOKEN"] == secret
+
+
+@pytest.mark.parametrize("path", ["/tmp", "/cache", "/dev/shm"])
+def test_writable_place_has_a_volume(path: str) -> None:
+    mount = next(each for each in container()["volumeMounts"] if each["mountPath"] == path)
+    assert "emptyDir" in volume(mount["name"])
+    assert "readOnly" not in mount
+
+
+def test_shared_memory_is_memory_of_the_asked_size() -> None:
+    found = volume("shared-memory", pod={"resources": {"sharedMemory": "2Gi"}})
+    assert found["emptyDir"] == {"medium": "Memory", "sizeLimit": "2Gi"}
+
+
+def test_claim_is_mounted_read_only() -> None:
+    assert volume("model")["persistentVolumeClaim"] == {"claimName": "models", "readOnly": True}
+
+
+def test_image_volume_holds_the_model() -> None:
+    source = {"persistentVolumeClaim": None, "ociImage": {"reference": "model:1"}}
+    assert volume("model", model={"source": source})["image"] == {"reference": "model:1", "pullPolicy": "IfNotPresent"}
+
+
+def test_missing_host_folder_does_not_keep_the_report_from_saying_so() -> None:
+    source = {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}
+    assert volume("model", model={"source": source})["hostPath"] == {"path": "/models"}
+
+
+ADAPTERS = {
+    "adapters": [
+        {"name": "sql", "source": {"persistentVolumeClaim": {"claimName": "adapters", "path": "sql"}}},
+        {"name": "code", "source": {"ociImage": {"reference": "code:1"}}},
+    ]
+}
+
+
+def test_each_adapter_is_mounted_read_only() -> None:
+    vllm = {"engine": {"name": "vllm"}, "model": ADAPTERS}
+    assert volume("adapter-0", **vllm)["persistentVolumeClaim"] == {"claimName": "adapters", "readOnly": True}
+    assert volume("adapter-1", **vllm)["image"]["reference"] == "code:1"
+    assert mounts(**vllm)["adapter-0"] == {"name": "adapter-0", "mountPath": "/adapters/0", "readOnly": True}
+
+
+def test_shared_memory_of_one_rank_is_a_gibibyte() -> None:
+    assert volume("shared-memory")["emptyDir"] == {"medium": "Memory", "sizeLimit": "1024Mi"}
+
+
+def test_every_rank_of_several_has_queues_in_shared_memory() -> None:
+    found = volume("shared-memory", accelerator=CARD, engine={"name": "vllm"}, parallelism={"tensor": 8})
+    assert found["emptyDir"]["sizeLimit"] == "5120Mi"
+
+
+def test_asked_for_shared_memory_is_taken() -> None:
+    assert volume("shared-memory", pod={"resources": {"sharedMemory": "16Gi"}})["emptyDir"]["sizeLimit"] == "16Gi"
