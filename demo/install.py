@@ -79,8 +79,3 @@ def install_chart(installed: Installed, *settings: str) -> None:
     if RELEASE in before:  # the image behind the tag may be another one than last time
         installed.kubectl("rollout", "restart", *namespace, f"deployment/{RELEASE}")
         installed.kubectl("rollout", "status", *namespace, f"deployment/{RELEASE}", "--timeout=120s")
-
-
-def remove(name: str) -> None:
-    """Remove the cluster `name` when it is one of ours; a cluster that the user gave only loses the chart."""
-    cluster(name).remove()

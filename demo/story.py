@@ -11,6 +11,7 @@ from demo.plan import show_plan, show_prompt_change
 from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
 from demo.screen import console, headline
+from localcluster import remove_cluster
 
 NAMESPACE = "demo"
 READY_SECONDS = 600
@@ -88,4 +89,4 @@ def look_around(kubeconfig: Path) -> None:
 
 def clean() -> None:
     """Remove what the demo left running."""
-    install.remove("demo")
+    remove_cluster("demo")

@@ -1,6 +1,6 @@
 """A real Kubernetes on this machine, for development, the demo and the tests."""
 
-from localcluster.cluster import Cluster, cluster
+from localcluster.cluster import Cluster, cluster, remove_cluster
 from localcluster.control_plane import ControlPlane
 from localcluster.errors import LocalClusterError
 from localcluster.network import enter_network_namespace
@@ -15,5 +15,6 @@ __all__ = [
     "Tools",
     "cluster",
     "enter_network_namespace",
+    "remove_cluster",
     "tools",
 ]

@@ -13,6 +13,7 @@ from localcluster import archive, build
 from localcluster.cache import cache_dir
 from localcluster.control_plane import run_kubectl
 from localcluster.errors import LocalClusterError
+from localcluster.machine import clean_up
 from localcluster.node import ensure_node
 from localcluster.progress import step
 from localcluster.worker import card_patch
@@ -37,14 +38,11 @@ class Cluster(Protocol):
     def folder_image(self, folder: Path, tag: str) -> None:
         """Make the files of `folder` available as an image, for image volumes."""
 
-    def remove(self) -> None:
-        """Remove the cluster, if it is ours to remove."""
-
 
 def cluster(name: str = "gaudi") -> Cluster:
     """The cluster of `KUBECONFIG`, else kind's where Docker answers, else our node `name`; started if need be.
 
-    It stays until `remove`. Raises LocalClusterError with what to install or run where none is possible.
+    It stays until `remove_cluster`. Raises LocalClusterError with what to install or run where none is possible.
     """
     if given := os.environ.get("KUBECONFIG"):
         return GivenCluster(Path(given))
@@ -55,7 +53,18 @@ def cluster(name: str = "gaudi") -> Cluster:
             "No cluster to use: set KUBECONFIG to one, or start Docker and install kind,"
             " or run the same command as root on Linux (it then starts a node of its own)."
         )
-    return ensure_node(cache_dir() / "run" / name, name)
+    return ensure_node(_run_dir(name), name)
+
+
+def remove_cluster(name: str = "gaudi") -> None:
+    """Remove what `cluster(name)` made, if anything; a cluster that the user gave is left alone."""
+    if os.environ.get("KUBECONFIG"):
+        return
+    if kind := _kind():
+        _run(kind, "delete", "cluster", "--name", name)
+        _kind_config(name).unlink(missing_ok=True)
+    else:
+        clean_up(_run_dir(name))
 
 
 class GivenCluster:
@@ -86,9 +95,6 @@ class GivenCluster:
                     " load it there, or unset KUBECONFIG to use a local cluster."
                 )
 
-    def remove(self) -> None:
-        """A cluster that we did not make, we do not remove."""
-
 
 class KindCluster:
     """A cluster by kind, with images by Docker."""
@@ -96,9 +102,8 @@ class KindCluster:
     def __init__(self, kind: str, name: str) -> None:
         """Use kind's cluster `name`; it is created when missing."""
         self._kind, self._name = kind, name
-        folder = cache_dir() / "run"
-        folder.mkdir(parents=True, exist_ok=True)
-        self.kubeconfig = folder / f"kind-{name}.kubeconfig"
+        self.kubeconfig = _kind_config(name)
+        self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
         if name not in _run(kind, "get", "clusters").split():
             with step(f"Creating the kind cluster {name}"):
                 _run(kind, "create", "cluster", "--name", name, "--wait", "120s")
@@ -130,10 +135,13 @@ class KindCluster:
             archive.write_folder_image(image, tag, folder)
             _run(self._kind, "load", "image-archive", str(image), "--name", self._name)
 
-    def remove(self) -> None:
-        """Delete the cluster."""
-        _run(self._kind, "delete", "cluster", "--name", self._name)
-        self.kubeconfig.unlink(missing_ok=True)
+
+def _run_dir(name: str) -> Path:
+    return cache_dir() / "run" / name
+
+
+def _kind_config(name: str) -> Path:
+    return cache_dir() / "run" / f"kind-{name}.kubeconfig"
 
 
 def _kind() -> str | None:

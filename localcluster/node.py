@@ -88,10 +88,6 @@ class Node:
             self._plane.release()
             self._plane = None
 
-    def remove(self) -> None:
-        """Stop it, whoever started it."""
-        self.stop()
-
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl as administrator; returns its output, LocalClusterError with its own words."""
         return run_kubectl(build.kubernetes() / "kubectl", self.kubeconfig, arguments, stdin)

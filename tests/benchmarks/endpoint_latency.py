@@ -24,6 +24,7 @@ from demo.install import Installed
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.contract.ports import WARMUP_PATH
 from gaudi_runtime.contract.report import Phase, WarmupReport
+from localcluster import remove_cluster
 from tests.benchmarks.figures import Figure, percentile, table
 from tests.builders import gaudi_inference
 
@@ -41,7 +42,7 @@ def main() -> int:
     try:
         delays = sorted(measure(installed))
     finally:
-        install.remove("bench")
+        remove_cluster("bench")
     figures = [
         Figure(f"last capture -> endpoint, p50 of {PODS} pods", percentile(delays, 50), "s"),
         Figure(f"last capture -> endpoint, p99 of {PODS} pods", percentile(delays, 99), "s", LIMIT_SECONDS),

@@ -11,6 +11,7 @@ import yaml
 from demo import install
 from demo.install import ROOT, Installed
 from demo.resource import Resource
+from localcluster import remove_cluster
 
 READY = "--timeout=300s"
 CLUSTER = f"e2e-{crc32(bytes(ROOT)):08x}"
@@ -28,7 +29,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def installed() -> Iterator[Installed]:
     """The operator on a cluster of our own, removed afterwards."""
     yield install.everything(CLUSTER)
-    install.remove(CLUSTER)
+    remove_cluster(CLUSTER)
 
 
 @pytest.fixture(scope="module")

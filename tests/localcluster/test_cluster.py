@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import LocalClusterError, Node, cluster
+from localcluster import LocalClusterError, Node, cluster, remove_cluster
+from localcluster.cache import cache_dir
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -29,8 +30,15 @@ def test_given_cluster_without_the_image_says_which_node_lacks_it(node: Node, mo
 
 def test_given_cluster_is_not_removed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(node.kubeconfig))
-    cluster().remove()
+    remove_cluster()
     assert "used" in node.kubectl("get", "nodes")
+
+
+def test_removing_what_does_not_run_starts_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    remove_cluster("never-started")
+    assert not (cache_dir() / "run" / "never-started").exists()
 
 
 @pytest.fixture
@@ -47,7 +55,7 @@ def calls(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("KUBECONFIG", raising=False)
     yield calls
-    cluster("there").remove()
+    remove_cluster("there")
 
 
 def test_kind_is_used_where_docker_answers(calls: Path) -> None:
@@ -59,7 +67,8 @@ def test_kind_is_used_where_docker_answers(calls: Path) -> None:
 
 
 def test_kind_cluster_is_created_when_missing_and_removed_when_asked(calls: Path) -> None:
-    cluster("fresh").remove()
+    cluster("fresh")
+    remove_cluster("fresh")
     said = calls.read_text().splitlines()
     assert "kind create cluster --name fresh --wait 120s" in said
     assert said[-1] == "kind delete cluster --name fresh"
