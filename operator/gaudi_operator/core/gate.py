@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.percent import counts, shortfalls
+from gaudi_operator.core.percent import counts, first_left_out, shortfalls
 from gaudi_operator.core.pods import PodView
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
@@ -55,7 +55,8 @@ def why_below(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | N
         return "NotServing", f"The runtime is in phase {report.phase}."
     missing = shortfalls(report, readiness)
     if missing and readiness.on_shortfall is Shortfall.BLOCK:
-        return "CapturedBelowThreshold", f"Warm-up ended below the thresholds: {'; '.join(missing)}."
+        said = f"Warm-up ended below the thresholds: {'; '.join(missing)}."
+        return "CapturedBelowThreshold", " ".join((said, *first_left_out(report, readiness)))
     return None
 
 

@@ -5,6 +5,7 @@ from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, War
 from gaudi_runtime.warmup.percent import meets, percent
 
 DONE = frozenset({Phase.SERVING, Phase.DRAINING})
+_MAX_REASON = 300
 
 
 def captured_percent(progress: PhaseProgress) -> int | None:
@@ -24,13 +25,28 @@ def warmup_percent(report: WarmupReport) -> int:
 
 def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
     """A clause for each phase below its threshold; counts are compared, so rounding never opens a gate."""
+    return tuple(clause for _, clause in _short(report, readiness))
+
+
+def first_left_out(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
+    """A sentence for each phase below its threshold: the first bucket that was left out, and why."""
+    found = []
+    for phase, _ in _short(report, readiness):
+        skipped = next((each for each in report.skipped if each.phase is phase), None)
+        if skipped is not None:
+            reason = skipped.reason[:_MAX_REASON].rstrip(".")
+            found.append(f"{phase.capitalize()} bucket {skipped.bucket} was the first to be left out: {reason}.")
+    return tuple(found)
+
+
+def _short(report: WarmupReport, readiness: Readiness) -> tuple[tuple[BucketPhase, str], ...]:
     if report.warmup_skipped:
         return ()
     phases = (
         (BucketPhase.PROMPT, report.prompt, readiness.min_captured_prompt_percent),
         (BucketPhase.DECODE, report.decode, readiness.min_captured_decode_percent),
     )
-    return tuple(clause for phase, progress, least in phases if (clause := _shortfall(phase, progress, least)))
+    return tuple((phase, clause) for phase, progress, least in phases if (clause := _shortfall(phase, progress, least)))
 
 
 def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str | None:

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.percent import captured_percent, counts, shortfalls, warmup_percent
-from gaudi_runtime.contract.report import Phase, PhaseProgress
+from gaudi_operator.core.percent import captured_percent, counts, first_left_out, shortfalls, warmup_percent
+from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, Skipped
 from tests.unit.operator.core.reports import report
 
 
@@ -36,6 +36,19 @@ def test_shortfall_says_counts_percent_and_threshold() -> None:
     short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 48))
     assert shortfalls(short, thresholds(prompt=80)) == (
         "15 of 24 prompt graphs (62 %) are captured, 80 % are asked for",
+    )
+
+
+def test_shortfall_names_the_first_bucket_of_its_phase_that_was_left_out() -> None:
+    out = "the device ran out of memory while its graph was captured"
+    skipped = (
+        Skipped(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no time was left"),
+        Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason=out),
+        Skipped(phase=BucketPhase.PROMPT, bucket=(1, 256, 0), reason="no time was left"),
+    )
+    short = report(prompt=progress(24, 24, 15), decode=progress(48, 48, 47), skipped=skipped)
+    assert first_left_out(short, thresholds(decode=90)) == (
+        f"Prompt bucket (1, 512, 0) was the first to be left out: {out}.",
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.troubles import Circumstances, Trouble, blames_the_revision, first_trouble, pod_trouble
-from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
+from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, Skipped
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
@@ -182,6 +182,13 @@ def test_warmup_that_ended_below_a_threshold() -> None:
         "100 % are asked for. Give graphs more memory (spec.warmup.graphMemoryShare), plan fewer buckets, lower the "
         "percentages in spec.readiness, or set its onShortfall to serveAndWarn.",
     )
+
+
+def test_graph_without_room_on_the_card_is_named() -> None:
+    out = Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="the device ran out of memory")
+    found = pod_trouble(view(report=report(prompt=PhaseProgress(planned=2, captured=1), skipped=(out,))), CIRCUMSTANCES)
+    assert found is not None
+    assert "Prompt bucket (1, 512, 0) was the first to be left out: the device ran out of memory. Give" in found.message
 
 
 def test_replica_set_that_may_make_no_pods() -> None:
