@@ -1,4 +1,4 @@
-"""Bring what the engine counts while serving into the report: recompiles, cold shapes, and the buckets in use."""
+"""Bring what is counted while serving into the report: requests, recompiles, cold shapes, and the buckets in use."""
 
 import asyncio
 import logging
@@ -6,8 +6,9 @@ import time
 from collections import deque
 from typing import NoReturn
 
-from gaudi_runtime.contract.report import MOST_COUNT, RECENT_SECONDS
+from gaudi_runtime.contract.report import MOST_COUNT, RECENT_SECONDS, Requests
 from gaudi_runtime.engines.protocol import Engine
+from gaudi_runtime.metrics import RequestMetrics
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram
 from gaudi_runtime.traffic.summary import coldest, summary
@@ -17,28 +18,28 @@ log = logging.getLogger("gaudi_runtime.warmup")
 LOOK_SECONDS = 1.0
 
 
-async def publish_counters(engine: Engine, board: ReportBoard) -> NoReturn:
+async def publish_counters(engine: Engine, metrics: RequestMetrics, board: ReportBoard) -> NoReturn:
     """Look once a second."""
     news = ServingNews(board)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        news.look(engine.counters, time.monotonic())
+        news.look(engine.counters, metrics.report(), time.monotonic())
 
 
 class ServingNews:
-    """A new cold shape and a recompile are news; counts that merely grow wake nobody."""
+    """A new cold shape, a recompile and twice as many failures are news; counts that merely grow wake nobody."""
 
     def __init__(self, board: ReportBoard) -> None:
         self._board = board
         self._compiles = board.report().compiles
         self._recent = RecentRecompiles()
-        self._known: tuple[frozenset[Key], int, int] = (frozenset(), 0, 0)
+        self._known: tuple[frozenset[Key], int, int, int] = (frozenset(), 0, 0, 0)
 
-    def look(self, counters: ServingHistogram, now: float) -> None:
+    def look(self, counters: ServingHistogram, requests: Requests, now: float) -> None:
         """Publish what is counted at `now`, in monotonic seconds, and log every cold shape once."""
         total = min(counters.recompiles, MOST_COUNT)
-        found = (frozenset(counters.cold), total, self._recent.count(total, now))
-        figures = {"served": summary(counters), "cold_shapes": coldest(counters)}
+        found = (frozenset(counters.cold), total, self._recent.count(total, now), requests.failed.bit_length())
+        figures = {"served": summary(counters), "cold_shapes": coldest(counters), "requests": requests}
         if found == self._known:
             self._board.refresh(**figures)
             return

@@ -1,14 +1,15 @@
 """Prometheus metrics of one runtime, in a registry of their own; names are listed in docs/metrics.md."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gaudi_runtime.contract.report import BucketPhase, Phase, Served, WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, Phase, Requests, Served, WarmupReport
 from gaudi_runtime.engines.protocol import Engine, EngineLoad
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.traffic.summary import summary
@@ -44,6 +45,33 @@ class RequestMetrics:
             registry=registry,
             buckets=SECONDS,
         )
+        running = Gauge("gaudi_requests_running", "Requests that are being answered.", registry=registry)
+        running.set_function(lambda: self._running)
+        self._running = self._answered = self._failed = 0
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """One request that makes the engine work, from its arrival to the end of its answer."""
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+    def answered(self, endpoint: str, status: int, *, works: bool) -> None:
+        """An answer begins with this HTTP `status`; `works` when its request makes the engine work."""
+        self.requests.labels(endpoint, str(status)).inc()
+        if works:
+            self._answered += 1
+            self._failed += status >= 500
+
+    def broke_off(self) -> None:
+        """An answer that began well ends without its end."""
+        self._failed += 1
+
+    def report(self) -> Requests:
+        """What the report says of them."""
+        return Requests(running=self._running, answered=self._answered, failed=self._failed)
 
 
 class RuntimeCollector(Collector):

@@ -128,14 +128,15 @@ async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, si
     serving = config.serving
     engine.start_serving()
     status.observed.engine = engine
+    metrics = RequestMetrics(status.registry)
     signature = [(INSTANCE_HEADER, status.board.report().instance)]
     async with (
-        _application(config, engine, status, signals) as app,
+        _application(config, engine, status, metrics, signals) as app,
         http_server(app, serving.model_port, model_port_limits(serving), signature),
     ):
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
-        counting = asyncio.create_task(publish_counters(engine, status.board))
+        counting = asyncio.create_task(publish_counters(engine, metrics, status.board))
         await signals.stop.wait()
         counting.cancel()
         status.board.update(phase=Phase.DRAINING)
@@ -146,10 +147,9 @@ async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, si
 
 @contextlib.asynccontextmanager
 async def _application(
-    config: RuntimeConfig, engine: Engine, status: Status, signals: Signals
+    config: RuntimeConfig, engine: Engine, status: Status, metrics: RequestMetrics, signals: Signals
 ) -> AsyncIterator[ASGIApp]:
     """What answers on the model port: the engine's own application, watched, or ours."""
-    metrics = RequestMetrics(status.registry)
     if not isinstance(engine, ServingEngine):
         yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing)
         return

@@ -144,6 +144,14 @@ class Served(Tolerant):
     )
 
 
+class Requests(Tolerant):
+    """Requests that make the engine work. It may be a poll old: only failures are news by themselves."""
+
+    running: Large = Field(0, description="Being answered now, those that wait for a place among them.")
+    answered: Large = Field(0, description="Answers since this instance serves, refusals and failures among them.")
+    failed: Large = Field(0, description="Answers with a status of 500 or more, and streams that broke off.")
+
+
 class RuntimeFailure(Tolerant):
     """Why this instance cannot serve: a stable reason (CamelCase) and a sentence that says what to do."""
 
@@ -181,6 +189,7 @@ class WarmupReport(Tolerant):
     recent_recompiles: Count = Field(0, description="Those of the last five minutes.")
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()
     served: Served = Served()
+    requests: Requests = Requests()
     warnings: Annotated[tuple[Text, ...], Field(max_length=MAX_WARNINGS)] = ()
     simulated: bool = False
     engine_arguments: Annotated[tuple[Text, ...], Field(max_length=MAX_ARGUMENTS)] = Field(

@@ -60,6 +60,7 @@ async def events(generation: Generation, envelope: Envelope, include_usage: bool
                 yield _event(envelope.chunk(delta, **usage))
     except Exception:
         log.exception("A streamed answer failed midway.")
+        generation.broke_off()
         yield _event(error_body("The server failed midway; its log says why.", "server_error"))
         return
     if include_usage:

@@ -134,7 +134,7 @@ def openai_app(
     app = Starlette(routes=_routes(api), exception_handlers=ERROR_HANDLERS)
     if key := asked_key():
         app.add_middleware(KeyRequired, key=key)
-    app.add_middleware(Edge, closing=closing, requests=metrics.requests)
+    app.add_middleware(Edge, closing=closing, metrics=metrics)
     return app
 
 

@@ -55,6 +55,10 @@ class Generation:
                 self._count(len(piece[1].token_ids))
                 yield piece
 
+    def broke_off(self) -> None:
+        """Its stream ends with an error."""
+        self._metrics.broke_off()
+
     def _count(self, tokens: int) -> None:
         if tokens and not self.usage.completion_tokens:
             self._metrics.first_token.observe(time.monotonic() - self._arrived)

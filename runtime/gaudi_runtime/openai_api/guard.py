@@ -9,10 +9,8 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.metrics import RequestMetrics
 from gaudi_runtime.openai_api.admission import Admission
 from gaudi_runtime.openai_api.api_key import behind_key
-from gaudi_runtime.openai_api.edge import Edge
+from gaudi_runtime.openai_api.edge import GENERATING, Edge
 from gaudi_runtime.openai_api.errors import Overloaded
-
-GENERATING = frozenset({"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/pooling"})
 
 
 class Queue:
@@ -38,4 +36,4 @@ class Queue:
 def guarded(app: ASGIApp, config: RuntimeConfig, metrics: RequestMetrics, closing: Callable[[], bool]) -> ASGIApp:
     """`app` behind the limits of the model port."""
     admission = Admission(config.limits.max_num_seqs, config.serving.max_queued_requests)
-    return Edge(behind_key(Queue(app, admission)), closing=closing, requests=metrics.requests)
+    return Edge(behind_key(Queue(app, admission)), closing=closing, metrics=metrics)

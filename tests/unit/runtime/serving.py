@@ -26,6 +26,7 @@ class Served:
     openai: AsyncOpenAI
     http: httpx.AsyncClient
     registry: CollectorRegistry
+    metrics: RequestMetrics
     closing: list[bool] = field(default_factory=list)
 
     def metric(self, name: str, **labels: str) -> float:
@@ -40,11 +41,12 @@ async def served(config: RuntimeConfig) -> AsyncIterator[Served]:
     engine.start_serving()
     registry = CollectorRegistry()
     closing: list[bool] = []
-    app = openai_app(engine, config, RequestMetrics(registry), lambda: bool(closing))
+    metrics = RequestMetrics(registry)
+    app = openai_app(engine, config, metrics, lambda: bool(closing))
     url = f"http://127.0.0.1:{config.serving.model_port}"
     async with (
         http_server(app, config.serving.model_port, ServerLimits(65536, 75, drain_seconds=5)),
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
         AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as openai,
     ):
-        yield Served(engine, openai, http, registry, closing)
+        yield Served(engine, openai, http, registry, metrics, closing)

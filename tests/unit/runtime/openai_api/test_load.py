@@ -6,6 +6,7 @@ from collections.abc import Callable
 import openai
 import pytest
 
+from gaudi_runtime.contract.report import Requests
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import Served, served
 
@@ -78,6 +79,8 @@ async def test_an_engine_that_fails_is_a_server_error_and_frees_its_place() -> N
         for _ in range(2):
             with pytest.raises(openai.InternalServerError, match="its log says why"):
                 await api.openai.completions.create(model="echo", prompt="abc")
+        assert api.metrics.report() == Requests(answered=2, failed=2)
+        assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="500") == 2
 
 
 async def test_an_engine_that_fails_midway_ends_the_stream_with_an_error_event() -> None:
@@ -85,3 +88,20 @@ async def test_an_engine_that_fails_midway_ends_the_stream_with_an_error_event()
         stream = await api.openai.completions.create(model="echo", prompt="abc", stream=True)
         with pytest.raises(openai.APIError, match="failed midway"):
             assert [chunk.choices[0].text async for chunk in stream] == []
+        assert api.metrics.report() == Requests(answered=1, failed=1)
+
+
+async def test_a_request_runs_until_its_answer_has_ended() -> None:
+    async with served(sim_config(SLOW)) as api:
+        stream = await endless_stream(api)
+        await anext(stream)
+        await api.http.get("/v1/models")
+        assert api.metrics.report() == Requests(running=1, answered=1)
+        assert api.metric("gaudi_requests_running") == 1
+        await stream.close()
+        await until(lambda: api.metrics.report() == Requests(answered=1))
+
+
+async def test_a_refusal_is_no_failure(api: Served) -> None:
+    await api.http.post("/v1/completions", json={})
+    assert api.metrics.report() == Requests(answered=1)

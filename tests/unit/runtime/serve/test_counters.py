@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import WarmupConfig
-from gaudi_runtime.contract.report import RECENT_SECONDS, BucketPhase, PhaseProgress, ServedPhase
+from gaudi_runtime.contract.report import RECENT_SECONDS, BucketPhase, PhaseProgress, Requests, ServedPhase
 from gaudi_runtime.counters import RecentRecompiles, ServingNews, publish_counters
 from gaudi_runtime.metrics import Observed, new_registry
 from gaudi_runtime.report_board import ReportBoard
@@ -21,7 +21,7 @@ async def test_cold_shapes_are_reported_most_frequent_first_and_logged_once(
 ) -> None:
     board = ReportBoard("0" * 64)
     async with served(sim_config(warmup=WarmupConfig(enabled=False))) as api:
-        counting = asyncio.create_task(publish_counters(api.engine, board))
+        counting = asyncio.create_task(publish_counters(api.engine, api.metrics, board))
         for length in (100, 200, 150):
             await api.openai.completions.create(model="echo", prompt="x" * length, max_tokens=1)
         report = await board.wait_beyond(board.report().sequence, 30)
@@ -48,7 +48,7 @@ async def test_hits_are_reported_without_waking_whoever_waits_for_news() -> None
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
     news, sequence = ServingNews(board), board.report().sequence
     histogram.meet(BucketPhase.PROMPT, Bucket(1, 100, 0))
-    news.look(histogram, 1.0)
+    news.look(histogram, Requests(), 1.0)
     assert board.report().served.prompt == ServedPhase(hits=1, real_tokens=100, padded_tokens=100)
     assert board.report().sequence == sequence
 
@@ -58,9 +58,19 @@ async def test_recompile_is_news_when_it_comes_and_when_it_is_recent_no_more() -
     news, seen = ServingNews(board), []
     histogram.compiled(BucketPhase.PROMPT, histogram.meet(BucketPhase.PROMPT, Bucket(1, 100, 0)))
     for now in (1.0, 2.0, 1.0 + RECENT_SECONDS):
-        news.look(histogram, now)
+        news.look(histogram, Requests(), now)
         seen.append((board.report().sequence, board.report().recent_recompiles))
     assert seen == [(2, 1), (2, 1), (3, 0)]
+
+
+async def test_requests_are_no_news_but_twice_as_many_failures_are() -> None:
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
+    news, seen = ServingNews(board), []
+    for running, failed in ((1, 0), (7, 1), (7, 2), (7, 3), (0, 4)):
+        news.look(histogram, Requests(running=running, failed=failed), 1.0)
+        seen.append(board.report().sequence)
+    assert seen == [1, 2, 3, 3, 4]
+    assert board.report().requests == Requests(running=0, failed=4)
 
 
 async def test_batches_have_series_by_phase_and_bucket() -> None:
