@@ -46,7 +46,18 @@ class SetGate:
     message: str
 
 
-Action = Apply | Delete | SetGate
+@dataclass(frozen=True)
+class SetCost:
+    """Let the ReplicaSet controller take this pod before others, or no longer; only if it still has this UID."""
+
+    pod: str
+    uid: str
+    revision: str
+    leaves_first: bool
+    reason: str
+
+
+Action = Apply | Delete | SetGate | SetCost
 
 
 @dataclass(frozen=True)

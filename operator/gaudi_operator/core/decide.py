@@ -1,7 +1,7 @@
 """One pass, as a function: what was observed goes in, everything that is to be done comes out."""
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.actions import Action, Plan, SetGate
+from gaudi_operator.core.actions import Action, Plan, SetCost, SetGate
 from gaudi_operator.core.checks import Violation, first_violation
 from gaudi_operator.core.children import delete, missing_writes
 from gaudi_operator.core.course import Course, World, set_course, trouble
@@ -20,10 +20,11 @@ from gaudi_operator.core.pods import PodView, read_pods, with_gates
 from gaudi_operator.core.policy import rollout_policy
 from gaudi_operator.core.recompiling import judge_gates
 from gaudi_operator.core.revision import Revision, stored_revisions, why_not_kept, wished_revision
+from gaudi_operator.core.scale_down import SEEN_SECONDS, deletion_costs, held_back
 from gaudi_operator.core.situation import Situation
 from gaudi_operator.core.status import make_status, throttled
 from gaudi_operator.core.unreadable import unreadable_status
-from gaudi_operator.core.workload import running_revisions, wished_replicas
+from gaudi_operator.core.workload import running_revisions, wished_replicas, written_replicas
 
 
 def decide(observed: Observed, defaults: InstallationDefaults) -> Plan:
@@ -59,17 +60,23 @@ class _Pass:
         self.violation: Violation | None = self._violation()
         self.world = World(inference, before, observed, self.pods, self.stored, self.last_errors)
         self.course: Course = set_course(self.world, self._wished(), refused=self.violation is not None)
+        self.replicas: dict[str, int] = {}
+        self.costs: list[SetCost] = []
+        if self.course.current and self.course.step:
+            wished = wished_replicas(self.course.current, observed, self.course.step)
+            self.costs = deletion_costs(self.pods, wished)
+            self.replicas = held_back(wished, written_replicas(observed), self.costs)
 
     def plan(self) -> Plan:
         """All of the outcome."""
         # Gates come first: a pod that has warmed up waits for nothing else.
-        actions: list[Action] = [*self.gates, *self._children()]
+        actions: list[Action] = [*self.gates, *self.costs, *self._children()]
         fresh = make_status(self._situation())
         status, wait = throttled(self.before, fresh, self.observed.status_written, self.observed.now)
         spec = self.inference.spec
         again = look_again_seconds(
             self.pods,
-            wait,
+            min(filter(None, (wait, SEEN_SECONDS if self.costs else None)), default=None),
             self.observed.now,
             observe_seconds=spec.rollout.canary.observe_seconds if self.course.policy.trial else 0,
             stall_seconds=spec.readiness.stall_timeout_seconds,
@@ -100,10 +107,9 @@ class _Pass:
         limit = self.inference.spec.rollout.revision_history_limit
         deletes, in_use = garbage(observed, course.current.name, self.stored, limit, self.before.revision.stable)
         running = running_revisions(course.current, self.stored, observed, in_use)
-        replicas = wished_replicas(course.current, observed, course.step)
         in_place = {course.current.name: course.in_place} if course.in_place else {}
         wished = desired_children(
-            self.inference, course.remembered, running, replicas, course.policy, self.defaults, in_place
+            self.inference, course.remembered, running, self.replicas, course.policy, self.defaults, in_place
         )
         needed = {each.config_map for each in running}
         return [

@@ -15,4 +15,7 @@ PLAN_HASH_ANNOTATION = "inference.gaudi.dev/plan-hash"
 RESTARTED_AT_ANNOTATION = "inference.gaudi.dev/restarted-at"
 FAILURE_ANNOTATION = "inference.gaudi.dev/failure"
 IN_PLACE_ANNOTATION = "inference.gaudi.dev/in-place"
+DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
+LEAVES_FIRST = -(2**31)
+"""The deletion cost of a pod that is to go: the least there is, which nobody gives by chance."""
 APPLIED_HASH_ANNOTATION = "inference.gaudi.dev/applied-hash"

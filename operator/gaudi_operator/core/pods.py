@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from gaudi_operator.core.actions import SetGate
-from gaudi_operator.core.names import CONTAINER, GATE, PLAN_HASH_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.names import CONTAINER, DELETION_COST_ANNOTATION, GATE, PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_runtime.contract.report import WarmupReport
 
@@ -54,6 +54,7 @@ class PodView:
     report: WarmupReport | None = None
     received: datetime | None = None
     report_ignored: str | None = None
+    deletion_cost: int = 0
 
     @property
     def active(self) -> bool:
@@ -103,7 +104,8 @@ def read_pods(observed: Observed) -> tuple[PodView, ...]:
 def _read(pod: Manifest, word: PodReport | None) -> PodView:
     metadata, status = pod["metadata"], pod.get("status") or {}
     container = _container(status)
-    hashed = (metadata.get("annotations") or {}).get(PLAN_HASH_ANNOTATION, "")
+    annotations = metadata.get("annotations") or {}
+    hashed = annotations.get(PLAN_HASH_ANNOTATION, "")
     ignored = None if word is None else _why_ignored(word, container, hashed)
     return PodView(
         name=metadata["name"],
@@ -117,6 +119,7 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         report=word.report if word is not None and ignored is None else None,
         received=word.received if word is not None else None,
         report_ignored=ignored,
+        deletion_cost=int(annotations.get(DELETION_COST_ANNOTATION, 0)),
     )
 
 

@@ -27,8 +27,7 @@ def count_pods(
 ) -> tuple[RevisionPods, list[RevisionPods]]:
     """Pods of the current revision, and of each older one that has a ReplicaSet."""
     numbers = {revision.name: revision.number for revision in stored} | {current.name: current.number}
-    wished = {name: each["spec"].get("replicas", 1) for name, each in live_replica_sets(observed).items()}
-    wished.setdefault(current.name, 0)
+    wished = {current.name: 0, **written_replicas(observed)}
     active = [pod for pod in pods if pod.active]
     counted = {
         name: RevisionPods(
@@ -50,10 +49,14 @@ def leaving(pods: Iterable[PodView], now: datetime) -> int:
     return sum(pod.terminating and pod.gone_by is not None and now < pod.gone_by + OVERDUE for pod in pods)
 
 
+def written_replicas(observed: Observed) -> dict[str, int]:
+    """Replicas of each revision's ReplicaSet as they stand there."""
+    return {name: each["spec"].get("replicas", 1) for name, each in live_replica_sets(observed).items()}
+
+
 def wished_replicas(current: Revision, observed: Observed, step: Step) -> dict[str, int]:
     """Replicas of each revision's ReplicaSet after `step`."""
-    now = {name: each["spec"].get("replicas", 1) for name, each in live_replica_sets(observed).items()}
-    return {current.name: 0, **now, **{scale.revision: scale.replicas for scale in step.scales}}
+    return {current.name: 0, **written_replicas(observed), **{scale.revision: scale.replicas for scale in step.scales}}
 
 
 def running_revisions(

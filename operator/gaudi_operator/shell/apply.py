@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from gaudi_operator.core.actions import Action, Apply, Delete, SetGate
-from gaudi_operator.core.names import FIELD_MANAGER, GATE
+from gaudi_operator.core.actions import Action, Apply, Delete, SetCost, SetGate
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, LEAVES_FIRST
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.errors import NotFound, Stalled, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
@@ -14,6 +14,9 @@ from gaudi_operator.shell.store import Key, Store
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"
 """Field manager of gates: an apply to pods/status owns the gate's condition and nothing else."""
+
+COST_MANAGER = f"{FIELD_MANAGER}-cost"
+"""Field manager of deletion costs: an apply without the annotation takes it back."""
 
 GONE_SECONDS = 1.0
 """Between two looks at a resource that is gone and still in the store."""
@@ -36,6 +39,8 @@ class Writer:
                 await self._delete(key, action)
             case SetGate():
                 await self._set_gate(key, action)
+            case SetCost():
+                await self._set_cost(key, action)
 
     async def recheck(self, key: Key, actions: Iterable[Action]) -> None:
         """Look at the resource itself before anything is made for it: the store may show one that is gone.
@@ -126,6 +131,13 @@ class Writer:
         except NotFound:
             return  # the pod is gone, and its event is on its way
         self._store.put(answer)
+
+    async def _set_cost(self, key: Key, action: SetCost) -> None:
+        """A pod that is gone is a conflict of UIDs: the next pass does not see it any more."""
+        body = _skeleton(POD, key.namespace, action.pod, action.uid)
+        if action.leaves_first:
+            body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(LEAVES_FIRST)}
+        self._store.put(await self._server_apply(POD.path(key.namespace, action.pod), body, COST_MANAGER))
 
     def _transition_time(self, key: Key, action: SetGate) -> str:
         pod = self._store.get(key, POD, action.pod) or {}

@@ -9,10 +9,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetGate
+from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetCost, SetGate
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.defaults import InstallationDefaults
-from gaudi_operator.core.names import CONTAINER, GATE, PLAN_HASH_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.names import (
+    CONTAINER,
+    DELETION_COST_ANNOTATION,
+    GATE,
+    LEAVES_FIRST,
+    PLAN_HASH_ANNOTATION,
+    REVISION_LABEL,
+)
 from gaudi_operator.core.observed import Observed, PodReport
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.builders import Object
@@ -93,6 +100,8 @@ class Cluster:
                 self._delete(action)
             case SetGate():
                 self._set_gate(action)
+            case SetCost():
+                self._set_cost(action)
 
     def delete(self, kind: str, name: str) -> None:
         """Somebody deletes an object; the garbage collector follows with what it owns."""
@@ -198,6 +207,14 @@ class Cluster:
         if pod and pod["metadata"]["uid"] == action.uid:
             self._condition(pod, GATE, action.open, action.reason, action.message)
 
+    def _set_cost(self, action: SetCost) -> None:
+        pod = self.objects.get(("Pod", action.pod))
+        if pod and pod["metadata"]["uid"] == action.uid:
+            annotations = pod["metadata"]["annotations"]
+            annotations.pop(DELETION_COST_ANNOTATION, None)
+            if action.leaves_first:
+                annotations[DELETION_COST_ANNOTATION] = str(LEAVES_FIRST)
+
     def _condition(self, pod: Object, kind: str, true: bool, reason: str = "", message: str = "") -> None:
         conditions = pod["status"].setdefault("conditions", [])
         known = next((each for each in conditions if each["type"] == kind), None)
@@ -217,7 +234,7 @@ class Cluster:
             if pod["metadata"]["labels"][REVISION_LABEL] == revision and "deletionTimestamp" not in pod["metadata"]
         ]
         wished = replica_set["spec"]["replicas"]
-        mine.sort(key=lambda pod: (_is_ready(pod), "containerStatuses" in pod["status"]), reverse=True)
+        mine.sort(key=lambda pod: ("containerStatuses" in pod["status"], _is_ready(pod), _cost(pod)), reverse=True)
         for pod in mine[wished:]:
             pod["metadata"]["deletionTimestamp"] = stamp(self.now)
         for _ in range(wished - len(mine)):
@@ -263,6 +280,10 @@ def upgraded(defaults: InstallationDefaults) -> InstallationDefaults:
 
 def _is_ready(pod: Object) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"]["conditions"])
+
+
+def _cost(pod: Object) -> int:
+    return int(pod["metadata"]["annotations"].get(DELETION_COST_ANNOTATION, 0))
 
 
 def _gate_is_open(pod: Object) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaudi_operator.core.decide import decide
-from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.contract.report import Phase, Requests
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster, upgraded
 from tests.unit.operator.core.resources import resource
@@ -51,6 +51,12 @@ def fall_back_to_warming(cluster: Cluster, data: st.DataObject) -> None:
         cluster.report(data.draw(st.sampled_from(names), label="pod"), Phase.COMPILING)
 
 
+def answer_requests(cluster: Cluster, data: st.DataObject) -> None:
+    for pod in cluster.kind("Pod"):
+        running = data.draw(st.integers(0, 9), label="running requests")
+        cluster.report(pod["metadata"]["name"], Phase.SERVING, requests=Requests(running=running))
+
+
 def delete_something(cluster: Cluster, data: st.DataObject) -> None:
     if cluster.objects:
         cluster.delete(*data.draw(st.sampled_from(sorted(cluster.objects)), label="object"))
@@ -90,6 +96,7 @@ HAPPENINGS = (
     refuse,
     restart_container,
     fall_back_to_warming,
+    answer_requests,
     delete_something,
     lose_reports,
     upgrade_operator,

@@ -1,0 +1,158 @@
+"""Scaling down takes the pods that hurt least, and says so before it does."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_operator.core.actions import SetCost
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, LEAVES_FIRST
+from gaudi_operator.core.pods import PodCondition, PodView
+from gaudi_operator.core.scale_down import deletion_costs, held_back, leavers
+from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests
+from tests.builders import Object
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.reports import FULL, report
+from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.situations import serving, warming
+from tests.unit.operator.core.stories import condition, served, status
+
+
+def busy(name: str, running: int, captured: int = 8, since: int = 0, **fields: Any) -> PodView:
+    """A serving pod with so many requests and captured prompt graphs, ready since so many seconds."""
+    said = report(requests=Requests(running=running), prompt=PhaseProgress(planned=8, warmed=8, captured=captured))
+    pod = serving(name, said=said)
+    ready = PodCondition(True, "", "", NOW - timedelta(seconds=since))
+    return replace(pod, conditions={**pod.conditions, "Ready": ready}, **fields)
+
+
+def marked(pod: PodView) -> PodView:
+    return replace(pod, deletion_cost=LEAVES_FIRST)
+
+
+def chosen(costs: list[SetCost]) -> set[str]:
+    return {cost.pod for cost in costs if cost.leaves_first}
+
+
+def test_least_loaded_goes_first() -> None:
+    assert chosen(deletion_costs([busy("a", 9), busy("b", 0), busy("c", 4)], {"new": 2})) == {"b"}
+
+
+def test_coldest_goes_where_all_are_equally_loaded() -> None:
+    assert chosen(deletion_costs([busy("a", 2), busy("b", 3, captured=5), busy("c", 2)], {"new": 2})) == {"b"}
+
+
+def test_youngest_of_those_with_the_same_to_lose_goes() -> None:
+    pods = [busy("a", 0, since=500), busy("b", 0, since=10), busy("c", 9, since=1)]
+    assert chosen(deletion_costs(pods, {"new": 2})) == {"b"}
+
+
+def test_pod_that_is_not_ready_goes_in_the_place_of_one_that_is() -> None:
+    assert deletion_costs([busy("a", 9), busy("b", 0), warming("c")], {"new": 2}) == []
+
+
+def test_nothing_is_written_where_any_pod_may_go() -> None:
+    assert deletion_costs([busy("a", 0), busy("b", 0)], {"new": 1}) == []
+
+
+def test_nothing_is_written_where_all_go() -> None:
+    assert deletion_costs([busy("a", 7), busy("b", 0)], {"new": 0}) == []
+
+
+def test_choice_stands_whatever_the_load_does() -> None:
+    assert deletion_costs([marked(busy("a", 9)), busy("b", 0)], {"new": 1}) == []
+
+
+def test_choice_is_taken_back_when_nothing_has_to_go() -> None:
+    (cost,) = deletion_costs([marked(busy("a", 9)), busy("b", 0)], {"new": 2})
+    assert (cost.pod, cost.leaves_first) == ("a", False)
+
+
+def test_pod_that_somebody_protects_stays() -> None:
+    assert chosen(deletion_costs([busy("a", 0, deletion_cost=100), busy("b", 9)], {"new": 1})) == {"b"}
+
+
+def test_silent_pod_goes_before_one_with_many_requests_and_after_an_idle_one() -> None:
+    assert chosen(deletion_costs([serving("a"), busy("b", 9)], {"new": 1})) == {"a"}
+    assert chosen(deletion_costs([serving("a"), busy("b", 0)], {"new": 1})) == {"b"}
+
+
+def test_replicas_come_down_only_when_the_costs_stand() -> None:
+    costs = deletion_costs([busy("a", 9), busy("b", 0)], {"new": 1})
+    assert held_back({"new": 1, "old": 0}, {"new": 2, "old": 3}, costs) == {"new": 2, "old": 0}
+    assert held_back({"new": 1}, {"new": 2}, []) == {"new": 1}
+
+
+PODS = st.lists(
+    st.builds(busy, st.uuids().map(str), st.integers(0, 9), captured=st.integers(0, 8), since=st.integers(0, 99)),
+    max_size=8,
+)
+
+
+@given(PODS, st.integers(-1, 9))
+def test_chosen_pods_never_lose_more_than_those_that_stay(pods: list[PodView], count: int) -> None:
+    gone = leavers(pods, count)
+    assert len(gone) in (0, count)
+    stay = [pod for pod in pods if pod not in gone]
+    if gone:
+        assert max(map(load, gone)) <= min(map(load, stay))
+
+
+@given(PODS, st.integers(0, 9), st.lists(st.integers(0, 9), min_size=8, max_size=8))
+def test_second_look_finds_nothing_to_write_whatever_was_answered_meanwhile(
+    pods: list[PodView], wished: int, later: list[int]
+) -> None:
+    names = chosen(deletion_costs(pods, {"new": wished}))
+    after = [
+        replace(
+            pod, report=report(requests=Requests(running=running)), deletion_cost=pod.name in names and LEAVES_FIRST
+        )
+        for pod, running in zip(pods, later, strict=False)
+    ]
+    assert not names or deletion_costs(after, {"new": wished}) == []
+
+
+def load(pod: PodView) -> int:
+    assert pod.report
+    return pod.report.requests.running.bit_length()
+
+
+def answering(cluster: Cluster, name: str, running: int) -> None:
+    cluster.report(name, Phase.SERVING, prompt=FULL, requests=Requests(running=running))
+
+
+def costs(cluster: Cluster) -> list[str]:
+    pods: list[Object] = cluster.kind("Pod")
+    return [pod["metadata"]["name"] for pod in pods if DELETION_COST_ANNOTATION in pod["metadata"]["annotations"]]
+
+
+def test_idle_pod_is_named_first_and_then_the_replica_set_is_lowered() -> None:
+    cluster = served(replicas=3)
+    one, idle, other = (pod["metadata"]["name"] for pod in cluster.kind("Pod"))
+    answering(cluster, one, 5)
+    answering(cluster, other, 2)
+    cluster.change(replicas=2)
+    plan = cluster.operate()
+    assert (costs(cluster), cluster.kind("ReplicaSet")[0]["spec"]["replicas"]) == ([idle], 3)
+    assert plan.look_again_seconds is not None
+    assert plan.look_again_seconds < 1
+    assert condition(cluster, "Ready") == ("False", "ScalingDown")
+    cluster.operate()
+    assert cluster.kind("ReplicaSet")[0]["spec"]["replicas"] == 2
+    cluster.settle()
+    assert [pod["metadata"]["name"] for pod in cluster.kind("Pod")] == [one, other]
+    assert (costs(cluster), status(cluster)["ready"]) == ([], "2/2")
+
+
+def test_scale_down_that_is_called_off_leaves_no_cost_behind() -> None:
+    cluster = served(replicas=2)
+    answering(cluster, cluster.kind("Pod")[0]["metadata"]["name"], 5)
+    cluster.change(replicas=1)
+    cluster.operate()
+    assert costs(cluster)
+    cluster.change(replicas=2)
+    cluster.settle()
+    assert costs(cluster) == []
+    assert cluster.operate().actions == ()
