@@ -12,7 +12,7 @@ from tests.operator_process import OperatorProcess
 EDITS: dict[str, Object] = {
     "ReplicaSet": {"spec": {"replicas": 7}},
     "Service": {"spec": {"selector": {"app": "somebody-else"}}},
-    "PodDisruptionBudget": {"spec": {"maxUnavailable": 9}},
+    "PodDisruptionBudget": {"spec": {"minAvailable": 9}},
     "NetworkPolicy": {"spec": {"ingress": None}},
     "ServiceAccount": {"automountServiceAccountToken": True},
 }

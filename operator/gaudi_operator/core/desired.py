@@ -39,7 +39,7 @@ def desired_children(
         *([service_account(owner)] if _own_account_is_used(owner.name, running) else []),
         *(config_map(owner, revision.config) for revision in running if revision.config),
         *([network_policy(inference, defaults)] if inference.spec.network_access.enabled else []),
-        pod_disruption_budget(inference, policy.max_unavailable),
+        pod_disruption_budget(inference, policy.wished, policy.max_unavailable),
         service(inference),
         *(
             replica_set(owner, revision.name, revision.template, replicas[revision.name], in_place.get(revision.name))

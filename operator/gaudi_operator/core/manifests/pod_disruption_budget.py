@@ -1,17 +1,20 @@
-"""The PodDisruptionBudget: node drains take as many pods as a rollout may, and at least one."""
+"""The PodDisruptionBudget: node drains take as many pods as a rollout may, and at least one (docs/scaling.md)."""
 
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.metadata import Object, child, selector_labels
 
 
-def pod_disruption_budget(inference: Inference, max_unavailable: int) -> Object:
-    """The budget over all pods of a resource. `max_unavailable` in pods; at least one, or nodes could never drain.
+def pod_disruption_budget(inference: Inference, wished: int, max_unavailable: int) -> Object:
+    """The budget over all pods of a resource: `wished` replicas, of which `max_unavailable` may be missing.
+
+    It names how many stay, not how many may go: the latter is counted from what the ReplicaSets ask for at the
+    moment, which is less than what is wished while pods are replaced in place.
 
     AlwaysAllow: a pod that does not serve yet protects nobody, so it never blocks a drain.
     """
     owner = inference.identity
     spec = {
-        "maxUnavailable": max(1, max_unavailable),
+        "minAvailable": max(0, wished - max(1, max_unavailable)),
         "selector": {"matchLabels": selector_labels(owner)},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }

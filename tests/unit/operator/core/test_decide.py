@@ -70,7 +70,7 @@ def test_deleted_child_is_made_again_as_it_was(kind: str) -> None:
         ("Service", ("spec", "ports", 0, "port")),
         ("ReplicaSet", ("spec", "replicas")),
         ("NetworkPolicy", ("spec", "policyTypes")),
-        ("PodDisruptionBudget", ("spec", "maxUnavailable")),
+        ("PodDisruptionBudget", ("spec", "minAvailable")),
         ("ServiceAccount", ("automountServiceAccountToken",)),
         ("ConfigMap", ("metadata", "ownerReferences", 0, "controller")),
     ],

@@ -38,7 +38,7 @@ def test_endpoint_is_the_address_of_the_api() -> None:
     assert endpoint(inference()) == "http://tiny.models.svc:80/v1"
 
 
-@pytest.mark.parametrize(("allowed", "budget"), [(0, 1), (3, 3)])
-def test_disruption_budget_lets_at_least_one_go(allowed: int, budget: int) -> None:
-    found = pod_disruption_budget(inference(), allowed)["spec"]
-    assert (found["maxUnavailable"], found["unhealthyPodEvictionPolicy"]) == (budget, "AlwaysAllow")
+@pytest.mark.parametrize(("wished", "allowed", "stay"), [(4, 0, 3), (4, 3, 1), (1, 0, 0), (0, 0, 0)])
+def test_disruption_budget_lets_at_least_one_go(wished: int, allowed: int, stay: int) -> None:
+    found = pod_disruption_budget(inference(), wished, allowed)["spec"]
+    assert (found["minAvailable"], found["unhealthyPodEvictionPolicy"]) == (stay, "AlwaysAllow")
