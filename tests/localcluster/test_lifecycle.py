@@ -104,6 +104,8 @@ def test_up_after_a_crash_starts_afresh(name: str) -> None:
 
 @pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_up_leaves_nothing(name: str, interruption: signal.Signals) -> None:
+    # A shell that runs the tests in the background has them ignore it, and children take that over.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run_dir = cache_dir() / "run" / name
     with subprocess.Popen(
         command_line("up", "--name", name), cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True, text=True

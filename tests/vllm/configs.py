@@ -5,6 +5,7 @@ from typing import Any
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 from gaudi_runtime.contract.config import (
+    AdapterConfig,
     Dtype,
     EngineConfig,
     EngineName,
@@ -29,11 +30,12 @@ def vllm_config(
     *,
     batch_sizes: RangeSettings | None = None,
     settings: dict[str, str] | None = None,
+    adapters: tuple[AdapterConfig, ...] = (),
     **limits: Any,
 ) -> RuntimeConfig:
     """Prompts of 64 and 128 tokens, and decode batches of 1 and 2 unless `batch_sizes` says otherwise."""
     return RuntimeConfig(
-        model=ModelConfig(path=str(checkpoint), served_names=(MODEL,), dtype=Dtype.FLOAT32),
+        model=ModelConfig(path=str(checkpoint), served_names=(MODEL,), dtype=Dtype.FLOAT32, adapters=adapters),
         engine=EngineConfig(
             name=EngineName.VLLM,
             execution_mode=mode,

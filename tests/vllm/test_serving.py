@@ -20,17 +20,20 @@ from gaudi_runtime.engines.protocol import SamplingParams
 from gaudi_runtime.traffic.histogram import read_traffic
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.unit.runtime.torch.engines import EAGER, start, torch_config
+from tests.vllm.adapter import make_adapter
 from tests.vllm.configs import MODEL, vllm_config
 from tests.weather_tool import WEATHER
+
+ADAPTER = "loud"
 
 
 @pytest.fixture(scope="module")
 def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RuntimeProcess]:
     """A warm runtime."""
     folder = tmp_path_factory.mktemp("serving")
-    config = vllm_config(
-        checkpoint, folder, settings={"--enable-auto-tool-choice": "true", "--tool-call-parser": "hermes"}
-    )
+    settings = {"--enable-auto-tool-choice": "true", "--tool-call-parser": "hermes"}
+    adapters = (make_adapter(folder / "adapter", ADAPTER),)
+    config = vllm_config(checkpoint, folder, settings=settings, adapters=adapters)
     with runtime_process(folder, config) as process:
         process.follow(Phase.SERVING)
         yield process
@@ -102,6 +105,13 @@ def test_vllm_and_the_torch_engine_choose_the_same_tokens(checkpoint: Path, open
         )
         theirs.append(answer.choices[0].token_ids)  # type: ignore[attr-defined]
     assert theirs == torch_tokens(checkpoint, prompts, 24)
+
+
+def test_an_adapter_answers_by_its_own_name(openai: OpenAI) -> None:
+    assert {MODEL, ADAPTER} <= {each.id for each in openai.models.list()}
+    asked = {"prompt": [5, 6, 7], "max_tokens": 12, "temperature": 0}
+    texts = {name: openai.completions.create(model=name, **asked).choices[0].text for name in (MODEL, ADAPTER)}  # type: ignore[call-overload]
+    assert texts[ADAPTER] != texts[MODEL]
 
 
 def torch_tokens(checkpoint: Path, prompts: list[list[int]], count: int) -> list[list[int]]:
@@ -180,5 +190,7 @@ def test_a_process_of_vllm_that_dies_ends_the_runtime_with_the_reason(runtime: R
     core = next(each for each in below if "EngineCore" in "".join(each.cmdline()))
     core.send_signal(signal.SIGKILL)
     assert runtime.exit_code() == 1
-    assert "A process of vLLM died while it served" in runtime.log.read_text(errors="replace")
+    log = runtime.log.read_text(errors="replace")
+    assert "A process of vLLM died while it served: EngineCore" in log
+    assert "was ended by SIGKILL, most often for want of memory" in log
     wait_until(lambda: not any(each.is_running() for each in below))

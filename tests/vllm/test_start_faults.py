@@ -14,8 +14,10 @@ from unittest import mock
 import psutil
 import pytest
 
+from gaudi_runtime.child_processes import end_children
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.select import select_engine
+from gaudi_runtime.engines.vllm.rank_answers import RankFailed
 from gaudi_runtime.errors import ConfigError, ModelNotFound, ModelUnreadable, PlanImpossible, UnsupportedModel
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.startup import start_engine
@@ -80,6 +82,13 @@ def test_a_kind_of_model_whose_memory_nobody_knows(start: Callable[..., None]) -
 def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(start: Callable[..., None]) -> None:
     with pytest.raises(PlanImpossible, match=r"weights take .* GiB by config.json"):
         start(write_config(num_hidden_layers=1000, intermediate_size=100_000))
+
+
+def test_a_model_that_pools(start: Callable[..., None]) -> None:
+    with pytest.raises(RankFailed, match="Warm-up of pooling models is not built yet") as refused:
+        start(settings={"--runner": "pooling"})
+    assert refused.value.reason == "UnsupportedModel"
+    end_children()  # `serve` does, where a start fails
 
 
 def test_a_length_above_that_of_the_model(start: Callable[..., None]) -> None:

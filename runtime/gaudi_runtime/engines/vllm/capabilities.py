@@ -96,7 +96,7 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
     _refuse_without_bucketing(runner)
     mode = _MODES[bool(bridge.is_lazy()), bool(runner.use_hpu_graph)]
     lost = [*losses(runner, runner_names(mode)), *losses(runner.bucketing_manager, MANAGER)]
-    _refuse_models(runner)
+    refuse_models(runner)
     _refuse_too_early(runner, mode)
     if bridge.compile_only is None:
         lost.append("the bridge has no compile-only mode: every bucket is computed while it is compiled")
@@ -143,9 +143,10 @@ def _refuse_without_bucketing(runner: Any) -> None:
         raise ConfigError("VLLM_ENABLE_BUCKETING is off, so there are no buckets to warm up: remove the variable.")
 
 
-def _refuse_models(runner: Any) -> None:
+def refuse_models(runner: Any) -> None:
+    """Raises UnsupportedModel for what vLLM's model runner (of any platform) serves in steps that no bucket is for."""
     if runner.is_pooling_model:
-        raise UnsupportedModel("Warm-up of pooling models on Gaudi is not built yet: choose a model that generates.")
+        raise UnsupportedModel("Warm-up of pooling models is not built yet: choose a model that generates.")
     if runner.speculative_config is not None:
         raise UnsupportedModel("Warm-up with speculative decoding is not built yet: remove --speculative-config.")
 

@@ -11,6 +11,7 @@ import psutil
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.vllm.capabilities import refuse_models
 from gaudi_runtime.engines.vllm.dummy_batches import Outcome
 from gaudi_runtime.engines.vllm.dummy_steps import StepShape, run_step, step_shape
 from gaudi_runtime.engines.vllm.fixed_shapes import FixedShapes
@@ -30,7 +31,8 @@ class CpuVerbs:
         self._met: MetShapes | None = None
 
     def describe(self) -> dict[str, object]:
-        """Execution mode, whether it has graphs, and what a user should know."""
+        """Execution mode, whether it has graphs, and what a user should know. Raises UnsupportedModel."""
+        refuse_models(self._worker.model_runner)
         return {
             "execution_mode": self._mode.value,
             "captures_graphs": self._mode is ExecutionMode.TORCH_COMPILE,

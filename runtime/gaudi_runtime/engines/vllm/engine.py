@@ -29,7 +29,7 @@ from gaudi_runtime.engines.vllm.orders import Orders, give_orders
 from gaudi_runtime.engines.vllm.rank_answers import fold_outcomes, fold_sentences
 from gaudi_runtime.engines.vllm.rank_memory import CpuLedger, RankMemory, memory_of
 from gaudi_runtime.engines.vllm.ranks import Ranks
-from gaudi_runtime.engines.vllm.recipes import kept_recipe_key
+from gaudi_runtime.engines.vllm.recipes import vllm_recipe_key
 from gaudi_runtime.engines.vllm.release import openai_application, parse_arguments
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release
@@ -95,7 +95,7 @@ class VllmEngine:
 
     def recipe_key(self) -> RecipeKey | None:
         """What compiled code on disk depends on, None where none is kept."""
-        return kept_recipe_key(self._config)
+        return vllm_recipe_key(self._config)
 
     def use_plan(self, plan: BucketPlan) -> None:
         """Hand the buckets to the workers, which prepare themselves."""

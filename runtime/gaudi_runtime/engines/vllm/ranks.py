@@ -8,6 +8,7 @@ import asyncio
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from gaudi_runtime.engines.vllm.death import died
 from gaudi_runtime.engines.vllm.rank_answers import unwrapped
 from gaudi_runtime.errors import EngineLost
 
@@ -24,22 +25,25 @@ class Ranks:
         """One verb, from a thread; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
         asked = asyncio.run_coroutine_threadsafe(self.ask(verb, *arguments, deadline=deadline), self._loop)
         try:
-            return self._answer(asked, verb)
+            return self._answer(asked, said(verb, *arguments))
         finally:
             asked.cancel()
 
     async def ask(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
         """One verb, on the event loop; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
+        what = said(verb, *arguments)
         call = self._engine.collective_rpc("gaudi", args=(verb, list(arguments)))
         try:
             answers = await asyncio.wait_for(call, deadline)
         except TimeoutError:
-            raise EngineLost(f"vLLM gave no answer to {said(verb, *arguments)} within {deadline:.0f} s.") from None
-        except Exception as error:  # vLLM's own, such as that its core is dead: ours come as answers
-            raise EngineLost(f"vLLM cannot be asked for {verb}: {type(error).__name__}: {error}") from error
+            raise EngineLost(f"vLLM gave no answer to {what} within {deadline:.0f} s.") from None
+        except Exception as error:  # vLLM's own: ours come as answers
+            if self._engine.errored:
+                raise died(self._engine, f"while it was asked for {what}") from error
+            raise EngineLost(f"vLLM cannot be asked for {what}: {type(error).__name__}: {error}") from error
         return unwrapped(answers, verb)
 
-    def _answer(self, asked: "Future[list[Any]]", verb: str) -> list[Any]:
+    def _answer(self, asked: "Future[list[Any]]", what: str) -> list[Any]:
         """A dead worker answers nothing, so death is looked for while waiting."""
         while True:
             try:
@@ -47,13 +51,13 @@ class Ranks:
             except TimeoutError:
                 if asked.done():
                     raise
-                self._raise_if_dead(verb)
+                self._raise_if_dead(what)
             except CancelledError:
-                raise EngineLost(f"The event loop ended while vLLM was asked for {verb}.") from None
+                raise EngineLost(f"The event loop ended while vLLM was asked for {what}.") from None
 
-    def _raise_if_dead(self, verb: str) -> None:
+    def _raise_if_dead(self, what: str) -> None:
         if self._engine.errored:
-            raise EngineLost(f"A process of vLLM died while it was asked for {verb}: its log says more.")
+            raise died(self._engine, f"while it was asked for {what}")
 
 
 def said(verb: str, *arguments: Any) -> str:

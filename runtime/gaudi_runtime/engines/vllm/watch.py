@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gaudi_runtime.child_processes import pulse
+from gaudi_runtime.engines.vllm.death import died
 from gaudi_runtime.engines.vllm.rank_answers import RankFailed
 from gaudi_runtime.engines.vllm.ranks import Ranks
 from gaudi_runtime.errors import EngineLost
@@ -21,7 +22,6 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 ASK_SECONDS = 2.0
 HANG_SECONDS = 30.0
-DIED = "A process of vLLM died while it served: its log says more."
 Counts = Mapping[str, Sequence[Sequence[Any]]]
 
 
@@ -40,7 +40,7 @@ class Watch:
                 await self._answered(asked)
                 self._take(asked.result()[0])
             except (EngineLost, RankFailed) as error:
-                return EngineLost(DIED if self._engine.errored else str(error))
+                return died(self._engine, "while it served") if self._engine.errored else EngineLost(str(error))
             finally:
                 asked.cancel()
             await asyncio.sleep(ASK_SECONDS)
@@ -57,7 +57,7 @@ class Watch:
         while not asked.done():
             await asyncio.wait({asked}, timeout=LOOK_SECONDS)
             if self._engine.errored:
-                raise EngineLost(DIED)
+                raise died(self._engine, "while it served")
             if (now := await asyncio.to_thread(pulse)) != still:
                 still, moved = now, time.monotonic()
             elif not asked.done() and time.monotonic() - moved > HANG_SECONDS:

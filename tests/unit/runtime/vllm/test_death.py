@@ -1,0 +1,32 @@
+"""What is said of a dead process of vLLM."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.engines.vllm.death import died
+
+
+def ended(**codes: int) -> Any:
+    """An engine whose cores have these exit codes."""
+    manager = SimpleNamespace(finished_procs=lambda: codes)
+    return SimpleNamespace(engine_core=SimpleNamespace(resources=SimpleNamespace(engine_manager=manager)))
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (-9, "Core was ended by SIGKILL, most often for want of memory: give the pod more."),
+        (-4, "Core was ended by SIGILL, this processor lacks an instruction that vLLM uses: try another model.dtype."),
+        (-11, "Core was ended by SIGSEGV, and its log says more."),
+        (1, "Core ended with exit code 1, and its log says why."),
+        (0, "its log says more."),
+    ],
+)
+def test_exit_code_is_told_with_what_to_do(code: int, told: str) -> None:
+    assert str(died(ended(Core=code), "while it served")) == f"A process of vLLM died while it served: {told}"
+
+
+def test_release_that_keeps_its_processes_elsewhere_is_no_error() -> None:
+    assert str(died(SimpleNamespace(), "at once")) == "A process of vLLM died at once: its log says more."
