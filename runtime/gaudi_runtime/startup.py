@@ -1,4 +1,7 @@
-"""The blocking half of start-up, in order: fetch, load, profile, split memory, allocate, plan, warm up."""
+"""The blocking half of start-up, in order: fetch, load, profile, split memory, allocate, plan, warm up.
+
+Around it, recipes are taken from those that pods share, and added to them.
+"""
 
 import logging
 import threading
@@ -13,6 +16,7 @@ from gaudi_runtime.engines.protocol import DividedMemory, Engine, OwnMemory
 from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.memory import Split, kv_blocks, split_memory
+from gaudi_runtime.recipe_cache.cache import RecipeCache
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.sources.start import with_model_here
 from gaudi_runtime.warmup.log_lines import memory_split, size
@@ -43,6 +47,8 @@ def start_engine(
     board.update(phase=Phase.LOADING)
     engine = make(config)
     board.keep(**engine.report_fields())
+    recipes = RecipeCache(config, engine.recipe_key(), board, stop)
+    recipes.take()  # before any process of an engine looks into its folder
     engine.load(progress)
     progress()
 
@@ -52,6 +58,7 @@ def start_engine(
     plan = make_plan(config.bucketing, config.limits, blocks)
     engine.use_plan(plan)
     warm_up(config, engine, plan, split, blocks, board, stop, clock)
+    recipes.publish()  # before this pod serves, so that those that wait for it find them
     return engine
 
 

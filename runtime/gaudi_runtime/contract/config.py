@@ -164,6 +164,9 @@ class EngineConfig(Wire):
     execution_mode: ExecutionMode = ExecutionMode.TORCH_COMPILE
     compile_backend: CompileBackend = CompileBackend.EAGER
     device: Literal["cpu", "cuda", "hpu"] = "cpu"
+    card: Annotated[str, Field(max_length=64)] | None = Field(
+        None, description="Generation of the card, such as gaudi3: recipes of another are of no use."
+    )
     device_memory_bytes: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Memory budget where the device has no memory of its own (CPU), in bytes."
     )
@@ -232,6 +235,17 @@ class ServingConfig(Wire):
     )
 
 
+class SharedRecipes(Wire):
+    """A volume that recipes are copied from at start and to after warm-up (docs/warmup.md, Recipe cache)."""
+
+    path: str = Field(description="Folder of the volume; nothing is compiled in it.")
+    seed: str | None = Field(None, description="Folder of the same form that is only read, and looked into after it.")
+    limit_bytes: Annotated[int, Field(ge=0)] = Field(description="Most that may lie in `path`, in bytes.")
+    max_age_seconds: Annotated[int, Field(ge=1)] = Field(
+        description="What no start has used for so long is removed, unless a running process has taken it."
+    )
+
+
 class RuntimeConfig(Wire):
     """What `gaudi-runtime serve --config FILE` reads.
 
@@ -249,6 +263,9 @@ class RuntimeConfig(Wire):
     serving: ServingConfig = ServingConfig()
     recipe_cache_dir: str | None = Field(
         None, description="Folder of compiled recipes and of the journal of warm-ups, which outlives the process."
+    )
+    shared_recipes: SharedRecipes | None = Field(
+        None, description="Where recipes outlive their pods; only with `recipe_cache_dir`."
     )
 
 

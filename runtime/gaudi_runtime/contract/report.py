@@ -98,6 +98,25 @@ class FetchProgress(Tolerant):
     waiting: bool = Field(False, description="Another process fetches into the same folder; this one waits for it.")
 
 
+class RecipeOutcome(StrEnum):
+    """What the shared recipes are to one start (docs/warmup.md, Recipe cache)."""
+
+    HIT = "Hit"
+    SEEDING = "Seeding"
+    SEEDED = "Seeded"
+    MISS = "Miss"
+
+
+class SharedRecipesReport(Tolerant):
+    """How this start used the recipes that pods share."""
+
+    outcome: RecipeOutcome = Field(
+        description="Hit: taken from there. Seeding: there was nothing to take, and what warm-up makes will be put"
+        " there; Seeded: it was. Miss: neither is possible."
+    )
+    reason: Text | None = Field(None, description="Why nothing was taken, or could be put there.")
+
+
 class ColdShape(Tolerant):
     """A padded shape that batches met without a warm graph while serving, how often, and the compiles it took."""
 
@@ -185,6 +204,12 @@ class WarmupReport(Tolerant):
     since_progress_seconds: Seconds = Field(0.0, description="Time since anything moved; compared with stallTimeout.")
     eta_seconds: Seconds | None = Field(None, description="Estimate of what is left of warm-up, in seconds.")
     compiles: Large = 0
+    shared_recipes: SharedRecipesReport | None = Field(None, description="Only where pods share recipes.")
+    recipe_seconds_saved: Seconds = Field(
+        0.0,
+        description="What compiling the buckets that had a recipe took the process that did it, less what they took"
+        " here; both measured.",
+    )
     recompiles_since_ready: Count = 0
     recent_recompiles: Count = Field(0, description="Those of the last five minutes.")
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=MAX_COLD_SHAPES)] = ()

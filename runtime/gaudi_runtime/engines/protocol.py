@@ -4,9 +4,11 @@ The orchestrator owns order, budget, progress and stop; an engine only does what
 `warm_defragmenter` block and are called from one worker thread, one at a time, before the first request.
 """
 
+import hashlib
+import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol, runtime_checkable
 
 from prometheus_client.registry import Collector
@@ -34,8 +36,8 @@ class DeviceMemory:
 class RecipeKey:
     """What a compiled recipe depends on besides its shape: with another key it is of no use.
 
-    `software` names the release and the execution mode, `model` a fingerprint of the checkpoint's configuration,
-    `parallelism` how the model is divided.
+    `software` names the release and the execution mode, `model` the checkpoint and its revision, `dtype` the formats
+    of numbers and of the KV cache, `parallelism` how the model is divided.
     """
 
     software: str
@@ -43,6 +45,12 @@ class RecipeKey:
     model: str
     dtype: str
     parallelism: str
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that stand for the key in names of files."""
+        text = json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,7 @@ class Engine(Protocol):
         """Read weights and tokenizer. Raises a RuntimeStartError."""
 
     def recipe_key(self) -> RecipeKey | None:
-        """What compiled recipes depend on, None where none outlives the process; there after `load`."""
+        """What compiled recipes depend on, None where none outlives the process; known before `load`."""
 
     def use_plan(self, plan: BucketPlan) -> None:
         """Take the buckets that requests will be padded to."""

@@ -1,20 +1,69 @@
-"""The part of a recipe's key that the configuration tells (docs/warmup.md, Recipe cache)."""
+"""What compiled recipes depend on (docs/warmup.md, Recipe cache): one definition for all engines."""
+
+import hashlib
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from gaudi_runtime.contract.config import ModelConfig, RuntimeConfig
+from gaudi_runtime.engines.host_cpu import host_cpu
 from gaudi_runtime.engines.protocol import RecipeKey
+
+HPU_CACHE = "PT_HPU_RECIPE_CACHE_CONFIG"
+BRIDGE = "habana-torch-plugin"
 
 
 def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> RecipeKey:
-    """The key of an engine that knows its software release, its card and a fingerprint of its model."""
-    weights, engine = config.model, config.engine
+    """The key of an engine that knows its software release, its card and a fingerprint of its model.
+
+    The plan is no part of it; the layout of the KV cache is, because every bucket counts in its blocks.
+    """
+    weights, engine, limits = config.model, config.engine, config.limits
     quantization = weights.quantization.model_dump_json() if weights.quantization else "none"
+    layout = f"blocks of {limits.block_size}{' contiguous' if limits.contiguous_paged_attention else ''}"
     return RecipeKey(
         software=f"{software} {engine.execution_mode} {engine.compile_backend} {engine.layers_per_graph}",
         card=card,
         model=f"{model}{_adapters(weights)}",
-        dtype=f"{weights.dtype} {weights.kv_cache_dtype} {quantization}",
+        dtype=f"{weights.dtype} {weights.kv_cache_dtype} {quantization} {layout}",
         parallelism=config.parallelism.model_dump_json(),
     )
+
+
+def kept_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) -> RecipeKey | None:
+    """The key of an engine with a real checkpoint, None where nothing compiled outlives its process.
+
+    `keeps_files` says it of a CPU or a CUDA card; on Gaudi the bridge keeps recipes where its variable names a folder.
+    None as well for a checkpoint without config.json: why it cannot be loaded is the engine's to say.
+    """
+    device = config.engine.device
+    model = checkpoint_fingerprint(config.model)
+    if model is None or not (HPU_CACHE in os.environ if device == "hpu" else keeps_files):
+        return None
+    if device == "hpu":
+        return recipe_key(config, f"{software} {_release(BRIDGE)}", f"hpu {config.engine.card or 'of any kind'}", model)
+    return recipe_key(config, software, f"{device} {host_cpu()}", model)
+
+
+def checkpoint_fingerprint(model: ModelConfig) -> str | None:
+    """SHA-256 of config.json and, where a hub has it, repository and commit; None without the file.
+
+    The folder of what was fetched has the name of its commit (docs/model-sources.md). Of a mounted folder no
+    revision is known.
+    """
+    folder = Path(model.path)
+    try:
+        architecture = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
+    except OSError:
+        return None
+    return f"{architecture} {model.hub.repo}@{folder.name}" if model.hub else architecture
+
+
+def _release(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"{package} of unknown release"
 
 
 def _adapters(model: ModelConfig) -> str:

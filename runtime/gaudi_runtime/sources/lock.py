@@ -82,14 +82,22 @@ def unused(file: Path) -> Iterator[bool]:
         yield _locked(mark, file.parent)
 
 
-def _locked(file: IO[str], folder: Path) -> bool:
+def try_lock(file: IO[str]) -> bool:
+    """Whether this process has the only lock on `file` from now on. Raises OSError for a volume that locks nothing."""
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in BUSY:
             return False
+        raise
+    return True
+
+
+def _locked(file: IO[str], folder: Path) -> bool:
+    try:
+        return try_lock(file)
+    except OSError as error:
         raise ConfigError(
             f"The volume of {folder} cannot lock files ({error.strerror}), so no pod can fetch into it: mount it with "
             "locks, or leave spec.model.cache out."
         ) from error
-    return True

@@ -39,10 +39,10 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
         job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
         return left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
-    step = (job.journal.recipes.kind(phase, bucket), phase, bucket)
+    step, seconds = (job.journal.recipes.kind(phase, bucket), phase, bucket), job.clock() - started
     job.pace.over([step])
-    job.measured(step, job.clock() - started)
-    job.progress.warmed(phase, job.pace.eta_seconds())
+    job.measured(step, seconds)
+    job.progress.warmed(phase, job.pace.eta_seconds(), job.journal.recipes.saved(step, seconds))
     return None
 
 

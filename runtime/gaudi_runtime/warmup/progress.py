@@ -20,6 +20,7 @@ class Progress:
             phase: PhaseProgress(planned=len(plan.of(phase)), capture_applies=captures) for phase in BucketPhase
         }
         self._skipped: list[Skipped] = []
+        self._saved = 0.0
 
     def planned(self, cached: dict[BucketPhase, int], warnings: Sequence[str], eta: float | None) -> None:
         """The plan is known, nothing is warm yet. `cached`: buckets whose recipe is at hand; `eta` in seconds."""
@@ -39,8 +40,9 @@ class Progress:
         log.info("%s", log_lines.warming(phase, bucket, position, self._phases[phase].planned, free_bytes))
         self._change(phase, current=bucket)
 
-    def warmed(self, phase: BucketPhase, eta: float | None) -> None:
-        """The current bucket is compiled. `eta` in seconds."""
+    def warmed(self, phase: BucketPhase, eta: float | None, saved: float) -> None:
+        """The current bucket is compiled, and its recipe, if it had one, `saved` so many seconds. `eta` in seconds."""
+        self._saved += saved
         self._change(phase, eta, warmed=self._phases[phase].warmed + 1, current=None)
 
     def capturing(self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int) -> None:
@@ -78,4 +80,5 @@ class Progress:
         self._phases[phase] = self._phases[phase].model_copy(update=changes)
         compiles = sum(progress.warmed for progress in self._phases.values())
         timing = {} if eta is None else {"eta_seconds": eta}
-        self._board.update(compiles=compiles, **{phase: self._phases[phase]}, **timing)
+        saved = max(0.0, self._saved)
+        self._board.update(compiles=compiles, recipe_seconds_saved=saved, **{phase: self._phases[phase]}, **timing)

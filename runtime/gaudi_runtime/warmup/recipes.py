@@ -5,7 +5,6 @@ keyed by what a recipe depends on and never by the plan: one bucket more must no
 (docs/warmup.md, Recipe cache).
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.warmup.pace import Step, StepKind
 
 FORMAT = 1
+JOURNAL_PREFIX = "warmup-"
 MAX_JOURNAL_BYTES = 64 * 1024 * 1024
 """A plan has at most 250,000 buckets; a larger text is nobody's journal."""
 
@@ -39,13 +39,25 @@ class Recipes:
         """What warming this shape will be: loading its recipe, or compiling it."""
         return StepKind.LOAD if self.compiled(phase, bucket) else StepKind.COMPILE
 
+    def saved(self, step: Step, seconds: float) -> float:
+        """Seconds of compiling that a step spared, which took `seconds`: 0 but for the load of a recipe.
+
+        Its compile took what the journal says of the process that did it, maybe of another pod.
+        """
+        kind, phase, bucket = step
+        return self.seconds[StepKind.COMPILE, phase, bucket] - seconds if kind is StepKind.LOAD else 0.0
+
+    def and_those_of(self, other: "Recipes") -> "Recipes":
+        """Steps of both; of a step that both know, ours."""
+        return Recipes({**other.seconds, **self.seconds})
+
 
 NOTHING_KNOWN = Recipes({})
 
 
 def journal_name(key: RecipeKey) -> str:
     """File name of the journal of a key."""
-    return f"warmup-{hashlib.sha256(_canonical(asdict(key)).encode()).hexdigest()[:16]}.jsonl"
+    return f"{JOURNAL_PREFIX}{key.digest}.jsonl"
 
 
 def header(key: RecipeKey) -> str:

@@ -1,6 +1,5 @@
 """The recipe cache of the sim engine: an empty file per recipe, as a real one has a file with code."""
 
-import hashlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,8 +12,7 @@ class SimRecipes:
     """Recipes of one key below `folder`; without a folder none is kept."""
 
     def __init__(self, folder: str | None, key: RecipeKey) -> None:
-        name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
-        self._folder = Path(folder) / f"sim-{name}" if folder else None
+        self._folder = Path(folder) / f"sim-{key.digest}" if folder else None
 
     def holds(self, phase: BucketPhase, bucket: Bucket) -> bool:
         """Whether this shape was compiled before, in this or an earlier life of the container."""

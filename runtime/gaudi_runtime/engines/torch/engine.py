@@ -20,7 +20,7 @@ from gaudi_runtime.engines.protocol import (
 )
 from gaudi_runtime.engines.torch.block_manager import BlockManager
 from gaudi_runtime.engines.torch.device_thread import DeviceThread
-from gaudi_runtime.engines.torch.recipes import kept_recipe_key
+from gaudi_runtime.engines.torch.recipes import torch_recipe_key
 from gaudi_runtime.engines.torch.runner import ModelRunner
 from gaudi_runtime.engines.torch.serving import ServingLoop
 from gaudi_runtime.engines.torch.tokenizer import TransformersTokenizer
@@ -69,7 +69,7 @@ class TorchEngine:
 
     def recipe_key(self) -> RecipeKey | None:
         """What compiled code on disk depends on, None where none is kept."""
-        return kept_recipe_key(self._config, self._runner.checkpoint)
+        return torch_recipe_key(self._config)
 
     def allocate(self, kv_blocks: int) -> None:
         """Allocate the cache, whose last block is for padding. Raises DeviceOutOfMemory or PlanImpossible."""

@@ -1,0 +1,95 @@
+"""What an entry of the shared recipes says of itself, as a text. Pure.
+
+The first line is the SHA-256 of all that follows, so that a damaged manifest is never taken for a small one. What
+follows is the key, each file by its path with checksum and bytes, and the journal of the warm-ups that made them
+(docs/warmup.md, Recipe cache).
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.warmup.recipes import JournalUnusable, Recipes, parse, text_of
+
+MAX_MANIFEST_BYTES = 128 * 1024 * 1024
+"""Twice a journal of the most buckets: a larger text is nobody's manifest."""
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class EntryUnusable(Exception):
+    """An entry cannot be used; the message says why, as the end of a sentence."""
+
+
+class StoredFile(Wire):
+    """A file of an entry: content is kept once, under its checksum."""
+
+    sha256: Sha256
+    size: Annotated[int, Field(ge=0)] = Field(description="Bytes.")
+
+
+class _Body(Wire):
+    format: Literal[1] = 1
+    key: dict[str, str]
+    files: dict[str, StoredFile]
+    journal: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The files of an entry by their relative paths, and the seconds of the steps that made them."""
+
+    files: Mapping[str, StoredFile]
+    recipes: Recipes
+
+    @property
+    def size(self) -> int:
+        """Bytes of all content, each counted once."""
+        return sum({file.sha256: file.size for file in self.files.values()}.values())
+
+    def and_that_of(self, other: "Manifest") -> "Manifest":
+        """Files and steps of both; of what both have, ours."""
+        return Manifest({**other.files, **self.files}, self.recipes.and_those_of(other.recipes))
+
+
+def manifest_text(manifest: Manifest, key: RecipeKey) -> str:
+    """The manifest of the entry of `key`."""
+    body = _Body(key=asdict(key), files=dict(manifest.files), journal=text_of(manifest.recipes, key)).model_dump_json()
+    return f"{_checksum(body)}\n{body}"
+
+
+def parse_manifest(text: str, key: RecipeKey) -> Manifest:
+    """The manifest in `text`.
+
+    Raises EntryUnusable for one that is damaged, is of another key, or names files outside of its folder.
+    """
+    checksum, _, body = text.partition("\n")
+    if checksum != _checksum(body):
+        raise EntryUnusable("its manifest is damaged")
+    try:
+        said = _Body.model_validate_json(body)
+    except ValidationError as error:
+        raise EntryUnusable(f"its manifest is of another form ({error.errors()[0]['msg']})") from error
+    if said.key != asdict(key):
+        raise EntryUnusable("it is of another software, card, model, dtype or parallelism")
+    if outside := [path for path in said.files if not _is_inside(path)]:
+        raise EntryUnusable(f"its manifest names a file outside of it: {outside[0][:80]!r}")
+    try:
+        return Manifest(said.files, parse(said.journal, key))
+    except JournalUnusable as error:
+        raise EntryUnusable(f"its journal is unusable: {error}") from error
+
+
+def _is_inside(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not path.startswith("/") and ".." not in parts and "\0" not in path
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

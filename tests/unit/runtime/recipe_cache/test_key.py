@@ -1,0 +1,150 @@
+"""What recipes depend on: a row for each part of the configuration, and never the plan."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.config import (
+    AdapterConfig,
+    CompileBackend,
+    EngineConfig,
+    EngineName,
+    ExecutionMode,
+    HubRepository,
+    KvCacheDtype,
+    ModelConfig,
+    QuantizationConfig,
+    QuantizationMethod,
+    RuntimeConfig,
+)
+from gaudi_runtime.engines.host_cpu import cpu_of
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engines.recipe_key import HPU_CACHE, kept_recipe_key
+
+X86 = "processor\t: 0\nmodel name\t: Xeon A\nflags\t\t: sse avx2\n\nprocessor\t: 1\nmodel name\t: Xeon A\n"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a config.json, on a machine whose bridge keeps recipes."""
+    monkeypatch.setenv(HPU_CACHE, "/cache/recipes,false,16384")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    return tmp_path
+
+
+def config(folder: Path, **changes: dict[str, Any]) -> RuntimeConfig:
+    whole = RuntimeConfig(
+        model=ModelConfig(path=str(folder), served_names=("m",)),
+        engine=EngineConfig(name=EngineName.VLLM, device="hpu", card="gaudi3"),
+        limits=Limits(max_model_len=512, max_num_seqs=4, max_num_batched_tokens=512, block_size=128),
+    )
+    parts = {name: getattr(whole, name).model_copy(update=change) for name, change in changes.items()}
+    return whole.model_copy(update=parts)
+
+
+def key(folder: Path, software: str = "vllm 0.32", **changes: dict[str, Any]) -> RecipeKey | None:
+    return kept_recipe_key(config(folder, **changes), software, keeps_files=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": {"dtype": "bfloat16"}},
+        {"model": {"kv_cache_dtype": KvCacheDtype.FP8}},
+        {"model": {"quantization": QuantizationConfig(method=QuantizationMethod.FP8)}},
+        {"model": {"adapters": (AdapterConfig(name="sql", path="/adapters/0"),)}},
+        {"model": {"hub": HubRepository(repo="a/b")}},
+        {"parallelism": {"tensor": 2}},
+        {"parallelism": {"pipeline": 2}},
+        {"engine": {"card": "gaudi2"}},
+        {"engine": {"execution_mode": ExecutionMode.LAZY}},
+        {"engine": {"compile_backend": CompileBackend.INDUCTOR}},
+        {"engine": {"layers_per_graph": 2}},
+        {"limits": {"block_size": 256}},
+        {"limits": {"contiguous_paged_attention": False}},
+    ],
+    ids=str,
+)
+def test_what_recipes_depend_on_changes_their_key(checkpoint: Path, change: dict[str, dict[str, Any]]) -> None:
+    assert key(checkpoint, **change) != key(checkpoint)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bucketing": BucketPolicy(strategy=Strategy.LINEAR).model_dump()},
+        {"limits": {"max_num_seqs": 8}},
+        {"limits": {"max_model_len": 1024}},
+        {"limits": {"max_num_batched_tokens": 256}},
+        {"warmup": {"graph_memory_share": 0.3}},
+        {"serving": {"drain_seconds": 1}},
+        {"model": {"served_names": ("other",)}},
+    ],
+    ids=str,
+)
+def test_the_plan_is_no_part_of_the_key(checkpoint: Path, change: dict[str, dict[str, Any]]) -> None:
+    assert key(checkpoint, **change) == key(checkpoint)
+
+
+def test_another_release_of_the_software_has_another_key(checkpoint: Path) -> None:
+    assert key(checkpoint, "vllm 0.33") != key(checkpoint)
+
+
+def test_another_architecture_has_another_key(checkpoint: Path) -> None:
+    before = key(checkpoint)
+    (checkpoint / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
+    assert key(checkpoint) != before
+
+
+def test_another_commit_of_a_repository_has_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HPU_CACHE, "/cache/recipes")
+    keys = []
+    for commit in ("1" * 40, "2" * 40):
+        (tmp_path / commit).mkdir()
+        (tmp_path / commit / "config.json").write_text("{}")
+        keys.append(key(tmp_path / commit, model={"hub": HubRepository(repo="a/b")}))
+    assert keys[0] != keys[1]
+
+
+def test_a_bridge_that_keeps_nothing_has_no_key(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(HPU_CACHE)
+    assert key(checkpoint) is None
+
+
+def test_a_checkpoint_without_config_has_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HPU_CACHE, "/cache/recipes")
+    assert key(tmp_path) is None
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_on_a_cpu_the_engine_says_whether_files_are_kept(checkpoint: Path, keeps: bool) -> None:
+    found = kept_recipe_key(config(checkpoint, engine={"device": "cpu"}), "torch", keeps_files=keeps)
+    assert (found is not None) is keeps
+
+
+def test_a_digest_stands_for_the_whole_key(checkpoint: Path) -> None:
+    one, other = key(checkpoint), key(checkpoint, engine={"card": "gaudi2"})
+    assert one
+    assert other
+    assert len(one.digest) == 16
+    assert one.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    "other",
+    [X86.replace("avx2", "avx2 avx512f"), X86.replace("Xeon A", "Xeon B")],
+    ids=["instructions", "model"],
+)
+def test_another_processor_has_another_name(other: str) -> None:
+    assert cpu_of(X86, "x86_64") != cpu_of(other, "x86_64")
+
+
+def test_the_order_of_instructions_means_nothing() -> None:
+    assert cpu_of(X86, "x86_64") == cpu_of(X86.replace("sse avx2", "avx2 sse"), "x86_64")
+
+
+def test_a_processor_that_the_kernel_does_not_describe_has_a_name_all_the_same() -> None:
+    assert cpu_of("", "riscv64").startswith("riscv64 of unknown model ")

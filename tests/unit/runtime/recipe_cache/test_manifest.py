@@ -1,0 +1,73 @@
+"""What an entry says of itself: it says back what was written, and anything else is unusable with a reason."""
+
+from contextlib import suppress
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.recipe_cache.manifest import EntryUnusable, Manifest, StoredFile, manifest_text, parse_manifest
+from gaudi_runtime.warmup.pace import StepKind
+from gaudi_runtime.warmup.recipes import Recipes
+
+KEY = RecipeKey(software="1.22 hpuGraphs", card="gaudi2", model="llama", dtype="bfloat16", parallelism="tensor 1")
+COMPILED = (StepKind.COMPILE, BucketPhase.PROMPT, Bucket(4, 512, 0))
+DIGITS = "0123456789abcdef"
+FILES = st.builds(StoredFile, sha256=st.text(DIGITS, min_size=64, max_size=64), size=st.integers(0, 2**40))
+NAMES = st.text("abc.-_", min_size=1, max_size=8).filter(lambda name: name not in (".", ".."))
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+
+
+def stored(digit: str, size: int = 1) -> StoredFile:
+    return StoredFile(sha256=digit * 64, size=size)
+
+
+def manifest(**files: StoredFile) -> Manifest:
+    return Manifest(files, Recipes({COMPILED: 2.5}))
+
+
+@given(st.dictionaries(PATHS, FILES, max_size=5))
+def test_a_manifest_says_what_was_written(files: dict[str, StoredFile]) -> None:
+    wished = Manifest(files, Recipes({COMPILED: 2.5}))
+    assert parse_manifest(manifest_text(wished, KEY), KEY) == wished
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
+def test_an_entry_of_another_key_is_foreign(field: str) -> None:
+    text = manifest_text(manifest(), replace(KEY, **{field: "another"}))
+    with pytest.raises(EntryUnusable, match="it is of another software, card, model, dtype or parallelism"):
+        parse_manifest(text, KEY)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 255))
+def test_one_changed_byte_is_seen(at: int, change: int) -> None:
+    content = bytearray(manifest_text(manifest(a=stored("a")), KEY).encode())
+    content[at % len(content)] ^= change
+    with pytest.raises(EntryUnusable):
+        parse_manifest(content.decode(errors="replace"), KEY)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../other/file", "a/../../b", "", "a\0b"])
+def test_files_outside_of_the_folder_are_refused(path: str) -> None:
+    text = manifest_text(Manifest({path: stored("a")}, Recipes({})), KEY)
+    with pytest.raises(EntryUnusable, match="names a file outside of it"):
+        parse_manifest(text, KEY)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_manifest_or_unusable(text: str) -> None:
+    with suppress(EntryUnusable):
+        parse_manifest(text, KEY)
+
+
+def test_what_two_pods_made_is_kept_and_of_the_same_path_ours() -> None:
+    ours, theirs = manifest(a=stored("a"), b=stored("b")), manifest(b=stored("0"), c=stored("c"))
+    assert ours.and_that_of(theirs).files == {"a": stored("a"), "b": stored("b"), "c": stored("c")}
+
+
+def test_content_that_several_files_have_counts_once() -> None:
+    assert manifest(a=stored("a", 10), b=stored("a", 10), c=stored("c", 3)).size == 13
