@@ -88,8 +88,6 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
             f"{release}: leave it out, or use generation none.",
             on_card and pooling,
         ),
-        ("spec.recipeCache.enabled", f"{release}: set it to false.", spec.recipe_cache.enabled),
-        ("spec.autoscaling", f"{release}: leave it out.", spec.autoscaling is not None),
         ("spec.route", f"{release}: leave it out.", spec.route is not None),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
+from gaudi_operator.core.autoscaling_condition import judge_autoscaler_active
 from gaudi_operator.core.plan_conditions import judge_bucket_coverage, judge_plan_accepted, judge_settings_effective
 from gaudi_operator.core.rollout_conditions import judge_ready, judge_reconciling, judge_stalled
 from gaudi_operator.core.serving_conditions import judge_available, judge_degraded, judge_warmed_up
@@ -19,12 +20,12 @@ MAX_MESSAGE = 2048
 
 @dataclass(frozen=True)
 class ConditionKind:
-    """A row of the table; `good` is the status that asks for nobody."""
+    """A row of the table; `good` is the status that asks for nobody. A judgement of None leaves the condition out."""
 
     type: str
     good: ConditionStatus
     meaning: str
-    judge: Callable[[Situation], Verdict]
+    judge: Callable[[Situation], Verdict | None]
 
 
 CONDITIONS = (
@@ -50,12 +51,19 @@ CONDITIONS = (
         judge_bucket_coverage,
     ),
     ConditionKind("SettingsEffective", TRUE, "Every setting of the spec has an effect.", judge_settings_effective),
+    ConditionKind(
+        "AutoscalerActive",
+        TRUE,
+        "The autoscaler counts requests and may scale. Only there with spec.autoscaling.",
+        judge_autoscaler_active,
+    ),
 )
 
 
 def judge_conditions(situation: Situation) -> tuple[Condition, ...]:
     """All conditions; a transition time moves only when the status does."""
-    verdicts = [(kind.type, kind.judge(situation)) for kind in CONDITIONS]
+    judged = ((kind.type, kind.judge(situation)) for kind in CONDITIONS)
+    verdicts = [(kind, verdict) for kind, verdict in judged if verdict is not None]
     return conditions_from(
         verdicts, situation.before.conditions, situation.inference.identity.generation, situation.now
     )

@@ -18,6 +18,7 @@ from gaudi_operator.core.outlook import outlook
 from gaudi_operator.core.patience import look_again_seconds
 from gaudi_operator.core.pods import PodView, read_pods, with_gates
 from gaudi_operator.core.policy import rollout_policy
+from gaudi_operator.core.recipe_claims import recipe_claims
 from gaudi_operator.core.recompiling import judge_gates
 from gaudi_operator.core.revision import Revision, stored_revisions, why_not_kept, wished_revision
 from gaudi_operator.core.scale_down import SEEN_SECONDS, deletion_costs, held_back
@@ -116,13 +117,18 @@ class _Pass:
             *missing_writes(wished, _children_of(observed)),
             *deletes,
             *unread_config_maps(observed, needed),
-            *self._unwanted_policy(),
+            *recipe_claims(self.inference, running, observed.claims),
+            *self._unwanted(),
         ]
 
-    def _unwanted_policy(self) -> list[Action]:
-        if self.inference.spec.network_access.enabled:
-            return []
-        return [delete(each, "spec.networkAccess is switched off") for each in self.observed.network_policies]
+    def _unwanted(self) -> list[Action]:
+        spec, observed = self.inference.spec, self.observed
+        policies = () if spec.network_access.enabled else observed.network_policies
+        autoscalers = () if spec.autoscaling else observed.autoscalers
+        return [
+            *(delete(each, "spec.networkAccess is switched off") for each in policies),
+            *(delete(each, "spec.autoscaling is left out") for each in autoscalers),
+        ]
 
     def _situation(self) -> Situation:
         course = self.course
@@ -143,6 +149,7 @@ class _Pass:
             trouble=trouble(self.world, course),
             outlook=outlook(self.inference),
             now=self.observed.now,
+            autoscaler=next(iter(self.observed.autoscalers), None),
         )
 
     def _revisions(self) -> tuple[Revision, ...]:
@@ -169,4 +176,5 @@ def _children_of(observed: Observed) -> list[Manifest]:
         *observed.service_accounts,
         *observed.pod_disruption_budgets,
         *observed.network_policies,
+        *observed.autoscalers,
     ]

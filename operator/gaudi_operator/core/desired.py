@@ -7,6 +7,7 @@ from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.config_map import config_map
 from gaudi_operator.core.manifests.controller_revision import controller_revision
+from gaudi_operator.core.manifests.horizontal_pod_autoscaler import horizontal_pod_autoscaler
 from gaudi_operator.core.manifests.metadata import Object
 from gaudi_operator.core.manifests.network_policy import network_policy
 from gaudi_operator.core.manifests.pod_disruption_budget import pod_disruption_budget
@@ -41,6 +42,7 @@ def desired_children(
         *([network_policy(inference, defaults)] if inference.spec.network_access.enabled else []),
         pod_disruption_budget(inference, policy.wished, policy.max_unavailable),
         service(inference),
+        *([horizontal_pod_autoscaler(owner, wished)] if (wished := inference.spec.autoscaling) else []),
         *(
             replica_set(owner, revision.name, revision.template, replicas[revision.name], in_place.get(revision.name))
             for revision in running

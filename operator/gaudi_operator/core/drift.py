@@ -11,7 +11,7 @@ _LIST_KEYS = ("name", "uid", "mountPath", "containerPort", "topologyKey", "condi
 _ATOMIC = frozenset({"selector", "matchLabels", "nodeSelector"})
 """Maps that mean something as a whole: one more key selects other pods, or none."""
 
-_QUANTITY_PARENTS = frozenset({"limits", "requests", "sizeLimit"})
+_QUANTITY_PARENTS = frozenset({"limits", "requests", "sizeLimit", "averageValue"})
 
 
 def has_drifted(applied: object, live: object) -> str | None:

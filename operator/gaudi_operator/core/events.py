@@ -60,7 +60,7 @@ def _turn(condition: Condition, was: Condition | None) -> Event | None:
             return Event("Warning", "Stalled", f"{condition.reason}: {condition.message}")
         case "Degraded", ConditionStatus.TRUE:
             return Event("Warning", "Degraded", condition.message)
-        case "BucketCoverage", ConditionStatus.FALSE:
+        case "BucketCoverage" | "AutoscalerActive", ConditionStatus.FALSE:
             return Event("Warning", condition.reason, condition.message)
         case "SettingsEffective", ConditionStatus.FALSE:
             return Event("Warning", "SettingsIgnored", condition.message)

@@ -8,6 +8,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.inputs import revision_inputs, same_inputs
+from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.outlook import Outlook
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.revision import Revision
@@ -24,7 +25,7 @@ class Situation:
 
     `choice` is None where a refused spec leaves nothing to choose, `in_place` says why mode auto does not surge, and
     `last_errors` how the last containers of pods ended, by pod. `outlook` is what is known of the spec's plan without
-    a pod, None where no plan is possible.
+    a pod, None where no plan is possible. `autoscaler` is the live one, None where there is none.
     """
 
     inference: Inference
@@ -43,6 +44,7 @@ class Situation:
     trouble: Trouble | None
     outlook: Outlook | None
     now: datetime
+    autoscaler: Manifest | None = None
 
     @property
     def wished(self) -> int:

@@ -37,9 +37,11 @@ CONTROLLER_REVISION = Kind("apps/v1", "ControllerRevision", "controllerrevisions
 POD = Kind("v1", "Pod", "pods")
 SERVICE = Kind("v1", "Service", "services")
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
+CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 EVENT = Kind("events.k8s.io/v1", "Event", "events")
 
@@ -50,8 +52,10 @@ CHILDREN = (
     SERVICE,
     CONFIG_MAP,
     SERVICE_ACCOUNT,
+    CLAIM,
     DISRUPTION_BUDGET,
     NETWORK_POLICY,
+    AUTOSCALER,
 )
 WATCHED = (RESOURCE, *CHILDREN)
 _BY_NAME = {(each.api_version, each.kind): each for each in WATCHED}

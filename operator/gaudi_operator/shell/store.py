@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_operator.shell.kinds import (
+    AUTOSCALER,
+    CLAIM,
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DISRUPTION_BUDGET,
@@ -136,8 +138,10 @@ class Store:
             services=_owned(self._of(key, SERVICE), owner),
             config_maps=_owned(self._of(key, CONFIG_MAP), owner),
             service_accounts=_owned(self._of(key, SERVICE_ACCOUNT), owner),
+            claims=_owned(self._of(key, CLAIM), owner),
             pod_disruption_budgets=_owned(self._of(key, DISRUPTION_BUDGET), owner),
             network_policies=_owned(self._of(key, NETWORK_POLICY), owner),
+            autoscalers=_owned(self._of(key, AUTOSCALER), owner),
             reports={uid: reports[uid] for pod in pods if (uid := pod["metadata"]["uid"]) in reports},
             now=now,
             status_written=status_written,

@@ -84,7 +84,7 @@ class Rollout(ApiModel):
 
 
 class Autoscaling(ApiModel):
-    """A HorizontalPodAutoscaler on the scale subresource."""
+    """A HorizontalPodAutoscaler on the scale subresource: from then on it writes replicas (docs/scaling.md)."""
 
     model_config = validated_by(
         Rule(
@@ -95,5 +95,6 @@ class Autoscaling(ApiModel):
     min_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] = Field(1, description="Fewest replicas.")
     max_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] = Field(description="Most replicas.")
     target_running_requests: Annotated[int, Field(ge=1, le=65_536)] = Field(
-        description="Running requests per pod that the autoscaler aims for."
+        description="Running requests per pod that the autoscaler aims for: the average of the metric"
+        " gaudi_requests_running, which a metrics adapter must serve."
     )

@@ -109,7 +109,7 @@ class GaudiInferenceSpec(ApiModel):
     recipe_cache: RecipeCache = Field(RecipeCache(), description="A volume of compiled recipes.")
     replicas: Annotated[int, Field(ge=0, le=1000)] = Field(1, description="Wished replicas; 0 stops serving.")
     rollout: Rollout = Field(Rollout(), description="How a new revision replaces the old one.")
-    autoscaling: Autoscaling | None = Field(None, description="A HorizontalPodAutoscaler on replicas.")
+    autoscaling: Autoscaling | None = Field(None, description="A HorizontalPodAutoscaler that writes replicas.")
     service: Service = Field(Service(), description="The Service in front of the replicas.")
     route: Route | None = Field(None, description="An HTTPRoute to the Service.")
     network_access: NetworkAccess = Field(NetworkAccess(), description="Who may reach the pods.")

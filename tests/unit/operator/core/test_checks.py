@@ -99,11 +99,6 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "NotBuilt",
         "spec.recipeCache.enabled is not built in this release: set it to false.",
     ),
-    "autoscaling": (
-        {"autoscaling": {"maxReplicas": 3, "targetRunningRequests": 8}},
-        "NotBuilt",
-        "spec.autoscaling is not built in this release: leave it out.",
-    ),
     "route": (
         {"route": {"parentRefs": [{"name": "g"}]}},
         "NotBuilt",

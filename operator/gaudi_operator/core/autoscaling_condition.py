@@ -1,0 +1,37 @@
+"""AutoscalerActive: whether the autoscaler of spec.autoscaling counts and may scale (docs/scaling.md)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gaudi_operator.core.manifests.horizontal_pod_autoscaler import METRIC
+from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
+
+_NO_METRIC = (
+    f"A metrics adapter must serve the metric {METRIC} of the pods (docs/scaling.md, Autoscale); until then replicas "
+    "stay as they are."
+)
+
+
+def judge_autoscaler_active(s: Situation) -> Verdict | None:
+    """What the HorizontalPodAutoscaler says of itself; None where none is wished."""
+    wished = s.inference.spec.autoscaling
+    if wished is None:
+        return None
+    if s.wished == 0:
+        return Verdict(UNKNOWN, "ScaledToZero", "The autoscaler rests while replicas are 0: it wakes nobody.")
+    status = (s.autoscaler or {}).get("status") or {}
+    said = {each["type"]: each for each in status.get("conditions") or ()}
+    if not said:
+        return Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")
+    for kind in ("AbleToScale", "ScalingActive"):
+        if kind in said and said[kind]["status"] == "False":
+            return _hindered(said[kind])
+    between = f"{wished.min_replicas} to {wished.max_replicas}"
+    return Verdict(TRUE, "Counting", f"The autoscaler wishes {status.get('desiredReplicas')} of {between} replicas.")
+
+
+def _hindered(condition: Mapping[str, Any]) -> Verdict:
+    reason, message = condition.get("reason") or "NotActive", str(condition.get("message") or "It says no reason")
+    sentence = f"The autoscaler does not scale: {message.strip().rstrip('.')}."
+    return Verdict(FALSE, reason, f"{sentence} {_NO_METRIC}" if "Metric" in reason else sentence)

@@ -1,0 +1,104 @@
+"""spec.autoscaling makes an autoscaler, and the status says whether it works."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.autoscaling_condition import judge_autoscaler_active
+from gaudi_operator.core.drift import has_drifted
+from gaudi_operator.core.manifests.horizontal_pod_autoscaler import horizontal_pod_autoscaler
+from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
+from tests.builders import Object
+from tests.unit.operator.core.resources import inference
+from tests.unit.operator.core.situations import situation
+from tests.unit.operator.core.stories import served, status
+
+ASKED = {"minReplicas": 2, "maxReplicas": 5, "targetRunningRequests": 2000}
+
+
+def autoscaler(active: str, reason: str = "ValidMetricFound", message: str = "", desired: int = 3) -> Object:
+    conditions = [
+        {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": ""},
+        {"type": "ScalingActive", "status": active, "reason": reason, "message": message},
+    ]
+    return {"status": {"desiredReplicas": desired, "conditions": conditions}}
+
+
+def judged(live: Object | None, wished: int = 2) -> Verdict | None:
+    return judge_autoscaler_active(situation(wished=wished, inference=inference(autoscaling=ASKED), autoscaler=live))
+
+
+def test_autoscaler_aims_for_running_requests_per_pod_by_the_scale_subresource() -> None:
+    asked = inference(autoscaling=ASKED)
+    assert asked.spec.autoscaling
+    target = {"type": "AverageValue", "averageValue": "2000"}
+    assert horizontal_pod_autoscaler(asked.identity, asked.spec.autoscaling)["spec"] == {
+        "scaleTargetRef": {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "name": "tiny"},
+        "minReplicas": 2,
+        "maxReplicas": 5,
+        "metrics": [{"type": "Pods", "pods": {"metric": {"name": "gaudi_requests_running"}, "target": target}}],
+    }
+
+
+def test_target_that_the_server_writes_in_another_form_is_no_drift() -> None:
+    assert has_drifted({"averageValue": "2000"}, {"averageValue": "2k"}) is None
+    assert has_drifted({"averageValue": "2000"}, {"averageValue": "3k"}) == "averageValue"
+
+
+def test_autoscaler_comes_and_goes_with_its_field_and_restarts_nothing() -> None:
+    cluster = served(replicas=2)
+    pods = cluster.kind("Pod")
+    cluster.change(autoscaling={**ASKED})
+    cluster.settle()
+    (made,) = cluster.kind("HorizontalPodAutoscaler")
+    assert made["metadata"]["ownerReferences"][0]["controller"] is True
+    cluster.change(autoscaling={"maxReplicas": 7})
+    cluster.settle()
+    assert cluster.kind("HorizontalPodAutoscaler")[0]["spec"]["maxReplicas"] == 7
+    cluster.change(autoscaling=None)
+    cluster.settle()
+    assert cluster.kind("HorizontalPodAutoscaler") == []
+    assert cluster.kind("Pod") == pods
+
+
+def test_operator_writes_no_replicas_into_the_spec_whatever_the_bounds() -> None:
+    cluster = served(replicas=1, autoscaling=ASKED)
+    assert (cluster.resource["spec"]["replicas"], len(cluster.kind("Pod"))) == (1, 1)
+
+
+def test_condition_is_only_there_with_the_field() -> None:
+    types = {each["type"] for each in status(served())["conditions"]}
+    assert "AutoscalerActive" not in types
+    assert judge_autoscaler_active(situation()) is None
+
+
+@pytest.mark.parametrize(
+    ("live", "verdict"),
+    [
+        (None, Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")),
+        ({"metadata": {}}, Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")),
+        (autoscaler("True"), Verdict(TRUE, "Counting", "The autoscaler wishes 3 of 2 to 5 replicas.")),
+    ],
+)
+def test_condition_says_how_many_replicas_are_wished(live: Object | None, verdict: Verdict) -> None:
+    assert judged(live) == verdict
+
+
+def test_condition_says_what_to_do_without_an_adapter() -> None:
+    found = judged(autoscaler("False", "FailedGetPodsMetric", "unable to fetch metrics: no API registered"))
+    assert found
+    assert (found.status, found.reason) == (FALSE, "FailedGetPodsMetric")
+    assert found.message.startswith("The autoscaler does not scale: unable to fetch metrics: no API registered. A metr")
+    assert "gaudi_requests_running" in found.message
+
+
+def test_autoscaler_that_cannot_scale_says_why() -> None:
+    hindered: dict[str, Any] = autoscaler("True")
+    hindered["status"]["conditions"][0] |= {"status": "False", "reason": "FailedUpdateScale", "message": "forbidden."}
+    assert judged(hindered) == Verdict(FALSE, "FailedUpdateScale", "The autoscaler does not scale: forbidden.")
+
+
+def test_autoscaler_rests_at_zero() -> None:
+    found = judged(autoscaler("False", "ScalingDisabled", "scaling is disabled"), wished=0)
+    assert found
+    assert (found.status, found.reason) == (UNKNOWN, "ScaledToZero")
