@@ -18,16 +18,22 @@ def judge_ready(s: Situation) -> Verdict:
     if s.wished == 0:
         return _zero(s)
     if s.step is not None and s.step.progress is Progress.DONE:
-        return Verdict(TRUE, "Serving", f"All {s.wished} replicas serve revision {s.current}.")
+        left = _ending(s)
+        rest = f"; {left} more still end, and hold their cards until then" if left else ""
+        return Verdict(TRUE, "Serving", f"All {s.wished} replicas serve revision {s.current}{rest}.")
     return Verdict(FALSE, *_in_progress(s))
 
 
 def _zero(s: Situation) -> Verdict:
     """Scaled to zero is over only when the last pod has drained: until then cards are still held."""
-    left = sum(pod.phase not in ENDED for pod in s.pods)
-    if left:
+    if left := _ending(s):
         return Verdict(FALSE, "ScalingDown", f"{left} pods are still ending, none is wished.")
     return Verdict(TRUE, "ScaledToZero", "No replica is wished, and none runs.")
+
+
+def _ending(s: Situation) -> int:
+    """Pods above those that are wished, which hold their cards until they have ended."""
+    return max(0, sum(pod.phase not in ENDED for pod in s.pods) - s.wished)
 
 
 def _in_progress(s: Situation) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from tests.unit.operator.core.resources import NOW, inference
 from tests.unit.operator.core.situations import DONE, PAUSED, closed, serving, situation, warming
 
 
-def verdict(kind: str, situation: Situation) -> Verdict:
+def verdict(kind: str, situation: Situation) -> Verdict | None:
     return next(each for each in CONDITIONS if each.type == kind).judge(situation)
 
 
@@ -46,6 +46,15 @@ COLD = Verdict(
 
 TABLE: list[tuple[str, Situation, Verdict]] = [
     ("Ready", SERVED, Verdict(TRUE, "Serving", "All 2 replicas serve revision new.")),
+    (
+        "Ready",
+        situation([serving("a"), view(pod("b", terminating=True)), view(pod("evicted", phase="Failed"))], DONE, 1),
+        Verdict(
+            TRUE,
+            "Serving",
+            "All 1 replicas serve revision new; 1 more still end, and hold their cards until then.",
+        ),
+    ),
     ("Ready", EMPTY, Verdict(TRUE, "ScaledToZero", "No replica is wished, and none runs.")),
     (
         "Ready",
