@@ -31,8 +31,14 @@ class Lane:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     backoff: Backoff = field(default_factory=lambda: Backoff(0.25, 10.0))
     task: asyncio.Task[None] | None = None
+    _generation: int | None = None
     _timer: asyncio.TimerHandle | None = None
     _refused: dict[tuple[type[Action], str], _Refusal] = field(default_factory=dict)
+
+    def is_new(self, generation: int) -> bool:
+        """Whether another generation of the spec was looked at before; that of the first look is not new."""
+        before, self._generation = self._generation, generation
+        return before not in (None, generation)
 
     def look_within(self, seconds: float) -> None:
         """Make sure that a pass comes, at the latest after `seconds`."""

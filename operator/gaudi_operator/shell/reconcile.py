@@ -72,7 +72,7 @@ class Reconciler:
 
     async def _serve(self, key: Key, lane: Lane) -> None:
         """Pass after pass until the resource is gone."""
-        while observed := self._observe(key, lane):
+        while observed := await self._observe(key, lane):
             with self._do.metrics.queued.track_inprogress():
                 await self._slots.acquire()
             try:
@@ -83,9 +83,13 @@ class Reconciler:
         self._do.reports.follow(key, ())
         del self._lanes[key]
 
-    def _observe(self, key: Key, lane: Lane) -> Observed | None:
+    async def _observe(self, key: Key, lane: Lane) -> Observed | None:
+        """The picture now. A new spec may lower the replicas: then it matters what pods are doing at this moment."""
         lane.news.clear()
         resource = self._do.store.resource(key)
+        if resource and lane.is_new(resource["metadata"].get("generation", 0)):
+            await self._do.reports.renew(key)
+            resource = self._do.store.resource(key)
         written = self._do.status.written_at(resource["metadata"]["uid"]) if resource else None
         return self._do.store.observe(key, self._do.reports.latest, datetime.now(UTC), written)
 

@@ -1,9 +1,11 @@
 """Follows the report of every running pod by long-poll: one task per container, none for the rest."""
 
 import asyncio
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -22,6 +24,9 @@ SHORTEST_ROUND_SECONDS = 0.05
 
 SETTLED = frozenset({Phase.SERVING, Phase.DRAINING, Phase.FAILED})
 """Phases in which every report may decide about a gate; before them figures only move."""
+
+RENEW_SECONDS = 1.0
+"""A pod that has not answered by then keeps the report that it has."""
 
 _RETRY_FIRST, _RETRY_MOST = 0.2, 10.0
 
@@ -79,6 +84,22 @@ class Reports:
             running[target] = asyncio.create_task(self._poll(key, target), name=f"report of pod {target.uid}")
         if not running:
             del self._tasks[key]
+
+    async def renew(self, key: Key) -> None:
+        """Ask all followed pods of a resource what they do now: what is no news may be a poll old."""
+        asked = [asyncio.create_task(self._ask(target)) for target in self._tasks.get(key, ())]
+        if asked:
+            _, silent = await asyncio.wait(asked, timeout=RENEW_SECONDS)
+            for task in silent:
+                task.cancel()
+
+    async def _ask(self, target: Target) -> None:
+        """One answer without waiting; news in it are told by the poll, which hears of them too."""
+        with contextlib.suppress(Unreachable, Unusable):
+            report = await fetch(self._session, target, 0, 0.0)
+            last = self._latest.get(target.uid)
+            if last and last.report and last.report.instance == report.instance:
+                self._latest[target.uid] = replace(last, received=datetime.now(UTC), report=report)
 
     async def _poll(self, key: Key, target: Target) -> None:
         """Ask again and again until cancelled. A container is one process: its instance never changes."""

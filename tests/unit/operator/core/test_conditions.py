@@ -25,8 +25,10 @@ from tests.unit.operator.core.resources import NOW, inference
 from tests.unit.operator.core.situations import DONE, PAUSED, closed, serving, situation, warming
 
 
-def verdict(kind: str, situation: Situation) -> Verdict | None:
-    return next(each for each in CONDITIONS if each.type == kind).judge(situation)
+def verdict(kind: str, situation: Situation) -> Verdict:
+    found = next(each for each in CONDITIONS if each.type == kind).judge(situation)
+    assert found
+    return found
 
 
 SERVED = situation([serving("a"), serving("b")], DONE)

@@ -60,3 +60,8 @@ def test_missing_rights_are_not_believed_at_once() -> None:
     lane = Lane()
     with pytest.raises(Transient, match="no rights"):
         lane.refuse(apply(1), Forbidden("ApiForbidden", "no rights"))
+
+
+def test_generation_is_new_when_another_one_was_looked_at_before() -> None:
+    lane = Lane()
+    assert [lane.is_new(generation) for generation in (7, 7, 8, 8)] == [False, False, True, False]
