@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gaudi_runtime.contract.report import BucketPhase, Phase, Requests, Served, WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, Phase, RecipeOutcome, Requests, Served, WarmupReport
 from gaudi_runtime.engines.protocol import Engine, EngineLoad
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.traffic.summary import summary
@@ -89,6 +89,7 @@ class RuntimeCollector(Collector):
         report = self._observed.report()
         yield _phases(report)
         yield from _buckets(report)
+        yield from _recipes(report)
         engine = self._observed.engine
         yield from _served(summary(engine.counters) if engine else Served())
         if engine is not None:
@@ -122,6 +123,20 @@ def _buckets(report: WarmupReport) -> Iterator[Metric]:
     yield buckets
     yield graph_bytes
     yield GaugeMetricFamily("gaudi_warmup_seconds", "Time that start-up took or takes.", value=report.elapsed_seconds)
+
+
+def _recipes(report: WarmupReport) -> Iterator[Metric]:
+    found = GaugeMetricFamily("gaudi_recipes_found", "Planned buckets with a recipe at start.", labels=["phase"])
+    found.add_metric(["prompt"], report.prompt.cached)
+    found.add_metric(["decode"], report.decode.cached)
+    yield found
+    saved = "Compile seconds that recipes at hand have spared."
+    yield GaugeMetricFamily("gaudi_recipe_saved_seconds", saved, value=report.recipe_seconds_saved)
+    if report.shared_recipes:
+        shared = GaugeMetricFamily("gaudi_shared_recipes", "1 for what shared recipes are here.", labels=["outcome"])
+        for outcome in RecipeOutcome:
+            shared.add_metric([outcome], float(outcome is report.shared_recipes.outcome))
+        yield shared
 
 
 def _served(served: Served) -> Iterator[Metric]:

@@ -10,6 +10,7 @@ from gaudi_operator.core.missing_bucket import suggestion
 from gaudi_operator.core.outlook import Outlook, outlook
 from gaudi_operator.core.plan_sentence import plan_sentence
 from gaudi_operator.core.plan_state import known_blocks, plan_state
+from gaudi_operator.core.recipes import why_missed
 from gaudi_operator.core.settings_check import why_settings_are_ignored
 from gaudi_operator.core.situation import Situation
 from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
@@ -67,4 +68,6 @@ def judge_settings_effective(s: Situation) -> Verdict:
     ignored = why_settings_are_ignored(s.inference)
     if ignored:
         return Verdict(FALSE, "SettingsIgnored", ignored)
+    if missed := why_missed(s):
+        return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache.enabled has no effect: {missed}")
     return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")

@@ -5,6 +5,7 @@ from posixpath import join, normpath
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.quantity import whole_bytes
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits
@@ -20,9 +21,19 @@ from gaudi_runtime.contract.config import (
     QuantizationConfig,
     RuntimeConfig,
     ServingConfig,
+    SharedRecipes,
     WarmupConfig,
 )
-from gaudi_runtime.contract.ports import ADAPTERS_PATH, FETCH_PATH, MODEL_PATH, RECIPE_PATH
+from gaudi_runtime.contract.ports import (
+    ADAPTERS_PATH,
+    FETCH_PATH,
+    MODEL_PATH,
+    RECIPE_PATH,
+    SEED_RECIPES_PATH,
+    SHARED_RECIPES_PATH,
+)
+
+_DAY_SECONDS = 86_400
 
 
 def runtime_config(inference: Inference) -> RuntimeConfig:
@@ -59,6 +70,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
         ),
         recipe_cache_dir=RECIPE_PATH,
+        shared_recipes=_shared_recipes(spec.recipe_cache),
     )
 
 
@@ -129,6 +141,18 @@ def _fetch_limit(model: Model) -> int | None:
     return whole_bytes(folder.size_limit) if folder and folder.size_limit else None
 
 
+def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
+    """A tenth of the volume is left to its file system."""
+    if not cache.enabled:
+        return None
+    return SharedRecipes(
+        path=SHARED_RECIPES_PATH,
+        seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
+        limit_bytes=whole_bytes(cache.size) * 9 // 10,
+        max_age_seconds=cache.max_age_days * _DAY_SECONDS,
+    )
+
+
 def _quantization(model: Model) -> QuantizationConfig | None:
     wished = model.quantization
     if wished is None:
@@ -149,6 +173,7 @@ def _engine(spec: GaudiInferenceSpec) -> EngineConfig:
         execution_mode=execution_mode(spec),
         compile_backend=spec.engine.compile_backend or CompileBackend.EAGER,
         device="cpu" if on_cpu(spec.accelerator) else "hpu",
+        card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,
         device_memory_bytes=whole_bytes(memory) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization,
         layers_per_graph=spec.engine.layers_per_graph,

@@ -11,6 +11,7 @@ from gaudi_operator.core.manifests.metadata import selector_labels
 from gaudi_operator.core.manifests.service import endpoint
 from gaudi_operator.core.plan_state import plan_state
 from gaudi_operator.core.pod_states import pod_states
+from gaudi_operator.core.recipes import recipe_cache
 from gaudi_operator.core.rollout_conditions import judge_ready
 from gaudi_operator.core.situation import Situation
 
@@ -37,6 +38,7 @@ def make_status(situation: Situation) -> GaudiInferenceStatus:
         revisions=revision_states(situation),
         endpoint=endpoint(situation.inference) if situation.current else None,
         plan=plan_state(situation),
+        recipe_cache=recipe_cache(situation),
         pods=rows[:MAX_PODS],
         **_figures(situation, rows),
     )

@@ -40,6 +40,7 @@ PRINTER_COLUMNS = (
     PrinterColumn("ETA", "string", ".status.warmup.eta", 1, "Estimated end of warm-up."),
     PrinterColumn("Revision", "string", ".status.revision.current", 1, "The wished revision."),
     PrinterColumn("Recompiles", "integer", ".status.recompiles.sinceReady", 1, "Compiles while serving."),
+    PrinterColumn("Recipes", "string", ".status.recipeCache.phase", 1, "Whether pods start from kept recipes."),
     PrinterColumn("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 1, "Why it is Ready or not."),
     PrinterColumn("Age", "date", ".metadata.creationTimestamp"),
 )

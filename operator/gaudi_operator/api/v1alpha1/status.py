@@ -159,10 +159,21 @@ class Recompiles(ApiModel):
 
 
 class RecipeCacheState(ApiModel):
-    """What the recipe cache did for the current revision."""
+    """What the recipe cache did for pods of the current revision."""
 
-    phase: Word = Field(description="Empty, Seeding while the first pod fills it, or Filled.")
-    hit_percent: Percent | None = Field(None, description="Recipes found in the cache by the last pod, in percent.")
+    phase: Word = Field(
+        description="Empty before a pod has looked, Seeding while a pod makes what it will hold, Filled, or Missed"
+        " where pods can neither take nor add recipes."
+    )
+    hit_percent: Percent | None = Field(
+        None, description="Planned buckets whose recipe a pod found at its start, in percent; of the pod with the most."
+    )
+    saved_seconds: Large | None = Field(
+        None,
+        description="What compiling these buckets once took, less what loading them took that pod, in seconds; both"
+        " measured.",
+    )
+    message: Text | None = Field(None, description="Why a pod took nothing, or could add nothing.")
 
 
 class Revisions(ApiModel):

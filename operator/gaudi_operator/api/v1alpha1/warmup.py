@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Rule, Seconds, validated_by
+from gaudi_operator.api.v1alpha1.model import OciImageSource
 from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, Share, Threads
 
@@ -101,16 +102,48 @@ class Readiness(ApiModel):
     )
 
 
+class AccessMode(StrEnum):
+    """How a volume may be mounted: by pods of many nodes, or by those of one."""
+
+    READ_WRITE_MANY = "ReadWriteMany"
+    READ_WRITE_ONCE = "ReadWriteOnce"
+
+
 class RecipeCache(ApiModel):
-    """A volume of compiled recipes that later pods start from."""
+    """A volume of compiled recipes that later pods start from (docs/warmup.md, Recipe cache)."""
 
     model_config = validated_by(
         Rule(
             rule="has(self.storageClassName) == has(oldSelf.storageClassName) &&"
             " (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
             message="spec.recipeCache.storageClassName cannot be changed: a volume claim keeps its class",
-        )
+        ),
+        Rule(
+            rule="!oldSelf.enabled || self.accessMode == oldSelf.accessMode",
+            message="spec.recipeCache.accessMode cannot be changed: a volume claim keeps it",
+        ),
+        Rule(
+            rule="!oldSelf.enabled || !self.enabled ||"
+            " quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
+            message="spec.recipeCache.size cannot be lowered: a volume claim only grows",
+        ),
     )
-    enabled: bool = Field(False, description="Whether compiled recipes are kept.")
-    size: Quantity = Field("20Gi", description="Size of the volume claim.")
-    storage_class_name: ObjectName | None = Field(None, description="Storage class of the volume claim.")
+    enabled: bool = Field(
+        False,
+        description="Whether pods share compiled recipes over a volume claim. Without it each pod keeps its own, for as"
+        " long as it lives.",
+    )
+    size: Quantity = Field("20Gi", description="Size of the volume claim; recipes may take nine tenths of it.")
+    storage_class_name: ObjectName | None = Field(
+        None, description="Storage class of the volume claim; the cluster's default when left out."
+    )
+    access_mode: AccessMode = Field(
+        AccessMode.READ_WRITE_MANY,
+        description="ReadWriteOnce holds all pods on one node.",
+    )
+    max_age_days: Annotated[int, Field(ge=1, le=3650)] = Field(
+        30, description="Recipes that no pod has started with for so long are removed, unless a pod runs with them."
+    )
+    oci_image: OciImageSource | None = Field(
+        None, description="An image with the content of such a volume; looked into where the claim has no recipes."
+    )

@@ -19,6 +19,7 @@ from gaudi_runtime.contract.ports import (
     LIVEZ_PATH,
     MODEL_PORT_NAME,
     READYZ_PATH,
+    RECIPE_PATH,
     STATUS_PORT_NAME,
 )
 from gaudi_runtime.knobs.render import render
@@ -97,7 +98,7 @@ def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
         "USER": "gaudi",
         "XDG_CACHE_HOME": CACHE_PATH,
         "HF_HOME": f"{CACHE_PATH}/huggingface",
-        "TORCHINDUCTOR_CACHE_DIR": f"{CACHE_PATH}/inductor",
+        "TORCHINDUCTOR_CACHE_DIR": f"{RECIPE_PATH}/inductor",
         **logs,
         **(vllm if spec.engine.name is EngineName.VLLM else {}),
     }

@@ -26,7 +26,7 @@ def pod_template(
         },
         "spec": {
             "containers": [container(inference, defaults)],
-            "volumes": volumes(inference.spec, config_map),
+            "volumes": volumes(inference, config_map),
             "readinessGates": [{"conditionType": GATE}],
             "terminationGracePeriodSeconds": PRESTOP_SECONDS + inference.spec.pod.drain_seconds + EXIT_SECONDS,
             "securityContext": _security(inference.spec),
@@ -55,13 +55,14 @@ def _security(spec: GaudiInferenceSpec) -> Object:
         "runAsUser": user,
         "runAsGroup": user,
         "seccompProfile": {"type": "RuntimeDefault"},
-        **_group_of_cache(spec),
+        **_group_of_volumes(spec),
     }
 
 
-def _group_of_cache(spec: GaudiInferenceSpec) -> Object:
+def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
     """A fresh volume belongs to root; what is there already is walked through only when its root has another group."""
-    if not (repositories(spec.model) and spec.model.cache.persistent_volume_claim):
+    fetched = repositories(spec.model) and spec.model.cache.persistent_volume_claim
+    if not (fetched or spec.recipe_cache.enabled):
         return {}
     return {"fsGroup": spec.pod.run_as_user, "fsGroupChangePolicy": "OnRootMismatch"}
 

@@ -3,19 +3,30 @@
 from posixpath import dirname
 
 from gaudi_operator.api.base import Quantity
-from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource
+from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, OciImageSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache
 from gaudi_operator.core.fetching import repositories
+from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.metadata import Object
+from gaudi_operator.core.manifests.recipe_claim import recipe_claim_name
 from gaudi_operator.core.runtime_config import adapter_mount
-from gaudi_runtime.contract.ports import CACHE_PATH, CONFIG_PATH, FETCH_PATH, MODEL_PATH
+from gaudi_runtime.contract.ports import (
+    CACHE_PATH,
+    CONFIG_PATH,
+    FETCH_PATH,
+    MODEL_PATH,
+    SEED_RECIPES_PATH,
+    SHARED_RECIPES_PATH,
+)
 
 TEMPORARY_PATH = "/tmp"  # noqa: S108 - the mount point of a volume of the pod's own
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
 
 
-def volumes(spec: GaudiInferenceSpec, config_map: str) -> list[Object]:
+def volumes(inference: Inference, config_map: str) -> list[Object]:
     """The volumes; the root file system is read-only, so everything that is written has one."""
+    spec = inference.spec
     shared = {"medium": "Memory", "sizeLimit": shared_memory(spec)}
     mounted = mounted_source(spec.model.source)
     return [
@@ -23,6 +34,7 @@ def volumes(spec: GaudiInferenceSpec, config_map: str) -> list[Object]:
         *([{"name": "model", **mounted}] if mounted else []),
         *_adapter_volumes(spec.model),
         *([{"name": "fetched", **_fetched(spec.model.cache)}] if repositories(spec.model) else []),
+        *_recipe_volumes(spec.recipe_cache, recipe_claim_name(inference.identity)),
         {"name": "cache", "emptyDir": {}},
         {"name": "tmp", "emptyDir": {}},
         {"name": "shared-memory", "emptyDir": shared},
@@ -37,6 +49,7 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
         *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
         *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
         *([{"name": "fetched", "mountPath": FETCH_PATH}] if repositories(spec.model) else []),
+        *_recipe_mounts(spec.recipe_cache),
         {"name": "cache", "mountPath": CACHE_PATH},
         {"name": "tmp", "mountPath": TEMPORARY_PATH},
         {"name": "shared-memory", "mountPath": SHARED_MEMORY_PATH},
@@ -63,6 +76,25 @@ def _adapter_mounts(model: Model) -> list[Object]:
     ]
 
 
+def _recipe_volumes(cache: RecipeCache, claim: str) -> list[Object]:
+    if not cache.enabled:
+        return []
+    seed = [{"name": "seed-recipes", **mounted_image(cache.oci_image)}] if cache.oci_image else []
+    return [{"name": "recipes", "persistentVolumeClaim": {"claimName": claim}}, *seed]
+
+
+def _recipe_mounts(cache: RecipeCache) -> list[Object]:
+    if not cache.enabled:
+        return []
+    seed = {"name": "seed-recipes", "mountPath": SEED_RECIPES_PATH, "readOnly": True}
+    return [{"name": "recipes", "mountPath": SHARED_RECIPES_PATH}, *([seed] if cache.oci_image else [])]
+
+
+def mounted_image(image: OciImageSource) -> Object:
+    """An image volume, which is always read-only."""
+    return {"image": {"reference": image.reference, "pullPolicy": image.pull_policy.value}}
+
+
 def mounted_source(source: ModelSource) -> Object | None:
     """What a volume of `source` is made of, always read-only; None where the runtime fetches it instead.
 
@@ -71,7 +103,7 @@ def mounted_source(source: ModelSource) -> Object | None:
     if claim := source.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
     if image := source.oci_image:
-        return {"image": {"reference": image.reference, "pullPolicy": image.pull_policy.value}}
+        return mounted_image(image)
     if folder := source.host_path:
         # No `type`: with one, a missing folder would keep the container from starting, and its report from saying so.
         return {"hostPath": {"path": folder.path}}

@@ -94,11 +94,6 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.warmup.maxGraphTokens 128 leaves 2 of 4 prompt buckets without a graph, but spec.readiness asks for 100 "
         "% of prompt graphs: raise it, or lower minCapturedPromptPercent to 50.",
     ),
-    "recipe_cache": (
-        {"recipeCache": {"enabled": True}},
-        "NotBuilt",
-        "spec.recipeCache.enabled is not built in this release: set it to false.",
-    ),
     "route": (
         {"route": {"parentRefs": [{"name": "g"}]}},
         "NotBuilt",

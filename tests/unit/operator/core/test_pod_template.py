@@ -177,7 +177,7 @@ def test_vllm_writes_where_it_may_and_sends_no_statistics() -> None:
     found = environment(engine={"name": "vllm"})
     assert (found["VLLM_CACHE_ROOT"], found["TORCHINDUCTOR_CACHE_DIR"], found["TMPDIR"]) == (
         "/cache/vllm",
-        "/cache/inductor",
+        "/cache/recipes/inductor",
         "/tmp",
     )
     assert found["VLLM_NO_USAGE_STATS"] == "1"

@@ -1,0 +1,101 @@
+"""The claim of recipes: when it exists, what it asks for, and when it goes."""
+
+from typing import Any
+
+from gaudi_operator.core.actions import Action, Apply, Delete
+from gaudi_operator.core.recipe_claims import recipe_claims
+from gaudi_operator.core.revision import Revision, wished_revision
+from tests.builders import Object
+from tests.unit.operator.core.resources import DEFAULTS, inference
+
+ON: dict[str, Any] = {"recipeCache": {"enabled": True, "size": "5Gi"}}
+
+
+def revision(**overrides: Any) -> Revision:
+    return wished_revision(inference(**overrides), (), DEFAULTS)
+
+
+def live(storage: str = "5Gi", **overrides: Any) -> Object:
+    """The claim as the API server holds it."""
+    (made,) = recipe_claims(inference(**{**ON, **overrides}), (), ())
+    assert isinstance(made, Apply)
+    claim: Object = {
+        **made.manifest,
+        "spec": {**made.manifest["spec"], "volumeName": "pv-1", "volumeMode": "Filesystem"},
+    }
+    claim["spec"]["resources"] = {"requests": {"storage": storage}}
+    claim["metadata"] = {**claim["metadata"], "uid": "uid-of-claim"}
+    return claim
+
+
+def spec_of(actions: list[Action]) -> Object:
+    (action,) = actions
+    assert isinstance(action, Apply)
+    return dict(action.manifest["spec"])
+
+
+def test_a_resource_that_shares_no_recipes_has_no_claim() -> None:
+    assert recipe_claims(inference(), [revision()], ()) == []
+
+
+def test_the_claim_asks_for_what_the_spec_says() -> None:
+    cache = {"enabled": True, "size": "5Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"}
+    assert spec_of(recipe_claims(inference(recipeCache=cache), (), ())) == {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "5Gi"}},
+        "storageClassName": "fast",
+    }
+
+
+def test_without_a_class_the_default_of_the_cluster_is_taken() -> None:
+    assert "storageClassName" not in spec_of(recipe_claims(inference(**ON), (), ()))
+
+
+def test_the_claim_is_named_after_the_resource_and_goes_with_it() -> None:
+    metadata = live()["metadata"]
+    assert (metadata["name"], metadata["ownerReferences"][0]["uid"]) == ("tiny-recipes", "uid-of-tiny")
+
+
+def test_a_claim_that_is_as_wished_is_let_be() -> None:
+    assert recipe_claims(inference(**ON), [revision(**ON)], [live()]) == []
+
+
+def test_a_larger_size_makes_the_claim_larger() -> None:
+    larger = {"recipeCache": {"enabled": True, "size": "8Gi"}}
+    found = spec_of(recipe_claims(inference(**larger), [revision(**ON)], [live()]))
+    assert found["resources"] == {"requests": {"storage": "8Gi"}}
+
+
+def test_a_claim_that_somebody_made_larger_keeps_its_size() -> None:
+    actions = recipe_claims(inference(**ON), [revision(**ON)], [live("1Ti")])
+    assert all(each["resources"]["requests"]["storage"] == "1Ti" for each in map(_spec, actions))
+
+
+def test_the_same_size_in_another_unit_is_no_change() -> None:
+    assert recipe_claims(inference(**ON), [revision(**ON)], [live("5120Mi")]) == []
+
+
+def test_a_claim_stays_while_a_running_revision_mounts_it() -> None:
+    assert recipe_claims(inference(), [revision(), revision(**ON)], [live()]) == []
+
+
+def test_a_claim_that_a_running_revision_mounts_is_made_anew() -> None:
+    (action,) = recipe_claims(inference(), [revision(**ON)], ())
+    assert isinstance(action, Apply)
+
+
+def test_a_claim_that_nothing_mounts_any_more_is_deleted() -> None:
+    (action,) = recipe_claims(inference(), [revision()], [live()])
+    assert action == Delete("v1", "PersistentVolumeClaim", "tiny-recipes", "uid-of-claim", action.reason)
+
+
+def test_a_claim_on_its_way_out_is_waited_for() -> None:
+    going = live()
+    going["metadata"]["deletionTimestamp"] = "2026-08-01T12:00:00Z"
+    assert recipe_claims(inference(**ON), [revision(**ON)], [going]) == []
+    assert recipe_claims(inference(), [revision()], [going]) == []
+
+
+def _spec(action: Action) -> Object:
+    assert isinstance(action, Apply)
+    return dict(action.manifest["spec"])
