@@ -46,6 +46,7 @@ class World:
             any(pod.terminating for pod in self.pods),
             self.observed.now,
             most_recompiles=canary.max_recompiles if observed else None,
+            most_error_percent=canary.max_error_percent if observed else None,
             last_errors=self.last_errors,
         )
 

@@ -39,6 +39,9 @@ _SURROUNDINGS = frozenset(_WAITING) - {"InvalidImageName"} | {
 }
 """Reasons that another revision would meet too, or that may pass: they take no revision back."""
 
+FEWEST_ERRORS = 5
+"""Answers that fail before we speak of a share: fewer may be chance."""
+
 CRASHES = 2
 """Ends of a container that never served before we speak of a loop: one may be chance."""
 
@@ -61,7 +64,8 @@ class Circumstances:
     """What a pod's troubles are judged by, beside the pod.
 
     `unblock` says what lets an upgrade start that finds no room beside old pods; None when none is waiting for that.
-    `most_recompiles` bounds compiles on the request path while a revision is observed. `last_errors` are by pod.
+    `most_recompiles` and `most_error_percent` bound compiles on the request path and answers that fail while a
+    revision is observed. `last_errors` are by pod.
     """
 
     readiness: Readiness
@@ -69,6 +73,7 @@ class Circumstances:
     now: datetime
     unblock: str | None = None
     most_recompiles: int | None = None
+    most_error_percent: int | None = None
     last_errors: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -101,6 +106,7 @@ def pod_trouble(pod: PodView, circumstances: Circumstances) -> Trouble | None:
         _standstill,
         _shortfall,
         _recompiles,
+        _errors,
     )
     return next((found for check in checks if (found := check(pod, circumstances))), None)
 
@@ -200,6 +206,19 @@ def _recompiles(pod: PodView, circumstances: Circumstances) -> Trouble | None:
         "TooManyRecompiles",
         f"Requests waited for {report.recompiles_since_ready} compiles in pod {pod.name}{shape}; "
         f"spec.rollout.canary.maxRecompiles is {most}. Change spec.bucketing so that buckets hold these shapes.",
+    )
+
+
+def _errors(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+    most, requests = circumstances.most_error_percent, pod.report.requests if pod.report else None
+    if most is None or requests is None or requests.failed < FEWEST_ERRORS:
+        return None
+    if requests.failed * 100 <= requests.answered * most:
+        return None
+    return Trouble(
+        "TooManyErrors",
+        f"{requests.failed} of {requests.answered} answers of pod {pod.name} failed; "
+        f"spec.rollout.canary.maxErrorPercent is {most}. Read its log with `kubectl logs {pod.name}`.",
     )
 
 

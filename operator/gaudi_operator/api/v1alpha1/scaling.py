@@ -42,6 +42,12 @@ class Canary(ApiModel):
         description="Most compiles on the request path of a pod until its revision is rolled out; more fail the"
         " revision. Only judged where observeSeconds is above 0.",
     )
+    max_error_percent: Annotated[int, Field(ge=0, le=100)] = Field(
+        5,
+        description="Most answers of a pod that fail (status 500 or above, or a stream that breaks off), in percent,"
+        " until its revision is rolled out; more, and at least five, fail the revision. Only judged where"
+        " observeSeconds is above 0.",
+    )
 
 
 class Rollout(ApiModel):

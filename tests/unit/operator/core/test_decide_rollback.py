@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
-from gaudi_runtime.contract.report import ColdShape, Phase, PhaseProgress, RuntimeFailure
+from gaudi_runtime.contract.report import ColdShape, Phase, PhaseProgress, Requests, RuntimeFailure
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
@@ -241,6 +241,15 @@ def test_recompiles_of_an_observed_revision_take_it_back() -> None:
     assert found["reason"] == "TooManyRecompiles"
     assert "11 compiles in pod" in found["message"]
     assert "most often prompt (1, 300, 0)" in found["message"]
+
+
+def test_failing_answers_of_an_observed_revision_take_it_back() -> None:
+    met = {"phase": Phase.SERVING, "requests": Requests(answered=40, failed=7)}
+    cluster, _, bad = failing(met, canary={"observeSeconds": 60})
+    found = failure(cluster, bad)
+    assert found is not None
+    assert found["reason"] == "TooManyErrors"
+    assert "7 of 40 answers of pod" in found["message"]
 
 
 @pytest.mark.parametrize("rollout", [{}, {"canary": {"observeSeconds": 60, "maxRecompiles": 11}}])

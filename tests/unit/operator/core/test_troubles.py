@@ -9,7 +9,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.troubles import Circumstances, Trouble, blames_the_revision, first_trouble, pod_trouble
-from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, Skipped
+from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, Requests, RuntimeFailure, Skipped
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
@@ -219,6 +219,18 @@ def test_recompiles_count_where_a_revision_is_observed(
     met = view(report=report(recompiles_since_ready=recompiles, warmup_skipped=skipped))
     found = pod_trouble(met, replace(CIRCUMSTANCES, most_recompiles=most))
     assert (found is not None and found.reason == "TooManyRecompiles") is too_many
+
+
+@pytest.mark.parametrize(
+    ("failed", "answered", "most", "too_many"),
+    [(6, 100, 5, True), (5, 100, 5, False), (4, 4, 5, False), (5, 5, 5, True), (5, 900, 0, True), (9, 9, None, False)],
+)
+def test_answers_that_fail_count_where_a_revision_is_observed(
+    failed: int, answered: int, most: int | None, too_many: bool
+) -> None:
+    met = view(report=report(requests=Requests(answered=answered, failed=failed)))
+    found = pod_trouble(met, replace(CIRCUMSTANCES, most_error_percent=most))
+    assert (found is not None and found.reason == "TooManyErrors") is too_many
 
 
 @pytest.mark.parametrize(
