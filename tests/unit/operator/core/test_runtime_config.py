@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.core.revision import wished_revision
 from gaudi_operator.core.runtime_config import checkpoint_folder, runtime_config
-from gaudi_runtime.contract.config import ExecutionMode, HubRepository, RuntimeConfig, plan_hash
+from gaudi_runtime.contract.config import ExecutionMode, HubRepository, RuntimeConfig, SharedRecipes, plan_hash
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 
@@ -91,3 +91,19 @@ def test_serving_limits_are_passed_on() -> None:
         engine={"maxQueuedRequests": 7}, pod={"drainSeconds": 8}, readiness={"stallTimeoutSeconds": 9}
     ).serving
     assert (found.max_queued_requests, found.drain_seconds, found.stall_timeout_seconds) == (7, 8, 9)
+
+
+def test_recipes_are_shared_only_where_the_spec_says_so() -> None:
+    assert config().shared_recipes is None
+    assert config().recipe_cache_dir == "/cache/recipes"
+
+
+def test_recipes_may_take_nine_tenths_of_their_claim() -> None:
+    cache = {"enabled": True, "size": "10Gi", "maxAgeDays": 2, "ociImage": {"reference": "recipes:1", "path": "llama"}}
+    assert config(recipeCache=cache).shared_recipes == SharedRecipes(
+        path="/recipes", seed="/recipe-image/llama", limit_bytes=9 * 1024**3, max_age_seconds=2 * 86_400
+    )
+
+
+def test_the_generation_of_the_card_is_told_for_recipes() -> None:
+    assert (config().engine.card, config(accelerator=CARD, engine={"name": "vllm"}).engine.card) == (None, "gaudi3")

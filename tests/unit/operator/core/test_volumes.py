@@ -123,3 +123,27 @@ def test_every_rank_of_several_has_queues_in_shared_memory() -> None:
 
 def test_asked_for_shared_memory_is_taken() -> None:
     assert volume("shared-memory", pod={"resources": {"sharedMemory": "16Gi"}})["emptyDir"]["sizeLimit"] == "16Gi"
+
+
+RECIPES = {"recipeCache": {"enabled": True}}
+SEED = {"recipeCache": {"enabled": True, "ociImage": {"reference": "recipes:1", "path": "llama"}}}
+
+
+def test_shared_recipes_are_mounted_beside_the_folder_that_is_compiled_in() -> None:
+    assert volume("recipes", **RECIPES)["persistentVolumeClaim"] == {"claimName": "tiny-recipes"}
+    assert mount("/recipes", **RECIPES) == {"name": "recipes", "mountPath": "/recipes"}
+    assert volume("cache", **RECIPES) == {"name": "cache", "emptyDir": {}}
+
+
+def test_recipes_that_are_not_shared_need_no_claim() -> None:
+    assert mount("/recipes") is None
+
+
+def test_shared_recipes_can_be_written_by_the_user_of_the_pods() -> None:
+    assert spec(**RECIPES, pod={"runAsUser": 1234})["securityContext"]["fsGroup"] == 1234
+
+
+def test_an_image_of_recipes_is_mounted_read_only() -> None:
+    assert volume("seed-recipes", **SEED)["image"] == {"reference": "recipes:1", "pullPolicy": "IfNotPresent"}
+    assert mount("/recipe-image", **SEED) == {"name": "seed-recipes", "mountPath": "/recipe-image", "readOnly": True}
+    assert mount("/recipe-image", **RECIPES) is None

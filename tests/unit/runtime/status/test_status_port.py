@@ -11,7 +11,14 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.report import MAX_REPORT_BYTES, Phase, PhaseProgress, WarmupReport
+from gaudi_runtime.contract.report import (
+    MAX_REPORT_BYTES,
+    Phase,
+    PhaseProgress,
+    RecipeOutcome,
+    SharedRecipesReport,
+    WarmupReport,
+)
 from gaudi_runtime.http_server import http_server
 from gaudi_runtime.metrics import Observed, new_registry
 from gaudi_runtime.report_board import MAX_WAITERS, ReportBoard
@@ -124,6 +131,16 @@ async def test_metrics_show_buckets_and_phase(status: StatusPort) -> None:
     assert samples["gaudi_buckets", "prompt", "planned"] == 4
     assert samples["gaudi_buckets", "prompt", "captured"] == 2
     assert samples["gaudi_phase", "Capturing"] == 1
+
+
+async def test_metrics_show_what_recipes_have_spared(status: StatusPort) -> None:
+    shared = SharedRecipesReport(outcome=RecipeOutcome.HIT)
+    counts = PhaseProgress(planned=4, warmed=4, cached=3)
+    status.board.update(prompt=counts, shared_recipes=shared, recipe_seconds_saved=41.5)
+    families = text_string_to_metric_families((await status.http.get("/metrics")).text)
+    samples = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
+    assert (samples["gaudi_recipes_found", "prompt"], samples[("gaudi_recipe_saved_seconds",)]) == (3, 41.5)
+    assert (samples["gaudi_shared_recipes", "Hit"], samples["gaudi_shared_recipes", "Miss"]) == (1, 0)
 
 
 async def test_a_header_beyond_the_limit_is_refused(status: StatusPort) -> None:

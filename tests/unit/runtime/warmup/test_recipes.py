@@ -73,3 +73,17 @@ def test_a_wrong_line_makes_the_journal_unusable_and_is_named(wrong: str) -> Non
 def test_any_text_is_a_journal_or_unusable(text: str) -> None:
     with suppress(JournalUnusable):
         assert parse(text, KEY).seconds == {}
+
+
+def test_loading_saves_what_compiling_took_less_what_it_takes_itself() -> None:
+    assert Recipes({COMPILED: 9.0}).saved((StepKind.LOAD, BucketPhase.PROMPT, BUCKET), 2.0) == 7.0
+
+
+def test_compiling_saves_nothing() -> None:
+    assert Recipes({COMPILED: 9.0}).saved((StepKind.COMPILE, BucketPhase.DECODE, BUCKET), 2.0) == 0.0
+
+
+def test_of_a_step_that_two_know_the_own_seconds_count() -> None:
+    decode = (StepKind.COMPILE, BucketPhase.DECODE, BUCKET)
+    both = Recipes({COMPILED: 1.0}).and_those_of(Recipes({COMPILED: 2.0, decode: 3.0}))
+    assert both.seconds == {COMPILED: 1.0, decode: 3.0}

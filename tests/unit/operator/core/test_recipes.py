@@ -1,0 +1,85 @@
+"""What status says of shared recipes, by the reports of pods."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RecipeCacheState, Revisions
+from gaudi_operator.core.plan_conditions import judge_settings_effective
+from gaudi_operator.core.recipes import recipe_cache
+from gaudi_operator.core.verdict import FALSE, TRUE
+from gaudi_runtime.contract.report import PhaseProgress, RecipeOutcome, SharedRecipesReport, WarmupReport
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import inference
+from tests.unit.operator.core.situations import serving, situation
+
+HIT, SEEDING, SEEDED, MISS = RecipeOutcome
+NOTHING = "/recipes has no recipes yet."
+SHARED = inference(recipeCache={"enabled": True})
+
+
+def told(outcome: RecipeOutcome, reason: str | None = None, cached: int = 0, saved: float = 0.0) -> WarmupReport:
+    counts = PhaseProgress(planned=8, warmed=8, captured=8, cached=cached)
+    shared = SharedRecipesReport(outcome=outcome, reason=reason)
+    return report(prompt=counts, decode=counts, shared_recipes=shared, recipe_seconds_saved=saved)
+
+
+def state(*reports: WarmupReport, **fields: Any) -> RecipeCacheState | None:
+    pods = [serving(f"pod-{number}", said=said) for number, said in enumerate(reports)]
+    return recipe_cache(situation(pods, inference=SHARED, **fields))
+
+
+def test_where_recipes_are_not_shared_nothing_is_said() -> None:
+    assert recipe_cache(situation([serving(said=told(HIT))])) is None
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "phase"),
+    [((), "Empty"), ((SEEDING,), "Seeding"), ((SEEDED,), "Filled"), ((HIT,), "Filled"), ((MISS,), "Missed")],
+)
+def test_one_pod_decides_the_phase(outcomes: tuple[RecipeOutcome, ...], phase: str) -> None:
+    found = state(*(told(outcome) for outcome in outcomes))
+    assert found is not None
+    assert found.phase == phase
+
+
+def test_one_pod_that_found_recipes_is_enough() -> None:
+    found = state(told(MISS, "No lock."), told(HIT, cached=8, saved=99.9), told(SEEDING, NOTHING))
+    assert found == RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=99, message="No lock.")
+
+
+def test_part_of_the_plan_is_a_floored_percentage_of_it() -> None:
+    found = state(told(HIT, cached=3, saved=5))
+    assert found is not None
+    assert (found.hit_percent, found.saved_seconds) == (37, 5)
+
+
+def test_an_operator_that_has_just_started_keeps_what_is_written() -> None:
+    written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
+    before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
+    assert recipe_cache(situation([serving()], inference=SHARED, before=before)) == written
+
+
+def test_what_is_written_of_another_revision_says_nothing_of_this_one() -> None:
+    written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
+    before = GaudiInferenceStatus(revision=Revisions(current="old"), recipe_cache=written)
+    assert state(before=before) == RecipeCacheState(phase="Empty")
+
+
+def test_scaled_to_zero_keeps_what_is_written() -> None:
+    written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
+    before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
+    assert recipe_cache(situation([], inference=SHARED, before=before, wished=0)) == written
+
+
+def test_a_cache_that_no_pod_can_use_is_a_setting_without_effect() -> None:
+    pods = [serving(said=told(MISS, "The volume cannot lock files."))]
+    verdict = judge_settings_effective(situation(pods, inference=SHARED))
+    assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")
+    assert verdict.message == "spec.recipeCache.enabled has no effect: The volume cannot lock files."
+
+
+@pytest.mark.parametrize("outcome", [HIT, SEEDED, SEEDING])
+def test_a_cache_that_is_used_or_filled_has_an_effect(outcome: RecipeOutcome) -> None:
+    pods = [serving("a", said=told(MISS, "No lock.")), serving("b", said=told(outcome))]
+    assert judge_settings_effective(situation(pods, inference=SHARED)).status is TRUE
