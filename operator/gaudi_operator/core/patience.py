@@ -9,6 +9,7 @@ from gaudi_operator.core.placement import UNSCHEDULABLE_SECONDS, unscheduled_sin
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.preparation import UNPREPARED_SECONDS, unprepared_since
 from gaudi_operator.core.serving_conditions import SETTLE_SECONDS
+from gaudi_operator.core.slow_bucket import in_work
 from gaudi_operator.core.troubles import STARTING
 from gaudi_operator.core.workload import OVERDUE
 from gaudi_runtime.contract.report import WarmupReport
@@ -43,6 +44,8 @@ def look_again_seconds(
             waits.append(observe_seconds - observed_seconds(pod, now))
         if stall_seconds is not None and pod.report and pod.received and pod.report.phase in STARTING:
             waits.append(_stall_due(pod.report, now - pod.received, stall_seconds))
+        if at := in_work(pod, now):
+            waits.append(at.limit - at.seconds)
         opened = pod.conditions[GATE].since if pod.gate_open and not pod.ready else None
         if opened:
             waits.append(SETTLE_SECONDS - (now - opened).total_seconds())

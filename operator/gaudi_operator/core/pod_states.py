@@ -1,6 +1,7 @@
 """The rows of status.pods: one per pod, from its report or, until that comes, from what was last known."""
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
 from gaudi_operator.api.v1alpha1.warmup import Readiness
@@ -12,6 +13,7 @@ from gaudi_operator.core.placement import unscheduled_since
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.recompiling import RECOMPILING
 from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.slow_bucket import slow_bucket
 from gaudi_runtime.contract.report import Phase
 
 MAX_TEXT = 1024
@@ -22,11 +24,14 @@ def pod_states(situation: Situation) -> tuple[PodState, ...]:
     """A row per active pod, worst first: closed gates before open ones, then the least warmed up."""
     before = {state.name: state for state in situation.before.pods}
     readiness = situation.inference.spec.readiness
-    rows = [_state(pod, before, readiness, situation.last_errors.get(pod.name)) for pod in situation.active]
+    errors, now = situation.last_errors, situation.now
+    rows = [_state(pod, before, readiness, errors.get(pod.name), now) for pod in situation.active]
     return tuple(sorted(rows, key=lambda row: (row.ready, row.gate, row.warmup_percent, row.name)))
 
 
-def _state(pod: PodView, before: Mapping[str, PodState], readiness: Readiness, last_error: str | None) -> PodState:
+def _state(
+    pod: PodView, before: Mapping[str, PodState], readiness: Readiness, last_error: str | None, now: datetime
+) -> PodState:
     known = before.get(pod.name) if pod.container is not None and pod.container.running else None
     numbers = {} if known is None else {key: getattr(known, key) for key in _NUMBERS}
     if report := pod.report:
@@ -45,7 +50,7 @@ def _state(pod: PodView, before: Mapping[str, PodState], readiness: Readiness, l
         ready=pod.ready,
         restarts=pod.container.restarts if pod.container else 0,
         last_error=last_error,
-        message=(_message(pod, readiness) or "")[:MAX_TEXT] or None,
+        message=(_message(pod, readiness, now) or "")[:MAX_TEXT] or None,
         **numbers,
     )
 
@@ -65,7 +70,7 @@ def _phase(pod: PodView, known: PodState | None) -> str:
     return known.phase if known is not None else "Starting"
 
 
-def _message(pod: PodView, readiness: Readiness) -> str | None:
+def _message(pod: PodView, readiness: Readiness, now: datetime) -> str | None:
     """What stands in the pod's way, as far as the pod itself says."""
     if pod.report and pod.report.failure:
         return pod.report.failure.message
@@ -73,6 +78,8 @@ def _message(pod: PodView, readiness: Readiness) -> str | None:
         return below[1]
     if GATE in pod.conditions and pod.conditions[GATE].reason == RECOMPILING:
         return pod.conditions[GATE].message
+    if slow := slow_bucket(pod, now):
+        return slow
     if pod.report and pod.report.warnings:
         return pod.report.warnings[-1]
     if pod.report and pod.report.phase is Phase.FETCHING and pod.report.fetch:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.slow_bucket import slow_bucket
 from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
 
 SETTLE_SECONDS = 10
@@ -26,7 +27,10 @@ def judge_warmed_up(s: Situation) -> Verdict:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is wished, so there is nothing to warm up.")
     opened = sum(pod.gate_open for pod in s.updated)
     found = f"{opened} of {s.wished} replicas of revision {s.current} have passed the gate {GATE}."
-    return Verdict(TRUE, "WarmedUp", found) if opened >= s.wished else Verdict(FALSE, "WarmingUp", found)
+    if opened >= s.wished:
+        return Verdict(TRUE, "WarmedUp", found)
+    slow = (f" Pod {pod.name}: {said}" for pod in s.updated if (said := slow_bucket(pod, s.now)))
+    return Verdict(FALSE, "WarmingUp", found + next(slow, ""))
 
 
 def judge_degraded(s: Situation) -> Verdict:

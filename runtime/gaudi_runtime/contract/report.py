@@ -72,6 +72,9 @@ class PhaseProgress(Tolerant):
     graph_bytes: Bytes = Field(0, description="Measured bytes of the captured graphs.")
     cached: Count = Field(0, description="Planned buckets whose recipe was in the recipe cache at start.")
     current: Shape | None = Field(None, description="(batch size, query tokens, KV blocks) in work right now.")
+    forecast_seconds: Seconds | None = Field(
+        None, description="What `current` should take by the steps like it that were measured: an estimate."
+    )
 
     @model_validator(mode="after")
     def _is_part_of_the_plan(self) -> Self:

@@ -50,7 +50,8 @@ def _budget(job: Job, margin: int, cold: frozenset[tuple[BucketPhase, Bucket]]) 
 
 def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
     started = job.clock()
-    job.progress.capturing(step.phase, step.bucket, step.position, job.free())
+    forecast = job.pace.forecast((StepKind.CAPTURE, step.phase, step.bucket))
+    job.progress.capturing(step.phase, step.bucket, step.position, job.free(), forecast)
     try:
         budget.captured(job.engine.capture(step.phase, step.bucket))
     except DeviceOutOfMemory as error:

@@ -33,13 +33,14 @@ def compile_buckets(job: Job) -> frozenset[tuple[BucketPhase, Bucket]]:
 
 def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Skipped | None:
     """Compile one bucket, or say why it stays cold."""
-    job.progress.warming(phase, bucket, position, job.free())
+    step = (job.journal.recipes.kind(phase, bucket), phase, bucket)
+    job.progress.warming(phase, bucket, position, job.free(), job.pace.forecast(step))
     started = job.clock()
     try:
         job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
         return left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
-    step, seconds = (job.journal.recipes.kind(phase, bucket), phase, bucket), job.clock() - started
+    seconds = job.clock() - started
     job.pace.over([step])
     job.measured(step, seconds)
     job.progress.warmed(phase, job.pace.eta_seconds(), job.journal.recipes.saved(step, seconds))

@@ -19,6 +19,9 @@ class StepKind(StrEnum):
 
 Step = tuple[StepKind, BucketPhase, Bucket]
 
+FEWEST_LIKE = 3
+"""Measured steps of a kind before one more is forecast: the first of a process often takes longer."""
+
 
 class Pace:
     """Keeps measured times and the steps to come, per kind and phase. `block_size` in tokens per KV block."""
@@ -50,6 +53,15 @@ class Pace:
     def eta_seconds(self) -> float | None:
         """Seconds until all planned steps are over, None while nothing was measured."""
         return eta_seconds(self._work.values())
+
+    def forecast(self, step: Step) -> float | None:
+        """What steps like this one lead to expect, in seconds; None while fewer than FEWEST_LIKE were measured."""
+        kind, phase, bucket = step
+        done = self._work[kind, phase].done
+        if done.count < FEWEST_LIKE:
+            return None
+        fixed, per_weight = done.line()
+        return fixed + per_weight * self._weigh(phase, bucket)
 
     def _left(self, step: Step, sign: int) -> None:
         kind, phase, bucket = step

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.report import MAX_SKIPPED, MAX_WARNINGS, BucketPhase, PhaseProgress, Skipped
@@ -9,6 +10,8 @@ from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.warmup import log_lines
 
 log = logging.getLogger("gaudi_runtime.warmup")
+
+_IDLE: dict[str, Any] = {"current": None, "forecast_seconds": None}
 
 
 class Progress:
@@ -35,25 +38,29 @@ class Progress:
             decode=self._phases[BucketPhase.DECODE],
         )
 
-    def warming(self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int) -> None:
-        """`bucket` is about to be compiled."""
+    def warming(
+        self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
+    ) -> None:
+        """`bucket` is about to be compiled, which should take `forecast` seconds."""
         log.info("%s", log_lines.warming(phase, bucket, position, self._phases[phase].planned, free_bytes))
-        self._change(phase, current=bucket)
+        self._change(phase, current=bucket, forecast_seconds=forecast)
 
     def warmed(self, phase: BucketPhase, eta: float | None, saved: float) -> None:
         """The current bucket is compiled, and its recipe, if it had one, `saved` so many seconds. `eta` in seconds."""
         self._saved += saved
-        self._change(phase, eta, warmed=self._phases[phase].warmed + 1, current=None)
+        self._change(phase, eta, warmed=self._phases[phase].warmed + 1, **_IDLE)
 
-    def capturing(self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int) -> None:
-        """The graph of `bucket` is about to be captured."""
+    def capturing(
+        self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
+    ) -> None:
+        """The graph of `bucket` is about to be captured, which should take `forecast` seconds."""
         log.info("%s", log_lines.capturing(phase, bucket, position, self._phases[phase].planned, free_bytes))
-        self._change(phase, current=bucket)
+        self._change(phase, current=bucket, forecast_seconds=forecast)
 
     def captured(self, phase: BucketPhase, graph_bytes: int, eta: float | None) -> None:
         """The current bucket has a graph; `graph_bytes` are those of the whole phase."""
         counted = self._phases[phase].captured + 1
-        self._change(phase, eta, captured=counted, graph_bytes=graph_bytes, current=None)
+        self._change(phase, eta, captured=counted, graph_bytes=graph_bytes, **_IDLE)
 
     def skipped(self, buckets: Sequence[Skipped]) -> None:
         """These buckets are left out: cold, or compiled but without a graph."""
@@ -73,7 +80,7 @@ class Progress:
         log.info("%s", log_lines.captured(phase, buckets, self._phases[phase].planned, graph_bytes))
 
     def _idle(self, phase: BucketPhase) -> PhaseProgress:
-        self._phases[phase] = self._phases[phase].model_copy(update={"current": None})
+        self._phases[phase] = self._phases[phase].model_copy(update=_IDLE)
         return self._phases[phase]
 
     def _change(self, phase: BucketPhase, eta: float | None = None, **changes: object) -> None:

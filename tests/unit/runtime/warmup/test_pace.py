@@ -47,3 +47,15 @@ def test_a_step_that_is_over_counts_no_more() -> None:
     pace.plan([step(StepKind.COMPILE), step(StepKind.CAPTURE)])
     pace.over([step(StepKind.COMPILE), step(StepKind.CAPTURE)])
     assert pace.eta_seconds() == 0
+
+
+def test_bucket_is_forecast_by_three_like_it() -> None:
+    pace = Pace(block_size=128)
+    for seconds in (2.0, 2.0):
+        pace.measured(step(StepKind.COMPILE), seconds)
+    assert pace.forecast(step(StepKind.COMPILE, LARGE)) is None
+    pace.measured(step(StepKind.COMPILE), 2.0)
+    assert pace.forecast(step(StepKind.COMPILE, LARGE)) == pytest.approx(2.0)
+    pace.measured(step(StepKind.COMPILE, LARGE), 4.0)
+    assert pace.forecast(step(StepKind.COMPILE, LARGE)) == pytest.approx(4.0)
+    assert pace.forecast(step(StepKind.CAPTURE)) is None

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import RangeSettings
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, WarmupConfig
-from gaudi_runtime.contract.report import MAX_REPORT_BYTES, MAX_SKIPPED, WarmupReport
+from gaudi_runtime.contract.report import MAX_REPORT_BYTES, MAX_SKIPPED, BucketPhase, WarmupReport
 from gaudi_runtime.engines.protocol import Progress
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import PlanImpossible
@@ -212,3 +213,21 @@ async def test_thousands_of_left_out_buckets_are_counted_and_only_the_first_name
     assert len(report.skipped) == len([line for line in caplog.messages if " was left out: " in line]) == MAX_SKIPPED
     assert f"{report.skipped_total} buckets in all were left out; the first {MAX_SKIPPED} are named." in caplog.messages
     assert len(report.model_dump_json(by_alias=True)) < MAX_REPORT_BYTES
+
+
+async def test_report_forecasts_the_bucket_in_work_and_nothing_afterwards() -> None:
+    clock = VirtualClock()
+    board = ReportBoard("0" * 64, clock)
+    seen: list[tuple[object, float | None]] = []
+
+    class Watched(SimEngine):
+        def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
+            now = board.report().prompt
+            if phase is BucketPhase.PROMPT:
+                seen.append((now.current == bucket, now.forecast_seconds))
+            super().warm(phase, bucket)
+
+    config = sim_config({"compileSeconds": 2})
+    start_engine(config, board, threading.Event(), lambda config: Watched(config, clock.sleep), clock)
+    assert seen == [(True, None), (True, None), (True, None), (True, 2.0)]
+    assert board.report().prompt.forecast_seconds is None
