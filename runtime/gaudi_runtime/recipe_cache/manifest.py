@@ -53,9 +53,13 @@ class Manifest:
         """Bytes of all content, each counted once."""
         return sum({file.sha256: file.size for file in self.files.values()}.values())
 
-    def and_that_of(self, other: "Manifest") -> "Manifest":
-        """Files and steps of both; of what both have, ours."""
-        return Manifest({**other.files, **self.files}, self.recipes.and_those_of(other.recipes))
+    def and_that_of(self, stored: "Manifest") -> "Manifest":
+        """Files and steps of both.
+
+        A file that is stored stays as it is: another start has already run with it, while ours may be what a killed
+        process left behind.
+        """
+        return Manifest({**self.files, **stored.files}, self.recipes.and_those_of(stored.recipes))
 
 
 def manifest_text(manifest: Manifest, key: RecipeKey) -> str:
