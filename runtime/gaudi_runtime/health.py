@@ -14,12 +14,20 @@ def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) 
     """
     if report.phase in STARTING and report.since_progress_seconds > stall_timeout:
         return (
-            f"Start-up stands still in phase {report.phase} for {report.since_progress_seconds:.0f} s; "
+            f"Start-up stands still in phase {report.phase}{_at(report)} for {report.since_progress_seconds:.0f} s; "
             f"the stall timeout is {stall_timeout:.0f} s."
         )
     if report.phase in (Phase.SERVING, Phase.DRAINING) and heartbeat > HEARTBEAT_LIMIT_SECONDS:
         return f"The engine's loop has not turned for {heartbeat:.0f} s; the limit is {HEARTBEAT_LIMIT_SECONDS:.0f} s."
     return None
+
+
+def _at(report: WarmupReport) -> str:
+    """The bucket in work, if any, as part of a sentence."""
+    for name, progress in (("prompt", report.prompt), ("decode", report.decode)):
+        if progress.current:
+            return f" at {name} bucket {tuple(progress.current)}"
+    return ""
 
 
 def why_not_ready(report: WarmupReport, closing: bool) -> str | None:

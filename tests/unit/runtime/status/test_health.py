@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_runtime.contract.report import Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure, WarmupReport
 from gaudi_runtime.health import why_not_alive, why_not_ready
 
 
@@ -25,6 +25,13 @@ def test_standstill_beyond_the_stall_timeout_is_not_alive() -> None:
     assert why_not_alive(report(Phase.COMPILING, 31), stall_timeout=30, heartbeat=0) == (
         "Start-up stands still in phase Compiling for 31 s; the stall timeout is 30 s."
     )
+
+
+def test_bucket_that_stands_still_is_named() -> None:
+    stuck = report(Phase.CAPTURING, 31).model_copy(update={"decode": PhaseProgress(planned=1, current=(8, 1, 64))})
+    said = why_not_alive(stuck, stall_timeout=30, heartbeat=0)
+    assert said
+    assert said.startswith("Start-up stands still in phase Capturing at decode bucket (8, 1, 64) for 31 s;")
 
 
 def test_failed_start_is_alive_because_a_restart_would_not_help() -> None:

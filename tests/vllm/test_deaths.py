@@ -1,0 +1,50 @@
+"""A process of vLLM that hangs or dies while it warms up: the bucket is named, and the runtime ends."""
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.contract.report import Phase
+from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
+from tests.vllm.configs import vllm_config
+
+STALL_SECONDS = 15
+
+
+def core_of(runtime: RuntimeProcess) -> psutil.Process:
+    """The process of vLLM that has the model."""
+    below = psutil.Process(runtime.process.pid).children(recursive=True)
+    return next(each for each in below if "EngineCore" in "".join(each.cmdline()))
+
+
+@contextmanager
+def compiling(checkpoint: Path, folder: Path) -> Iterator[RuntimeProcess]:
+    """A runtime at its first bucket."""
+    config = vllm_config(checkpoint, folder, ExecutionMode.TORCH_COMPILE)
+    serving = config.serving.model_copy(update={"stall_timeout_seconds": STALL_SECONDS})
+    with runtime_process(folder, config.model_copy(update={"serving": serving})) as runtime:
+        runtime.follow(Phase.COMPILING)
+        yield runtime
+
+
+def test_a_bucket_that_hangs_is_named_after_the_stall_timeout(checkpoint: Path, tmp_path: Path) -> None:
+    with compiling(checkpoint, tmp_path) as runtime:
+        core = core_of(runtime)
+        core.send_signal(signal.SIGSTOP)
+        assert runtime.exit_code() == 1
+        log = runtime.log.read_text(errors="replace")
+        assert f"vLLM gave no answer to warm prompt (1, 128, 0) within {STALL_SECONDS} s." in log
+        wait_until(lambda: not core.is_running())
+
+
+def test_a_process_that_dies_in_warm_up_ends_the_runtime_with_the_bucket(checkpoint: Path, tmp_path: Path) -> None:
+    with compiling(checkpoint, tmp_path) as runtime:
+        core_of(runtime).send_signal(signal.SIGKILL)
+        assert runtime.exit_code() == 1
+        log = runtime.log.read_text(errors="replace")
+        assert re.search(r"died while it was asked for warm prompt \(1, \d+, 0\): EngineCore was ended by SIGKILL", log)
