@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gaudi_runtime.errors import PortUnavailable
+from gaudi_runtime.http_connection import connection
 
 TICK_SECONDS = 1.0
 
@@ -30,21 +30,6 @@ class ServerLimits:
     drain_seconds: int
     connections: int | None = None
     first_request_seconds: float = 10.0
-
-
-def _protocol(first_request_seconds: float) -> type[H11Protocol]:
-    """Drops a connection that sends no whole request head in time; uvicorn itself waits for ever."""
-
-    class Impatient(H11Protocol):
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self.loop.call_later(first_request_seconds, self._drop_if_silent)
-
-        def _drop_if_silent(self) -> None:
-            if self.cycle is None:
-                self.transport.close()
-
-    return Impatient
 
 
 class _Server(uvicorn.Server):
@@ -95,7 +80,7 @@ async def http_server(
     listener = bind(port)
     config = uvicorn.Config(
         app,
-        http=_protocol(limits.first_request_seconds),
+        http=connection(limits.header_bytes, limits.first_request_seconds),
         ws="none",
         lifespan="off",
         loop="asyncio",
@@ -103,7 +88,6 @@ async def http_server(
         access_log=False,
         server_header=False,
         headers=list(headers),
-        h11_max_incomplete_event_size=limits.header_bytes,
         limit_concurrency=limits.connections,
         timeout_keep_alive=limits.keep_alive_seconds,
         timeout_graceful_shutdown=limits.drain_seconds,

@@ -1,8 +1,19 @@
-"""What a connection to either port is given before anybody speaks."""
+"""What a connection to either port is given before anybody speaks, and when the server stops."""
 
+import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
-from gaudi_runtime.http_server import bind
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from gaudi_runtime.http_server import ServerLimits, bind, http_server
+from tests.unit.runtime.configs import free_port
+
+ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+ANSWER = b"HTTP/1.1 200 OK\r\n"
 
 
 def test_a_connection_sends_every_piece_of_an_answer_at_once() -> None:
@@ -10,3 +21,91 @@ def test_a_connection_sends_every_piece_of_an_answer_at_once() -> None:
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+async def test_a_client_whose_answer_ends_after_the_stop_is_answered_once_more_and_told_to_go() -> None:
+    asked, stopped, port = asyncio.Event(), asyncio.Event(), free_port()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        closing = [(b"connection", b"close")] if stopped.is_set() else []  # as it was when the answer began
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2"), *closing]})
+        asked.set()
+        await stopped.wait()
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async with AsyncExitStack() as server:
+        await server.enter_async_context(http_server(app, port, ServerLimits(65536, 620, drain_seconds=20)))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(ASK)
+        await asked.wait()
+        stopping = asyncio.create_task(server.aclose())
+        await refused(port)
+        stopped.set()
+        assert b"connection: close" not in await answer(reader)
+        writer.write(ASK)
+        assert b"connection: close" in await answer(reader)
+        assert await reader.read() == b""
+        writer.close()
+        await stopping
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\nx: " + b"y" * 2000,
+        b"GET /" + b"y" * 2000,
+        b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 1000,
+        ASK.replace(b"\r\n\r\n", b"\r\n" + b"x: y\r\n" * 1000 + b"\r\n"),
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * 1000,
+    ],
+    ids=["endless header", "endless path", "endless headers", "too many headers", "too many headers after the body"],
+)
+async def test_a_head_beyond_the_limit_is_refused(head: bytes) -> None:
+    async with echo() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head)
+        async with asyncio.timeout(5):
+            assert b"HTTP/1.1 400 " in await reader.read()
+        writer.close()
+
+
+async def test_a_body_may_be_longer_than_a_head() -> None:
+    body = b"z" * 100_000
+    async with echo() as port, httpx.AsyncClient(trust_env=False) as client:
+        for _ in range(2):  # on the same connection
+            assert (await client.post(f"http://127.0.0.1:{port}", content=body)).content == body
+
+
+@asynccontextmanager
+async def echo() -> AsyncIterator[int]:
+    """The port of a server that answers with the body, for heads of up to 1024 bytes."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    port = free_port()
+    async with http_server(app, port, ServerLimits(1024, 5, drain_seconds=1)):
+        yield port
+
+
+async def answer(reader: asyncio.StreamReader) -> bytes:
+    """The head of one answer; asyncio.IncompleteReadError when the connection ends before it."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(ANSWER)
+    assert await reader.readexactly(2) == b"ok"
+    return head.lower()
+
+
+async def refused(port: int) -> None:
+    """Return when nobody listens on `port` any more."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            return
+        writer.close()
