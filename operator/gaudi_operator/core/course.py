@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.canary import on_trial
+from gaudi_operator.core.failed_pods import failed_pods_trouble
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods import PodView
@@ -94,6 +95,7 @@ def trouble(world: World, course: Course) -> Trouble | None:
         return failed
     name, sets = course.name, live_replica_sets(world.observed)
     own = first_trouble(world.pods_of(name), [sets[name]] if name in sets else [], _with_room(world, course))
+    own = own or failed_pods_trouble(world.pods, name or "")
     done = course.step is not None and course.step.progress is Progress.DONE
     return own or (failed if done else None)
 

@@ -40,7 +40,8 @@ class PodCondition:
 class PodView:
     """One pod. `report` is only set when it speaks for the running container and for the pod's own plan.
 
-    `gone_by` is when the grace period of a terminating pod ends.
+    `gone_by` is when the grace period of a terminating pod ends. `ended` says why a failed pod has ended, and
+    `ended_at` when, as near as that can be known.
     """
 
     name: str
@@ -55,6 +56,8 @@ class PodView:
     received: datetime | None = None
     report_ignored: str | None = None
     deletion_cost: int = 0
+    ended: str | None = None
+    ended_at: datetime | None = None
 
     @property
     def active(self) -> bool:
@@ -120,6 +123,8 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         received=word.received if word is not None else None,
         report_ignored=ignored,
         deletion_cost=int(annotations.get(DELETION_COST_ANNOTATION, 0)),
+        ended=_why_ended(status, container) if status.get("phase") == "Failed" else None,
+        ended_at=_ended_at(pod) if status.get("phase") == "Failed" else None,
     )
 
 
@@ -135,6 +140,24 @@ def _why_ignored(word: PodReport, container: Container | None, plan_hash: str) -
             "another release of the runtime may be in its image."
         )
     return None
+
+
+def _why_ended(status: Mapping[str, Any], container: Container | None) -> str:
+    """As the kubelet says of the pod, such as "Evicted: The node was low on resource: memory.", or of its container."""
+    said = ": ".join(" ".join(part.split()) for part in (status.get("reason"), status.get("message")) if part)
+    text = said or (container.last_exit if container else None) or "its node does not say why"
+    return f"{text.rstrip('.')}."
+
+
+def _ended_at(pod: Manifest) -> datetime | None:
+    status = pod["status"]
+    states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
+    finished = [(state.get("terminated") or {}).get("finishedAt") for state in states]
+    moments = [
+        *filter(None, finished),
+        *filter(None, (status.get("startTime"), pod["metadata"].get("creationTimestamp"))),
+    ]
+    return max((datetime.fromisoformat(moment) for moment in moments), default=None)
 
 
 def _condition(condition: Mapping[str, Any]) -> PodCondition:

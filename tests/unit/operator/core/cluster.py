@@ -233,7 +233,9 @@ class Cluster:
         mine = [
             pod
             for pod in self.kind("Pod")
-            if pod["metadata"]["labels"][REVISION_LABEL] == revision and "deletionTimestamp" not in pod["metadata"]
+            if pod["metadata"]["labels"][REVISION_LABEL] == revision
+            and "deletionTimestamp" not in pod["metadata"]
+            and pod["status"]["phase"] != "Failed"
         ]
         wished = replica_set["spec"]["replicas"]
         mine.sort(key=lambda pod: ("containerStatuses" in pod["status"], _is_ready(pod), _cost(pod)), reverse=True)
@@ -261,6 +263,8 @@ class Cluster:
         free -= sum(self.placed(pod["metadata"]["name"]) for pod in pods)
         for pod in pods:
             if "containerStatuses" in pod["status"] or "deletionTimestamp" in pod["metadata"]:
+                continue
+            if pod["status"]["phase"] == "Failed":
                 continue
             if free <= 0:
                 self._condition(pod, "PodScheduled", False, "Unschedulable", "0/1 nodes are available")

@@ -1,0 +1,40 @@
+"""Pods that end as a whole before they ever serve: refused by their node, or evicted in the middle of a warm-up.
+
+They are no replicas any more, and the ReplicaSet makes others in their stead; but they stay in the cluster, and with
+them what their node said (docs/conditions.md, While pods start).
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.troubles import Trouble
+
+FEWEST = 2
+"""Ended pods before we speak of them: one may be chance."""
+
+
+def failed_in_a_row(pods: Iterable[PodView], revision: str) -> list[PodView]:
+    """Failed pods of a revision that never served, oldest first, since the last of its pods became ready."""
+    mine = [pod for pod in pods if pod.revision == revision]
+    ready = max((since for pod in mine if pod.ready and (since := pod.conditions["Ready"].since)), default=None)
+    failed = ((pod.ended_at, pod) for pod in mine if pod.ended_at and not pod.served)
+    return [pod for at, pod in sorted(failed, key=_when) if ready is None or at > ready]
+
+
+def failed_pods_trouble(pods: Iterable[PodView], revision: str) -> Trouble | None:
+    """What is said of them: how many, and the last one's own reason."""
+    failed = failed_in_a_row(pods, revision)
+    if len(failed) < FEWEST:
+        return None
+    last = failed[-1]
+    return Trouble(
+        "PodsFail",
+        f"{len(failed)} pods of revision {revision} ended before they served, the last one {last.name}: {last.ended} "
+        f"Check its node and spec.pod.resources; `kubectl describe pod {last.name}` tells more.",
+    )
+
+
+def _when(found: tuple[datetime, PodView]) -> tuple[datetime, str]:
+    at, pod = found
+    return at, pod.name
