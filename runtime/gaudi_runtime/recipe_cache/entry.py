@@ -33,7 +33,7 @@ class Entry:
     """The recipes of `key` in the folder `root` of a volume, which may have none."""
 
     def __init__(self, root: Path, key: RecipeKey) -> None:
-        self.folder, self._key = root / key.digest, key
+        self.folder, self.key = root / key.digest, key
         self.mark = root / f"{key.digest}.use"
         self._manifest, self._objects = self.folder / "manifest", self.folder / "objects"
 
@@ -46,7 +46,7 @@ class Entry:
             return None
         if len(content) > MAX_MANIFEST_BYTES:
             raise EntryUnusable(f"its manifest has more than {size(MAX_MANIFEST_BYTES)}")
-        return parse_manifest(content.decode(errors="replace"), self._key)
+        return parse_manifest(content.decode(errors="replace"), self.key)
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
         """Copy files into `target`, each compared with its checksum. Raises EntryUnusable or OSError."""
@@ -71,7 +71,7 @@ class Entry:
             if (source / path).is_file() and (anew or not self._has(stated)):
                 self._put(source / path, stated, alive)
         fresh = self.folder / f"manifest.{uuid4().hex}"
-        fresh.write_text(manifest_text(manifest, self._key))
+        fresh.write_text(manifest_text(manifest, self.key))
         fresh.replace(self._manifest)
 
     def drop_unnamed(self, manifest: Manifest) -> None:

@@ -61,6 +61,10 @@ class Manifest:
         """
         return Manifest({**self.files, **stored.files}, self.recipes.and_those_of(stored.recipes))
 
+    def says_the_same_as(self, stored: "Manifest") -> bool:
+        """Whether nothing is gained by writing this over it: the seconds of a step may differ."""
+        return self.files == stored.files and self.recipes.seconds.keys() == stored.recipes.seconds.keys()
+
 
 def manifest_text(manifest: Manifest, key: RecipeKey) -> str:
     """The manifest of the entry of `key`."""
