@@ -53,12 +53,16 @@ class Watch:
             log.exception("What the workers of vLLM counted cannot be taken over")
 
     async def _answered(self, asked: "asyncio.Future[Any]") -> None:
-        still, moved = await asyncio.to_thread(pulse), time.monotonic()
+        """Looks at processes only while an answer is late: a look takes milliseconds, which tokens would wait for."""
+        still: tuple[int, int] | None = None
+        moved = time.monotonic()
         while not asked.done():
             await asyncio.wait({asked}, timeout=LOOK_SECONDS)
             if self._engine.errored:
                 raise died(self._engine, "while it served")
+            if asked.done():
+                return
             if (now := await asyncio.to_thread(pulse)) != still:
                 still, moved = now, time.monotonic()
-            elif not asked.done() and time.monotonic() - moved > HANG_SECONDS:
+            elif time.monotonic() - moved > HANG_SECONDS:
                 raise EngineLost(f"vLLM hangs: it neither answered nor worked for {HANG_SECONDS:.0f} s.")
