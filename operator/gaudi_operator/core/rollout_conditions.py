@@ -56,7 +56,8 @@ def _pace(s: Situation) -> str:
     if s.policy.trial:
         seconds = s.inference.spec.rollout.canary.observe_seconds
         held = f" and has held it for {seconds} s" if seconds else ""
-        return f"its first pod is the canary, older pods serve until it has passed its gate{held}"
+        place = " in the place of an older one" if s.in_place else ""
+        return f"its first pod is the canary{place}, older pods serve until it has passed its gate{held}"
     if s.in_place:
         return f"pods are replaced in place ({s.in_place.rstrip('.')})"
     return "pods of older revisions go as new ones warm up"

@@ -75,6 +75,12 @@ def test_then_it_goes_and_pods_are_replaced_in_place_within_what_may_be_missing(
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
+def test_canary_in_the_place_of_an_old_pod_is_told_as_such() -> None:
+    cluster = asked(crowded(maxUnavailable=1))
+    turns(cluster, 1)
+    assert "its first pod is the canary in the place of an older one, older pods serve" in message(cluster, "Ready")
+
+
 def test_second_pod_is_not_asked_about_again() -> None:
     cluster = asked(crowded(maxUnavailable=1))
     waited = waiting(cluster)
