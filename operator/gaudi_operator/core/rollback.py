@@ -35,12 +35,13 @@ class Choice:
             return None
         found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
         if self.rolled_back:
-            return Trouble("RolledBack", f"{found} Revision {self.current.name} runs instead. {_NEXT}")
+            return Trouble("RolledBack", f"{found} Revision {self.current.name} runs instead{_GONE} {_NEXT}")
         if not self.held:
             return None
         return Trouble("RevisionFailed", f"{found} The rollout is held, as spec.rollout.onFailure is pause. {_NEXT}")
 
 
+_GONE = ", and pods of the failed one go: spec.rollout.onFailure pause keeps them for a look."
 _NEXT = (
     "Change the spec; or, if the cause lay elsewhere and is mended, set the annotation "
     "inference.gaudi.dev/restarted-at to a new value for another try."

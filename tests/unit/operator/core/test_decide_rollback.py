@@ -91,9 +91,10 @@ def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:
     assert message(cluster) == (
         f"Revision {bad} failed (WarmupStalled): Nothing has moved in pod {pod} for more than 1800 s, in phase "
         "Compiling at prompt bucket (1, 128, 0). Its container is restarted; if that repeats, read its log, or raise "
-        f"spec.readiness.stallTimeoutSeconds if a step takes longer. Revision {good} runs instead. Change the spec; "
-        "or, if the cause lay elsewhere and is mended, set the annotation inference.gaudi.dev/restarted-at to a new "
-        "value for another try."
+        f"spec.readiness.stallTimeoutSeconds if a step takes longer. Revision {good} runs instead, and "
+        "pods of the failed one go: spec.rollout.onFailure pause keeps them for a look. Change the spec; or, if "
+        "the cause lay elsewhere and is mended, set the annotation inference.gaudi.dev/restarted-at to a new value for "
+        "another try."
     )
 
 
