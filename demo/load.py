@@ -28,14 +28,20 @@ class Traffic:
         """Nothing is started yet."""
         self._pod = ClientPod(kubectl, namespace, "traffic", image, SCRIPT)
 
-    def start(self, service: str, model: str, *, workers: int = 4) -> None:
-        """Start sending."""
-        self._pod.start("--host", service, "--model", model, "--workers", str(workers))
+    def start(self, service: str, model: str, *, workers: int = 4, max_tokens: int = 12) -> None:
+        """Start sending; answers have at most `max_tokens`."""
+        numbers = ("--workers", str(workers), "--max-tokens", str(max_tokens))
+        self._pod.start("--host", service, "--model", model, *numbers)
 
     def stop(self) -> list[Answer]:
         """Let the running requests finish, remove the pod and return every answer."""
         self._pod.interrupt()
-        return [_answer(json.loads(line)) for line in self._pod.finish().splitlines()]
+        return answers_of(self._pod.finish())
+
+
+def answers_of(log: str) -> list[Answer]:
+    """The answers in the log of a traffic client."""
+    return [_answer(json.loads(line)) for line in log.splitlines()]
 
 
 def _answer(line: dict[str, Any]) -> Answer:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from kubernetes import client, config, watch
 
-from gaudi_operator.core.names import GATE
+from gaudi_operator.core.names import GATE, REVISION_LABEL
 
 WATCH_SECONDS = 5
 
@@ -23,6 +23,8 @@ class GateRecorder:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._record, daemon=True)
         self._opened: dict[str, float] = {}
+        self.revisions: dict[str, str] = {}
+        """The revision of each instance whose gate was ever seen open."""
 
     def __enter__(self) -> Self:
         """Start to watch."""
@@ -50,10 +52,11 @@ class GateRecorder:
     def _look_at(self, pod: Any) -> None:
         for condition in pod.status.conditions or ():
             if condition.type == GATE and condition.status == "True":
-                self._note(condition.message)
+                self._note(condition.message, pod.metadata.labels[REVISION_LABEL])
 
-    def _note(self, message: str) -> None:
+    def _note(self, message: str, revision: str) -> None:
         """The gate's message names the instance that it was opened for."""
         found = re.search(r"instance ([0-9a-f]+)", message)
         assert found, f"The gate's message names no instance: {message}"
         self._opened.setdefault(found[1], time.time())
+        self.revisions[found[1]] = revision

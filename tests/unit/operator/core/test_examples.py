@@ -23,7 +23,7 @@ RUNNABLE = (
     "seed-llama-3.1-8b-gaudi2-sim",
     "simulation",
     "tiny-torch-cpu",
-    *(f"vllm/{path.stem}" for path in (FOLDER / "vllm").glob("*.yaml")),
+    *(f"{folder}/{path.stem}" for folder in ("upgrade", "vllm") for path in (FOLDER / folder).glob("*.yaml")),
 )
 
 

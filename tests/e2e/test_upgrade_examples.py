@@ -1,0 +1,92 @@
+"""The scripts of examples/upgrade as a user runs them: real pods, real kills, and a client that retries nothing."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from demo.install import ROOT, Installed
+from demo.load import Answer, answers_of
+from demo.resource import Resource, condition
+from localcluster import tools
+from tests.e2e.gates import GateRecorder
+from tests.e2e.pods import Pods
+
+FOLDER = ROOT / "examples" / "upgrade"
+NAME = "walkthrough"
+PATIENCE = 60
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a script leaves: the phase, why revisions failed, and how many revisions answered requests."""
+
+    phase: str
+    failed: tuple[str, ...] = ()
+    answering: int = 1
+
+
+ENDINGS = {
+    "1-good-upgrade": Ending("Serving", answering=2),
+    "2-bad-plan": Ending("RolledBack", ("CapturedBelowThreshold",)),
+    "3-out-of-memory": Ending("RolledBack", ("CapturedBelowThreshold", "HostOutOfMemory")),
+    "4-stall": Ending("RolledBack", ("WarmupStalled",)),
+    "5-no-free-card": Ending("Serving", answering=2),
+    "6-pause-resume": Ending("Serving", answering=2),
+    "7-undo": Ending("Serving", answering=2),
+}
+
+
+@pytest.fixture(scope="module")
+def shell(installed: Installed, namespace: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a user: kubectl, its plugin, and a context that names the namespace."""
+    config = yaml.safe_load(installed.kubeconfig.read_text())
+    for each in config["contexts"]:
+        each["context"]["namespace"] = namespace
+    kubeconfig = tmp_path_factory.mktemp("shell") / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(config))
+    path = f"{Path(sys.executable).parent}:{tools().bin_dir}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig)}
+
+
+@pytest.mark.parametrize("script", ENDINGS)
+def test_script_keeps_its_promises_and_no_request_fails(
+    installed: Installed, namespace: str, shell: dict[str, str], script: str
+) -> None:
+    with GateRecorder(str(installed.kubeconfig), namespace) as gates:
+        done = subprocess.run([FOLDER / f"{script}.sh"], env=shell, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert done.stdout.endswith("As promised.\n")
+    ending, pods = ENDINGS[script], Pods(installed, namespace, NAME)
+    answers = answers_of(pods.kubectl("logs", f"{NAME}-client"))
+    assert [answer.error for answer in answers if answer.error] == []
+    assert len(answered(answers, gates)) == ending.answering
+    look_at(pods, Resource(str(installed.kubeconfig), namespace, NAME), ending, answered(answers, gates))
+
+
+def answered(answers: list[Answer], gates: GateRecorder) -> set[str]:
+    """The revisions whose pods have answered; KeyError where one did before its gate was seen open."""
+    return {gates.revisions[answer.instance] for answer in answers}
+
+
+def look_at(pods: Pods, resource: Resource, ending: Ending, answering: set[str]) -> None:
+    """What a user sees afterwards: the row, the conditions, the history and the events."""
+    header, row = pods.kubectl("get", "gi", NAME).splitlines()
+    shown = dict(zip(header.split(), row.split(), strict=True))
+    assert (shown["PHASE"], shown["READY"]) == (ending.phase, "2/2")
+    state = next(resource.states(PATIENCE))
+    bad = bool(ending.failed)
+    wished = {"Ready": not bad, "Stalled": bad, "Reconciling": False, "Available": True, "Degraded": False}
+    assert {kind: condition(state, kind)["status"] for kind in wished} == {
+        kind: str(value) for kind, value in wished.items()
+    }
+    kept = {each["name"]: each.get("reason") for each in state["status"]["revisions"]}
+    assert tuple(reason for reason in reversed(kept.values()) if reason) == ending.failed
+    assert state["status"]["revision"]["current"] in answering
+    assert not any(kept[name] for name in answering), "a revision that failed has answered requests"
+    for reason in ending.failed:
+        pods.wait_event("RevisionFailed", f"failed ({reason}): ")

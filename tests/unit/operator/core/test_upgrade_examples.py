@@ -1,0 +1,72 @@
+"""The scripts of examples/upgrade: what they change is accepted, makes a revision where they say so, and is shown."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gaudi_operator.core.checks import first_violation
+from gaudi_operator.core.inference import read_inference
+from gaudi_operator.core.inputs import revision_inputs
+from tests.builders import merged
+from tests.unit.operator.core.resources import DEFAULTS
+
+FOLDER = Path(__file__).parents[4] / "examples" / "upgrade"
+SCRIPTS = sorted(FOLDER.glob("[0-9]-*.sh"))
+CHANGE = re.compile(r"^change <<'YAML'\n(.*?)^YAML$", re.MULTILINE | re.DOTALL)
+
+
+def states(script: Path) -> list[dict[str, Any]]:
+    """The manifest that a script begins with, and what every change of it leaves."""
+    text = script.read_text()
+    begun = re.search(r"^begin (\S+)$", text, re.MULTILINE)
+    assert begun
+    found = [yaml.safe_load((FOLDER / begun[1]).read_text())]
+    for change in CHANGE.findall(text):
+        found.append(merged(found[-1], yaml.safe_load(change)))
+    return found
+
+
+def inputs(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What a revision of this manifest is made of."""
+    metadata = {"namespace": "default", "uid": "u", "generation": 1, **manifest["metadata"]}
+    inference = read_inference({**manifest, "metadata": metadata})
+    assert first_violation(inference, DEFAULTS) is None
+    return dict(revision_inputs(inference))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_script_starts_from_an_accepted_deployment_and_changes_it_to_accepted_ones(script: Path) -> None:
+    first, *changed = [inputs(state) for state in states(script)]
+    assert changed
+    assert changed[0] != first
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, FOLDER / "story.sh"], ids=lambda path: path.stem)
+def test_script_is_read_by_a_plain_shell(script: Path) -> None:
+    subprocess.run(["sh", "-n", script], check=True)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_script_can_be_started_and_tells_its_story_in_the_first_lines(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    assert script.read_text().startswith("#!/bin/sh\n# ")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_readme_tells_of_the_script(script: Path) -> None:
+    assert f"({script.name})" in (FOLDER / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("check", "code"),
+    [("equals ready 2/2 2/2", 0), ("equals ready 1/2 2/2", 1), ("holds 'a b c' b", 0), ("holds 'a b c' d", 1)],
+)
+def test_check_of_a_script_ends_it_where_a_promise_is_broken(check: str, code: int) -> None:
+    command = ["sh", "-c", f'. "{FOLDER}/story.sh"; {check}; exit 0', str(FOLDER / "a-script.sh")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "NOT AS PROMISED" in done.stderr) == (code, bool(code))
