@@ -1,44 +1,30 @@
 """Every warm-up report of every pod, while something is going on: who met a cold graph, and how often."""
 
-import threading
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from pydantic import ValidationError
 from urllib3.exceptions import HTTPError
 
+from demo.recorder import Recorder
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.contract.report import WarmupReport
 
 PERIOD_SECONDS = 0.25
 
 
-class ReportRecorder:
+class ReportRecorder(Recorder):
     """Reads the report of every pod of a resource through the API server's proxy, from enter to exit."""
 
     def __init__(self, kubeconfig: str, namespace: str, name: str) -> None:
         """Nothing is read yet."""
+        super().__init__()
         self._api: Any = client.CoreV1Api(config.new_client_from_config(kubeconfig))
         self._namespace = namespace
         self._selector = f"{NAME_LABEL}={name}"
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._record, daemon=True)
         self.last: dict[str, WarmupReport] = {}
         """The last report of each instance that was ever seen."""
-
-    def __enter__(self) -> Self:
-        """Start to read."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop after one more look."""
-        self._done.set()
-        self._thread.join()
 
     def cold_requests(self) -> int:
         """Batches that met no warm graph, over all instances."""
@@ -48,8 +34,9 @@ class ReportRecorder:
         """Compiles on the request path, over all instances."""
         return sum(report.recompiles_since_ready for report in self.last.values())
 
-    def _record(self) -> None:
-        while not self._done.wait(PERIOD_SECONDS):
+    def record(self) -> None:
+        """Every pod, again and again, and once more at the end."""
+        while not self.done.wait(PERIOD_SECONDS):
             self._look()
         self._look()
 

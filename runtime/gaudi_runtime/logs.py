@@ -3,11 +3,17 @@
 import json
 import logging
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record: time, level, logger, message, and the traceback where there is one."""
+    """One JSON object per record: time, level, logger, message, those of `extras` that it has, and the exception."""
+
+    def __init__(self, extras: Sequence[str] = ()) -> None:
+        """`extras` name attributes of a record that are shown beside its message."""
+        super().__init__()
+        self._extras = extras
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line of JSON."""
@@ -16,9 +22,10 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **{name: getattr(record, name) for name in self._extras if hasattr(record, name)},
         }
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
 
 

@@ -1,50 +1,36 @@
 """When each pod's gate was seen open: a watch that runs beside a test."""
 
 import re
-import threading
 import time
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kubernetes import client, config, watch
 
+from demo.recorder import Recorder
 from gaudi_operator.core.names import GATE, REVISION_LABEL
 
 WATCH_SECONDS = 5
 
 
-class GateRecorder:
+class GateRecorder(Recorder):
     """Notes the moment in which the watch first shows a runtime instance's gate open."""
 
     def __init__(self, kubeconfig: str, namespace: str) -> None:
         """Nothing is watched yet."""
+        super().__init__()
         self._api: Any = client.CoreV1Api(config.new_client_from_config(kubeconfig))
         self._namespace = namespace
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._record, daemon=True)
         self._opened: dict[str, float] = {}
         self.revisions: dict[str, str] = {}
         """The revision of each instance whose gate was ever seen open."""
-
-    def __enter__(self) -> Self:
-        """Start to watch."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop watching."""
-        self._done.set()
-        self._thread.join()
 
     def open_at(self, instance: str, moment: float) -> bool:
         """Whether the gate of this instance had been seen open by `moment` (seconds since the epoch)."""
         return self._opened.get(instance, float("inf")) <= moment
 
-    def _record(self) -> None:
+    def record(self) -> None:
         """A watch is never cut, only not renewed; a new one begins with all pods as they are."""
-        while not self._done.is_set():
+        while not self.done.is_set():
             stream = watch.Watch().stream(self._api.list_namespaced_pod, self._namespace, timeout_seconds=WATCH_SECONDS)
             for event in stream:
                 self._look_at(event["object"])

@@ -1,28 +1,10 @@
 """Logs: one JSON object per line for machines, one plain line for a person at a terminal."""
 
-import json
 import logging
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 
-_EXTRAS = ("resource",)
-
-
-class JsonFormatter(logging.Formatter):
-    """One line of JSON per record; `resource` names the GaudiInference that it is about."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Render a record."""
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **{name: getattr(record, name) for name in _EXTRAS if hasattr(record, name)},
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+from gaudi_runtime.logs import JsonFormatter
 
 
 class TextFormatter(logging.Formatter):
@@ -40,7 +22,7 @@ def configure(format_name: str, level: str) -> None:
     """Send all logs of this process to stderr. `format_name` is auto, json or text."""
     text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
     handler = logging.StreamHandler()
-    handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    handler.setFormatter(TextFormatter() if text else JsonFormatter(extras=("resource",)))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # kopf narrates every event; only its complaints are of use. Failed requests are told by watch_session.py.
     logging.getLogger("kopf").setLevel(logging.WARNING)

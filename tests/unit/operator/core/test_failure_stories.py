@@ -5,14 +5,13 @@ from hypothesis import strategies as st
 
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_runtime.contract.report import Phase
-from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
-from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, revisions, status
 from tests.unit.operator.core.test_stories import (
     Happening,
     a_pass,
     a_turn_of_the_others,
+    after,
     change_cards,
     change_replicas,
     change_rollout,
@@ -81,13 +80,7 @@ HAPPENINGS: tuple[Happening, ...] = (
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(HAPPENINGS), max_size=20), st.data())
 def test_every_story_ends_served_or_says_why_not(story: list[Happening], data: st.DataObject) -> None:
-    cluster = Cluster(resource(replicas=2))
-    for happening in story:
-        happening(cluster, data)
-        if "status" in cluster.resource:
-            assert violations(cluster.resource) == []
-    cluster.cards = cluster.resource["spec"].get("replicas", 1)
-    cluster.change(rollout={"mode": "auto", "maxUnavailable": 1, "paused": False})
+    cluster = after(story, data)
     if cluster.resource["spec"]["rollout"].get("revision") == NOWHERE:
         cluster.change(rollout={"revision": None})
     cluster.settle(turns=120)

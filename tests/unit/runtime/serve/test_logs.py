@@ -26,4 +26,4 @@ def test_a_traceback_stays_on_its_line() -> None:
         raise ValueError("boom")
     except ValueError:
         line = formatted("failed", error=True)
-    assert line["traceback"].endswith("ValueError: boom")
+    assert line["exception"].endswith("ValueError: boom")
