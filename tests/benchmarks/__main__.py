@@ -5,7 +5,16 @@ import platform
 import subprocess
 import sys
 
-BENCHMARKS = ("planner", "traffic", "torch_engine", "vllm_engine", "sim_runtimes", "gate_latency", "endpoint_latency")
+BENCHMARKS = (
+    "planner",
+    "traffic",
+    "torch_engine",
+    "recipe_cache",
+    "vllm_engine",
+    "sim_runtimes",
+    "gate_latency",
+    "endpoint_latency",
+)
 
 
 def main() -> int:

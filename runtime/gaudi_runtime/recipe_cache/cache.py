@@ -75,7 +75,7 @@ class RecipeCache:
 
     def _take(self, places: _Places) -> None:
         """From the volume, otherwise from the image; the reasons are those of places that were passed over."""
-        reasons = []
+        reasons: list[str] = []
         for folder in filter(None, (places.shared.path, places.shared.seed)):
             try:
                 if self._bring(Entry(Path(folder), places.entry.key), places.disk):

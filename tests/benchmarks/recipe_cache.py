@@ -1,0 +1,95 @@
+"""Warm-up of a second pod that starts from the recipes of the first: torch engine on the CPU, code by Inductor.
+
+    python -m tests.benchmarks.recipe_cache
+
+Both are real runtime processes, one after the other, on the same fresh folder of "the pod's own disk"; what they share
+is another folder. Ends with exit code 1 when a limit is missed.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from examples.make_tiny_checkpoint import make_checkpoint
+from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, PromptRanges, RangeSettings, Strategy
+from gaudi_runtime.contract.config import CompileBackend, RuntimeConfig, ServingConfig, SharedRecipes
+from gaudi_runtime.contract.report import Phase, RecipeOutcome, WarmupReport
+from tests.benchmarks.figures import Figure, table
+from tests.unit.runtime.configs import free_port
+from tests.unit.runtime.runtime_process import runtime_process
+from tests.unit.runtime.torch.engines import torch_config
+
+POLICY = BucketPolicy(
+    strategy=Strategy.LINEAR,
+    prompt=PromptRanges(
+        batch_size=RangeSettings(min=1, step=1, max=1), query=RangeSettings(min=128, step=128, max=128)
+    ),
+    decode=DecodeRanges(batch_size=RangeSettings(min=8, step=8, max=8), blocks=RangeSettings(min=32, step=32, max=32)),
+)
+LEAST_RATIO = 3
+"""The second warm-up must be at least so many times shorter."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start: seconds from process start to serving, and those of them from the first compile on."""
+
+    seconds: float
+    warmup_seconds: float
+    report: WarmupReport
+
+
+def config(folder: Path) -> RuntimeConfig:
+    """The torch engine with Inductor on two folders below `folder`."""
+    shared = SharedRecipes(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
+    engine = {"device_memory_bytes": 2**26, "compile_backend": CompileBackend.INDUCTOR}
+    whole = torch_config(folder / "model", policy=POLICY, engine=engine, max_num_batched_tokens=128, max_num_seqs=8)
+    ports = ServingConfig(model_port=free_port(), status_port=free_port())
+    return whole.model_copy(
+        update={"recipe_cache_dir": str(folder / "disk"), "shared_recipes": shared, "serving": ports}
+    )
+
+
+def start(folder: Path) -> Start:
+    """A pod with an empty disk of its own, from its start until it serves."""
+    shutil.rmtree(folder / "disk", ignore_errors=True)
+    with runtime_process(folder, config(folder)) as runtime:
+        reports = runtime.follow(Phase.SERVING)
+    compiling = next(each for each in reports if each.phase is Phase.COMPILING)
+    served = reports[-1]
+    return Start(served.elapsed_seconds, served.elapsed_seconds - compiling.elapsed_seconds, served)
+
+
+def measure(folder: Path) -> list[Figure]:
+    """All figures of one run."""
+    make_checkpoint(folder / "model")
+    (folder / "shared").mkdir()
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "disk" / "inductor")
+    first, second = start(folder), start(folder)
+    outcomes = [each.report.shared_recipes and each.report.shared_recipes.outcome for each in (first, second)]
+    assert outcomes == [RecipeOutcome.SEEDED, RecipeOutcome.HIT], outcomes
+    files = [file for file in (folder / "shared").rglob("*") if file.is_file()]
+    return [
+        Figure("warm-up of the first pod", first.warmup_seconds, "s"),
+        Figure("warm-up of the second pod", second.warmup_seconds, "s", first.warmup_seconds / LEAST_RATIO),
+        Figure("start to serving of the first pod", first.seconds, "s"),
+        Figure("start to serving of the second pod", second.seconds, "s"),
+        Figure("seconds saved, as the second pod's report says", second.report.recipe_seconds_saved, "s"),
+        Figure("shared recipes", sum(file.stat().st_size for file in files) / 2**20, "MiB"),
+        Figure("files of shared recipes", len(files), ""),
+    ]
+
+
+def main() -> int:
+    """Print the table; 1 when a limit was missed."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(Path(folder))
+    sys.stdout.write(f"{table(figures)}\n")
+    return int(any(figure.missed for figure in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
