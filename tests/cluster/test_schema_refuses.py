@@ -1,6 +1,7 @@
 """The API server refuses every bad object with the sentence that helps, and guards what must not change."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -50,3 +51,24 @@ def test_changed_storage_class_is_refused(kubectl: Kubectl, before: str | None, 
     first, second = (gaudi_inference("cached", recipeCache=each) for each in classes)
     apply(kubectl, first)
     assert "spec.recipeCache.storageClassName cannot be changed" in refusal(kubectl, second)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ({}, {"accessMode": "ReadWriteOnce"}, "spec.recipeCache.accessMode cannot be changed"),
+        ({"size": "2Gi"}, {"size": "2000Mi"}, "spec.recipeCache.size cannot be lowered"),
+        ({"size": 2000}, {"size": 1999}, "spec.recipeCache.size cannot be lowered"),
+    ],
+)
+def test_claim_of_recipes_cannot_become_another(
+    kubectl: Kubectl, before: dict[str, Any], after: dict[str, Any], sentence: str
+) -> None:
+    first, second = (gaudi_inference("cached", recipeCache={"enabled": True, **each}) for each in (before, after))
+    apply(kubectl, first)
+    assert sentence in refusal(kubectl, second)
+
+
+def test_claim_of_recipes_may_grow(kubectl: Kubectl) -> None:
+    for size in ("2Gi", "2048Mi", "3Gi"):
+        apply(kubectl, gaudi_inference("cached", recipeCache={"enabled": True, "size": size}))

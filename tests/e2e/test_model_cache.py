@@ -16,6 +16,7 @@ from demo.resource import Resource, is_ready
 from examples.make_tiny_checkpoint import make_checkpoint
 from tests.e2e.pods import Pods
 from tests.e2e.specs import QUICK
+from tests.e2e.volumes import MODES, local_volume
 from tests.hub_server import COMMIT, REPO, HubState, running
 
 NAME = "fetched"
@@ -34,18 +35,10 @@ def address_that_pods_reach(installed: Installed) -> str:
 def claim(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[str]:
     """A claim on a fresh folder of the node, which belongs to root as fresh disks do."""
     name = f"{namespace}-{NAME}"
-    nodes = installed.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
-    on_nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
-    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    volume = {
-        **common,
-        "capacity": {"storage": "1Gi"},
-        "local": {"path": str(tmp_path)},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_nodes]}]}},
-    }
+    common = {"accessModes": MODES, "storageClassName": ""}
     request = {**common, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
     objects = [
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": volume},
+        local_volume(installed, name, tmp_path),
         {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",

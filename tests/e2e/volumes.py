@@ -1,0 +1,22 @@
+"""A volume on a folder of this machine, which is the node's, too."""
+
+from pathlib import Path
+from typing import Any
+
+from demo.install import Installed
+
+MODES = ["ReadWriteMany"]
+
+
+def local_volume(installed: Installed, name: str, folder: Path, storage_class: str = "") -> dict[str, Any]:
+    """A PersistentVolume on `folder`, which belongs to root as fresh disks do."""
+    nodes = installed.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
+    on_nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
+    spec = {
+        "accessModes": MODES,
+        "storageClassName": storage_class,
+        "capacity": {"storage": "1Gi"},
+        "local": {"path": str(folder)},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_nodes]}]}},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
