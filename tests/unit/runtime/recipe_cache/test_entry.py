@@ -1,0 +1,119 @@
+"""One entry on disk: what writers leave behind when they are killed, and what readers see meanwhile."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.contract.config import SharedRecipes
+from gaudi_runtime.contract.report import RecipeOutcome
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.recipe_cache.cache import RecipeCache
+from gaudi_runtime.recipe_cache.entry import Alive, Entry, files_below
+from gaudi_runtime.recipe_cache.manifest import Manifest
+from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.warmup.recipes import NOTHING_KNOWN
+from tests.unit.runtime.configs import sim_config
+
+KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+def alive() -> None:
+    pass
+
+
+def killed_at(step: int) -> Alive:
+    """Ends the process at the given call."""
+    calls = iter(range(step))
+
+    def look() -> None:
+        if next(calls, None) is None:
+            raise Killed
+
+    return look
+
+
+def made(folder: Path, **contents: str) -> Manifest:
+    """Recipes in a folder of a pod's own."""
+    for name, content in contents.items():
+        (folder / "code" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "code" / name).write_text(content)
+    return Manifest(files_below(folder, lambda _: False, alive), NOTHING_KNOWN)
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> Entry:
+    return Entry(tmp_path / "shared", KEY)
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_writer_that_is_killed_shows_nothing(entry: Entry, tmp_path: Path, step: int) -> None:
+    manifest = made(tmp_path / "disk", a="one", b="two")
+    with pytest.raises(Killed):
+        entry.write(manifest, tmp_path / "disk", killed_at(step), anew=False)
+    assert entry.read() is None
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one(entry: Entry, tmp_path: Path) -> None:
+    manifest = made(tmp_path / "disk", a="one", b="two")
+    with pytest.raises(Killed):
+        entry.write(manifest, tmp_path / "disk", killed_at(1), anew=False)
+    (entry.folder / "manifest.half").touch()
+    entry.write(manifest, tmp_path / "disk", alive, anew=False)
+    entry.drop_unnamed(manifest)
+    assert {file.name for file in (entry.folder / "objects").iterdir()} == {
+        file.sha256 for file in manifest.files.values()
+    }
+    assert not list(entry.folder.glob("manifest.*"))
+
+
+def test_what_was_written_can_be_copied_with_the_right_to_be_executed(entry: Entry, tmp_path: Path) -> None:
+    (tmp_path / "disk" / "code").mkdir(parents=True)
+    (tmp_path / "disk" / "code" / "tool").touch(mode=0o755)
+    manifest = made(tmp_path / "disk", a="one")
+    entry.write(manifest, tmp_path / "disk", alive, anew=False)
+    entry.copy(manifest.files.items(), tmp_path / "other", alive)
+    assert (tmp_path / "other" / "code" / "a").read_text() == "one"
+    assert (tmp_path / "other" / "code" / "tool").stat().st_mode & 0o777 == 0o755
+
+
+def test_links_are_no_recipes(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "link").symlink_to(tmp_path / "secret")
+    assert files_below(tmp_path / "disk", lambda _: False, alive) == {}
+
+
+async def test_a_reader_whose_entry_is_replaced_meanwhile_takes_the_new_one(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = made(tmp_path / "one", a="one"), made(tmp_path / "two", a="two")
+    entry.folder.parent.mkdir()
+    entry.write(before, tmp_path / "one", alive, anew=False)
+    copy: Callable[..., None] = Entry.copy
+
+    def replaced_first(self: Entry, *arguments: object) -> None:
+        monkeypatch.setattr(Entry, "copy", copy)
+        entry.write(after, tmp_path / "two", alive, anew=False)
+        entry.drop_unnamed(after)
+        copy(self, *arguments)
+
+    monkeypatch.setattr(Entry, "copy", replaced_first)
+    assert taken(entry.folder.parent, tmp_path / "disk") is RecipeOutcome.HIT
+    assert (tmp_path / "disk" / "code" / "a").read_text() == "two"
+
+
+def taken(shared: Path, disk: Path) -> RecipeOutcome:
+    """The outcome of a start on an empty disk."""
+    given = SharedRecipes(path=str(shared), limit_bytes=10**9, max_age_seconds=60)
+    config = sim_config().model_copy(update={"recipe_cache_dir": str(disk), "shared_recipes": given})
+    board = ReportBoard("0" * 64)
+    RecipeCache(config, KEY, board, threading.Event()).take()
+    found = board.report().shared_recipes
+    assert found is not None
+    return found.outcome
