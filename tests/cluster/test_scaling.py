@@ -1,0 +1,73 @@
+"""Scaling by the scale subresource, with the real ReplicaSet controller and the real disruption controller."""
+
+from functools import partial
+
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, NAME_LABEL
+from gaudi_runtime.contract.report import Requests
+from tests.builders import gaudi_inference
+from tests.cluster.pods import only, ready
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+
+async def test_scale_down_takes_the_pod_with_the_fewest_requests_at_this_moment(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=3))
+    await until(partial(ready, api), "the resource to be Ready")
+    names = sorted(await staying(api))
+    for name, running in zip(names, (5, 0, 2), strict=True):
+        runtime = kubelet.runtime(name)  # changed without news: only who asks anew hears of it
+        runtime.report = runtime.report.model_copy(update={"requests": Requests(running=running)})
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
+    await until(partial(ready, api), "the resource to be Ready again")
+    pods = await staying(api)
+    assert sorted(pods) == [names[0], names[2]]
+    assert not [name for name, pod in pods.items() if DELETION_COST_ANNOTATION in pod["metadata"]["annotations"]]
+
+
+async def test_autoscaler_comes_with_its_field_and_goes_with_it(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    asked = {"maxReplicas": 3, "targetRunningRequests": 2000}
+    await api.create(gaudi_inference("tiny", autoscaling=asked))
+    made = await until(partial(only, api, "HorizontalPodAutoscaler"), "the autoscaler")
+    await api.merge("HorizontalPodAutoscaler", "tiny", {"spec": {"maxReplicas": 9}})
+
+    async def healed() -> bool:
+        found = await api.get("HorizontalPodAutoscaler", "tiny")
+        return found is not None and found["spec"] == made["spec"]
+
+    await until(healed, "the autoscaler to be as before")
+    await api.merge("GaudiInference", "tiny", {"spec": {"autoscaling": None}})
+
+    async def gone() -> bool:
+        return await api.get("HorizontalPodAutoscaler", "tiny") is None
+
+    await until(gone, "the autoscaler to be gone")
+
+
+async def test_disruption_budget_names_the_pods_that_stay_after_every_scaling(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=1))
+    for replicas, stay, may_go in ((1, 0, 1), (3, 2, 1), (0, 0, 0)):
+        await api.merge("GaudiInference", "tiny", {"spec": {"replicas": replicas}}, "scale")
+
+        async def counted(stay: int = stay, may_go: int = may_go) -> bool:
+            budget = await api.get("PodDisruptionBudget", "tiny") or {}
+            status = budget.get("status") or {}
+            is_known = status.get("observedGeneration") == budget.get("metadata", {}).get("generation")
+            return is_known and (status.get("desiredHealthy"), status.get("disruptionsAllowed")) == (stay, may_go)
+
+        await until(counted, f"the budget of {replicas} replicas")
+
+
+async def staying(api: KubeApi) -> dict[str, Object]:
+    """The pods that are not going, by name."""
+    pods = await api.list("Pod", NAME_LABEL)
+    return {pod["metadata"]["name"]: pod for pod in pods if "deletionTimestamp" not in pod["metadata"]}
