@@ -25,6 +25,7 @@ from gaudi_runtime.warmup.stop import raise_if_stopped
 
 log = logging.getLogger(__name__)
 
+ADVICE = "raise spec.recipeCache.size."
 LOOKS = 2
 """A writer may replace an entry while it is read: what it dropped is looked for once more."""
 
@@ -103,27 +104,27 @@ class RecipeCache:
 
     def _publish(self, places: _Places) -> str | None:
         """Why nothing could be added, None when all is there or another process is at it."""
-        mine = places.disk.held(self._alive)
-        if not mine.files:
+        known = self._stored(places.entry)
+        fresh = places.disk.held(self._alive, but=known.files if known else ())
+        if not (fresh.files or known):
             return f"Warm-up left no compiled code in {places.disk.folder}."
         with _turn(Path(places.shared.path)) as ours:
             if ours:
-                return self._write(places, mine)
+                return self._write(places, fresh)
         log.info("Another process writes into %s: what this one has made is not added", places.shared.path)
         return None
 
-    def _write(self, places: _Places, mine: Manifest) -> str | None:
+    def _write(self, places: _Places, fresh: Manifest) -> str | None:
         shared, entry = places.shared, places.entry
         stored = self._stored(entry)
-        both = mine.and_that_of(stored) if stored else mine
-        wished = both if both.size <= shared.limit_bytes else mine
-        room = shared.limit_bytes - wished.size
+        wished = fresh.and_that_of(stored) if stored else fresh
+        limit, room = size(shared.limit_bytes), shared.limit_bytes - wished.size
+        if room < 0:
+            return f"{size(wished.size)} of recipes are more than {limit}, which {shared.path} may hold: {ADVICE}"
         left = clean(Path(shared.path), entry.folder.name, room, shared.max_age_seconds)
         if left > room:
-            return (
-                f"{size(wished.size)} of recipes have no room beside {size(left)} of others in {shared.path}, which "
-                f"may hold {size(shared.limit_bytes)}: raise spec.recipeCache.size."
-            )
+            others = f"{size(left)} of others that pods use"
+            return f"{size(wished.size)} of recipes beside {others} are more than {limit}: {ADVICE}"
         if stored is None or not wished.says_the_same_as(stored):
             entry.write(wished, places.disk.folder, self._alive, anew=self._damaged)
             entry.drop_unnamed(wished)

@@ -1,7 +1,7 @@
 """The folder on the pod's own disk that engines compile into, and the journal in it."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,10 +27,11 @@ class Disk:
         """Where engines compile."""
         return self._folder
 
-    def held(self, alive: Alive) -> Manifest:
-        """All recipes that are here; reads every file. Raises OSError."""
+    def held(self, alive: Alive, but: Collection[str] = ()) -> Manifest:
+        """The recipes that are here, `but` those of some paths; reads every file that it names. Raises OSError."""
         with self._journal() as journal:
-            return Manifest(files_below(self._folder, _is_no_recipe, alive), journal.recipes)
+            skip = lambda path: path in but or _is_no_recipe(path)  # noqa: E731
+            return Manifest(files_below(self._folder, skip, alive), journal.recipes)
 
     def add(self, entry: Entry, manifest: Manifest, alive: Alive) -> None:
         """Copy what is missing here, all or nothing. Raises EntryUnusable or OSError."""

@@ -218,8 +218,7 @@ async def test_recipes_without_room_are_a_miss_with_a_reason(site: Site) -> None
         fcntl.flock(mark, fcntl.LOCK_SH)
         report = site.start("a", limit=40)
     assert told(report).outcome is MISS
-    assert "0 B of recipes have no room beside" in (told(report).reason or "")
-    assert "raise spec.recipeCache.size" in (told(report).reason or "")
+    assert "of others that pods use are more than 40 B: raise spec.recipeCache.size." in (told(report).reason or "")
 
 
 async def test_entries_that_nobody_used_for_too_long_are_removed(site: Site) -> None:
@@ -255,3 +254,18 @@ async def test_a_stop_while_recipes_are_copied_ends_the_start(site: Site) -> Non
     stop.set()
     with pytest.raises(Stopped):
         start_engine(site.config("b"), ReportBoard("0" * 64), stop)
+
+
+async def test_recipes_that_outgrow_the_volume_stay_as_they_are_with_a_reason(site: Site) -> None:
+    site.start("a", limit=100)
+    large = site.disk("b") / "large"
+    large.parent.mkdir(parents=True)
+    large.write_bytes(b"x" * 101)
+    other = site.put("other", b"y", days_ago=0.5)
+    second = told(site.start("b", limit=100))
+    assert (second.outcome, second.reason) == (
+        HIT,
+        f"101 B of recipes are more than 100 B, which {site.shared} may hold: raise spec.recipeCache.size.",
+    )
+    assert other.folder.exists()
+    assert cached(site.start("c", limit=100)) == PLANNED
