@@ -1,5 +1,6 @@
 """Fixed shapes compiled on a CPU, which cost seconds cold, as on a card: warm-up, recompile truth, orphans."""
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 from openai import OpenAI
 
 from gaudi_runtime.contract.bucketing import RangeSettings
-from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.report import Phase, WarmupReport
+from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, SharedRecipes
+from gaudi_runtime.contract.report import Phase, RecipeOutcome, WarmupReport
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.configs import MODEL, vllm_config
 
@@ -19,16 +20,18 @@ ONE = RangeSettings(min=1, step=1, max=1)
 
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where compiled code of all runtimes of this file is kept."""
+    """Where compiled code of all runtimes of this file is kept, and shared."""
     folder = tmp_path_factory.mktemp("compiled")
+    (folder / "shared").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "recipes" / "inductor"))
         yield folder
 
 
 def config_of(checkpoint: Path, folder: Path) -> RuntimeConfig:
     """Graphs of 1, 64 and 128 tokens; a prompt may have up to 192."""
-    return vllm_config(
+    shared = SharedRecipes(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
+    config = vllm_config(
         checkpoint,
         folder,
         ExecutionMode.TORCH_COMPILE,
@@ -36,6 +39,7 @@ def config_of(checkpoint: Path, folder: Path) -> RuntimeConfig:
         max_num_seqs=1,
         max_num_batched_tokens=192,
     )
+    return config.model_copy(update={"shared_recipes": shared})
 
 
 def warmed(reports: list[WarmupReport]) -> list[int]:
@@ -56,6 +60,8 @@ def test_progress_a_cold_shape_and_an_end_that_leaves_no_orphan(checkpoint: Path
         ready = reports[-1]
         assert ready.prompt.captured == ready.prompt.planned == 2
         assert ready.decode.captured == ready.decode.planned > 0
+        assert ready.shared_recipes
+        assert ready.shared_recipes.outcome is RecipeOutcome.SEEDED
         with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as openai:
             openai.completions.create(model=MODEL, prompt=[7] * 50, max_tokens=4)
             wait_until(lambda: served(runtime)[0] >= 4)
@@ -69,3 +75,13 @@ def test_progress_a_cold_shape_and_an_end_that_leaves_no_orphan(checkpoint: Path
         runtime.signal(signal.SIGKILL)
         runtime.exit_code()
         wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in below))
+
+
+def test_a_later_pod_with_a_disk_of_its_own_starts_from_shared_recipes(checkpoint: Path, caches: Path) -> None:
+    shutil.rmtree(caches / "recipes")
+    with runtime_process(caches, config_of(checkpoint, caches)) as runtime:
+        ready = runtime.follow(Phase.SERVING)[-1]
+    assert ready.shared_recipes
+    assert ready.shared_recipes.outcome is RecipeOutcome.HIT
+    assert (ready.prompt.cached, ready.decode.cached) == (ready.prompt.planned, ready.decode.planned)
+    assert ready.recipe_seconds_saved > 0
