@@ -10,6 +10,7 @@ RuntimeStartError        this instance cannot serve; the report says why
 ├── DiskFull             the model has no room on the disk
 ├── EngineUnsupported    the release of the engine lacks what this runtime drives it by
 ├── EngineLost           a process of the engine died, or does not answer any more
+├── RankFailed           a rank could not do what it was asked; the reason is its own
 ├── PlanImpossible       no bucket or no KV block fits
 ├── TraceUnreadable      a trace of requests is no CSV of requests
 ├── DeviceUnavailable    the wanted device is not there
@@ -77,6 +78,14 @@ class EngineLost(RuntimeStartError):
     """A process of the engine died, or does not answer any more: only a new process helps."""
 
     reason = "EngineLost"
+
+
+class RankFailed(RuntimeStartError):
+    """A rank could not do what it was asked; `reason` is the rank's own."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class PlanImpossible(RuntimeStartError):

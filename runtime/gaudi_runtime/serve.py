@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import traceback
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -19,9 +20,12 @@ from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_has
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.counters import publish_counters
-from gaudi_runtime.engines.protocol import Engine, ServingEngine, TokenEngine
+from gaudi_runtime.engines.protocol import Engine, OwnMemory, PartsCanDie, ServingEngine, TokenEngine
 from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
+from gaudi_runtime.group.follow import follow
+from gaudi_runtime.group.gathering import Make, over_the_group
+from gaudi_runtime.group.place import Place, place_in_group
 from gaudi_runtime.http_server import ServerLimits, http_server
 from gaudi_runtime.leaving import leave_at_once, leave_broken
 from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
@@ -29,6 +33,7 @@ from gaudi_runtime.openai_api.app import openai_app
 from gaudi_runtime.openai_api.guard import guarded
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.signals import Signals
+from gaudi_runtime.sources.start import with_model_here
 from gaudi_runtime.startup import start_engine
 from gaudi_runtime.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.warmup.stop import Stopped
@@ -64,8 +69,8 @@ async def serve(config_file: Path) -> None:
         return
     async with status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status:
         try:
-            engine = await _start(config, status.board, signals)
-            await _serve_model(config, engine, status, signals)
+            place = place_in_group(config.parallelism.nodes, os.environ)
+            await (_lead if place.leads else _follow)(config, place, status, signals)
         except Stopped:
             log.info("Stopped before serving.")
         except EngineLost as error:
@@ -107,8 +112,26 @@ async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -
     await signals.stop.wait()
 
 
-async def _start(config: RuntimeConfig, board: ReportBoard, signals: Signals) -> Engine:
-    make = partial(select_engine, loop=asyncio.get_running_loop())
+async def _lead(config: RuntimeConfig, place: Place, status: Status, signals: Signals) -> None:
+    """Start the engine, with the other pods of a group where there are any, and serve."""
+    select = partial(select_engine, loop=asyncio.get_running_loop())
+    async with over_the_group(config, place, status.board, select) as make:
+        await _serve_model(config, await _start(config, status.board, signals, make), status, signals)
+
+
+async def _follow(config: RuntimeConfig, place: Place, status: Status, signals: Signals) -> None:
+    """Be one rank of a group: the leader says what to do, and serves."""
+
+    def make() -> OwnMemory:
+        here = with_model_here(config, status.board, signals.stop_between_buckets)
+        engine = select_engine(here, rank=place.rank)
+        status.board.keep(**engine.report_fields())
+        return cast("OwnMemory", engine)
+
+    await follow(config, place, status.board, signals, make)
+
+
+async def _start(config: RuntimeConfig, board: ReportBoard, signals: Signals, make: Make) -> Engine:
     stop = signals.stop_between_buckets
     work = asyncio.ensure_future(in_worker_thread(lambda: start_engine(config, board, stop, make)))
     stopping = asyncio.ensure_future(signals.stop.wait())
@@ -132,6 +155,7 @@ async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, si
     signature = [(INSTANCE_HEADER, status.board.report().instance)]
     async with (
         _application(config, engine, status, metrics, signals) as app,
+        _ended_when_lost(engine, status.board),
         http_server(app, serving.model_port, model_port_limits(serving), signature),
     ):
         status.board.update(phase=Phase.SERVING)
@@ -156,13 +180,19 @@ async def _application(
     for collector in engine.collectors():
         status.registry.register(collector)
     async with engine.application() as app:
-        watching = asyncio.create_task(_leave_when_lost(engine, status.board))
         yield guarded(app, config, metrics, lambda: signals.closing)
+
+
+@contextlib.asynccontextmanager
+async def _ended_when_lost(engine: Engine, board: ReportBoard) -> AsyncIterator[None]:
+    """A process without its engine, or without a rank of it, answers nobody; the kubelet starts another."""
+    watching = asyncio.create_task(_leave_when_lost(engine, board)) if isinstance(engine, PartsCanDie) else None
+    yield
+    if watching:
         watching.cancel()
 
 
-async def _leave_when_lost(engine: ServingEngine, board: ReportBoard) -> None:
-    """A process without its engine answers nobody; the kubelet starts another."""
+async def _leave_when_lost(engine: PartsCanDie, board: ReportBoard) -> None:
     error = await engine.until_lost()
     board.fail(describe(error))
     leave_broken(error)

@@ -13,6 +13,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Ranks = Annotated[int, Field(ge=1, le=512)]
+Nodes = Annotated[int, Field(ge=1, le=64)]
 LayersPerGraph = Annotated[int, Field(ge=1, le=1024)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
 ItemCount = Annotated[int, Field(ge=1, le=16_777_216)]
@@ -150,6 +151,7 @@ class ParallelismConfig(Wire):
     pipeline: Ranks = 1
     data: Ranks = 1
     experts: bool = Field(False, description="Whether experts are spread over ranks instead of split.")
+    nodes: Nodes = Field(1, description="Pods of the replica; above 1 they are a group (docs/several-nodes.md).")
 
     @property
     def ranks(self) -> int:
@@ -224,6 +226,7 @@ class ServingConfig(Wire):
 
     model_port: Port = 8000
     status_port: Port = 8001
+    group_port: Port = Field(8002, description="Where the leader of a group of pods listens for the others.")
     max_queued_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         256, description="Requests that may wait for a place in a batch; one more is answered with 429."
     )

@@ -189,13 +189,18 @@ class TokenEngine(Engine, Protocol):
 
 @runtime_checkable
 class ServingEngine(Protocol):
-    """An engine that brings its own OpenAI application, and processes that can die."""
+    """An engine that brings its own OpenAI application."""
 
     def application(self) -> AbstractAsyncContextManager[ASGIApp]:
         """The application while the block runs."""
 
     def collectors(self) -> Sequence[Collector]:
         """Metrics of its own for /metrics."""
+
+
+@runtime_checkable
+class PartsCanDie(Protocol):
+    """An engine that other processes or pods are part of."""
 
     async def until_lost(self) -> EngineLost:
         """Returns when this engine can serve no more, with the sentence that says why."""

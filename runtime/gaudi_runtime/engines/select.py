@@ -7,10 +7,10 @@ from gaudi_runtime.engines.environment import tell_environment
 from gaudi_runtime.engines.protocol import Engine
 
 
-def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> Engine:
+def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None, rank: int = 0) -> Engine:
     """The engine that the configuration names. Raises a RuntimeStartError; call it off the event loop.
 
-    `loop` is the one that serves; engine vllm cannot do without.
+    `loop` is the one that serves; engine vllm cannot do without. `rank` is that of this pod in its group.
     """
     tell_environment(config)
     match config.engine.name:
@@ -21,7 +21,7 @@ def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
         case EngineName.SIM:
             from gaudi_runtime.engines.sim.engine import SimEngine
 
-            return SimEngine(config)
+            return SimEngine(config, rank=rank)
         case EngineName.VLLM:
             from gaudi_runtime.engines.vllm.engine import VllmEngine
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 @contextlib.contextmanager
-def runtime_process(folder: Path, config: RuntimeConfig, text: str | None = None) -> Iterator[RuntimeProcess]:
+def runtime_process(
+    folder: Path, config: RuntimeConfig, text: str | None = None, variables: Mapping[str, str] | None = None
+) -> Iterator[RuntimeProcess]:
     """Start a runtime on `config` (or on `text` as its file) and wait for its status port."""
     file, log = folder / "config.json", folder / "log"
     file.write_text(text or config.model_dump_json(by_alias=True))
@@ -84,7 +86,7 @@ def runtime_process(folder: Path, config: RuntimeConfig, text: str | None = None
             [sys.executable, "-m", "gaudi_runtime", "serve", "--config", str(file)],
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(variables or {})},
         )
     runtime = RuntimeProcess(process, config, log)
     try:

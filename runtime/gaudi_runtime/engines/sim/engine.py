@@ -33,8 +33,11 @@ from gaudi_runtime.warmup.sampler import SAMPLER_RUNS
 class SimEngine:
     """A card that exists in a script. Answers echo the prompt, so they are the same on every run."""
 
-    def __init__(self, config: RuntimeConfig, sleep: Callable[[float], None] = time.sleep) -> None:
-        """`sleep` takes real seconds. Raises ConfigError for a script with a wrong key or an unknown card."""
+    def __init__(self, config: RuntimeConfig, sleep: Callable[[float], None] = time.sleep, rank: int = 0) -> None:
+        """`sleep` takes real seconds; `rank` is that of this pod in its group.
+
+        Raises ConfigError for a script with a wrong key or an unknown card.
+        """
         self.tokenizer = ByteTokenizer()
         self.captures_graphs = config.engine.execution_mode in (
             ExecutionMode.HPU_GRAPHS,
@@ -45,7 +48,7 @@ class SimEngine:
         self._card = _card(config, self._script)
         self._clock = SimClock(self._script.time_scale, sleep)
         self._memory = SimMemory(self._card.memory)
-        self._faults = Faults(self._script)
+        self._faults = Faults(self._script, rank)
         self._recipes = SimRecipes(config.recipe_cache_dir, self.recipe_key())
         self._plan = BucketPlan((), ())
         self._kv_blocks = 0
@@ -75,7 +78,7 @@ class SimEngine:
         """Take the scripted time, or fail for the scripted reason."""
         self._clock.spend(self._script.load_seconds)
         progress()
-        reason = self._script.fail_load
+        reason = self._faults.script.fail_load
         if reason is not None:
             raise _error(reason)(f"The simulated checkpoint cannot be loaded: the script says failLoad={reason}.")
         self._fit(self._card.weights, "the weights")

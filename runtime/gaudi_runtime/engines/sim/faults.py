@@ -14,13 +14,15 @@ SEGFAULT_EXIT = 139
 class Faults:
     """Counts the steps of each phase from 1, as the script names them."""
 
-    def __init__(self, script: SimScript) -> None:
-        self._script = script
+    def __init__(self, script: SimScript, rank: int = 0) -> None:
+        """`script` has no fault left when it spares this rank."""
+        spared = script.only_rank is not None and script.only_rank != rank
+        self.script = SimScript() if spared else script
         self._steps: Counter[tuple[str, BucketPhase]] = Counter()
 
     def compiling(self, phase: BucketPhase) -> float:
         """A compile begins: seconds that it takes beyond its own. Raises, stalls or ends the process by script."""
-        at, script = self._next("compile", phase), self._script
+        at, script = self._next("compile", phase), self.script
         if at == script.stall_at_bucket:
             threading.Event().wait()
         if at == script.crash_at_bucket:
@@ -34,7 +36,7 @@ class Faults:
     def capturing(self, phase: BucketPhase) -> None:
         """A capture begins. Raises DeviceOutOfMemory by script."""
         at = self._next("capture", phase)
-        if at == self._script.oom_at_bucket:
+        if at == self.script.oom_at_bucket:
             raise DeviceOutOfMemory(f"the script says oomAtBucket={at}")
 
     def _next(self, verb: str, phase: BucketPhase) -> str:

@@ -59,6 +59,10 @@ class SimScript(Wire):
     stall_at_bucket: Nth | None = Field(None, description="This compile never ends.")
     raise_at_bucket: Nth | None = Field(None, description="This compile raises an unexpected exception.")
     crash_at_bucket: Nth | None = Field(None, description="This compile kills the process, as a segfault would.")
+    only_rank: Annotated[int, Field(ge=0, le=63)] | None = Field(
+        None,
+        description="Faults of loading and of buckets strike only this rank of a group; all when left out.",
+    )
     fail_load: Name | None = Field(None, description="Loading fails with this reason, such as ModelNotFound.")
     fail_at_token: Size = Field(0, description="Every answer fails at this token; 0 never.")
     recompile_every: Size = Field(0, description="Every so manieth request meets a shape that is cold; 0 never.")

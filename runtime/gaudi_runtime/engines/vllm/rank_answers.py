@@ -3,15 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gaudi_runtime.errors import EngineLost, RuntimeStartError
-
-
-class RankFailed(RuntimeStartError):
-    """A rank could not do what it was asked; `reason` is the rank's own."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+from gaudi_runtime.errors import EngineLost, RankFailed
 
 
 def unwrapped(answers: Sequence[dict[str, Any]], verb: str) -> list[Any]:

@@ -1,0 +1,141 @@
+"""The life of a rank beside the leader: join, do what is said, and end with the leader."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.engines.protocol import OwnMemory
+from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.group.fold import failure_of
+from gaudi_runtime.group.members import BEAT_SECONDS, SILENT_SECONDS
+from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Verb, Word, config_digest, line
+from gaudi_runtime.group.place import Place
+from gaudi_runtime.group.rank import PHASES, Rank
+from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.signals import Signals
+from gaudi_runtime.warmup.stop import Stopped
+from gaudi_runtime.worker import in_worker_thread
+
+TRY_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+async def follow(
+    config: RuntimeConfig,
+    place: Place,
+    board: ReportBoard,
+    signals: Signals,
+    make: Callable[[], OwnMemory],
+) -> None:
+    """Returns at the leader's farewell. After SIGTERM the leader may drain for its time: its answers need this rank.
+
+    Raises EngineLost when the leader is gone, and Stopped when SIGTERM came before it was there.
+    """
+    reader, writer = await _leader(place, config.serving.group_port, board, signals)
+    following = asyncio.ensure_future(_Following(reader, writer, config, place, board, make).run())
+    stopping = asyncio.ensure_future(signals.stop.wait())
+    try:
+        await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({following}, timeout=config.serving.drain_seconds)
+        if following.done():
+            following.result()
+    finally:
+        following.cancel()
+        stopping.cancel()
+        writer.close()
+
+
+async def _leader(
+    place: Place, port: int, board: ReportBoard, signals: Signals
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the leader. Waiting is no standstill of ours: the leader's pod may have no node yet."""
+    while not signals.stop.is_set():
+        board.touch()
+        try:
+            return await asyncio.open_connection(place.leader, port, limit=MOST_LINE_BYTES)
+        except OSError as error:
+            log.debug("The leader %s is not there yet: %s", place.leader, error)
+        await asyncio.sleep(TRY_SECONDS)
+    raise Stopped
+
+
+class _Following:
+    """One connection to the leader; verbs are done one at a time, in a worker thread."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        config: RuntimeConfig,
+        place: Place,
+        board: ReportBoard,
+        make: Callable[[], OwnMemory],
+    ) -> None:
+        self._reader, self._writer, self._board = reader, writer, board
+        self._hello = Hello(rank=place.rank, config=config_digest(config))
+        self._loop = asyncio.get_running_loop()
+        self._rank = Rank(make, self._progress)
+        self._work: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """From hello to farewell. Raises EngineLost."""
+        self._say(self._hello)
+        beating = asyncio.create_task(self._beat())
+        try:
+            while True:
+                order = await self._order()
+                if order.farewell:
+                    log.info("The leader has said farewell.")
+                    return
+                if order.refused:
+                    raise EngineLost(order.refused)
+                if order.verb:
+                    self._begin(order.verb, order)
+        finally:
+            beating.cancel()
+
+    async def _order(self) -> Order:
+        try:
+            text = await asyncio.wait_for(self._reader.readline(), SILENT_SECONDS)
+            if text:
+                return Order.model_validate_json(text)
+        except TimeoutError:
+            raise EngineLost(f"The leader of this group has said nothing for {SILENT_SECONDS:.0f} s.") from None
+        except (OSError, ValueError) as error:
+            raise EngineLost(f"The connection to the leader of this group broke: {error}.") from error
+        raise EngineLost("The leader of this group is gone: its process has ended.")
+
+    def _begin(self, verb: Verb, order: Order) -> None:
+        task = asyncio.create_task(self._do(verb, order))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _do(self, verb: Verb, order: Order) -> None:
+        """One verb. A failure is the leader's to judge: its report is that of the group."""
+        if verb in PHASES and verb is not Verb.SERVE:
+            self._board.update(phase=PHASES[verb])
+        try:
+            answer = await in_worker_thread(lambda: self._rank.do(verb, order.arguments))
+        except Exception as error:
+            log.warning("%s failed: %s", verb, error, exc_info=error)
+            self._say(Word(done=verb, failure=failure_of(error)))
+            return
+        if verb is Verb.SERVE:
+            self._board.update(phase=PHASES[verb])
+        self._board.touch()
+        self._say(Word(done=verb, answer=answer))
+
+    def _progress(self) -> None:
+        """Called from the worker thread."""
+        self._board.touch()
+        self._loop.call_soon_threadsafe(self._say, Word(moved=True))
+
+    def _say(self, message: Hello | Word) -> None:
+        self._writer.write(line(message))
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            self._say(Word())

@@ -1,0 +1,71 @@
+"""What leader and ranks say to each other: lines of JSON (docs/several-nodes.md, How ranks work together)."""
+
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+from pydantic import Field
+
+from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.config import RuntimeConfig
+
+MOST_LINE_BYTES = 16 * 1024 * 1024
+"""Room for a plan of some hundred thousand buckets."""
+
+
+class Verb(StrEnum):
+    """What a rank can be told to do: the verbs of an engine, in the order of start-up."""
+
+    LOAD = "load"
+    PROFILE = "profile"
+    BLOCK_BYTES = "blockBytes"
+    ALLOCATE = "allocate"
+    PLAN = "plan"
+    WARM = "warm"
+    CAPTURE = "capture"
+    SAMPLER = "sampler"
+    DEFRAGMENTER = "defragmenter"
+    MEMORY = "memory"
+    SERVE = "serve"
+
+
+class Hello(Wire):
+    """A rank joins; `config` is the digest of its configuration, which must be the leader's."""
+
+    rank: int = Field(ge=1)
+    config: str
+
+
+class Order(Wire):
+    """What the leader says: a verb, a farewell, why a rank may not join, or nothing but that it lives."""
+
+    verb: Verb | None = None
+    arguments: tuple[Any, ...] = ()
+    farewell: bool = False
+    refused: str | None = None
+
+
+class Failure(Wire):
+    """Why a rank could not do a verb; `reason` is that of errors.py."""
+
+    reason: str
+    message: str
+
+
+class Word(Wire):
+    """What a rank says: that something moved, that a verb is done, or nothing but that it lives."""
+
+    moved: bool = False
+    done: Verb | None = None
+    answer: Any = None
+    failure: Failure | None = None
+
+
+def line(message: Wire) -> bytes:
+    """One message on the wire."""
+    return message.model_dump_json(by_alias=True, exclude_defaults=True).encode() + b"\n"
+
+
+def config_digest(config: RuntimeConfig) -> str:
+    """SHA-256 of all that ranks must agree on, 64 hex digits: each has ports of its own."""
+    return sha256(config.model_dump_json(by_alias=True, exclude={"serving"}).encode()).hexdigest()

@@ -1,0 +1,42 @@
+"""The answers of all ranks folded into one."""
+
+import pytest
+
+from gaudi_runtime.engines.protocol import DeviceMemory
+from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ModelNotFound, RankFailed
+from gaudi_runtime.group.fold import failure_of, least_memory, most, raise_first_failure
+from gaudi_runtime.group.messages import Verb, Word
+
+
+def done(answer: object = None, error: Exception | None = None) -> Word:
+    """What a rank says after a verb."""
+    return Word(done=Verb.CAPTURE, answer=answer, failure=failure_of(error) if error else None)
+
+
+def test_nothing_is_raised_when_every_rank_is_done() -> None:
+    raise_first_failure({1: done(5), 2: done(6)})
+
+
+@pytest.mark.parametrize("kind", [DeviceOutOfMemory, GraphRefused])
+def test_bucket_that_one_rank_has_no_graph_for_counts_for_none(kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"^rank 2: no room$"):
+        raise_first_failure({1: done(5), 2: done(error=kind("no room"))})
+
+
+def test_failure_of_a_rank_keeps_its_reason() -> None:
+    with pytest.raises(RankFailed, match=r"^Rank 1: /models is empty\.$") as failed:
+        raise_first_failure({1: done(error=ModelNotFound("/models is empty."))})
+    assert failed.value.reason == "ModelNotFound"
+
+
+def test_error_that_is_none_of_ours_goes_by_its_name() -> None:
+    found = failure_of(ZeroDivisionError("division by zero"))
+    assert (found.reason, found.message) == ("Crashed", "ZeroDivisionError: division by zero")
+
+
+def test_memory_of_a_group_is_what_every_rank_has() -> None:
+    assert least_memory(DeviceMemory(50, 100), {1: done((40, 120)), 2: done((60, 90))}) == DeviceMemory(40, 90)
+
+
+def test_graph_of_a_group_is_as_large_as_its_largest_part() -> None:
+    assert most(5, {1: done(7), 2: done(6)}) == 7

@@ -1,0 +1,124 @@
+"""Two real runtime processes that are one replica."""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
+from gaudi_runtime.contract.report import Phase
+from tests.unit.runtime.configs import free_port, sim_config
+from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
+
+Start = Callable[[int], RuntimeProcess]
+SLOW_SECOND = {"onlyRank": 1, "slowAtBucket": "decode:1", "slowSeconds": 86400}
+
+
+class Group:
+    """The processes of a group, started one by one."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack, script: dict[str, Any]) -> None:
+        self._folder, self._stack, self._script = folder, stack, script
+        self._port = free_port()
+
+    def start(self, rank: int) -> RuntimeProcess:
+        """Start one rank."""
+        folder = self._folder / f"{rank}-{free_port()}"
+        folder.mkdir()
+        variables = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": str(rank), "LWS_LEADER_ADDRESS": "127.0.0.1"}
+        return self._stack.enter_context(runtime_process(folder, self._config(), variables=variables))
+
+    def _config(self) -> RuntimeConfig:
+        config = sim_config(self._script, serving={"group_port": self._port})
+        return config.model_copy(update={"parallelism": ParallelismConfig(tensor=2, nodes=2)})
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Callable[..., Group]]:
+    """Makes groups whose processes end with the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **script: Group(tmp_path, stack, script)
+
+
+def test_leader_serves_once_every_rank_has_joined_and_ends_them_with_a_farewell(group: Callable[..., Group]) -> None:
+    pods = group()
+    leader = pods.start(0)
+    wait_until(lambda: leader.report().warnings == ("The group waits for the pods of rank 1.",))
+    assert not leader.model_port_open()
+    second = pods.start(1)
+    report = leader.follow(Phase.SERVING)[-1]
+    assert (report.prompt.captured, report.decode.captured) == (report.prompt.planned, report.decode.planned)
+    second.follow(Phase.SERVING)
+    assert not second.model_port_open()
+    asked = {"model": "echo", "prompt": "two pods", "max_tokens": 8}
+    answer = httpx.post(f"{leader.model_url}/v1/completions", json=asked, trust_env=False).json()
+    assert answer["choices"][0]["text"] == "two pods"
+    leader.signal(signal.SIGTERM)
+    assert (leader.exit_code(), second.exit_code()) == (0, 0)
+
+
+def test_bucket_counts_when_every_rank_has_it(group: Callable[..., Group]) -> None:
+    pods = group(**SLOW_SECOND)
+    leader, second = pods.start(0), pods.start(1)
+    wait_until(lambda: leader.report().decode.current is not None)
+    assert leader.report().decode.warmed == 0
+    second.process.kill()
+    assert leader.exit_code() == 1
+    assert "Rank 1 of this group is lost: its process has ended." in leader.log.read_text()
+
+
+def test_bucket_that_one_rank_has_no_memory_for_is_captured_by_none(group: Callable[..., Group]) -> None:
+    pods = group(onlyRank=1, oomAtBucket="prompt:2")
+    leader, _ = pods.start(0), pods.start(1)
+    report = leader.follow(Phase.SERVING)[-1]
+    assert report.prompt.captured == 1
+    assert "Out of device memory at prompt bucket" in leader.log.read_text()
+    assert ": rank 1: the script says oomAtBucket=prompt:2" in leader.log.read_text()
+
+
+def test_rank_that_cannot_load_fails_the_group_with_its_own_reason(group: Callable[..., Group]) -> None:
+    pods = group(failLoad="ModelNotFound", onlyRank=1)
+    leader, _ = pods.start(0), pods.start(1)
+    wait_until(lambda: leader.report().phase is Phase.FAILED)
+    failure = leader.report().failure
+    assert failure is not None
+    assert (failure.reason, failure.message.split(": ")[0]) == ("ModelNotFound", "Rank 1")
+
+
+def test_serving_leader_ends_with_a_lost_rank_so_that_the_group_starts_anew(group: Callable[..., Group]) -> None:
+    pods = group()
+    leader, second = pods.start(0), pods.start(1)
+    leader.follow(Phase.SERVING)
+    second.process.kill()
+    assert leader.exit_code() == 1
+
+
+def test_rank_ends_with_its_leader(group: Callable[..., Group]) -> None:
+    pods = group()
+    leader, second = pods.start(0), pods.start(1)
+    second.follow(Phase.SERVING)
+    leader.process.kill()
+    assert second.exit_code() == 1
+    assert "The leader of this group is gone" in second.log.read_text()
+
+
+def test_rank_that_starts_anew_in_a_whole_group_ends_the_leader(group: Callable[..., Group]) -> None:
+    pods = group()
+    leader, _ = pods.start(0), pods.start(1)
+    leader.follow(Phase.SERVING)
+    pods.start(1)
+    assert leader.exit_code() == 1
+    assert "Rank 1 of this group is lost: it has started anew." in leader.log.read_text()
+
+
+def test_rank_answers_for_the_leader_after_sigterm_until_the_leader_ends(group: Callable[..., Group]) -> None:
+    pods = group()
+    leader, second = pods.start(0), pods.start(1)
+    second.follow(Phase.SERVING)
+    second.signal(signal.SIGTERM)
+    leader.signal(signal.SIGTERM)
+    assert (leader.exit_code(), second.exit_code()) == (0, 0)

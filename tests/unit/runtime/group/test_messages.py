@@ -1,0 +1,32 @@
+"""What goes over the wire between leader and ranks."""
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.config import ParallelismConfig
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.group.messages import Order, Verb, Word, config_digest, line
+from tests.unit.runtime.configs import sim_config
+
+
+def test_sign_of_life_is_a_line_of_three_bytes() -> None:
+    assert (line(Order()), line(Word())) == (b"{}\n", b"{}\n")
+
+
+def test_order_arrives_as_plain_data() -> None:
+    sent = Order(verb=Verb.WARM, arguments=(BucketPhase.PROMPT, Bucket(1, 128, 0)))
+    assert Order.model_validate_json(line(sent)).arguments == ("prompt", [1, 128, 0])
+
+
+def test_answer_of_zero_arrives() -> None:
+    assert Word.model_validate_json(line(Word(done=Verb.CAPTURE, answer=0))).answer == 0
+
+
+def test_ranks_agree_whatever_ports_they_have() -> None:
+    one, other = sim_config(), sim_config()
+    assert one.serving != other.serving
+    assert config_digest(one) == config_digest(other)
+
+
+def test_rank_of_another_revision_has_another_digest() -> None:
+    config = sim_config()
+    other = config.model_copy(update={"parallelism": ParallelismConfig(tensor=2)})
+    assert config_digest(config) != config_digest(other)
