@@ -34,6 +34,12 @@ def source(**kinds: Any) -> dict[str, Any]:
 
 NAMES = (
     Bad("name_too_long", "metadata.name must be at most 45 characters", name="a" * 46),
+    Bad(
+        "name_too_long_for_groups",
+        "metadata.name must be at most 37 characters with spec.parallelism.nodes above 1",
+        {"engine": {"name": "sim"}, "parallelism": {"tensor": 2, "nodes": 2}},
+        name="a" * 38,
+    ),
     Bad("name_starts_with_digit", "metadata.name must start with a letter", name="8b-model"),
     Bad("name_with_dot", "hold only a-z, 0-9 and '-'", name="llama-3.1"),
 )

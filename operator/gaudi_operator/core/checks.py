@@ -14,6 +14,7 @@ from gaudi_operator.core.fit import MOST_MEMORY, least_memory, most_kv_blocks
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.container import image
 from gaudi_operator.core.manifests.volumes import shared_memory
+from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.outlook import why_impossible
 from gaudi_operator.core.quantity import at_least, whole_bytes
 from gaudi_operator.core.runtime_config import on_cpu
@@ -73,7 +74,11 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     pooling = spec.engine.settings.get("--runner") == "pooling" or spec.engine.settings.get("--convert") in _POOLING
     return (
         ("spec.model.source.objectStore", source, spec.model.source.object_store is not None),
-        ("spec.parallelism.nodes above 1", f"{release}: use 1.", spec.parallelism.nodes > 1),
+        (
+            "spec.parallelism.nodes above 1 for engine vllm",
+            f"{release}: use 1.",
+            spec.parallelism.nodes > 1 and spec.engine.name is EngineName.VLLM,
+        ),
         ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
         ("spec.model.adapters", unsimulated, simulated and bool(adapters)),
         ("spec.model.adapters.source.objectStore", source, any(each.object_store for each in adapters)),
@@ -157,6 +162,17 @@ def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) ->
     """Not even the smallest graphs that the thresholds ask for fit into the memory, and the gate would stay closed."""
     sentence = why_unreachable(inference.spec)
     return None if sentence is None else Violation("ThresholdsUnreachable", sentence)
+
+
+def groups_are_not_served(inference: Inference, observed: Observed) -> Violation | None:
+    """A replica over several nodes is a group, which only the LeaderWorkerSet controller can make."""
+    if inference.spec.parallelism.nodes == 1 or observed.groups_served:
+        return None
+    return Violation(
+        "LeaderWorkerSetMissing",
+        f"spec.parallelism.nodes is {inference.spec.parallelism.nodes}, and this cluster has no LeaderWorkerSets: "
+        "install the LeaderWorkerSet controller (lws.sigs.k8s.io) in version 0.9 or newer. It is seen within a minute.",
+    )
 
 
 CHECKS: tuple[Callable[[Inference, InstallationDefaults], Violation | None], ...] = (

@@ -15,7 +15,7 @@ from gaudi_operator.core.rollback import Choice, choose
 from gaudi_operator.core.rollout import Policy, Progress, Step, next_step
 from gaudi_operator.core.surge import unblock, why_in_place
 from gaudi_operator.core.troubles import Circumstances, Trouble, first_trouble
-from gaudi_operator.core.workload import count_pods, leaving, live_replica_sets
+from gaudi_operator.core.workload import count_pods, leaving, live_workloads
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class World:
 
     def upgrading(self, current: str) -> bool:
         """Whether pods of another revision are wished beside those of `current`."""
-        sets = live_replica_sets(self.observed)
+        sets = live_workloads(self.observed)
         return any(each["spec"].get("replicas", 1) for revision, each in sets.items() if revision != current)
 
     def circumstances(self, revision: str) -> Circumstances:
@@ -93,7 +93,7 @@ def trouble(world: World, course: Course) -> Trouble | None:
     failed = course.choice.trouble if course.choice else None
     if failed and course.choice and course.choice.held:
         return failed
-    name, sets = course.name, live_replica_sets(world.observed)
+    name, sets = course.name, live_workloads(world.observed)
     own = first_trouble(world.pods_of(name), [sets[name]] if name in sets else [], _with_room(world, course))
     own = own or failed_pods_trouble(world.pods, name or "")
     done = course.step is not None and course.step.progress is Progress.DONE
@@ -108,10 +108,10 @@ def _choice(world: World, wished: Revision) -> Choice:
 def _in_place(world: World, current: str) -> str | None:
     if not world.upgrading(current):
         return None
-    spec, replica_set = world.inference.spec, live_replica_sets(world.observed).get(current)
+    spec, workload = world.inference.spec, live_workloads(world.observed).get(current)
     now, mine = world.observed.now, world.pods_of(current)
     ending = leaving(world.pods, now) > 0
-    return why_in_place(spec.rollout, spec.replicas, replica_set, mine, now, room_to_come=ending)
+    return why_in_place(spec.rollout, spec.replicas, workload, mine, now, room_to_come=ending)
 
 
 def _policy(world: World, current: Revision | None, in_place: str | None, *, frozen: bool) -> Policy:

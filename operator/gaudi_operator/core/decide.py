@@ -2,7 +2,7 @@
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Plan, SetCost, SetGate
-from gaudi_operator.core.checks import Violation, first_violation
+from gaudi_operator.core.checks import Violation, first_violation, groups_are_not_served
 from gaudi_operator.core.children import delete, missing_writes
 from gaudi_operator.core.course import Course, World, set_course, trouble
 from gaudi_operator.core.defaults import InstallationDefaults
@@ -88,7 +88,7 @@ class _Pass:
         """Estimates count until a revision exists: from then on its pods say what is so."""
         if lost := why_not_kept(self.inference, self.stored):
             return Violation("RevisionNotKept", lost)
-        found = first_violation(self.inference, self.defaults)
+        found = first_violation(self.inference, self.defaults) or groups_are_not_served(self.inference, self.observed)
         wished = revision_inputs(self.inference)
         known = any(same_inputs(revision.inputs, wished) for revision in self.stored)
         if found or known or self.inference.spec.rollout.revision:
@@ -170,7 +170,7 @@ class _Pass:
 def _children_of(observed: Observed) -> list[Manifest]:
     return [
         *observed.revisions,
-        *observed.replica_sets,
+        *observed.workloads,
         *observed.services,
         *observed.config_maps,
         *observed.service_accounts,

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gaudi_operator.core.defaults import InstallationDefaults
-from gaudi_operator.core.inference import Inference
+from gaudi_operator.core.inference import Identity, Inference
 from gaudi_operator.core.manifests.config_map import config_map
 from gaudi_operator.core.manifests.controller_revision import controller_revision
 from gaudi_operator.core.manifests.horizontal_pod_autoscaler import horizontal_pod_autoscaler
+from gaudi_operator.core.manifests.leader_worker_set import leader_worker_set
 from gaudi_operator.core.manifests.metadata import Object
 from gaudi_operator.core.manifests.network_policy import network_policy
 from gaudi_operator.core.manifests.pod_disruption_budget import pod_disruption_budget
@@ -30,8 +31,8 @@ def desired_children(
     """`running` are the revisions whose pods must be able to start, the current one among them.
 
     `remembered` are those whose ControllerRevisions may have changed. `replicas` gives the pods of each revision that
-    has a ReplicaSet, and `in_place` by revision why it replaces pods in place although it might surge.
-    ControllerRevisions come first, so that a rendering or a failure is never lost, and a ReplicaSet after what its
+    has a workload, and `in_place` by revision why it replaces pods in place although it might surge.
+    ControllerRevisions come first, so that a rendering or a failure is never lost, and a workload after what its
     pods mount.
     """
     owner, running = inference.identity, tuple(running)
@@ -44,12 +45,18 @@ def desired_children(
         service(inference),
         *([horizontal_pod_autoscaler(owner, wished)] if (wished := inference.spec.autoscaling) else []),
         *(
-            replica_set(owner, revision.name, revision.template, replicas[revision.name], in_place.get(revision.name))
+            _workload(owner, revision, replicas[revision.name], in_place.get(revision.name))
             for revision in running
             if revision.name in replicas
         ),
     ]
     return list({(child["kind"], child["metadata"]["name"]): child for child in children}.values())
+
+
+def _workload(owner: Identity, revision: Revision, replicas: int, in_place: str | None) -> Object:
+    if revision.group:
+        return leader_worker_set(owner, revision, replicas, in_place)
+    return replica_set(owner, revision.name, revision.template, replicas, in_place)
 
 
 def _own_account_is_used(name: str, running: Iterable[Revision]) -> bool:

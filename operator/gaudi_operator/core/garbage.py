@@ -1,4 +1,4 @@
-"""Children that nothing needs any more: old ReplicaSets, forgotten revisions and the ConfigMaps of neither."""
+"""Children that nothing needs any more: old workloads, forgotten revisions and the ConfigMaps of neither."""
 
 from collections.abc import Collection, Iterable
 
@@ -12,15 +12,15 @@ from gaudi_operator.core.revision import Revision
 def garbage(
     observed: Observed, current: str, stored: Iterable[Revision], history_limit: int, stable: str | None = None
 ) -> tuple[list[Delete], set[str]]:
-    """Deletes of ReplicaSets and ControllerRevisions that are over, and the names of the revisions still in use.
+    """Deletes of workloads and ControllerRevisions that are over, and the names of the revisions still in use.
 
     In use is the `current` revision and whatever has pods or wishes some. `stored` is newest first;
     `history_limit` is how many revisions that are not in use are kept, beside the `stable` one.
     """
-    in_use = {current, *map(_revision, observed.pods)}
-    in_use |= {_revision(each) for each in observed.replica_sets if each["spec"].get("replicas", 0)}
+    in_use = {current, *map(_revision, (*observed.pods, *observed.workers))}
+    in_use |= {_revision(each) for each in observed.workloads if each["spec"].get("replicas", 0)}
     history = [revision.name for revision in stored if revision.name not in {*in_use, stable}]
-    done = (each for each in observed.replica_sets if _revision(each) not in in_use)
+    done = (each for each in observed.workloads if _revision(each) not in in_use)
     forgotten = (each for each in observed.revisions if _revision(each) in history[history_limit:])
     deletes = [
         *_deletes(done, "its revision is replaced and has no pods"),

@@ -11,6 +11,12 @@ MANAGED_BY = "gaudi-operator"
 OPERATOR_POD_LABELS = {"app.kubernetes.io/name": "gaudi-operator"}
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
+GROUP_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
+GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
+WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
+GROUP_SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
+"""What the LeaderWorkerSet controller writes on the pods of a group; the leader is the worker with index 0."""
+
 PLAN_HASH_ANNOTATION = "inference.gaudi.dev/plan-hash"
 RESTARTED_AT_ANNOTATION = "inference.gaudi.dev/restarted-at"
 FAILURE_ANNOTATION = "inference.gaudi.dev/failure"

@@ -32,13 +32,16 @@ class Observed:
     `resource` is the whole GaudiInference; lists hold only objects that carry our labels and are owned by it.
     `reports` is keyed by pod UID. `now` is passed in, so that decisions have no clock. `status_written` is when our
     last status write of this resource went out, by our clock; None when this process has made none: progress
-    numbers move at most every 2 s.
+    numbers move at most every 2 s. Of a replica over several nodes `pods` has the leader and `workers` the others;
+    `groups_served` is whether this cluster knows LeaderWorkerSets.
     """
 
     resource: Manifest
     revisions: tuple[Manifest, ...] = ()
     replica_sets: tuple[Manifest, ...] = ()
+    leader_worker_sets: tuple[Manifest, ...] = ()
     pods: tuple[Manifest, ...] = ()
+    workers: tuple[Manifest, ...] = ()
     services: tuple[Manifest, ...] = ()
     config_maps: tuple[Manifest, ...] = ()
     service_accounts: tuple[Manifest, ...] = ()
@@ -49,3 +52,9 @@ class Observed:
     reports: Mapping[str, PodReport] = field(default_factory=dict)
     now: datetime = datetime.min
     status_written: datetime | None = None
+    groups_served: bool = False
+
+    @property
+    def workloads(self) -> tuple[Manifest, ...]:
+        """What makes pods: a ReplicaSet or a LeaderWorkerSet for each revision."""
+        return (*self.replica_sets, *self.leader_worker_sets)

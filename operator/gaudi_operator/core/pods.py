@@ -6,7 +6,16 @@ from datetime import datetime
 from typing import Any
 
 from gaudi_operator.core.actions import SetGate
-from gaudi_operator.core.names import CONTAINER, DELETION_COST_ANNOTATION, GATE, PLAN_HASH_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.names import (
+    CONTAINER,
+    DELETION_COST_ANNOTATION,
+    GATE,
+    GROUP_INDEX_LABEL,
+    GROUP_NAME_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    PLAN_HASH_ANNOTATION,
+    REVISION_LABEL,
+)
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_runtime.contract.report import WarmupReport
 
@@ -41,7 +50,8 @@ class PodView:
     """One pod. `report` is only set when it speaks for the running container and for the pod's own plan.
 
     `gone_by` is when the grace period of a terminating pod ends. `ended` says why a failed pod has ended, and
-    `ended_at` when, as near as that can be known.
+    `ended_at` when, as near as that can be known. The leader of a group of `size` pods stands for all
+    of them: `workers` are the others, and `ordinal` is the group's number.
     """
 
     name: str
@@ -58,6 +68,9 @@ class PodView:
     deletion_cost: int = 0
     ended: str | None = None
     ended_at: datetime | None = None
+    size: int = 1
+    ordinal: int | None = None
+    workers: tuple["PodView", ...] = ()
 
     @property
     def active(self) -> bool:
@@ -66,9 +79,10 @@ class PodView:
 
     @property
     def placed(self) -> bool:
-        """Whether it has a node."""
+        """Whether it has a node, and every other pod of its group too."""
         scheduled = self.conditions.get("PodScheduled")
-        return self.container is not None or (scheduled is not None and scheduled.true)
+        here = self.container is not None or (scheduled is not None and scheduled.true)
+        return here and len(self.workers) + 1 >= self.size and all(worker.placed for worker in self.workers)
 
     @property
     def gate_open(self) -> bool:
@@ -99,9 +113,34 @@ def _with_gate(pod: PodView, gate: SetGate, now: datetime) -> PodView:
 
 
 def read_pods(observed: Observed) -> tuple[PodView, ...]:
-    """All pods of the resource, by name."""
-    views = [_read(pod, observed.reports.get(pod["metadata"]["uid"])) for pod in observed.pods]
+    """A pod for each replica, by name; those that are groups with the other pods of the group."""
+    views = [_with_workers(pod, _read(pod, _word(pod, observed)), observed) for pod in observed.pods]
     return tuple(sorted(views, key=lambda view: view.name))
+
+
+def _word(pod: Manifest, observed: Observed) -> PodReport | None:
+    return observed.reports.get(pod["metadata"]["uid"])
+
+
+def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodView:
+    """A group has no node while one of its pods has none, and says what the scheduler says of that pod."""
+    group = _group(leader)
+    if group is None:
+        return view
+    mine = (_read(worker, None) for worker in observed.workers if _group(worker) == group)
+    workers = tuple(sorted(mine, key=lambda worker: worker.name))
+    size = int((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION, 1))
+    unplaced = [each for worker in workers if (each := worker.conditions.get("PodScheduled")) and not each.true]
+    conditions = {**view.conditions, **({"PodScheduled": unplaced[0]} if unplaced else {})}
+    return replace(view, size=size, ordinal=int(group[1]), workers=workers, conditions=conditions)
+
+
+def _group(pod: Manifest) -> tuple[str, str] | None:
+    """Name of the LeaderWorkerSet and number of the group."""
+    labels = pod["metadata"].get("labels") or {}
+    if GROUP_NAME_LABEL not in labels or GROUP_INDEX_LABEL not in labels:
+        return None
+    return labels[GROUP_NAME_LABEL], labels[GROUP_INDEX_LABEL]
 
 
 def _read(pod: Manifest, word: PodReport | None) -> PodView:

@@ -10,7 +10,7 @@ from gaudi_operator.core.failure import Failure, read_failure
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.inputs import revision_inputs, revision_name, same_inputs, stored_form
 from gaudi_operator.core.manifests.config_map import config_map_name
-from gaudi_operator.core.manifests.pod_template import pod_template
+from gaudi_operator.core.manifests.pod_template import pod_template, worker_template
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.runtime_config import runtime_config
@@ -18,11 +18,19 @@ from gaudi_runtime.contract.config import plan_hash
 
 
 @dataclass(frozen=True)
+class Group:
+    """What a replica over several nodes is besides its leader: pods in sum, and the pod template of the others."""
+
+    size: int
+    worker: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Revision:
     """One revision: `number` orders them by when they were last to run, `inputs` made it, the rest was rendered.
 
-    `template` is a pod template in wire form; `config` is a RuntimeConfig as JSON text, because the API server may
-    write a number of an object in another way and the text names a ConfigMap.
+    `template` is a pod template in wire form, that of the leader where there is a `group`; `config` is a RuntimeConfig
+    as JSON text, because the API server may write a number of an object in another way and the text names a ConfigMap.
     """
 
     name: str
@@ -32,6 +40,7 @@ class Revision:
     config: str
     failure: Failure | None = None
     created: str | None = None
+    group: Group | None = None
 
     @property
     def config_map(self) -> str | None:
@@ -42,7 +51,8 @@ class Revision:
     @property
     def data(self) -> dict[str, Any]:
         """What its ControllerRevision stores."""
-        return {"inputs": self.inputs, "template": self.template, "config": self.config}
+        group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}
+        return {"inputs": self.inputs, "template": self.template, "config": self.config, **group}
 
 
 def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
@@ -59,6 +69,7 @@ def _read(manifest: Manifest) -> Revision:
         inputs=data.get("inputs", {}),
         template=data.get("template", {}),
         config=data.get("config", ""),
+        group=Group(**data["group"]) if "group" in data else None,
         failure=read_failure(manifest["metadata"].get("annotations") or {}),
         created=manifest["metadata"].get("creationTimestamp"),
     )
@@ -79,7 +90,9 @@ def wished_revision(inference: Inference, stored: tuple[Revision, ...], defaults
     name = revision_name(inputs)
     hashed = plan_hash(config.bucketing, config.limits)
     template = pod_template(inference, name, hashed, config_map_name(inference.identity, text), defaults)
-    return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text)
+    nodes = inference.spec.parallelism.nodes
+    group = Group(nodes, worker_template(template)) if nodes > 1 else None
+    return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text, group=group)
 
 
 def to_run(revision: Revision, stored: tuple[Revision, ...]) -> Revision:

@@ -60,6 +60,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             pipeline=spec.parallelism.pipeline,
             data=spec.parallelism.data,
             experts=spec.parallelism.experts,
+            nodes=spec.parallelism.nodes,
         ),
         limits=plan_limits(spec),
         bucketing=bucket_policy(spec),

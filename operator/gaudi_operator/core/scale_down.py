@@ -25,7 +25,7 @@ def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list
     """The costs to be written or taken back so that each revision comes down to `replicas` by the right pods."""
     found: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
-        if pod.active and pod.revision in replicas:
+        if pod.active and pod.revision in replicas and pod.ordinal is None:  # of groups the last ones go
             found[pod.revision].append(pod)
     return [cost for revision, mine in found.items() for cost in _costs(mine, replicas[revision])]
 

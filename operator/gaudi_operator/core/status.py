@@ -7,7 +7,7 @@ from gaudi_operator.api.v1alpha1.status import MAX_PODS, GaudiInferenceStatus, P
 from gaudi_operator.core import progress
 from gaudi_operator.core.conditions import judge_conditions
 from gaudi_operator.core.history import revision_states
-from gaudi_operator.core.manifests.metadata import selector_labels
+from gaudi_operator.core.manifests.metadata import traffic_labels
 from gaudi_operator.core.manifests.service import endpoint
 from gaudi_operator.core.plan_state import plan_state
 from gaudi_operator.core.pod_states import pod_states
@@ -33,7 +33,7 @@ def make_status(situation: Situation) -> GaudiInferenceStatus:
         updated_replicas=len(situation.updated),
         ready_replicas=len(situation.serving),
         available_replicas=len(situation.serving),
-        selector=",".join(f"{key}={value}" for key, value in selector_labels(situation.inference.identity).items()),
+        selector=",".join(f"{key}={value}" for key, value in traffic_labels(situation.inference).items()),
         revision=Revisions(current=situation.current, previous=situation.previous, stable=situation.stable),
         revisions=revision_states(situation),
         endpoint=endpoint(situation.inference) if situation.current else None,

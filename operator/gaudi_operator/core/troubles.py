@@ -103,6 +103,7 @@ def pod_trouble(pod: PodView, circumstances: Circumstances) -> Trouble | None:
         _crash_loop,
         _unschedulable,
         _unprepared,
+        _workers,
         _standstill,
         _shortfall,
         _recompiles,
@@ -169,6 +170,16 @@ def _unschedulable(pod: PodView, circumstances: Circumstances) -> Trouble | None
 def _unprepared(pod: PodView, circumstances: Circumstances) -> Trouble | None:
     sentence = why_unprepared(pod, circumstances.now)
     return None if sentence is None else Trouble("PodNotPrepared", sentence)
+
+
+def _workers(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+    """What keeps another pod of the group from starting; how it fares then is in the leader's report."""
+    found = (
+        _container_waits(worker, circumstances) or _unprepared(worker, circumstances)
+        for worker in pod.workers
+        if worker.active
+    )
+    return next((each for each in found if each), None)
 
 
 def _standstill(pod: PodView, circumstances: Circumstances) -> Trouble | None:

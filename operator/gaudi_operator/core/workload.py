@@ -1,23 +1,24 @@
-"""The ReplicaSets of all revisions, as the rollout planner counts them and as they are to be written."""
+"""The workloads of all revisions (ReplicaSets, LeaderWorkerSets), as the rollout counts them and as we write them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.revision import Revision
+from gaudi_operator.core.revision import Group, Revision
 from gaudi_operator.core.rollout import RevisionPods, Step
 
 OVERDUE = timedelta(seconds=10)
 """What a kubelet may need beyond the grace period of a pod to report its end."""
 
 
-def live_replica_sets(observed: Observed) -> dict[str, Manifest]:
-    """ReplicaSets that are not being deleted, by revision."""
+def live_workloads(observed: Observed) -> dict[str, Manifest]:
+    """ReplicaSets and LeaderWorkerSets that are not being deleted, by revision."""
     return {
         each["metadata"]["labels"][REVISION_LABEL]: each
-        for each in observed.replica_sets
+        for each in observed.workloads
         if "deletionTimestamp" not in each["metadata"]
     }
 
@@ -25,23 +26,40 @@ def live_replica_sets(observed: Observed) -> dict[str, Manifest]:
 def count_pods(
     current: Revision, stored: Iterable[Revision], observed: Observed, pods: Iterable[PodView]
 ) -> tuple[RevisionPods, list[RevisionPods]]:
-    """Pods of the current revision, and of each older one that has a ReplicaSet."""
+    """Pods of the current revision, and of each older one that has a workload."""
     numbers = {revision.name: revision.number for revision in stored} | {current.name: current.number}
     wished = {current.name: 0, **written_replicas(observed)}
     active = [pod for pod in pods if pod.active]
     counted = {
-        name: RevisionPods(
-            name=name,
-            number=numbers.get(name, 0),
-            replicas=replicas,
-            ready=sum(pod.ready for pod in active if pod.revision == name),
-            served=sum(pod.served for pod in active if pod.revision == name),
-            unplaced=max(0, replicas - sum(pod.placed for pod in active if pod.revision == name)),
-        )
+        name: _counted(name, numbers.get(name, 0), replicas, [pod for pod in active if pod.revision == name])
         for name, replicas in wished.items()
     }
     mine = counted.pop(current.name)
-    return mine, list(counted.values())
+    return mine, [_held(old, active) for old in counted.values()]
+
+
+def _counted(name: str, number: int, replicas: int, pods: list[PodView]) -> RevisionPods:
+    return RevisionPods(
+        name=name,
+        number=number,
+        replicas=replicas,
+        ready=sum(pod.ready for pod in pods),
+        served=sum(pod.served for pod in pods),
+        unplaced=max(0, replicas - sum(pod.placed for pod in pods)),
+    )
+
+
+def _held(old: RevisionPods, active: Iterable[PodView]) -> RevisionPods:
+    """Of groups those with the highest numbers go first, ready or not: whoever stands before a ready one stays too."""
+    groups = [pod for pod in active if pod.revision == old.name and pod.ordinal is not None]
+    if not groups:
+        return old
+    ready, served = (_reach(groups, lambda pod: pod.ready), _reach(groups, lambda pod: pod.served))
+    return replace(old, ready=min(ready, old.replicas), served=min(served, old.replicas))
+
+
+def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
+    return max((1 + (pod.ordinal or 0) for pod in groups if holds(pod)), default=0)
 
 
 def leaving(pods: Iterable[PodView], now: datetime) -> int:
@@ -50,26 +68,34 @@ def leaving(pods: Iterable[PodView], now: datetime) -> int:
 
 
 def written_replicas(observed: Observed) -> dict[str, int]:
-    """Replicas of each revision's ReplicaSet as they stand there."""
-    return {name: each["spec"].get("replicas", 1) for name, each in live_replica_sets(observed).items()}
+    """Replicas of each revision's workload as they stand there."""
+    return {name: each["spec"].get("replicas", 1) for name, each in live_workloads(observed).items()}
 
 
 def wished_replicas(current: Revision, observed: Observed, step: Step) -> dict[str, int]:
-    """Replicas of each revision's ReplicaSet after `step`."""
+    """Replicas of each revision's workload after `step`."""
     return {current.name: 0, **written_replicas(observed), **{scale.revision: scale.replicas for scale in step.scales}}
 
 
 def running_revisions(
     current: Revision, stored: Iterable[Revision], observed: Observed, in_use: set[str]
 ) -> list[Revision]:
-    """The current revision and the older ones whose ReplicaSets may still have to make pods.
+    """The current revision and the older ones whose workloads may still have to make pods.
 
-    One whose ControllerRevision was deleted by others is read back from its ReplicaSet, so that it can be scaled.
+    One whose ControllerRevision was deleted by others is read back from its workload, so that it can be scaled.
     """
     known = {revision.name: revision for revision in stored}
     olds = [
-        known.get(name) or Revision(name, 0, {}, each["spec"]["template"], "")
-        for name, each in live_replica_sets(observed).items()
+        known.get(name) or _read_back(name, each)
+        for name, each in live_workloads(observed).items()
         if name in in_use and name != current.name
     ]
     return [current, *olds]
+
+
+def _read_back(name: str, workload: Manifest) -> Revision:
+    templates = workload["spec"].get("leaderWorkerTemplate")
+    if templates is None:
+        return Revision(name, 0, {}, workload["spec"]["template"], "")
+    group = Group(templates["size"], templates["workerTemplate"])
+    return Revision(name, 0, {}, templates["leaderTemplate"], "", group=group)

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import kopf
 
-from gaudi_operator.shell.kinds import WATCHED, Kind
+from gaudi_operator.shell.kinds import Kind
 
 SERVER_TIMEOUT_SECONDS = 300
 """The API server ends a watch after this time, and kopf starts the next: no watch can hang for longer."""
@@ -35,15 +35,16 @@ async def watch(
     server: str,
     session: Callable[[], aiohttp.ClientSession],
     namespaces: Collection[str],
+    kinds: Collection[Kind],
     seen: Seen,
     deleted: Seen,
     complete: Callable[[], None],
     started: Callable[[], None],
 ) -> None:
-    """Watch all kinds until cancelled.
+    """Watch `kinds` until cancelled.
 
     `seen` hears of every version of every object, `deleted` of the last one, and `complete` is called over and
-    over once all kinds were listed. `session` makes the HTTP session of a login. `started` is called when kopf
+    over once all of them were listed. `session` makes the HTTP session of a login. `started` is called when kopf
     has taken the signals of the process, so that the caller can take them back.
     """
     registry = kopf.OperatorRegistry()
@@ -52,12 +53,12 @@ async def watch(
     async def login(**_: Any) -> kopf.AiohttpSession:
         return kopf.AiohttpSession(server=server, aiohttp_session=session())
 
-    for kind in WATCHED:
+    for kind in kinds:
         _observe(registry, kind, seen, deleted, complete)
     before = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
         registry=registry,
-        settings=_settings(),
+        settings=_settings(kinds),
         standalone=True,
         clusterwide=not namespaces,
         namespaces=tuple(namespaces),
@@ -82,7 +83,7 @@ def _observe(
         complete()
 
 
-def _settings() -> kopf.OperatorSettings:
+def _settings(kinds: Collection[Kind]) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True  # needs no rights on namespaces and definitions
     settings.posting.enabled = False
@@ -93,7 +94,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.client_timeout = SERVER_TIMEOUT_SECONDS + _CONNECT_SECONDS
     settings.watching.inactivity_timeout = _SILENT_SECONDS
     settings.process.ultimate_exiting_timeout = None
-    for kind in WATCHED:
+    for kind in kinds:
         if kind.selector:
             group, version = kind.group_version
             settings.watching.label_selectors[group, version, kind.plural] = kind.selector

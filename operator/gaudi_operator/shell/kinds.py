@@ -6,6 +6,8 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, PLURAL
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
+from gaudi_operator.core.manifests.leader_worker_set import API_VERSION as GROUPS_API_VERSION
+from gaudi_operator.core.manifests.leader_worker_set import KIND as GROUPS_KIND
 from gaudi_operator.core.names import NAME_LABEL
 
 
@@ -33,6 +35,7 @@ class Kind:
 
 RESOURCE = Kind(API_VERSION, RESOURCE_KIND, PLURAL, selector=None)
 REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
+LEADER_WORKER_SET = Kind(GROUPS_API_VERSION, GROUPS_KIND, "leaderworkersets")
 CONTROLLER_REVISION = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
 POD = Kind("v1", "Pod", "pods")
 SERVICE = Kind("v1", "Service", "services")
@@ -58,7 +61,10 @@ CHILDREN = (
     AUTOSCALER,
 )
 WATCHED = (RESOURCE, *CHILDREN)
-_BY_NAME = {(each.api_version, each.kind): each for each in WATCHED}
+"""What every cluster with our CustomResourceDefinition has."""
+OPTIONAL = (LEADER_WORKER_SET,)
+"""What is watched only where it is installed: a watch of a kind that is not there would fail for ever."""
+_BY_NAME = {(each.api_version, each.kind): each for each in (*WATCHED, *OPTIONAL)}
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:

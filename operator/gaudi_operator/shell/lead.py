@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from gaudi_operator.shell.backoff import Backoff
 from gaudi_operator.shell.client import Cluster
 from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.handlers import SERVER_TIMEOUT_SECONDS, watch
-from gaudi_operator.shell.kinds import RESOURCE, Kind
+from gaudi_operator.shell.kinds import LEADER_WORKER_SET, OPTIONAL, RESOURCE, WATCHED, Kind
 from gaudi_operator.shell.metrics import Metrics
 from gaudi_operator.shell.reconcile import Effects, Reconciler
 from gaudi_operator.shell.reports import Reports
@@ -22,6 +22,8 @@ from gaudi_operator.shell.status import StatusWriter
 from gaudi_operator.shell.store import Key, Store
 from gaudi_operator.shell.watch_session import WatchSession
 
+MORE_KINDS_SECONDS = 20.0
+"""Between two looks for an optional kind that a resource has use for."""
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
 
 log = logging.getLogger(__name__)
@@ -79,30 +81,69 @@ class Leader:
         return f"cannot watch {', '.join(failing)}" if failing else None
 
     async def _watch(self) -> None:
+        """Watch what is there, and from anew once more of it is installed."""
         await self._until_defined()
+        while True:
+            kinds = {*WATCHED, *[kind for kind in OPTIONAL if await self._is_served(kind)]}
+            watching = asyncio.create_task(self._watch_kinds(kinds), name="watches")
+            more = asyncio.create_task(self._until_more(kinds), name="optional kinds")
+            try:
+                await asyncio.wait({watching, more}, return_when=asyncio.FIRST_COMPLETED)
+                if watching.done():
+                    return watching.result()
+            finally:
+                for task in (watching, more):
+                    task.cancel()
+                await asyncio.gather(watching, more, return_exceptions=True)
+
+    async def _watch_kinds(self, kinds: Collection[Kind]) -> None:
+        self._complete = False
+        self._watching.forget()
+        self._store.groups_served = LEADER_WORKER_SET in kinds
         await watch(
             self._cluster.server,
             lambda: self._cluster.watching_session(self._watching),
             self._settings.watch_namespaces,
+            kinds,
             self._seen,
             self._deleted,
             self._all_listed,
             self._take_signals,
         )
 
+    async def _until_more(self, kinds: Collection[Kind]) -> None:
+        """Until a kind is served that is not among `kinds`. Asked only while a resource has use for it."""
+        missing = [kind for kind in OPTIONAL if kind not in kinds]
+        while True:
+            await asyncio.sleep(MORE_KINDS_SECONDS)
+            if not missing or not self._store.any_resource(_wants_groups):
+                continue
+            for kind in missing:
+                if await self._is_served(kind):
+                    log.info("%s can be watched now: it was installed.", kind.plural)
+                    self._early.update(self._store.keys())
+                    return
+
     async def _until_defined(self) -> None:
         """Wait for the CustomResourceDefinition: a chart may install it after us."""
         backoff = Backoff(1.0, 10.0)
+        while not await self._is_served(RESOURCE):
+            log.warning("%s is not defined in this cluster yet: install the CRD.", RESOURCE.kind)
+            await asyncio.sleep(backoff.next())
+
+    async def _is_served(self, kind: Kind) -> bool:
+        """Whether the cluster knows the kind; asked again until the API server can tell."""
+        backoff = Backoff(1.0, 10.0)
         while True:
             try:
-                await self._cluster.request("GET", f"/apis/{RESOURCE.api_version}")
+                found = await self._cluster.request("GET", f"/apis/{kind.api_version}")
             except NotFound:
-                log.warning("%s is not defined in this cluster yet: install the CRD.", RESOURCE.kind)
+                return False
             except OperatorError as error:
                 log.warning("%s", error)
+                await asyncio.sleep(backoff.next())
             else:
-                return
-            await asyncio.sleep(backoff.next())
+                return any(each["name"] == kind.plural for each in found.get("resources") or ())
 
     def _seen(self, manifest: Mapping[str, Any]) -> None:
         if key := self._store.put(manifest):
@@ -130,3 +171,9 @@ class Leader:
             for key in self._early:
                 self._wake(key)
             self._early.clear()
+
+
+def _wants_groups(resource: Mapping[str, Any]) -> bool:
+    """Read as it came: a spec that this operator cannot read wants nothing."""
+    spread = resource.get("spec", {}).get("parallelism") or {}
+    return bool(spread.get("nodes", 1) != 1)

@@ -5,12 +5,12 @@ write and do it twice.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
@@ -18,6 +18,7 @@ from gaudi_operator.shell.kinds import (
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DISRUPTION_BUDGET,
+    LEADER_WORKER_SET,
     NETWORK_POLICY,
     POD,
     REPLICA_SET,
@@ -58,10 +59,14 @@ def version_of(manifest: Manifest) -> int:
 
 
 class Store:
-    """Objects of all watched kinds, grouped by the resource that they belong to."""
+    """Objects of all watched kinds, grouped by the resource that they belong to.
+
+    `groups_served` is whether LeaderWorkerSets are among them.
+    """
 
     def __init__(self) -> None:
         """Empty: nothing was seen yet."""
+        self.groups_served = False
         self._families: dict[Key, _Family] = defaultdict(lambda: _Family({}))
         self._home: dict[tuple[Kind, str], Key] = {}
         self._gone: dict[str, int] = {}
@@ -120,6 +125,15 @@ class Store:
         """How many resources exist."""
         return sum(kind is RESOURCE for kind, _ in self._home)
 
+    def keys(self) -> set[Key]:
+        """All that something was seen of."""
+        return set(self._families)
+
+    def any_resource(self, holds: Callable[[Manifest], bool]) -> bool:
+        """Whether there is a resource of that kind."""
+        found = (self.resource(key) for key in self._families)
+        return any(holds(each) for each in found if each is not None)
+
     def observe(
         self, key: Key, reports: Mapping[str, PodReport], now: datetime, status_written: datetime | None = None
     ) -> Observed | None:
@@ -129,12 +143,19 @@ class Store:
             return None
         owner = {resource["metadata"]["uid"]}
         replica_sets = _owned(self._of(key, REPLICA_SET), owner)
-        pods = _owned(self._of(key, POD), {each["metadata"]["uid"] for each in replica_sets})
+        groups = _owned(self._of(key, LEADER_WORKER_SET), owner)
+        members = _members(self._of(key, POD), groups)
+        pods = (
+            *_owned(self._of(key, POD), {each["metadata"]["uid"] for each in replica_sets}),
+            *(each for each in members if _leads(each)),
+        )
         return Observed(
             resource=resource,
             revisions=_owned(self._of(key, CONTROLLER_REVISION), owner),
             replica_sets=replica_sets,
+            leader_worker_sets=groups,
             pods=pods,
+            workers=tuple(each for each in members if not _leads(each)),
             services=_owned(self._of(key, SERVICE), owner),
             config_maps=_owned(self._of(key, CONFIG_MAP), owner),
             service_accounts=_owned(self._of(key, SERVICE_ACCOUNT), owner),
@@ -145,6 +166,7 @@ class Store:
             reports={uid: reports[uid] for pod in pods if (uid := pod["metadata"]["uid"]) in reports},
             now=now,
             status_written=status_written,
+            groups_served=self.groups_served,
         )
 
     def _of(self, key: Key, kind: Kind) -> list[Manifest]:
@@ -162,13 +184,30 @@ class Store:
 
 def _owned(manifests: Iterable[Manifest], owners: Collection[str]) -> tuple[Manifest, ...]:
     """Those whose controller is among `owners`, by name so that a pass does not depend on chance."""
-    mine = [each for each in manifests if _controller(each) in owners]
-    return tuple(sorted(mine, key=lambda each: str(each["metadata"]["name"])))
+    return _by_name(each for each in manifests if _controller(each).get("uid") in owners)
 
 
-def _controller(manifest: Manifest) -> str | None:
+def _members(pods: Iterable[Manifest], groups: Iterable[Manifest]) -> tuple[Manifest, ...]:
+    """The pods of LeaderWorkerSets, by name. Between the two stand StatefulSets that bear no label of ours."""
+    names = {each["metadata"]["name"] for each in groups}
+    return _by_name(
+        pod
+        for pod in pods
+        if pod["metadata"]["labels"].get(GROUP_NAME_LABEL) in names and _controller(pod).get("kind") == "StatefulSet"
+    )
+
+
+def _leads(pod: Manifest) -> bool:
+    return bool(pod["metadata"]["labels"].get(WORKER_INDEX_LABEL) == "0")
+
+
+def _by_name(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
+    return tuple(sorted(manifests, key=lambda each: str(each["metadata"]["name"])))
+
+
+def _controller(manifest: Manifest) -> Mapping[str, Any]:
     references = manifest["metadata"].get("ownerReferences") or ()
-    return next((each["uid"] for each in references if each.get("controller")), None)
+    return next((each for each in references if each.get("controller")), {})
 
 
 def _without_managed_fields(manifest: Mapping[str, Any]) -> Manifest:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from gaudi_operator.shell.kinds import WATCHED, Kind
+from gaudi_operator.shell.kinds import OPTIONAL, WATCHED, Kind
 from gaudi_operator.shell.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -70,6 +70,11 @@ class WatchSession:
         uids = {item["metadata"]["uid"] for item in answer.get("items") or ()}
         self.listed(kind, namespace, uids, int(answer["metadata"]["resourceVersion"]))
 
+    def forget(self) -> None:
+        """All watches were ended, to be begun anew."""
+        self.tried.clear()
+        self.failing.clear()
+
     def idle_seconds(self) -> float:
         """Longest time that a kind was neither listed nor watched anew; 0 before the first."""
         return time.monotonic() - min(self.tried.values()) if self.tried else 0.0
@@ -79,4 +84,4 @@ def collection_of(path: str) -> tuple[Kind, str | None] | None:
     """The (kind, namespace) whose collection a path names."""
     parts = path.strip("/").split("/")
     namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else None
-    return next(((kind, namespace) for kind in WATCHED if kind.path(namespace) == path), None)
+    return next(((kind, namespace) for kind in (*WATCHED, *OPTIONAL) if kind.path(namespace) == path), None)

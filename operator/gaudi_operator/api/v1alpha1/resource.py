@@ -19,6 +19,9 @@ API_VERSION = f"{GROUP}/{VERSION}"
 MAX_NAME_LENGTH = 45
 """Child names add a revision and a pod's suffix, and names stand in labels of at most 63 characters."""
 
+MAX_GROUP_NAME_LENGTH = 37
+"""A revision, the number of a group, and the hash of the StatefulSet that its controller makes for the workers."""
+
 
 @dataclass(frozen=True)
 class PrinterColumn:
@@ -53,6 +56,11 @@ class GaudiInference(ApiModel):
         Rule(
             rule=f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
             message=f"metadata.name must be at most {MAX_NAME_LENGTH} characters: pods and labels add to it",
+        ),
+        Rule(
+            rule=f"self.spec.parallelism.nodes == 1 || size(self.metadata.name) <= {MAX_GROUP_NAME_LENGTH}",
+            message=f"metadata.name must be at most {MAX_GROUP_NAME_LENGTH} characters with spec.parallelism.nodes"
+            " above 1: groups and their pods add more to it",
         ),
         Rule(
             rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",

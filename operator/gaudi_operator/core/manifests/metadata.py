@@ -5,13 +5,14 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
 from gaudi_operator.core.canonical import short_hash
-from gaudi_operator.core.inference import Identity
+from gaudi_operator.core.inference import Identity, Inference
 from gaudi_operator.core.names import (
     APPLIED_HASH_ANNOTATION,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     NAME_LABEL,
     REVISION_LABEL,
+    WORKER_INDEX_LABEL,
 )
 
 Object = dict[str, Any]
@@ -57,6 +58,12 @@ def child_labels(owner: Identity, revision: str | None = None) -> dict[str, str]
 def selector_labels(owner: Identity) -> dict[str, str]:
     """What selects all pods of a resource."""
     return {NAME_LABEL: owner.name}
+
+
+def traffic_labels(inference: Inference) -> dict[str, str]:
+    """What selects the pods that stand for a replica: of a group its leader."""
+    several = inference.spec.parallelism.nodes > 1
+    return {**selector_labels(inference.identity), **({WORKER_INDEX_LABEL: "0"} if several else {})}
 
 
 def revision_labels(owner: Identity, revision: str) -> dict[str, str]:

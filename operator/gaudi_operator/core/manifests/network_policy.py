@@ -1,4 +1,4 @@
-"""The NetworkPolicy: clients reach the model port, only the operator the status port."""
+"""The NetworkPolicy: clients reach the model port, only the operator the status port, pods of a group each other."""
 
 from gaudi_operator.api.v1alpha1.network import ClientRule, ServiceType
 from gaudi_operator.core.defaults import InstallationDefaults
@@ -14,7 +14,7 @@ def network_policy(inference: Inference, defaults: InstallationDefaults) -> Obje
     spec = {
         "podSelector": {"matchLabels": selector_labels(owner)},
         "policyTypes": ["Ingress"],
-        "ingress": [*_client_rules(inference), _operator_rule(defaults)],
+        "ingress": [*_client_rules(inference), _operator_rule(defaults), *_group_rules(inference)],
     }
     return child("networking.k8s.io/v1", "NetworkPolicy", owner.name, owner, {"spec": spec})
 
@@ -25,6 +25,13 @@ def _operator_rule(defaults: InstallationDefaults) -> Object:
         "podSelector": {"matchLabels": dict(OPERATOR_POD_LABELS)},
     }
     return {"from": [peer], "ports": [_port(STATUS_PORT_NAME)]}
+
+
+def _group_rules(inference: Inference) -> list[Object]:
+    """Ranks meet on ports that their libraries choose."""
+    if inference.spec.parallelism.nodes == 1:
+        return []
+    return [{"from": [{"podSelector": {"matchLabels": selector_labels(inference.identity)}}]}]
 
 
 def _client_rules(inference: Inference) -> list[Object]:

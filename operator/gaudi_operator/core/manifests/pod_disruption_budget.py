@@ -14,8 +14,13 @@ def pod_disruption_budget(inference: Inference, wished: int, max_unavailable: in
     """
     owner = inference.identity
     spec = {
-        "minAvailable": max(0, wished - max(1, max_unavailable)),
+        "minAvailable": _least_pods(wished - max(1, max_unavailable), inference.spec.parallelism.nodes),
         "selector": {"matchLabels": selector_labels(owner)},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
     return child("policy/v1", "PodDisruptionBudget", owner.name, owner, {"spec": spec})
+
+
+def _least_pods(replicas: int, pods: int) -> int:
+    """Ready pods that must stay so that `replicas` of so many `pods` each do: the next one takes a whole replica."""
+    return (replicas + 1) * pods - 1 if replicas > 0 else 0

@@ -39,6 +39,12 @@ def pod_template(
     }
 
 
+def worker_template(leader: Object) -> Object:
+    """The other pods of a group: they take no traffic, so their readiness is that of their container alone."""
+    spec = {name: value for name, value in leader["spec"].items() if name != "readinessGates"}
+    return {**leader, "spec": spec}
+
+
 def _annotations(inference: Inference, plan_hash: str) -> dict[str, str]:
     restarted = inference.identity.restarted_at
     return {

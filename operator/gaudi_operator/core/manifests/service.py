@@ -1,7 +1,7 @@
 """The Service in front of all ready pods, of whatever revision."""
 
 from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.manifests.metadata import Object, child, selector_labels, stamped
+from gaudi_operator.core.manifests.metadata import Object, child, stamped, traffic_labels
 from gaudi_runtime.contract.ports import MODEL_PORT_NAME
 
 
@@ -9,7 +9,7 @@ def service(inference: Inference) -> Object:
     """The Service with the resource's name; only the model port stands on it."""
     owner, wished = inference.identity, inference.spec.service
     port = {"name": MODEL_PORT_NAME, "port": wished.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
-    spec = {"type": wished.type.value, "selector": selector_labels(owner), "ports": [port]}
+    spec = {"type": wished.type.value, "selector": traffic_labels(inference), "ports": [port]}
     manifest = child("v1", "Service", owner.name, owner, {"spec": spec})
     if wished.annotations:
         metadata = {**manifest["metadata"], "annotations": dict(wished.annotations)}

@@ -58,7 +58,8 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
 
 def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
     """Size of /dev/shm; each of several ranks has queues of its own there (docs/running-vllm.md, Memory of a pod)."""
-    ranks = spec.parallelism.tensor * spec.parallelism.pipeline * spec.parallelism.data
+    spread = spec.parallelism
+    ranks = spread.tensor * spread.pipeline * spread.data // spread.nodes
     queues = ranks if ranks > 1 else 0
     return spec.pod.resources.shared_memory or f"{1024 + 512 * queues}Mi"
 

@@ -46,9 +46,9 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "ociImage.",
     ),
     "nodes": (
-        {"accelerator": CARD, "engine": {"name": "sim"}, "parallelism": {"tensor": 16, "nodes": 2}},
+        {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"tensor": 16, "nodes": 2}},
         "NotBuilt",
-        "spec.parallelism.nodes above 1 is not built in this release: use 1.",
+        "spec.parallelism.nodes above 1 for engine vllm is not built in this release: use 1.",
     ),
     "quantization": (
         {"engine": {"name": "sim"}, "model": {"quantization": {"method": "fp8"}}},

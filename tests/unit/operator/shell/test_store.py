@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.shell.kinds import POD, REPLICA_SET, RESOURCE, SERVICE, Kind
+from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
+from gaudi_operator.shell.kinds import LEADER_WORKER_SET, POD, REPLICA_SET, RESOURCE, SERVICE, Kind
 from gaudi_operator.shell.store import Key, Store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -90,6 +90,41 @@ def test_snapshot_holds_only_what_the_resource_owns() -> None:
     assert observed is not None
     assert [each["metadata"]["uid"] for each in observed.replica_sets] == ["mine"]
     assert [each["metadata"]["uid"] for each in observed.pods] == ["p"]
+
+
+def member(uid: str, workload: str, index: int, controller: str = "StatefulSet") -> dict[str, Any]:
+    """A pod of a group, as the LeaderWorkerSet controller makes it."""
+    pod = manifest(POD, uid, 1)
+    pod["metadata"]["labels"] |= {GROUP_NAME_LABEL: workload, WORKER_INDEX_LABEL: str(index)}
+    pod["metadata"]["ownerReferences"] = [{"uid": "a-stateful-set", "kind": controller, "controller": True}]
+    return pod
+
+
+def test_leader_of_a_group_stands_for_it_and_the_others_stand_beside() -> None:
+    store = store_of(
+        manifest(RESOURCE, "r", 1),
+        manifest(LEADER_WORKER_SET, "mine", 1, "r"),
+        member("second", "leaderworkersets-mine", 1),
+        member("first", "leaderworkersets-mine", 0),
+    )
+    observed = store.observe(KEY, {}, NOW)
+    assert observed is not None
+    assert [each["metadata"]["uid"] for each in observed.workloads] == ["mine"]
+    assert [each["metadata"]["uid"] for each in observed.pods] == ["first"]
+    assert [each["metadata"]["uid"] for each in observed.workers] == ["second"]
+
+
+def test_pod_that_only_bears_the_labels_of_a_group_is_a_stranger() -> None:
+    store = store_of(
+        manifest(RESOURCE, "r", 1),
+        manifest(LEADER_WORKER_SET, "mine", 1, "r"),
+        manifest(LEADER_WORKER_SET, "foreign", 1, "somebody"),
+        member("by-hand", "leaderworkersets-mine", 0, controller="Job"),
+        member("theirs", "leaderworkersets-foreign", 0),
+    )
+    observed = store.observe(KEY, {}, NOW)
+    assert observed is not None
+    assert (observed.pods, observed.workers) == ((), ())
 
 
 def test_unknown_resource_has_no_snapshot() -> None:

@@ -1,0 +1,97 @@
+"""The cluster in memory with LeaderWorkerSets: plays their controller, which takes the last groups first."""
+
+import copy
+from dataclasses import dataclass, replace
+
+from gaudi_operator.core.names import (
+    GROUP_INDEX_LABEL,
+    GROUP_NAME_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    REVISION_LABEL,
+    WORKER_INDEX_LABEL,
+)
+from gaudi_operator.core.observed import Observed
+from tests.builders import Object
+from tests.unit.operator.core.cluster import Cluster, stamp
+
+KIND = "LeaderWorkerSet"
+
+
+@dataclass
+class GroupCluster(Cluster):
+    """One resource whose replicas are groups."""
+
+    groups_served: bool = True
+
+    def observed(self) -> Observed:
+        """What the operator would see."""
+        seen = super().observed()
+        return replace(
+            seen,
+            leader_worker_sets=tuple(copy.deepcopy(self.kind(KIND))),
+            pods=tuple(pod for pod in seen.pods if _leads(pod)),
+            workers=tuple(pod for pod in seen.pods if not _leads(pod)),
+            groups_served=self.groups_served,
+        )
+
+    def leaders(self, revision: str | None = None) -> list[str]:
+        """Names of the leaders that stay, of a revision or of all."""
+        return [
+            pod["metadata"]["name"]
+            for pod in self.kind("Pod")
+            if _leads(pod)
+            and "deletionTimestamp" not in pod["metadata"]
+            and revision in (None, pod["metadata"]["labels"][REVISION_LABEL])
+        ]
+
+    def lose(self, leader: str) -> None:
+        """A group is made anew from nothing: its pods are others of the same names."""
+        for name in [name for kind, name in self.objects if kind == "Pod" and name.startswith(leader)]:
+            del self.objects["Pod", name]
+
+    def controllers(self) -> None:
+        """One turn: pods that end are gone, the workers of a leader that is gone go with it."""
+        super().controllers()
+        for pod in self.kind("Pod"):
+            metadata = pod["metadata"]
+            if not _leads(pod) and ("Pod", metadata["name"].rpartition("-")[0]) not in self.objects:
+                del self.objects["Pod", metadata["name"]]
+        for workload in self.kind(KIND):
+            self._make_groups(workload)
+        self._schedule()
+
+    def _make_groups(self, workload: Object) -> None:
+        name, wished = workload["metadata"]["name"], workload["spec"]["replicas"]
+        templates = workload["spec"]["leaderWorkerTemplate"]
+        for pod in self.kind("Pod"):
+            labels = pod["metadata"]["labels"]
+            if labels[GROUP_NAME_LABEL] == name and _leads(pod) and int(labels[GROUP_INDEX_LABEL]) >= wished:
+                pod["metadata"].setdefault("deletionTimestamp", stamp(self.now))
+        for group in range(wished):
+            for index in range(templates["size"]):
+                template = templates["workerTemplate" if index else "leaderTemplate"]
+                self._make_member(name, group, index, template, templates["size"])
+
+    def _make_member(self, workload: str, group: int, index: int, template: Object, size: int) -> None:
+        name = f"{workload}-{group}" + (f"-{index}" if index else "")
+        if ("Pod", name) in self.objects:
+            return
+        self.made += 1
+        metadata = copy.deepcopy(template["metadata"])
+        metadata["labels"] |= {
+            GROUP_NAME_LABEL: workload,
+            GROUP_INDEX_LABEL: str(group),
+            WORKER_INDEX_LABEL: str(index),
+        }
+        metadata["annotations"][GROUP_SIZE_ANNOTATION] = str(size)
+        self.objects["Pod", name] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**metadata, "name": name, "uid": f"uid-{self.made}"},
+            "spec": copy.deepcopy(template["spec"]),
+            "status": {"phase": "Pending", "conditions": []},
+        }
+
+
+def _leads(pod: Object) -> bool:
+    return bool(pod["metadata"]["labels"].get(WORKER_INDEX_LABEL) == "0")
