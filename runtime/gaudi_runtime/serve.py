@@ -115,7 +115,7 @@ async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -
 async def _lead(config: RuntimeConfig, place: Place, status: Status, signals: Signals) -> None:
     """Start the engine, with the other pods of a group where there are any, and serve."""
     select = partial(select_engine, loop=asyncio.get_running_loop())
-    async with over_the_group(config, place, status.board, select) as make:
+    async with over_the_group(config, place, status.board, signals, select) as make:
         await _serve_model(config, await _start(config, status.board, signals, make), status, signals)
 
 

@@ -17,14 +17,16 @@ class Signals:
         self.stop = asyncio.Event()
         self.stop_between_buckets = threading.Event()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGUSR1, self._close)
+        loop.add_signal_handler(signal.SIGUSR1, self.ask_to_close)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop)
+            loop.add_signal_handler(number, self.ask_to_stop)
 
-    def _close(self) -> None:
+    def ask_to_close(self) -> None:
+        """As SIGUSR1 does."""
         self.closing = True
 
-    def _stop(self) -> None:
+    def ask_to_stop(self) -> None:
+        """As SIGTERM does."""
         self.closing = True
         self.stop_between_buckets.set()
         self.stop.set()

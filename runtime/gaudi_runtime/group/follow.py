@@ -29,15 +29,17 @@ async def follow(
     signals: Signals,
     make: Callable[[], OwnMemory],
 ) -> None:
-    """Returns at the leader's farewell. After SIGTERM the leader may drain for its time: its answers need this rank.
+    """Returns at the leader's farewell. After SIGTERM the leader drains for its time: its answers need this rank.
 
     Raises EngineLost when the leader is gone, and Stopped when SIGTERM came before it was there.
     """
     reader, writer = await _leader(place, config.serving.group_port, board, signals)
-    following = asyncio.ensure_future(_Following(reader, writer, config, place, board, make).run())
+    connection = _Following(reader, writer, config, place, board, signals, make)
+    following = asyncio.ensure_future(connection.run())
     stopping = asyncio.ensure_future(signals.stop.wait())
     try:
         await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        connection.tell_signals()
         await asyncio.wait({following}, timeout=config.serving.drain_seconds)
         if following.done():
             following.result()
@@ -71,9 +73,10 @@ class _Following:
         config: RuntimeConfig,
         place: Place,
         board: ReportBoard,
+        signals: Signals,
         make: Callable[[], OwnMemory],
     ) -> None:
-        self._reader, self._writer, self._board = reader, writer, board
+        self._reader, self._writer, self._board, self._signals = reader, writer, board, signals
         self._hello = Hello(rank=place.rank, config=config_digest(config))
         self._loop = asyncio.get_running_loop()
         self._rank = Rank(make, self._progress)
@@ -135,7 +138,11 @@ class _Following:
     def _say(self, message: Hello | Word) -> None:
         self._writer.write(line(message))
 
+    def tell_signals(self) -> None:
+        """Live, and say what was asked of this pod."""
+        self._say(Word(closing=self._signals.closing, stopping=self._signals.stop.is_set()))
+
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            self._say(Word())
+            self.tell_signals()

@@ -12,18 +12,21 @@ from gaudi_runtime.group.members import Members
 from gaudi_runtime.group.messages import config_digest
 from gaudi_runtime.group.place import Place
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.signals import Signals
 
 Make = Callable[[RuntimeConfig], Engine]
 
 
 @asynccontextmanager
-async def over_the_group(config: RuntimeConfig, place: Place, board: ReportBoard, make: Make) -> AsyncIterator[Make]:
+async def over_the_group(
+    config: RuntimeConfig, place: Place, board: ReportBoard, signals: Signals, make: Make
+) -> AsyncIterator[Make]:
     """`make` where the pod is alone; otherwise the ranks may join while the block runs. Raises PortUnavailable."""
     if place.size == 1:
         yield make
         return
     digest = config_digest(config)
-    async with Members(place, config.serving.group_port, digest, board.touch) as members:
+    async with Members(place, config.serving.group_port, digest, board.touch, signals) as members:
 
         def make_over_all(config: RuntimeConfig) -> Engine:
             return GroupEngine(cast("RankedEngine", make(config)), members, partial(_say_who_is_missing, board))

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from gaudi_runtime.errors import EngineLost, PortUnavailable
 from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Verb, Word, line
 from gaudi_runtime.group.place import Place
+from gaudi_runtime.signals import Signals
 
 BEAT_SECONDS = 2.0
 SILENT_SECONDS = 30.0
@@ -28,11 +29,13 @@ log = logging.getLogger(__name__)
 class Members:
     """All ranks but the leader's own. Use as an async context manager.
 
-    `config` is the digest of the configuration that all must have, `moved` hears when a rank has made progress.
+    `config` is the digest of the configuration that all must have, `moved` hears when a rank has made progress, and
+    `signals` what was asked of a rank's pod.
     """
 
-    def __init__(self, place: Place, port: int, config: str, moved: Callable[[], None]) -> None:
-        self._place, self._port, self._config, self._moved = place, port, config, moved
+    def __init__(self, place: Place, port: int, config: str, moved: Callable[[], None], signals: Signals) -> None:
+        self._place, self._port, self._config = place, port, config
+        self._moved, self._signals = moved, signals
         self._loop = asyncio.get_running_loop()
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._complete = threading.Event()
@@ -131,6 +134,10 @@ class Members:
     def _hear(self, rank: int, word: Word) -> None:
         if word.moved:
             self._moved()
+        if word.closing:
+            self._signals.ask_to_close()
+        if word.stopping:
+            self._signals.ask_to_stop()
         if word.done and not self._waiting[rank].done():
             self._waiting[rank].set_result(word)
 

@@ -53,9 +53,14 @@ class Failure(Wire):
 
 
 class Word(Wire):
-    """What a rank says: that something moved, that a verb is done, or nothing but that it lives."""
+    """What a rank says: that something moved, that a verb is done, that it is to end, or nothing but that it lives.
+
+    `closing` and `stopping` are what was asked of its pod; the group ends with it, so the leader does the same.
+    """
 
     moved: bool = False
+    closing: bool = False
+    stopping: bool = False
     done: Verb | None = None
     answer: Any = None
     failure: Failure | None = None

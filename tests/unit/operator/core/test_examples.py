@@ -21,6 +21,7 @@ RUNNABLE = (
     "llama-3.1-8b-gaudi3",
     "padding-aware-buckets",
     "seed-llama-3.1-8b-gaudi2-sim",
+    "several-nodes-simulation",
     "simulation",
     "tiny-torch-cpu",
     *(f"{folder}/{path.stem}" for folder in ("upgrade", "vllm") for path in (FOLDER / folder).glob("*.yaml")),

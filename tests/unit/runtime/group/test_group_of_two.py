@@ -115,10 +115,13 @@ def test_rank_that_starts_anew_in_a_whole_group_ends_the_leader(group: Callable[
     assert "Rank 1 of this group is lost: it has started anew." in leader.log.read_text()
 
 
-def test_rank_answers_for_the_leader_after_sigterm_until_the_leader_ends(group: Callable[..., Group]) -> None:
+def test_rank_that_is_to_end_lets_the_leader_drain_first(group: Callable[..., Group]) -> None:
     pods = group()
     leader, second = pods.start(0), pods.start(1)
     second.follow(Phase.SERVING)
+    second.signal(signal.SIGUSR1)
+    wait_until(lambda: leader.get("/readyz").status_code == 503)
+    assert leader.report().phase is Phase.SERVING
     second.signal(signal.SIGTERM)
-    leader.signal(signal.SIGTERM)
     assert (leader.exit_code(), second.exit_code()) == (0, 0)
+    assert "The leader has said farewell." in second.log.read_text()

@@ -1,0 +1,163 @@
+"""A replica over several nodes: a real group of the real LeaderWorkerSet controller, with the sim engine's ranks."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from demo.client_pod import ClientPod
+from demo.install import MODEL_IMAGE, OPERATOR_NAMESPACE, ROOT, RUNTIME_IMAGE, Installed
+from demo.resource import Resource, condition, is_ready
+from demo.story import CHAT
+from gaudi_runtime.contract.ports import WARMUP_PATH
+from gaudi_runtime.contract.report import WarmupReport
+from localcluster import leader_worker_sets
+from tests.e2e.pods import Pods, kill
+
+NAME = "several-nodes"
+PATIENCE = 180
+SLOW_SECONDS = 8
+TIME_SCALE = 0.01
+
+
+@pytest.fixture(scope="module")
+def pods(installed: Installed, namespace: str) -> Pods:
+    """The pods of the one resource here, leaders and workers."""
+    return Pods(installed, namespace, NAME)
+
+
+@pytest.fixture(scope="module")
+def resource(installed: Installed, namespace: str) -> Resource:
+    """The example. Its model comes from an image: a restricted namespace admits no folder of the node."""
+    manifest = yaml.safe_load((ROOT / "examples" / "several-nodes-simulation.yaml").read_text())
+    manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
+    manifest["spec"]["engine"]["image"] = RUNTIME_IMAGE
+    installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
+    return Resource(str(installed.kubeconfig), namespace, NAME)
+
+
+@pytest.fixture(scope="module")
+def refused(resource: Resource) -> dict[str, Any]:
+    """The resource in a cluster without LeaderWorkerSets, once the operator has looked."""
+    return next(state for state in resource.states(PATIENCE) if condition(state, "Stalled")["status"] == "True")
+
+
+@pytest.fixture(scope="module")
+def served(installed: Installed, refused: dict[str, Any], resource: Resource) -> Resource:
+    """The same, served after the controller was installed."""
+    leader_worker_sets.install(installed.cluster)
+    wait_ready(resource)
+    return resource
+
+
+def wait_ready(resource: Resource) -> None:
+    next(state for state in resource.states(PATIENCE) if is_ready(state))
+
+
+def leader_and_worker(pods: Pods) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The two pods of the one group that there must be."""
+    leader, worker = sorted(pods.now(), key=lambda pod: str(pod["metadata"]["name"]))
+    assert worker["metadata"]["name"] == f"{leader['metadata']['name']}-1"
+    return leader, worker
+
+
+def report_of(pods: Pods, leader: dict[str, Any]) -> WarmupReport:
+    """What the leader reports now."""
+    metadata = leader["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}:8001/proxy{WARMUP_PATH}"
+    return WarmupReport.model_validate_json(pods.kubectl("get", "--raw", path))
+
+
+def operator_restarts(installed: Installed) -> dict[str, int]:
+    """How often each operator's container has restarted, by pod."""
+    listed = installed.kubectl("get", "pods", "--namespace", OPERATOR_NAMESPACE, "-o", "json")
+    return {
+        each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"]
+        for each in json.loads(listed)["items"]
+    }
+
+
+def gates(state: dict[str, Any]) -> list[bool]:
+    """The gates that the status shows."""
+    return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]
+
+
+def test_without_the_controller_the_status_says_what_to_install(refused: dict[str, Any], pods: Pods) -> None:
+    stalled = condition(refused, "Stalled")
+    assert stalled["reason"] == "LeaderWorkerSetMissing"
+    assert "install the LeaderWorkerSet controller" in stalled["message"]
+    assert pods.now() == []
+
+
+def test_group_serves_through_its_leader_alone(
+    installed: Installed, namespace: str, served: Resource, pods: Pods
+) -> None:
+    leader, worker = leader_and_worker(pods)
+    limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in (leader, worker)]
+    assert [each["habana.ai/gaudi"] for each in limits] == ["1", "1"]
+    pods.wait_endpoint(leader["metadata"]["name"], ready=True)
+    listed = pods.kubectl("get", "endpointslices", "-l", f"kubernetes.io/service-name={NAME}", "-o", "json")
+    endpoints = [each for piece in json.loads(listed)["items"] for each in piece["endpoints"]]
+    assert [each["targetRef"]["name"] for each in endpoints] == [leader["metadata"]["name"]]
+    client = ClientPod(installed.kubectl, namespace, "chat", RUNTIME_IMAGE, CHAT)
+    client.start(NAME, NAME, "What is a group?")
+    assert "What is a group?" in client.finish()
+    assert set(operator_restarts(installed).values()) == {0}, "an operator had to start anew for the new kind"
+
+
+def test_lost_worker_closes_the_gate_until_the_whole_group_is_warm_again(
+    installed: Installed, served: Resource, pods: Pods
+) -> None:
+    leader, worker = leader_and_worker(pods)
+    states = served.states(PATIENCE)
+    next(states)
+    kill(installed, worker)
+    next(state for state in states if gates(state) == [False])
+    pods.wait_endpoint(leader["metadata"]["name"], ready=False)
+    next(state for state in states if is_ready(state))
+    pods.wait_endpoint(leader["metadata"]["name"], ready=True)
+    assert pods.restarts() == {each["metadata"]["uid"]: 1 for each in (leader, worker)}
+
+
+def test_deleted_worker_is_made_anew_and_the_group_with_it(served: Resource, pods: Pods) -> None:
+    leader, worker = leader_and_worker(pods)
+    states = served.states(PATIENCE)
+    next(states)
+    pods.kubectl("delete", "pod", worker["metadata"]["name"], "--wait=false")
+    next(state for state in states if gates(state) == [False])
+    next(state for state in states if is_ready(state))
+    again, new = leader_and_worker(pods)
+    assert again["metadata"]["uid"] == leader["metadata"]["uid"]
+    assert new["metadata"]["uid"] != worker["metadata"]["uid"]
+
+
+def test_group_is_ready_only_when_every_rank_has_every_graph(served: Resource, pods: Pods) -> None:
+    """Rank 0 compiles in no time: what the group waits for is the slow bucket of rank 1."""
+    slow = {"onlyRank": "1", "slowAtBucket": "decode:1", "slowSeconds": str(round(SLOW_SECONDS / TIME_SCALE))}
+    served.patch({"engine": {"simulation": slow}})
+    states = served.states(PATIENCE)
+    compiling = next(state for state in states if "Compiling" in [pod["phase"] for pod in state["status"]["pods"]])
+    assert [pod["gate"] for pod in compiling["status"]["pods"] if pod["phase"] == "Compiling"] == [False]
+    next(state for state in states if is_ready(state))
+    leader, _ = leader_and_worker(pods)
+    report = report_of(pods, leader)
+    assert report.elapsed_seconds >= SLOW_SECONDS
+    assert (report.prompt.captured, report.decode.captured) == (report.prompt.planned, report.decode.planned)
+
+
+def test_revision_that_stalls_on_one_rank_is_rolled_back_while_the_good_group_serves(
+    served: Resource, pods: Pods
+) -> None:
+    leader, _ = leader_and_worker(pods)
+    stall = {"onlyRank": "1", "stallAtBucket": "prompt:1", "slowAtBucket": None, "slowSeconds": None}
+    served.patch({"engine": {"simulation": stall}, "readiness": {"stallTimeoutSeconds": 10}})
+    for state in served.states(PATIENCE):
+        assert state["status"]["readyReplicas"] == 1
+        stalled = condition(state, "Stalled")
+        if stalled["reason"] == "RolledBack":
+            break
+    assert "WarmupStalled" in stalled["message"]
+    kept, _ = leader_and_worker(pods)
+    assert kept["metadata"]["uid"] == leader["metadata"]["uid"]
+    pods.wait_endpoint(leader["metadata"]["name"], ready=True)
