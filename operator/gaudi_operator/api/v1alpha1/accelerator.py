@@ -77,4 +77,6 @@ class Parallelism(ApiModel):
     experts: bool = Field(
         False, description="Whether the experts of a mixture are spread over the ranks instead of split between them."
     )
-    nodes: Annotated[int, Field(ge=1, le=64)] = Field(1, description="Nodes that one replica spans.")
+    nodes: Annotated[int, Field(ge=1, le=64)] = Field(
+        1, description="Nodes that one replica spans, a pod on each; above 1 it is a group of a LeaderWorkerSet."
+    )
