@@ -58,7 +58,8 @@ class Operator:
         )
         self._metrics = metrics
         self._election = Election(cluster, terms)
-        self._leader = Leader(settings, cluster, metrics, take_signals)
+        self._new_leader = partial(Leader, settings, cluster, metrics, take_signals)
+        self._leader = self._new_leader()
         cluster.may_write = self._election.leads
 
     def why_not_alive(self) -> str | None:
@@ -80,7 +81,7 @@ class Operator:
         acquired.result()
         self._metrics.leader.set(1)
         kept = asyncio.create_task(self._election.keep(), name="lease")
-        led = asyncio.create_task(self._leader.run(), name="leader")
+        led = asyncio.create_task(self._lead(), name="leader")
         await asyncio.wait({stopped, kept, led}, return_when=asyncio.FIRST_COMPLETED)
         self._leader.stop_work()
         await _cancel(led)
@@ -88,6 +89,12 @@ class Operator:
         await _cancel(kept)
         await self._election.release()
         return 0 if stopped.done() else 1
+
+    async def _lead(self) -> None:
+        """Term after term under one lease: kopf cannot be given more kinds to watch, and takes all tasks with it."""
+        while await self._leader.run():
+            self._leader.stop_work()
+            self._leader = self._new_leader()
 
 
 def _take_signals(stop: asyncio.Event) -> None:

@@ -171,7 +171,7 @@ def groups_are_not_served(inference: Inference, observed: Observed) -> Violation
     return Violation(
         "LeaderWorkerSetMissing",
         f"spec.parallelism.nodes is {inference.spec.parallelism.nodes}, and this cluster has no LeaderWorkerSets: "
-        "install the LeaderWorkerSet controller (lws.sigs.k8s.io) in version 0.9 or newer. It is seen within a minute.",
+        "install the LeaderWorkerSet controller (lws.sigs.k8s.io) in version 0.9 or newer. It is seen within seconds.",
     )
 
 

@@ -125,10 +125,6 @@ class Store:
         """How many resources exist."""
         return sum(kind is RESOURCE for kind, _ in self._home)
 
-    def keys(self) -> set[Key]:
-        """All that something was seen of."""
-        return set(self._families)
-
     def any_resource(self, holds: Callable[[Manifest], bool]) -> bool:
         """Whether there is a resource of that kind."""
         found = (self.resource(key) for key in self._families)

@@ -70,11 +70,6 @@ class WatchSession:
         uids = {item["metadata"]["uid"] for item in answer.get("items") or ()}
         self.listed(kind, namespace, uids, int(answer["metadata"]["resourceVersion"]))
 
-    def forget(self) -> None:
-        """All watches were ended, to be begun anew."""
-        self.tried.clear()
-        self.failing.clear()
-
     def idle_seconds(self) -> float:
         """Longest time that a kind was neither listed nor watched anew; 0 before the first."""
         return time.monotonic() - min(self.tried.values()) if self.tried else 0.0
