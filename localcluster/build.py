@@ -1,7 +1,6 @@
 """Build the Go programs of the cluster, each once per version."""
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -73,18 +72,18 @@ def helm() -> Path:
 
 def leader_worker_sets() -> Path:
     """Folder with the LeaderWorkerSet controller as the one file of `image`, and its manifests in `config`."""
-    module, version = "sigs.k8s.io/lws", f"v{LEADER_WORKER_SETS}"
+    return made_once(f"leader-worker-sets-{LEADER_WORKER_SETS}", _leader_worker_sets)
 
-    def make(folder: Path) -> None:
-        image = folder / "image"
-        _install(
-            f"the LeaderWorkerSet controller {LEADER_WORKER_SETS} (2 min, once)", image, [f"{module}/cmd@{version}"]
-        )
-        (image / "cmd").rename(image / "manager")
-        source = json.loads(_go(["mod", "download", "-json", f"{module}@{version}"]))["Dir"]
-        shutil.copytree(Path(source) / "config", folder / "config", copy_function=shutil.copyfile)
 
-    return made_once(f"leader-worker-sets-{LEADER_WORKER_SETS}", make)
+def _leader_worker_sets(folder: Path) -> None:
+    """As a module that requires it, for a proxy may offer this one version and no list of all."""
+    module = "sigs.k8s.io/lws"
+    (folder / "go.mod").write_text(f"module build\n\ngo 1.26\n\nrequire {module} v{LEADER_WORKER_SETS}\n")
+    with step(f"Building the LeaderWorkerSet controller {LEADER_WORKER_SETS} (2 min, once)"):
+        arguments = ["-mod=mod", *_FLAGS, "-ldflags", "-s -w"]
+        _go(["build", *arguments, "-o", str(folder / "image" / "manager"), f"{module}/cmd"], cwd=folder)
+        source = _go(["list", "-mod=mod", "-m", "-f", "{{.Dir}}", module], cwd=folder).strip()
+    shutil.copytree(Path(source) / "config", folder / "config", copy_function=shutil.copyfile)
 
 
 def _kubernetes(folder: Path) -> None:
