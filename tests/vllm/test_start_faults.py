@@ -17,8 +17,14 @@ import pytest
 from gaudi_runtime.child_processes import end_children
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.select import select_engine
-from gaudi_runtime.engines.vllm.rank_answers import RankFailed
-from gaudi_runtime.errors import ConfigError, ModelNotFound, ModelUnreadable, PlanImpossible, UnsupportedModel
+from gaudi_runtime.errors import (
+    ConfigError,
+    ModelNotFound,
+    ModelUnreadable,
+    PlanImpossible,
+    RankFailed,
+    UnsupportedModel,
+)
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.startup import start_engine
 from gaudi_runtime.worker import in_worker_thread

@@ -13,9 +13,8 @@ from typing import Any
 
 from gaudi_runtime.child_processes import pulse
 from gaudi_runtime.engines.vllm.death import died
-from gaudi_runtime.engines.vllm.rank_answers import RankFailed
 from gaudi_runtime.engines.vllm.ranks import Ranks
-from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.errors import EngineLost, RankFailed
 
 log = logging.getLogger(__name__)
 

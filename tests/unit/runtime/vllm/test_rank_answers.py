@@ -2,8 +2,8 @@
 
 import pytest
 
-from gaudi_runtime.engines.vllm.rank_answers import RankFailed, fold_outcomes, fold_sentences, least, most, unwrapped
-from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.engines.vllm.rank_answers import fold_outcomes, fold_sentences, least, most, unwrapped
+from gaudi_runtime.errors import EngineLost, RankFailed
 
 GRAPH = {"bytes": 5, "graph": True, "out_of_memory": None}
 

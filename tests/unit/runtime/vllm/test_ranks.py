@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.engines.vllm import ranks
-from gaudi_runtime.engines.vllm.rank_answers import RankFailed
 from gaudi_runtime.engines.vllm.ranks import Ranks, said
-from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.errors import EngineLost, RankFailed
 from tests.unit.runtime.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, echo, never
 
 LONG = 60.0

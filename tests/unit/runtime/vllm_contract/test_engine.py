@@ -17,8 +17,8 @@ from gaudi_runtime.engines.vllm import watch
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.hpu import HpuVerbs
 from gaudi_runtime.engines.vllm.orders import VARIABLE
-from gaudi_runtime.engines.vllm.rank_answers import RankFailed
 from gaudi_runtime.engines.vllm.worker import DrivenWorker
+from gaudi_runtime.errors import RankFailed
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.startup import start_engine
 from tests.unit.runtime.knobs.configs import vllm_config
