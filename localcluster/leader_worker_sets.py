@@ -34,12 +34,12 @@ def install(cluster: Cluster) -> None:
 
 
 def _manifests(cluster: Cluster, folder: Path) -> str:
-    """The project's own, with our image and for one small machine."""
     documents = yaml.safe_load_all(cluster.kubectl("kustomize", str(folder / "config" / "default")))
-    return yaml.safe_dump_all(_fitted(documents))
+    return yaml.safe_dump_all(fitted(documents))
 
 
-def _fitted(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def fitted(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The same manifests with one controller, of our image, that asks for nothing."""
     for document in documents:
         if document["kind"] == "Deployment":
             document["spec"]["replicas"] = 1

@@ -10,6 +10,7 @@ from demo.client_pod import ClientPod
 from demo.install import MODEL_IMAGE, OPERATOR_NAMESPACE, ROOT, RUNTIME_IMAGE, Installed
 from demo.resource import Resource, condition, is_ready
 from demo.story import CHAT
+from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_runtime.contract.ports import WARMUP_PATH
 from gaudi_runtime.contract.report import WarmupReport
 from localcluster import leader_worker_sets
@@ -56,8 +57,10 @@ def wait_ready(resource: Resource) -> None:
 
 
 def leader_and_worker(pods: Pods) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The two pods of the one group that there must be."""
-    leader, worker = sorted(pods.now(), key=lambda pod: str(pod["metadata"]["name"]))
+    """The two pods of the one group that there must be of the revision that runs."""
+    current = pods.kubectl("get", "gi", NAME, "-o", "jsonpath={.status.revision.current}")
+    mine = [pod for pod in pods.now() if pod["metadata"]["labels"][REVISION_LABEL] == current]
+    leader, worker = sorted(mine, key=lambda pod: str(pod["metadata"]["name"]))
     assert worker["metadata"]["name"] == f"{leader['metadata']['name']}-1"
     return leader, worker
 
