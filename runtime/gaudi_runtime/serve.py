@@ -31,6 +31,7 @@ from gaudi_runtime.leaving import leave_at_once, leave_broken
 from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
 from gaudi_runtime.openai_api.app import openai_app
 from gaudi_runtime.openai_api.guard import guarded
+from gaudi_runtime.recipe_cache.cache import RecipeCache
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.signals import Signals
 from gaudi_runtime.sources.start import with_model_here
@@ -123,12 +124,22 @@ async def _follow(config: RuntimeConfig, place: Place, status: Status, signals: 
     """Be one rank of a group: the leader says what to do, and serves."""
 
     def make() -> OwnMemory:
-        here = with_model_here(config, status.board, signals.stop_between_buckets)
+        stop = signals.stop_between_buckets
+        here = with_model_here(config, status.board, stop)
         engine = select_engine(here, rank=place.rank)
         status.board.keep(**engine.report_fields())
+        RecipeCache(here, engine.recipe_key(), status.board, stop).take()
         return cast("OwnMemory", engine)
 
-    await follow(config, place, status.board, signals, make)
+    try:
+        await follow(config, place, status.board, signals, make)
+    except (EngineLost, Stopped):
+        raise
+    except (
+        Exception
+    ) as error:  # a rank that stayed, failed, would keep its place from the one that the leader waits for
+        log.exception("This rank has failed.")
+        raise EngineLost(f"This rank cannot go on: {describe(error).message}") from error
 
 
 async def _start(config: RuntimeConfig, board: ReportBoard, signals: Signals, make: Make) -> Engine:

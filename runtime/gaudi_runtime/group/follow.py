@@ -8,8 +8,8 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.protocol import OwnMemory
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.fold import failure_of
-from gaudi_runtime.group.members import BEAT_SECONDS, SILENT_SECONDS
-from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Verb, Word, config_digest, line
+from gaudi_runtime.group.members import BEAT_SECONDS, SILENT_SECONDS, say
+from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Verb, Word, config_digest
 from gaudi_runtime.group.place import Place
 from gaudi_runtime.group.rank import PHASES, Rank
 from gaudi_runtime.report_board import ReportBoard
@@ -39,7 +39,8 @@ async def follow(
     stopping = asyncio.ensure_future(signals.stop.wait())
     try:
         await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        connection.tell_signals()
+        if signals.stop.is_set():
+            connection.tell_signals()
         await asyncio.wait({following}, timeout=config.serving.drain_seconds)
         if following.done():
             following.result()
@@ -136,7 +137,7 @@ class _Following:
         self._loop.call_soon_threadsafe(self._say, Word(moved=True))
 
     def _say(self, message: Hello | Word) -> None:
-        self._writer.write(line(message))
+        say(self._writer, message)
 
     def tell_signals(self) -> None:
         """Live, and say what was asked of this pod."""

@@ -26,6 +26,12 @@ SILENT_SECONDS = 30.0
 log = logging.getLogger(__name__)
 
 
+def say(writer: asyncio.StreamWriter, message: Hello | Order | Word) -> None:
+    """Send, unless the connection is closed: how it ended is found out where it is read."""
+    if not writer.is_closing():
+        writer.write(line(message))
+
+
 class Members:
     """All ranks but the leader's own. Use as an async context manager.
 
@@ -58,7 +64,7 @@ class Members:
         self._beating.cancel()
         self._server.close()
         for writer in self._writers.values():
-            writer.write(line(Order(farewell=True)))
+            say(writer, Order(farewell=True))
             writer.close()
 
     def missing(self, seconds: float) -> list[int]:
@@ -82,7 +88,7 @@ class Members:
         if self._lost.done():
             self._give_up(self._lost.result())
         for writer in self._writers.values():
-            writer.write(line(order))
+            say(writer, order)
 
     async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its hello to its end."""
@@ -113,7 +119,7 @@ class Members:
                 return None
             return hello.rank
         refused = "its configuration is another one" if hello.config != self._config else "there is no such rank"
-        writer.write(line(Order(refused=f"Rank {hello.rank} may not join this group: {refused}.")))
+        say(writer, Order(refused=f"Rank {hello.rank} may not join this group: {refused}."))
         with suppress(OSError):
             await writer.drain()
         return None
@@ -158,5 +164,5 @@ class Members:
     async def _beat(self) -> None:
         while True:
             for writer in self._writers.values():
-                writer.write(line(Order()))
+                say(writer, Order())
             await asyncio.sleep(BEAT_SECONDS)

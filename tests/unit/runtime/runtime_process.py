@@ -86,6 +86,7 @@ def runtime_process(
             [sys.executable, "-m", "gaudi_runtime", "serve", "--config", str(file)],
             stdout=output,
             stderr=subprocess.STDOUT,
+            cwd=folder,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(variables or {})},
         )
     runtime = RuntimeProcess(process, config, log)

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
-from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig, SharedRecipes
+from gaudi_runtime.contract.report import Phase, RecipeOutcome, SharedRecipesReport
 from tests.unit.runtime.configs import free_port, sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 
@@ -34,7 +34,11 @@ class Group:
 
     def _config(self) -> RuntimeConfig:
         config = sim_config(self._script, serving={"group_port": self._port})
-        return config.model_copy(update={"parallelism": ParallelismConfig(tensor=2, nodes=2)})
+        (self._folder / "shared").mkdir(exist_ok=True)
+        shared = SharedRecipes(path=str(self._folder / "shared"), limit_bytes=2**20, max_age_seconds=3600)
+        both = ParallelismConfig(tensor=2, nodes=2)
+        wished = {"parallelism": both, "shared_recipes": shared, "recipe_cache_dir": "recipes"}
+        return config.model_copy(update=wished)
 
 
 @pytest.fixture
@@ -125,3 +129,14 @@ def test_rank_that_is_to_end_lets_the_leader_drain_first(group: Callable[..., Gr
     second.signal(signal.SIGTERM)
     assert (leader.exit_code(), second.exit_code()) == (0, 0)
     assert "The leader has said farewell." in second.log.read_text()
+
+
+def test_every_rank_of_a_later_group_takes_the_recipes_of_an_earlier_one(group: Callable[..., Group]) -> None:
+    pods = group()
+    leader, _ = pods.start(0), pods.start(1)
+    leader.follow(Phase.SERVING)
+    leader.signal(signal.SIGTERM)
+    assert leader.exit_code() == 0
+    later = [pods.start(rank) for rank in (0, 1)]
+    wait_until(lambda: all(pod.report().shared_recipes for pod in later))
+    assert [pod.report().shared_recipes for pod in later] == [SharedRecipesReport(outcome=RecipeOutcome.HIT)] * 2
