@@ -135,9 +135,7 @@ async def _follow(config: RuntimeConfig, place: Place, status: Status, signals: 
         await follow(config, place, status.board, signals, make)
     except (EngineLost, Stopped):
         raise
-    except (
-        Exception
-    ) as error:  # a rank that stayed, failed, would keep its place from the one that the leader waits for
+    except Exception as error:  # to stay, failed, would leave the leader waiting for this rank
         log.exception("This rank has failed.")
         raise EngineLost(f"This rank cannot go on: {describe(error).message}") from error
 
