@@ -1,0 +1,134 @@
+"""What happened, as pure data: the objects as a watcher saw them, and the truth about the containers behind them.
+
+Laws are judged on it alone, so the same laws hold for a model of the world and for a real API server.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod as the API server shows it.
+
+    `judged` is the instance that its gate was opened for; with `leaves_first` it bears the cost of the next to go.
+    """
+
+    name: str
+    uid: str
+    revision: str
+    counts: bool
+    ready: bool
+    gate: bool
+    judged: str | None = None
+    leaves_first: bool = False
+
+    @property
+    def serves(self) -> bool:
+        """Whether a Service sends requests to it, as far as the pod says."""
+        return self.counts and self.ready and self.gate
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What truly runs in a pod: its instance, whether that answers requests, and whether its node can be reached."""
+
+    instance: str
+    serving: bool
+    reachable: bool = True
+
+
+@dataclass(frozen=True)
+class Child:
+    """Another object that carries the resource's label; `owner` is the UID of its controller."""
+
+    kind: str
+    name: str
+    owner: str | None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The world from `at` (seconds) until the next moment.
+
+    `pods` and `runtimes` are by pod UID, `endpoints` are pod UIDs, `replica_sets` gives wished pods by revision, and
+    `failed` names the revisions that are marked as given up. `warm` are the instances that serve with enough captured.
+    """
+
+    at: float
+    resource: Mapping[str, Any]
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    endpoints: frozenset[str] = frozenset()
+    replica_sets: Mapping[str, int] = field(default_factory=dict)
+    failed: frozenset[str] = frozenset()
+    children: tuple[Child, ...] = ()
+    runtimes: Mapping[str, Runtime] = field(default_factory=dict)
+    warm: frozenset[str] = frozenset()
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The wished state."""
+        return self.resource["spec"]  # type: ignore[no-any-return]
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """The written status; empty before the first."""
+        return self.resource.get("status") or {}
+
+    @property
+    def counted(self) -> list[Pod]:
+        """Pods that count as replicas."""
+        return [pod for pod in self.pods.values() if pod.counts]
+
+    def condition(self, kind: str) -> Mapping[str, Any]:
+        """The condition of that type; empty where there is none."""
+        found = (each for each in self.status.get("conditions", ()) if each["type"] == kind)
+        return next(found, {})
+
+
+@dataclass
+class History:
+    """`lag` is how old, in seconds, the picture may be that an undisturbed operator acts on.
+
+    `taken` are (time, pod UID) of faults that end or cut off a pod, `blind` spells in which the operator saw
+    nothing new or could not write, `writes` the times at which it wrote, and `others` those at which anything else
+    changed. `kubelet` is how long a kubelet needs to see that a container is gone, in seconds. `works` and `fails` name
+    the revisions whose pods warm up once they have a card, and those whose pods never do. Without any change for `rest`
+    seconds nothing is left to react to.
+    """
+
+    lag: float
+    kubelet: float
+    moments: list[Moment] = field(default_factory=list)
+    taken: list[tuple[float, str]] = field(default_factory=list)
+    blind: list[tuple[float, float]] = field(default_factory=list)
+    writes: list[float] = field(default_factory=list)
+    others: list[float] = field(default_factory=list)
+    works: frozenset[str] = frozenset()
+    fails: frozenset[str] = frozenset()
+    rest: float = 60.0
+    end: float = 0.0
+
+    def steps(self) -> Iterator[tuple[int, Moment, Moment]]:
+        """Each moment's number, the moment before it, and itself."""
+        return ((at, self.moments[at - 1], self.moments[at]) for at in range(1, len(self.moments)))
+
+    def seen_from(self, at: float) -> float:
+        """From when on pictures may be that the operator still acts on at `at`."""
+        oldest = at - self.lag
+        while late := [start for start, stop in self.blind if start - self.lag < oldest <= stop + self.lag]:
+            oldest = min(late) - self.lag
+        return oldest
+
+    def pictures(self, number: int) -> Sequence[Moment]:
+        """The moments on which the operator may have acted when it made that of `number`, itself among them."""
+        oldest = self.seen_from(self.moments[number].at)
+        first = bisect_right(self.moments, oldest, key=lambda moment: moment.at) - 1
+        return self.moments[max(0, first) : number + 1]
+
+    @property
+    def last(self) -> Moment:
+        """How it ended."""
+        return self.moments[-1]

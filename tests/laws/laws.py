@@ -1,0 +1,37 @@
+"""All laws, in the order in which they are told: each yields a sentence per violation of a history."""
+
+from collections.abc import Callable, Iterator
+
+from tests.laws import endings, readiness, rollout, showing
+from tests.laws.history import History
+
+Law = Callable[[History], Iterator[str]]
+
+ALWAYS: tuple[Law, ...] = (
+    readiness.no_gate_opens_before_capture,
+    readiness.no_gate_closes_without_evidence,
+    readiness.never_ready_before_captured,
+    readiness.no_cold_pod_in_endpoints,
+    rollout.never_fewer_available_than_promised,
+    rollout.never_more_pods_than_allowed,
+    rollout.the_canary_is_alone,
+    rollout.no_failed_revision_is_tried_again,
+    showing.status_tells_the_truth_about_pods,
+    showing.status_has_its_form,
+    endings.every_child_is_owned,
+)
+"""Laws of every moment."""
+
+IN_THE_END: tuple[Law, ...] = (
+    endings.every_rollout_ends,
+    endings.what_works_serves,
+    endings.what_fails_is_given_up,
+    endings.the_operator_rests,
+    endings.nothing_is_left_over,
+)
+"""Laws of a history that ends long after the last fault."""
+
+
+def broken(history: History, laws: tuple[Law, ...] = ALWAYS + IN_THE_END) -> list[str]:
+    """Every violation, as "law: what happened"."""
+    return [f"{law.__name__}: {found}" for law in laws for found in law(history)]

@@ -1,0 +1,32 @@
+"""What spec.replicas and spec.rollout promise, in numbers of pods (docs/revisions.md, From one revision to the next).
+
+Worked out here once more, not imported: laws that used the operator's own arithmetic could not contradict it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Promise:
+    """At least `floor` pods serve and at most `ceiling` are wished; with `in_place`, ending ones count too."""
+
+    floor: int
+    ceiling: int
+    in_place: bool
+
+
+def promise(spec: Mapping[str, Any]) -> Promise:
+    """Of a spec in wire form."""
+    replicas, rollout = spec.get("replicas", 1), spec.get("rollout", {})
+    surge = ceil(_pods(rollout.get("maxSurge", 1), replicas))
+    missing = int(_pods(rollout.get("maxUnavailable", 0), replicas))
+    if rollout.get("mode") == "inPlace" or surge == 0:
+        return Promise(max(0, replicas - max(1, missing)), replicas, True)
+    return Promise(max(0, replicas - missing), replicas + surge, False)
+
+
+def _pods(amount: int | str, replicas: int) -> float:
+    return amount if isinstance(amount, int) else int(amount.removesuffix("%")) * replicas / 100

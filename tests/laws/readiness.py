@@ -1,0 +1,74 @@
+"""Laws of readiness: what takes traffic is captured, and what is said to be ready is."""
+
+from collections.abc import Iterator
+
+from tests.laws.history import History, Moment
+
+
+def no_gate_opens_before_capture(history: History) -> Iterator[str]:
+    """A gate names the instance that it was opened for, and that one had enough captured by then."""
+    warm: set[str] = set()
+    for _, before, now in history.steps():
+        warm |= before.warm | now.warm
+        for uid, pod in now.pods.items():
+            known = before.pods.get(uid)
+            judged_anew = pod.gate and (known is None or not known.gate or known.judged != pod.judged)
+            if judged_anew and pod.judged not in warm:
+                yield f"{now.at:.0f} s: the gate of {pod.name} opens for {pod.judged}, which was never captured"
+
+
+def no_gate_closes_without_evidence(history: History) -> Iterator[str]:
+    """A gate stays open while the instance that it was opened for serves."""
+    for number, before, now in history.steps():
+        for uid, pod in now.pods.items():
+            known = before.pods.get(uid)
+            if known is None or not known.gate or pod.gate or not pod.counts:
+                continue
+            if all(_runs(uid, known.judged, each) for each in history.pictures(number)):
+                yield f"{now.at:.0f} s: the gate of {pod.name} closes although {known.judged} serves"
+
+
+def never_ready_before_captured(history: History) -> Iterator[str]:
+    """Ready is True only when all wished replicas answer from warm instances."""
+    for number, before, now in history.steps():
+        if now.status == before.status or now.condition("Ready").get("status") != "True":
+            continue
+        # Watches of resource and pods are not in step: the newest spec may have met an older picture of the pods.
+        pictures = history.pictures(number)
+        wished = min(_wished(each) for each in pictures if _generation(each) >= now.status["observedGeneration"])
+        if max(_answering(each) for each in pictures) < wished:
+            yield f"{now.at:.0f} s: Ready is True, and never lately were {wished} replicas warm"
+
+
+def no_cold_pod_in_endpoints(history: History) -> Iterator[str]:
+    """A pod whose container answers nobody leaves the endpoints as soon as its kubelet can see it."""
+    since: dict[str, float] = {}
+    for _, before, now in history.steps():
+        cold = {uid for uid in before.endpoints if _cold(uid, before)}
+        since = {uid: since.get(uid, before.at) for uid in cold}
+        for uid in cold:
+            if now.at - since[uid] > history.kubelet:
+                yield f"{now.at:.0f} s: {before.pods[uid].name} is cold and in the endpoints since {since[uid]:.0f} s"
+
+
+def _cold(uid: str, moment: Moment) -> bool:
+    runtime = moment.runtimes.get(uid)
+    return runtime is None or (runtime.reachable and not runtime.serving)
+
+
+def _runs(uid: str, instance: str | None, moment: Moment) -> bool:
+    runtime = moment.runtimes.get(uid)
+    return runtime is not None and runtime.instance == instance and instance in moment.warm
+
+
+def _answering(moment: Moment) -> int:
+    found = [moment.runtimes[uid].instance for uid in moment.endpoints if uid in moment.runtimes]
+    return sum(instance in moment.warm for instance in found)
+
+
+def _wished(moment: Moment) -> int:
+    return int(moment.spec.get("replicas", 1))
+
+
+def _generation(moment: Moment) -> int:
+    return int(moment.resource["metadata"]["generation"])

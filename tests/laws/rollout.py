@@ -1,0 +1,78 @@
+"""Laws of a rollout: what is promised stands, what is allowed is not exceeded, what has failed rests."""
+
+from collections.abc import Iterator, Sequence
+
+from tests.laws.history import History, Moment, Runtime
+from tests.laws.promise import promise
+
+
+def never_fewer_available_than_promised(history: History) -> Iterator[str]:
+    """No pod that serves goes below the promise, beyond what faults took since the picture that decided it."""
+    for number, before, now in history.steps():
+        lost, left = before.endpoints - now.endpoints, len(now.endpoints)
+        if not lost or left >= promise(now.spec).floor:
+            continue
+        since = history.seen_from(now.at)
+        taken = {uid for at, uid in history.taken if since <= at <= now.at}
+        floor = min(promise(each.spec).floor for each in history.pictures(number))
+        if lost - taken and left + len(taken & _served(history.pictures(number))) < floor:
+            names = ", ".join(before.pods[uid].name for uid in sorted(lost - taken))
+            yield f"{now.at:.0f} s: {names} went, and {left} of {floor} promised pods serve"
+
+
+def never_more_pods_than_allowed(history: History) -> Iterator[str]:
+    """Whoever wishes one more pod keeps to replicas + maxSurge; in place, pods that still end hold their cards."""
+    for number, before, now in history.steps():
+        wished = sum(now.replica_sets.values())
+        if wished <= sum(before.replica_sets.values()):
+            continue
+        pictures, taken = history.pictures(number), {uid for _, uid in history.taken}
+        if not any(wished + _ending(each, taken) <= promise(each.spec).ceiling for each in pictures):
+            most = max(promise(each.spec).ceiling for each in pictures)
+            yield f"{now.at:.0f} s: {wished} pods are wished, {_ending(now, taken)} still end, {most} are allowed"
+
+
+def no_failed_revision_is_tried_again(history: History) -> Iterator[str]:
+    """A revision that bears the mark of its failure gets no more pods while there is a good one to run."""
+    for number, before, now in history.steps():
+        known = frozenset.intersection(*(each.failed for each in history.pictures(number)))
+        stable = now.status.get("revision", {}).get("stable")
+        for revision in known:
+            more = now.replica_sets.get(revision, 0) > before.replica_sets.get(revision, 0)
+            if more and stable not in (None, revision) and stable not in known:
+                yield f"{now.at:.0f} s: revision {revision} has failed and gets more pods"
+
+
+def the_canary_is_alone(history: History) -> Iterator[str]:
+    """While others serve, a revision that was never rolled out gets a second pod only after its first one serves."""
+    for number, before, now in history.steps():
+        pictures = history.pictures(number)
+        for revision, wished in now.replica_sets.items():
+            if wished <= max(1, before.replica_sets.get(revision, 0)):
+                continue
+            if all(_on_trial(revision, each) for each in pictures):
+                yield f"{now.at:.0f} s: {wished} pods of {revision} are wished before its canary serves"
+
+
+def _on_trial(revision: str, moment: Moment) -> bool:
+    proven = moment.status.get("revision", {}).get("stable") == revision
+    # Pods of a ReplicaSet that somebody has deleted are the garbage collector's: there is nothing to protect.
+    serving = {moment.pods[uid].revision for uid in moment.endpoints} & set(moment.replica_sets)
+    held = moment.spec.get("rollout", {}).get("paused", False)
+    return not proven and not held and bool(serving) and revision not in serving
+
+
+def _served(pictures: Sequence[Moment]) -> set[str]:
+    return {uid for each in pictures for uid in each.endpoints}
+
+
+def _ending(moment: Moment, taken: set[str]) -> int:
+    """Pods that end and hold places which a rollout in place must wait for; those that faults took aside."""
+    if not promise(moment.spec).in_place:
+        return 0
+    holding = (uid for uid, pod in moment.pods.items() if not pod.counts and _holds_a_card(moment.runtimes.get(uid)))
+    return sum(uid not in taken for uid in holding)
+
+
+def _holds_a_card(runtime: Runtime | None) -> bool:
+    return runtime is not None and runtime.reachable

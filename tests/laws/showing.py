@@ -1,0 +1,53 @@
+"""Laws of the status: it tells the truth about pods, in the form that tools expect."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.conformance import violations
+from tests.laws.history import History, Moment
+
+
+def status_tells_the_truth_about_pods(history: History) -> Iterator[str]:
+    """Every row was so in a picture that the operator could have; at rest, rows and pods are the same."""
+    for number, before, now in history.steps():
+        if now.status == before.status:
+            continue
+        pictures = history.pictures(number)
+        for row in now.status.get("pods", ()):
+            if not any(_row_holds(row, each) for each in pictures):
+                yield f"{now.at:.0f} s: status.pods says {_told(row)} of {row['name']}, which never was so lately"
+        yield from (f"{now.at:.0f} s: {each}" for each in _sums(now.status))
+    if history.end - history.last.at > history.lag:
+        yield from _at_rest(history.last)
+
+
+def status_has_its_form(history: History) -> Iterator[str]:
+    """The checks of tests/conformance.py, for every status."""
+    for _, before, now in history.steps():
+        if now.status and now.status != before.status:
+            yield from (f"{now.at:.0f} s: {each}" for each in violations(dict(now.resource)))
+
+
+def _row_holds(row: Mapping[str, Any], moment: Moment) -> bool:
+    found = (pod for pod in moment.pods.values() if pod.name == row["name"] and pod.counts)
+    pod = next(found, None)
+    return pod is not None and _told(row) == (pod.revision, pod.gate, pod.serves)
+
+
+def _told(row: Mapping[str, Any]) -> tuple[str, bool, bool]:
+    return row["revision"], row["gate"], row["ready"]
+
+
+def _sums(status: Mapping[str, Any]) -> Iterator[str]:
+    rows = status.get("pods", ())
+    if status.get("replicas", 0) != len(rows):
+        yield f"status.replicas is {status.get('replicas')}, and {len(rows)} pods are listed"
+    if status.get("readyReplicas", 0) != sum(row["ready"] for row in rows):
+        yield f"status.readyReplicas is {status.get('readyReplicas')}, and another number of rows is ready"
+
+
+def _at_rest(moment: Moment) -> Iterator[str]:
+    told = {row["name"]: _told(row) for row in moment.status.get("pods", ())}
+    true = {pod.name: (pod.revision, pod.gate, pod.serves) for pod in moment.counted}
+    if told != true:
+        yield f"{moment.at:.0f} s: at rest the status says {told}, and pods are {true}"

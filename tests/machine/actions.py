@@ -1,0 +1,206 @@
+"""Which commands make sense in a world as it is; whoever drives it chooses among them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from tests.machine.commands import (
+    BlindWatch,
+    BreakWrites,
+    ChangeSpec,
+    Command,
+    DeleteChild,
+    EndContainer,
+    FailPod,
+    Forgive,
+    KillOperator,
+    KillPod,
+    LimitPods,
+    Load,
+    LoseNode,
+    PassTime,
+    Restart,
+    ReturnNode,
+    TakeCards,
+)
+from tests.machine.runtime import BEHAVIOUR, Behaviour
+from tests.machine.shell import Fault
+
+T = TypeVar("T")
+NODES = ("node-a", "node-b")
+WATCHED = ("GaudiInference", "Pod", "ReplicaSet", "ControllerRevision")
+
+
+class Choose(Protocol):
+    """Picks one of several options."""
+
+    def __call__(self, options: Sequence[T]) -> T:
+        """One of `options`, which are not empty."""
+
+
+class Picture(Protocol):
+    """What can be named in a command."""
+
+    resource: dict[str, Any]
+    pods: list[str]
+    children: list[tuple[str, str]]
+    revisions: list[str]
+
+
+Action = Callable[[Picture, Choose], Command | None]
+
+
+def pass_time(_: Picture, choose: Choose) -> Command:
+    """Some seconds."""
+    return PassTime(choose((1, 2, 5, 12, 35)))
+
+
+def upgrade(_: Picture, choose: Choose) -> Command:
+    """To a revision that works, or to one with a fault."""
+    return ChangeSpec(runs(choose((*_GOOD, *_GOOD, *map(str, Behaviour)))))
+
+
+def scale(_: Picture, choose: Choose) -> Command:
+    """To another number of replicas."""
+    return ChangeSpec({"replicas": choose((2, 3, 1, 4, 0))})
+
+
+def change_rollout(_: Picture, choose: Choose) -> Command:
+    """Other numbers or another mode, among those that the API allows."""
+    mode, surge = choose(("auto", "surge", "inPlace")), choose((1, 2, 0, "25%", "100%"))
+    unavailable = choose((0, 1, 2, "50%"))
+    if surge == 0 and (mode == "surge" or unavailable == 0):
+        surge = 1
+    if mode == "inPlace" and unavailable == 0:
+        unavailable = 1
+    return _rollout(mode=mode, maxSurge=surge, maxUnavailable=unavailable)
+
+
+def change_failure(_: Picture, choose: Choose) -> Command:
+    """What a failure leads to, and how long a canary is observed."""
+    return _rollout(
+        onFailure=choose(("rollback", "pause")),
+        canary={"observeSeconds": choose((0, 30)), "maxRecompiles": 10},
+    )
+
+
+def pause(picture: Picture, _: Choose) -> Command:
+    """Hold the rollout, or let it go on."""
+    return _rollout(paused=not picture.resource["spec"].get("rollout", {}).get("paused", False))
+
+
+def pin(picture: Picture, choose: Choose) -> Command | None:
+    """Run a kept revision whatever the spec says, or no longer."""
+    return _rollout(revision=choose((None, *picture.revisions)))
+
+
+def restart(_: Picture, choose: Choose) -> Command:
+    """Restart all pods."""
+    return Restart(choose(("one", "two", "three")))
+
+
+def refuse(_: Picture, choose: Choose) -> Command:
+    """A setting that the operator refuses, or none."""
+    return ChangeSpec({"engine": {"settings": choose(({"VLLM_USE_V1": "1"}, None))}})
+
+
+def forgive(picture: Picture, choose: Choose) -> Command | None:
+    """Let a failed revision be tried once more."""
+    return Forgive(choose(picture.revisions)) if picture.revisions else None
+
+
+def kill_pod(picture: Picture, choose: Choose) -> Command | None:
+    """Delete a pod."""
+    return KillPod(choose(picture.pods)) if picture.pods else None
+
+
+def end_container(picture: Picture, choose: Choose) -> Command | None:
+    """End a pod's container."""
+    return EndContainer(choose(picture.pods)) if picture.pods else None
+
+
+def fail_pod(picture: Picture, choose: Choose) -> Command | None:
+    """Let a pod be thrown out by its node."""
+    return FailPod(choose(picture.pods)) if picture.pods else None
+
+
+def load(picture: Picture, choose: Choose) -> Command | None:
+    """Give a pod requests to answer."""
+    return Load(choose(picture.pods), choose((0, 1, 7))) if picture.pods else None
+
+
+def lose_node(_: Picture, choose: Choose) -> Command:
+    """Cut a node off."""
+    return LoseNode(choose(NODES))
+
+
+def return_node(_: Picture, choose: Choose) -> Command:
+    """Bring a node back."""
+    return ReturnNode(choose(NODES), choose((False, True)))
+
+
+def take_cards(_: Picture, choose: Choose) -> Command:
+    """Others take or free cards."""
+    return TakeCards(choose(NODES), choose((0, 2, 3, 4)))
+
+
+def limit_pods(_: Picture, choose: Choose) -> Command:
+    """Set or lift a quota."""
+    return LimitPods(choose((None, 2, 3)))
+
+
+def delete_child(picture: Picture, choose: Choose) -> Command | None:
+    """Delete an object of the operator."""
+    return DeleteChild(*choose(picture.children)) if picture.children else None
+
+
+def break_writes(_: Picture, choose: Choose) -> Command:
+    """Let some of the next writes fail."""
+    kinds = (Fault.REFUSED, Fault.UNANSWERED, Fault.KILLED)
+    return BreakWrites(tuple(choose((None, *kinds)) or Fault.NONE for _ in range(choose((1, 2, 4)))))
+
+
+def blind_watch(_: Picture, choose: Choose) -> Command:
+    """Let a watch be stuck."""
+    return BlindWatch(choose(WATCHED), choose((5, 20, 60)))
+
+
+def kill_operator(_: Picture, __: Choose) -> Command:
+    """End the operator."""
+    return KillOperator()
+
+
+def runs(behaviour: str) -> dict[str, Any]:
+    """The spec of a revision with that behaviour; the API takes lists whole."""
+    return {"engine": {"env": [{"name": BEHAVIOUR, "value": behaviour}]}}
+
+
+def _rollout(**fields: Any) -> ChangeSpec:
+    return ChangeSpec({"rollout": fields})
+
+
+_GOOD = ("good", "good-b", "good-c", "slow-b")
+
+ACTIONS: tuple[Action, ...] = (
+    pass_time,
+    upgrade,
+    scale,
+    change_rollout,
+    change_failure,
+    pause,
+    pin,
+    restart,
+    refuse,
+    forgive,
+    kill_pod,
+    end_container,
+    fail_pod,
+    load,
+    lose_node,
+    return_node,
+    take_cards,
+    limit_pods,
+    delete_child,
+    break_writes,
+    blind_watch,
+    kill_operator,
+)

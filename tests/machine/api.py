@@ -1,0 +1,97 @@
+"""Objects with resource versions and a log of their changes, as an API server keeps them; in memory, for one resource.
+
+Objects are never changed in place: every version stays what it was, so that a stale view is just an older version.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Object = dict[str, Any]
+Name = tuple[str, str]
+
+
+@dataclass
+class Api:
+    """`log` tells by kind of every change: (whether the object is gone, its version); `changed` hears of it."""
+
+    objects: dict[Name, Object] = field(default_factory=dict)
+    log: dict[str, list[tuple[bool, Object]]] = field(default_factory=lambda: defaultdict(list))
+    version: int = 0
+    changed: Callable[[], None] = lambda: None
+
+    def kind(self, kind: str) -> list[Object]:
+        """All objects of a kind, by name."""
+        return [each for (its, _), each in sorted(self.objects.items()) if its == kind]
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """One object, None where there is none."""
+        return self.objects.get((kind, name))
+
+    def put(self, manifest: Mapping[str, Any], **metadata: Any) -> Object:
+        """Create or replace an object, with further `metadata`; returns the new version."""
+        self.version += 1
+        known = self.objects.get((manifest["kind"], manifest["metadata"]["name"]))
+        uid = known["metadata"]["uid"] if known else f"uid-{self.version}"
+        fresh = {"uid": uid, **manifest["metadata"], **metadata, "resourceVersion": str(self.version)}
+        return self._tell(False, {**manifest, "metadata": fresh})
+
+    def apply(self, manifest: Mapping[str, Any]) -> Object:
+        """Server-side apply of all that we own of an object: what others wrote beside it stays."""
+        live = self.get(manifest["kind"], manifest["metadata"]["name"]) or {}
+        if live and manifest["kind"] in ("ConfigMap", "ControllerRevision"):
+            assert live["data"] == manifest["data"], "the API server refuses another content"
+        return self.put({**live, **manifest, "metadata": {**live.get("metadata", {}), **manifest["metadata"]}})
+
+    def status(self, live: Object, **status: Any) -> Object:
+        """Write fields of an object's status."""
+        return self.put({**live, "status": {**live.get("status", {}), **status}})
+
+    def remove(self, kind: str, name: str) -> None:
+        """An object is gone."""
+        gone = self.objects.pop((kind, name))
+        self.version += 1
+        self._tell(True, {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self.version)}})
+
+    def _tell(self, gone: bool, manifest: Object) -> Object:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        if not gone:
+            self.objects[kind, name] = manifest
+        self.log[kind].append((gone, manifest))
+        self.changed()
+        return manifest
+
+
+def with_condition(
+    conditions: list[Object], kind: str, true: bool, now: str, reason: str = "", message: str = ""
+) -> list[Object]:
+    """The conditions of a status with one set; its transition time moves only when its status does."""
+    known = next((each for each in conditions if each["type"] == kind), {})
+    status = "True" if true else "False"
+    since = known["lastTransitionTime"] if known.get("status") == status else now
+    fresh = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+    if known:
+        return [fresh if each is known else each for each in conditions]
+    return [*conditions, fresh]
+
+
+def condition(manifest: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """A condition of an object's status; empty where there is none."""
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def owner(manifest: Mapping[str, Any]) -> str | None:
+    """UID of an object's controller."""
+    return next((str(each["uid"]) for each in manifest["metadata"].get("ownerReferences") or ()), None)
+
+
+def ending(manifest: Mapping[str, Any]) -> bool:
+    """Whether an object is being deleted."""
+    return "deletionTimestamp" in manifest["metadata"]
+
+
+def counts(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is one of its ReplicaSet's: neither ending nor ended."""
+    return not ending(pod) and (pod.get("status") or {}).get("phase") != "Failed"

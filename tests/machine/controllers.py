@@ -1,0 +1,66 @@
+"""The controllers of Kubernetes that the operator leans on: ReplicaSets, and the garbage collector."""
+
+from tests.machine.api import Api, Object, condition, counts, owner, with_condition
+from tests.machine.clock import stamp
+from tests.machine.nodes import delete_pod
+
+
+def turn(api: Api, quota: int | None, now: int) -> None:
+    """One second of both; `quota` bounds pods that are not ending, None is enough for all."""
+    uids = {each["metadata"]["uid"] for each in api.objects.values()}
+    for (kind, name), each in list(api.objects.items()):
+        if owner(each) in uids or owner(each) is None:
+            continue
+        if kind == "Pod":
+            delete_pod(api, each, now)
+        else:
+            api.remove(kind, name)
+    for replica_set in api.kind("ReplicaSet"):
+        _follow(api, replica_set, quota, now)
+
+
+def _follow(api: Api, replica_set: Object, quota: int | None, now: int) -> None:
+    uid, wished = replica_set["metadata"]["uid"], replica_set["spec"].get("replicas", 1)
+    mine = [pod for pod in api.kind("Pod") if owner(pod) == uid and counts(pod)]
+    for pod in sorted(mine, key=_worth)[: max(0, len(mine) - wished)]:
+        delete_pod(api, pod, now)
+    refused = False
+    for _ in range(wished - len(mine)):
+        if quota is not None and sum(counts(pod) for pod in api.kind("Pod")) >= quota:
+            refused = True
+            break
+        _make(api, replica_set)
+    _tell(api, replica_set, refused, now)
+
+
+def _worth(pod: Object) -> tuple[bool, bool, int, str]:
+    """Which pod the controller deletes first: without a node, then not ready, then the cheapest, then the newest."""
+    cost = int((pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", 0))
+    placed = "containerStatuses" in (pod.get("status") or {})
+    ready = condition(pod, "Ready")
+    since = ready["lastTransitionTime"] if ready.get("status") == "True" else ""
+    return placed, ready.get("status") == "True", cost, "".join(chr(255 - ord(each)) for each in since)
+
+
+def _make(api: Api, replica_set: Object) -> None:
+    template, metadata = replica_set["spec"]["template"], replica_set["metadata"]
+    reference = {"kind": "ReplicaSet", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
+    fresh = {
+        **template["metadata"],
+        "name": f"{metadata['name']}-{api.version:07}",
+        "namespace": metadata["namespace"],
+        "ownerReferences": [reference],
+    }
+    body = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"], "status": {"phase": "Pending"}}
+    api.put({**body, "metadata": fresh})
+
+
+def _tell(api: Api, replica_set: Object, refused: bool, now: int) -> None:
+    known = (replica_set.get("status") or {}).get("conditions", [])
+    was = condition(replica_set, "ReplicaFailure").get("status") == "True"
+    if refused == was:
+        return
+    others = [each for each in known if each["type"] != "ReplicaFailure"]
+    said = 'pods "x" is forbidden: exceeded quota: cards'
+    fresh = with_condition(others, "ReplicaFailure", True, stamp(now), "FailedCreate", said) if refused else others
+    api.status(replica_set, conditions=fresh)

@@ -1,0 +1,122 @@
+"""One container instance of a simulated runtime: how it warms up second by second, and what it reports."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests, RuntimeFailure, WarmupReport
+
+PLANNED = 8
+BEHAVIOUR = "BEHAVIOUR"
+"""Variable of the container that says how its runtime behaves, such as "good-b"."""
+_STORY = (
+    (3, Phase.LOADING, 0, 0),
+    (8, Phase.COMPILING, 0, 0),
+    (14, Phase.COMPILING, 4, 0),
+    (17, Phase.CAPTURING, 8, 0),
+    (20, Phase.SERVING, 8, 8),
+)
+"""(age in seconds, phase from then on, warmed and captured buckets of each kind)."""
+
+
+class Behaviour(StrEnum):
+    """What a revision's pods do; a model or plan with this fault."""
+
+    GOOD = "good"
+    SLOW = "slow"
+    STALL = "stall"
+    CRASH = "crash"
+    OUT_OF_MEMORY = "oom"
+    SHORT = "short"
+    BROKEN = "broken"
+    COLD = "cold"
+
+
+WORKS = frozenset({Behaviour.GOOD, Behaviour.SLOW})
+FAILS = frozenset(Behaviour) - WORKS - {Behaviour.COLD}
+"""What no pod recovers from by itself. COLD serves, and is only noticed while a canary is observed."""
+
+
+def behaviour(template: Mapping[str, Any]) -> Behaviour:
+    """How pods of a template behave, by the variable of their container."""
+    variables = {each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]}
+    return Behaviour(str(variables.get(BEHAVIOUR, "good")).split("-")[0])
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a container ended."""
+
+    reason: str
+    code: int
+
+
+_ENDS = {
+    Behaviour.CRASH: (8, Exit("Error", 139)),
+    Behaviour.OUT_OF_MEMORY: (3, Exit("OOMKilled", 137)),
+}
+
+
+@dataclass
+class Instance:
+    """One process; `born` is in seconds of the world, `load` the number of requests that it answers."""
+
+    name: str
+    behaviour: Behaviour
+    plan_hash: str
+    born: int
+    load: int = 0
+
+    def __post_init__(self) -> None:
+        """At its first second."""
+        self.stage, self.moved_at = -1, self.born
+
+    def live(self, now: int) -> Exit | None:
+        """Go on until `now`; how it ended, None while it lives."""
+        age = now - self.born
+        if self.behaviour in _ENDS and age >= _ENDS[self.behaviour][0]:
+            return _ENDS[self.behaviour][1]
+        pace = 3 if self.behaviour is Behaviour.SLOW else 1
+        reached = sum(age >= start * pace for start, *_ in _STORY) - 1
+        most = 1 if self.behaviour is Behaviour.STALL else len(_STORY) - 1
+        if min(reached, most) > self.stage:
+            self.stage, self.moved_at = min(reached, most), now
+        return None
+
+    @property
+    def phase(self) -> Phase:
+        """Where it stands."""
+        if self.behaviour is Behaviour.BROKEN and self.stage >= 1:
+            return Phase.FAILED
+        return _STORY[self.stage][1] if self.stage >= 0 else Phase.STARTING
+
+    @property
+    def serving(self) -> bool:
+        """Whether its model port is open."""
+        return self.phase is Phase.SERVING
+
+    @property
+    def warm(self) -> bool:
+        """Whether it serves with enough captured graphs."""
+        return self.serving and self.behaviour is not Behaviour.SHORT
+
+    def report(self, now: int) -> WarmupReport:
+        """Its report at `now`."""
+        warmed, captured = _STORY[self.stage][2:] if self.stage >= 0 else (0, 0)
+        if self.behaviour is Behaviour.SHORT:
+            captured //= 2
+        progress = PhaseProgress(planned=PLANNED, warmed=warmed, captured=captured)
+        broken = RuntimeFailure(reason="ModelUnreadable", message="The model's weights cannot be read.")
+        return WarmupReport(
+            instance=self.name,
+            sequence=self.stage + 2,
+            plan_hash=self.plan_hash,
+            phase=self.phase,
+            prompt=progress,
+            decode=progress,
+            since_progress_seconds=now - self.moved_at,
+            recompiles_since_ready=50 if self.serving and self.behaviour is Behaviour.COLD else 0,
+            requests=Requests(running=self.load if self.serving else 0),
+            failure=broken if self.phase is Phase.FAILED else None,
+        )

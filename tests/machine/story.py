@@ -1,0 +1,64 @@
+"""Random stories of the world: hypothesis chooses what happens, and the laws are judged on the whole record."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from tests.laws.laws import broken
+from tests.machine.actions import ACTIONS, Action
+from tests.machine.commands import PassTime
+from tests.machine.world import World
+
+T = TypeVar("T")
+PAUSES = (0, 1, 4, 15, 40)
+"""Seconds between two happenings: within a pass, a warm-up, or a whole rollout."""
+
+
+class Story(RuleBasedStateMachine):
+    """Starts with two replicas on their way. `told` counts over all stories, for whoever runs many."""
+
+    told: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self) -> None:
+        """A resource that was just created."""
+        super().__init__()
+        self.world = World(replicas=2, readiness={"stallTimeoutSeconds": 60})
+
+    def happen(self, action: Action, data: st.DataObject) -> None:
+        """One command, and some time after it."""
+
+        def choose(options: Sequence[T]) -> T:
+            return data.draw(st.sampled_from(options))
+
+        command = action(self.world, choose)
+        if command is not None:
+            note(f"{self.world.now} s: {command}")
+            self.world.do(command)
+        self.world.do(PassTime(choose(PAUSES)))
+        self.told["steps"] += 1
+
+    def teardown(self) -> None:
+        """Faults stop; then every law must hold for the whole of it."""
+        self.world.calm()
+        found = broken(self.world.history)
+        self.told["stories"] += 1
+        self.told["seconds"] += self.world.now
+        self.told["moments"] += len(self.world.history.moments)
+        self.told["violations"] += len(found)
+        assert not found, "\n".join(found)
+
+
+def _rule(action: Action) -> Callable[..., None]:
+    def happen(self: Story, data: st.DataObject) -> None:
+        self.happen(action, data)
+
+    happen.__name__ = happen.__qualname__ = action.__name__
+    return rule(data=st.data())(happen)
+
+
+_rules: dict[str, Any] = {action.__name__: _rule(action) for action in ACTIONS}
+Machine = type("Machine", (Story,), {**_rules, "__doc__": "Every action is a rule."})

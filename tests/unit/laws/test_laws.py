@@ -1,0 +1,200 @@
+"""Every law holds for a good record, and can fail."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.laws import endings, readiness, rollout, showing
+from tests.laws.history import History, Runtime
+from tests.laws.laws import ALWAYS, IN_THE_END, broken
+from tests.unit.laws.records import NEW, OLD, READY, UNREADY, child, history, moment, pod
+
+A, B, C = pod("a"), pod("b"), pod("c", NEW)
+
+
+def test_a_good_record_breaks_no_law_of_every_moment() -> None:
+    rows = [{"name": each.name, "revision": OLD, "gate": True, "ready": True} for each in (A, B)]
+    status = {"pods": rows, "replicas": 2, "readyReplicas": 2, "revision": {"current": OLD, "stable": OLD}}
+    good = history(moment(0, A, B, status=status), moment(9, A, B, status=status), works=frozenset({OLD}))
+    assert broken(good, tuple(law for law in ALWAYS + IN_THE_END if law is not showing.status_has_its_form)) == []
+
+
+def test_gate_that_opens_for_an_instance_that_never_was_warm() -> None:
+    closed = replace(A, gate=False)
+    bad = history(moment(0, closed, warm=frozenset()), moment(5, A, warm=frozenset()))
+    assert list(readiness.no_gate_opens_before_capture(bad)) == [
+        "5 s: the gate of a opens for a-1, which was never captured"
+    ]
+
+
+def test_gate_that_is_judged_anew_for_a_cold_instance() -> None:
+    bad = history(moment(0, A), moment(5, replace(A, judged="a-2")))
+    assert list(readiness.no_gate_opens_before_capture(bad))
+
+
+def test_gate_that_closes_while_its_instance_serves() -> None:
+    bad = history(moment(0, A), moment(5, replace(A, gate=False)))
+    assert list(readiness.no_gate_closes_without_evidence(bad)) == ["5 s: the gate of a closes although a-1 serves"]
+
+
+def test_gate_may_close_when_its_instance_is_gone() -> None:
+    gone = moment(4, A, runtimes={"a": Runtime("a-2", serving=False)}, warm=frozenset())
+    assert not list(
+        readiness.no_gate_closes_without_evidence(history(moment(0, A), gone, moment(5, replace(A, gate=False))))
+    )
+
+
+def test_ready_while_only_one_of_two_is_warm() -> None:
+    waiting = moment(0, A, status={"conditions": [UNREADY]})
+    assert list(readiness.never_ready_before_captured(history(waiting, moment(5, A)))) == [
+        "5 s: Ready is True, and never lately were 2 replicas warm"
+    ]
+
+
+def test_ready_of_pods_that_were_warm_a_moment_ago_is_no_lie() -> None:
+    waiting = moment(0, A, B, status={"conditions": [UNREADY]})
+    assert not list(readiness.never_ready_before_captured(history(waiting, moment(1.5, A))))
+
+
+def test_cold_pod_that_stays_in_the_endpoints() -> None:
+    cold = {"a": Runtime("a-2", serving=False)}
+    bad = history(moment(0, A), moment(5, A, runtimes=cold), moment(9, A, runtimes=cold, spec={"replicas": 1}))
+    assert list(readiness.no_cold_pod_in_endpoints(bad)) == ["9 s: a is cold and in the endpoints since 5 s"]
+
+
+def test_promised_pod_that_is_taken_by_nobody_s_fault() -> None:
+    bad = history(moment(0, A, B), moment(9, A))
+    assert list(rollout.never_fewer_available_than_promised(bad)) == ["9 s: b went, and 1 of 2 promised pods serve"]
+
+
+def test_pod_that_a_fault_took_breaks_no_promise() -> None:
+    assert not list(
+        rollout.never_fewer_available_than_promised(history(moment(0, A, B), moment(9, A), taken=[(8.5, "b")]))
+    )
+
+
+def test_fault_long_ago_excuses_nothing() -> None:
+    bad = history(moment(0, A, B), moment(9, A), taken=[(1.0, "b")])
+    assert list(rollout.never_fewer_available_than_promised(bad))
+
+
+def test_fault_excuses_more_while_the_operator_is_blind() -> None:
+    blind = history(moment(0, A, B), moment(9, A), taken=[(1.0, "b")], blind=[(0.5, 9.5)])
+    assert not list(rollout.never_fewer_available_than_promised(blind))
+
+
+def test_more_pods_than_replicas_and_surge() -> None:
+    bad = history(moment(0), moment(9, replica_sets={OLD: 2, NEW: 2}))
+    assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 4 pods are wished, 0 still end, 3 are allowed"]
+
+
+def test_new_pod_in_place_of_one_that_still_ends() -> None:
+    spec = {"rollout": {"mode": "inPlace", "maxUnavailable": 1}}
+    ending = replace(B, counts=False)
+    before = moment(0, A, ending, spec=spec, replica_sets={OLD: 1})
+    bad = history(before, moment(9, A, ending, spec=spec, replica_sets={OLD: 1, NEW: 1}))
+    assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 2 pods are wished, 1 still end, 2 are allowed"]
+
+
+def test_second_pod_before_the_canary_serves() -> None:
+    bad = history(moment(0, A, B, replica_sets={OLD: 2, NEW: 1}), moment(9, A, B, replica_sets={OLD: 1, NEW: 2}))
+    assert list(rollout.the_canary_is_alone(bad)) == ["9 s: 2 pods of new are wished before its canary serves"]
+
+
+def test_second_pod_after_the_canary_serves() -> None:
+    good = history(moment(0, A, B, C, replica_sets={OLD: 2, NEW: 1}), moment(9, A, C, replica_sets={OLD: 1, NEW: 2}))
+    assert not list(rollout.the_canary_is_alone(good))
+
+
+def test_failed_revision_that_gets_pods_again() -> None:
+    failed, status = frozenset({NEW}), {"revision": {"stable": OLD}}
+    before = moment(0, A, B, failed=failed, status=status)
+    bad = history(before, moment(9, A, B, failed=failed, status=status, replica_sets={OLD: 2, NEW: 1}))
+    assert list(rollout.no_failed_revision_is_tried_again(bad)) == ["9 s: revision new has failed and gets more pods"]
+
+
+def test_row_of_a_pod_that_never_was_so() -> None:
+    row = {"name": "a", "revision": OLD, "gate": True, "ready": False}
+    told = {"pods": [row], "replicas": 1, "readyReplicas": 0}
+    bad = history(moment(0, A), moment(9, A, status=told), end=10)
+    assert list(showing.status_tells_the_truth_about_pods(bad)) == [
+        "9 s: status.pods says ('old', True, False) of a, which never was so lately"
+    ]
+
+
+def test_count_that_is_not_that_of_the_rows() -> None:
+    bad = history(moment(0, A), moment(9, A, status={"replicas": 7}), end=10)
+    assert list(showing.status_tells_the_truth_about_pods(bad)) == ["9 s: status.replicas is 7, and 0 pods are listed"]
+
+
+def test_pod_that_the_status_never_names() -> None:
+    assert "at rest" in next(showing.status_tells_the_truth_about_pods(history(moment(0, A))))
+
+
+def test_status_without_its_form() -> None:
+    bad = history(moment(0), moment(9, status={"conditions": []}))
+    assert any("C3" in found for found in showing.status_has_its_form(bad))
+
+
+def test_child_of_another_owner() -> None:
+    bad = history(moment(0), moment(9, children=(child("yours"),)))
+    assert list(endings.every_child_is_owned(bad)) == ["9 s: Service tiny has the owner yours"]
+
+
+def test_rollout_without_an_end() -> None:
+    bad = history(moment(0, status={"conditions": [UNREADY]}))
+    assert list(endings.every_rollout_ends(bad)) == ["the rollout has not ended: WarmingUp, They warm up."]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [READY, {**UNREADY, "reason": "RolloutPaused"}, {**UNREADY, "type": "Stalled", "status": "True"}],
+    ids=["done", "paused", "given up"],
+)
+def test_rollout_with_an_end(condition: dict[str, str]) -> None:
+    assert not list(endings.every_rollout_ends(history(moment(0, status={"conditions": [condition]}))))
+
+
+def test_revision_that_works_and_does_not_serve() -> None:
+    bad = history(moment(0, A, status={"revision": {"current": OLD}}), works=frozenset({OLD}))
+    assert list(endings.what_works_serves(bad)) == ["1 of 2 pods of old serve, and nothing keeps the others from it"]
+
+
+def test_revision_that_fails_and_is_still_run() -> None:
+    accepted = {"type": "PlanAccepted", "status": "True"}
+    status = {"revision": {"current": NEW, "stable": OLD}, "conditions": [UNREADY, accepted]}
+    tried = moment(0, A, status=status, replica_sets={OLD: 2, NEW: 1})
+    bad = history(tried, works=frozenset({OLD}), fails=frozenset({NEW}))
+    assert list(endings.what_fails_is_given_up(bad)) == ["new fails and is still run, although old works"]
+
+
+def test_writes_although_nothing_changes() -> None:
+    assert list(endings.the_operator_rests(history(moment(0), writes=[980.0, 990.0], end=1000)))
+
+
+def test_writes_while_others_change_something() -> None:
+    assert not list(endings.the_operator_rests(history(moment(0), writes=[990.0], others=[985.0], end=1000)))
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"replica_sets": {OLD: 2, NEW: 0}},
+        {"children": tuple(child("mine", "ConfigMap") for _ in range(2))},
+        {"children": tuple(child("mine", "ControllerRevision") for _ in range(9))},
+    ],
+    ids=["a ReplicaSet", "a ConfigMap", "revisions"],
+)
+def test_leftovers(left: dict[str, object]) -> None:
+    bad = history(moment(0, A, B, status={"revision": {"current": OLD}}, **left))
+    assert len(list(endings.nothing_is_left_over(bad))) == 1
+
+
+def test_cost_that_is_left_on_a_pod() -> None:
+    bad = history(moment(0, replace(A, leaves_first=True), B, status={"revision": {"current": OLD}}))
+    assert list(endings.nothing_is_left_over(bad)) == ["a still bears the cost of the next to go"]
+
+
+def test_pictures_reach_back_through_all_blind_spells() -> None:
+    record: History = history(moment(0), blind=[(10.0, 20.0), (21.0, 30.0)])
+    assert (record.seen_from(31.0), record.seen_from(40.0), record.seen_from(9.0)) == (8.0, 38.0, 7.0)
