@@ -7,7 +7,8 @@ import pytest
 
 from localcluster import ControlPlane, LocalClusterError
 from tests.builders import Object, gaudi_inference
-from tests.cluster.bad_objects import BAD_OBJECTS, CARD, VLLM, Bad
+from tests.cluster.bad_object import CARD, VLLM, Bad
+from tests.cluster.bad_objects import BAD_OBJECTS
 from tests.cluster.conftest import Kubectl
 
 
