@@ -1,0 +1,60 @@
+"""The claim of recipes on a real API server: made, mounted, grown, kept at zero, and gone with its resource."""
+
+from functools import partial
+from typing import Any
+
+from gaudi_operator.core.names import NAME_LABEL
+from tests.builders import gaudi_inference
+from tests.cluster.pods import running
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+CLAIM = "tiny-recipes"
+SHARED: dict[str, Any] = {"enabled": True, "size": "1Gi", "storageClassName": "fast"}
+
+
+async def claim(api: KubeApi, size: str) -> Object | None:
+    """The claim, once it asks for this size."""
+    found = await api.get("PersistentVolumeClaim", CLAIM)
+    return found if found and found["spec"]["resources"]["requests"]["storage"] == size else None
+
+
+async def gone(api: KubeApi) -> bool:
+    """Whether there is no claim."""
+    return await api.get("PersistentVolumeClaim", CLAIM) is None
+
+
+async def no_pods(api: KubeApi) -> bool:
+    """Whether the last pod is gone."""
+    return not await api.list("Pod", NAME_LABEL)
+
+
+async def test_claim_of_recipes_lives_as_long_as_its_resource(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", recipeCache=SHARED))
+    made = await until(partial(claim, api, "1Gi"), "the claim")
+    assert (made["spec"]["storageClassName"], made["spec"]["accessModes"]) == ("fast", ["ReadWriteMany"])
+    pod = await api.get("Pod", await running(api, kubelet))
+    assert pod
+    claims = [each.get("persistentVolumeClaim", {}).get("claimName") for each in pod["spec"]["volumes"]]
+    assert CLAIM in claims
+
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 0}})
+    await until(partial(no_pods, api), "no pod")
+    kept = await api.get("PersistentVolumeClaim", CLAIM)
+    assert kept
+    assert kept["metadata"]["uid"] == made["metadata"]["uid"]
+
+    await api.delete("GaudiInference", "tiny")
+    await until(partial(gone, api), "the claim to be gone", seconds=60)
+
+
+async def test_switched_off_cache_takes_its_claim_away(api: KubeApi, operator: OperatorProcess) -> None:
+    await api.create(gaudi_inference("tiny", recipeCache=SHARED, replicas=0))
+    await until(partial(claim, api, "1Gi"), "the claim")
+    await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"enabled": False}}})
+    await until(partial(gone, api), "the claim to be gone")
