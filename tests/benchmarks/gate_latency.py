@@ -7,35 +7,29 @@ A real API server with controllers; the pods' reports are the test's. Ends with 
 
 import asyncio
 import itertools
-import json
 import random
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 
 import psutil
 
-from gaudi_operator.api.crd import NAME, crd_yaml
 from gaudi_operator.core.names import GATE
 from gaudi_runtime.contract.report import Phase
-from localcluster import ControlPlane, enter_network_namespace, tools
-from tests.benchmarks.figures import Figure, percentile, table
+from tests.benchmarks.figures import Figure, percentile
+from tests.benchmarks.operator_stage import Stage, all_ready, play, requests, running, settled
 from tests.builders import gaudi_inference
 from tests.fake_runtime import FakeRuntime
 from tests.kube_api import KubeApi, condition_of, until
 from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
-from tests.permissions import grants
 
 PODS = 50
 RESOURCES = 200
 REST_SECONDS = 20.0
-NAMESPACE = "bench"
-USER = "system:serviceaccount:gaudi-system:gaudi-operator"
+STATUS = "gaudiinferences/status"
 
 
 class GateWatch:
@@ -54,38 +48,26 @@ class GateWatch:
                 self.opened.setdefault(pod["metadata"]["name"], time.monotonic())
 
 
-async def measure(plane: ControlPlane, folder: Path) -> list[Figure]:
+async def measure(stage: Stage) -> list[Figure]:
     """All figures of one run."""
-    plane.kubectl("create", "namespace", NAMESPACE)
-    for manifest in grants(USER, NAMESPACE):
-        plane.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
-    kubeconfig = plane.run_dir / "operator.kubeconfig"
-    plane.authority.issue("operator", USER)
-    plane.kubeconfig_for("operator", kubeconfig)
-    long = {"lease_duration_seconds": 60, "renew_deadline_seconds": 40, "retry_period_seconds": 5}
-    operator = OperatorProcess(kubeconfig, folder / "operator.log", namespace=NAMESPACE, **long)
-    api = KubeApi(plane.addresses.server, plane.run_dir / "pki", NAMESPACE)
-    async with operator, Kubelet(api) as kubelet:
-        figures = await gate_figures(api, kubelet, operator)
-        figures += await rest_figures(api, kubelet, operator)
-    await api.close()
-    return figures
+    figures = await gate_figures(stage.api, stage.kubelet, stage.operator)
+    return figures + await rest_figures(stage.api, stage.kubelet, stage.operator)
 
 
 async def gate_figures(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> list[Figure]:
     """50 pods of one resource warm up; one after the other is done while the rest report progress."""
     await api.create(gaudi_inference("many", replicas=PODS))
-    await until(partial(_running, kubelet, PODS), f"{PODS} pods", seconds=120)
-    await until(partial(_settled, operator), "the requests of the start to end", seconds=60)
-    before = await requests(operator)
+    await until(partial(running, kubelet, PODS), f"{PODS} pods", seconds=120)
+    await until(partial(settled, operator), "the requests of the start to end", seconds=60)
+    before = await requests(operator, STATUS)
     async with _watching(api) as watch:
         told = await _warm_one_by_one(kubelet)
         await until(partial(_all_open, watch, told), "all gates to open", seconds=60)
     delays = sorted(watch.opened[name] - when for name, when in told.items())
-    await until(partial(_settled, operator), "the requests to end", seconds=60)
-    per_pod = (await requests(operator) - before) / PODS
+    await until(partial(settled, operator), "the requests to end", seconds=60)
+    per_pod = (await requests(operator, STATUS) - before) / PODS
     await api.merge("GaudiInference", "many", {"spec": {"replicas": 0}})
-    await until(partial(_running, kubelet, 0), "the pods to be gone", seconds=120)
+    await until(partial(running, kubelet, 0), "the pods to be gone", seconds=120)
     return [
         Figure(f"report -> gate seen, p50 of {PODS} pods", percentile(delays, 50), "s"),
         Figure(f"report -> gate seen, p99 of {PODS} pods", percentile(delays, 99), "s", 0.3),
@@ -98,30 +80,22 @@ async def rest_figures(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
     kubelet.on_start = FakeRuntime.warm
     for number in range(RESOURCES):
         await api.create(gaudi_inference(f"tiny-{number}"))
-    await until(partial(_all_ready, api), f"{RESOURCES} resources to be Ready", seconds=300, every=1.0)
-    await until(partial(_settled, operator), "the requests to end", seconds=120)
+    await until(partial(all_ready, api), f"{RESOURCES} resources to be Ready", seconds=300, every=1.0)
+    await until(partial(settled, operator), "the requests to end", seconds=120)
     process = psutil.Process(operator.pid)
-    asked, cpu = await requests(operator), sum(process.cpu_times()[:2])
+    asked, cpu = await requests(operator, STATUS), sum(process.cpu_times()[:2])
     await asyncio.sleep(REST_SECONDS)
     used = sum(process.cpu_times()[:2]) - cpu
     return [
         Figure(
             f"API requests at rest, {RESOURCES} resources, {REST_SECONDS:.0f} s",
-            await requests(operator) - asked,
+            await requests(operator, STATUS) - asked,
             "",
             0,
         ),
         Figure(f"resident memory, {RESOURCES} resources", process.memory_info().rss / 2**20, "MiB"),
         Figure(f"CPU at rest, {RESOURCES} resources", 100 * used / REST_SECONDS, "% of a core"),
     ]
-
-
-async def requests(operator: OperatorProcess) -> float:
-    """Requests to the API server so far: not the Lease, not watches, not the resources' statuses."""
-    samples = await operator.samples("gaudi_operator_api_requests_total")
-    labels = [(dict(key), value) for key, value in samples.items()]
-    aside = ("leases", "gaudiinferences/status")
-    return sum(value for key, value in labels if key["resource"] not in aside and key["verb"] != "watch")
 
 
 async def _warm_one_by_one(kubelet: Kubelet) -> dict[str, float]:
@@ -159,32 +133,5 @@ async def _all_open(watch: GateWatch, told: dict[str, float]) -> bool:
     return told.keys() <= watch.opened.keys()
 
 
-async def _running(kubelet: Kubelet, count: int) -> bool:
-    return len(kubelet.runtimes) == count
-
-
-async def _all_ready(api: KubeApi) -> bool:
-    resources = await api.list("GaudiInference")
-    return all(condition_of(each, "Ready").get("status") == "True" for each in resources)
-
-
-async def _settled(operator: OperatorProcess) -> bool:
-    before = await requests(operator)
-    await asyncio.sleep(2.0)
-    return await requests(operator) == before
-
-
-def main() -> int:
-    """Measure, print the table; 1 when a limit is missed."""
-    tools()  # builds, where that was not done yet: nothing can be fetched from inside the namespace
-    enter_network_namespace()
-    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder) / "plane") as plane:
-        plane.kubectl("apply", "--server-side", "-f", "-", stdin=crd_yaml())
-        plane.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=30s")
-        figures = asyncio.run(measure(plane, Path(folder)))
-    sys.stdout.write(table(figures) + "\n")
-    return int(any(each.missed for each in figures))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(play(measure))

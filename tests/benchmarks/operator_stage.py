@@ -1,0 +1,90 @@
+"""What benchmarks of the operator play on: a real API server with controllers, the operator, and a kubelet of ours."""
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaudi_operator.api.crd import NAME, crd_yaml
+from localcluster import ControlPlane, enter_network_namespace, tools
+from tests.benchmarks.figures import Figure, table
+from tests.kube_api import KubeApi, condition_of
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+from tests.permissions import grants
+
+NAMESPACE = "bench"
+USER = "system:serviceaccount:gaudi-system:gaudi-operator"
+_LONG_LEASE = {"lease_duration_seconds": 60, "renew_deadline_seconds": 40, "retry_period_seconds": 5}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The API server as administrator, and what runs beside it."""
+
+    api: KubeApi
+    kubelet: Kubelet
+    operator: OperatorProcess
+
+
+def play(measure: Callable[[Stage], Awaitable[list[Figure]]]) -> int:
+    """Set the stage, measure, print the table; 1 when a limit is missed."""
+    tools()  # builds, where that was not done yet: nothing can be fetched from inside the namespace
+    enter_network_namespace()
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder) / "plane") as plane:
+        plane.kubectl("apply", "--server-side", "-f", "-", stdin=crd_yaml())
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=30s")
+        figures = asyncio.run(_measured(plane, Path(folder), measure))
+    sys.stdout.write(table(figures) + "\n")
+    return int(any(each.missed for each in figures))
+
+
+async def _measured(
+    plane: ControlPlane, folder: Path, measure: Callable[[Stage], Awaitable[list[Figure]]]
+) -> list[Figure]:
+    async with _stage(plane, folder) as stage:
+        return await measure(stage)
+
+
+@asynccontextmanager
+async def _stage(plane: ControlPlane, folder: Path) -> AsyncIterator[Stage]:
+    plane.kubectl("create", "namespace", NAMESPACE)
+    for manifest in grants(USER, NAMESPACE):
+        plane.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+    kubeconfig = plane.run_dir / "operator.kubeconfig"
+    plane.authority.issue("operator", USER)
+    plane.kubeconfig_for("operator", kubeconfig)
+    operator = OperatorProcess(kubeconfig, folder / "operator.log", namespace=NAMESPACE, **_LONG_LEASE)
+    api = KubeApi(plane.addresses.server, plane.run_dir / "pki", NAMESPACE)
+    async with operator, Kubelet(api) as kubelet:
+        yield Stage(api, kubelet, operator)
+    await api.close()
+
+
+async def requests(operator: OperatorProcess, *aside: str) -> float:
+    """Requests to the API server so far, but watches, those for the Lease, and those for the resources `aside`."""
+    samples = await operator.samples("gaudi_operator_api_requests_total")
+    labels = [(dict(key), value) for key, value in samples.items()]
+    return sum(value for key, value in labels if key["resource"] not in ("leases", *aside) and key["verb"] != "watch")
+
+
+async def settled(operator: OperatorProcess) -> bool:
+    """Whether the operator has asked nothing for two seconds."""
+    before = await requests(operator)
+    await asyncio.sleep(2.0)
+    return await requests(operator) == before
+
+
+async def running(kubelet: Kubelet, count: int) -> bool:
+    """Whether so many pods run."""
+    return len(kubelet.runtimes) == count
+
+
+async def all_ready(api: KubeApi, *aside: str) -> bool:
+    """Whether every resource is Ready but those `aside`."""
+    resources = [each for each in await api.list("GaudiInference") if each["metadata"]["name"] not in aside]
+    return all(condition_of(each, "Ready").get("status") == "True" for each in resources)
