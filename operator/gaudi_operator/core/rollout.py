@@ -41,13 +41,17 @@ class RevisionPods:
 
 @dataclass(frozen=True)
 class Policy:
-    """Numbers of pods, percentages resolved (policy.py); on `trial` the new revision has one pod (canary.py)."""
+    """Numbers of pods, percentages resolved (policy.py).
+
+    On `trial` the new revision has one pod (canary.py); one that has `failed`, and is kept as it is, gets no more.
+    """
 
     wished: int
     max_surge: int
     max_unavailable: int
     paused: bool = False
     trial: bool = False
+    failed: bool = False
 
     @property
     def floor(self) -> int:
@@ -110,9 +114,14 @@ def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: Policy) -> Re
 def _grow(pods: Sequence[RevisionPods], policy: Policy, leaving: int) -> RevisionPods:
     current = pods[0]
     room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else leaving)
-    most = max(1, current.replicas) if policy.trial else policy.wished
-    wished = min(policy.wished, most, current.replicas + max(0, room))
+    wished = min(policy.wished, _most(current, policy), current.replicas + max(0, room))
     return current.settled(wished)
+
+
+def _most(current: RevisionPods, policy: Policy) -> int:
+    if policy.failed:
+        return current.replicas
+    return max(1, current.replicas) if policy.trial else policy.wished
 
 
 def _retire(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
@@ -156,7 +165,8 @@ def _hold(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
     total = sum(each.replicas for each in pods)
     most = policy.wished + min(policy.max_surge, pods[0].replicas)
     if total < policy.wished:
-        grown = max(pods, key=lambda each: (each.ready, each.replicas, each.number))
+        proven = pods[1:] if policy.failed else pods
+        grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number))
         return [each.settled(each.replicas + policy.wished - total) if each is grown else each for each in pods]
     excess = max(0, total - most)
     kept = _take(pods, excess, keep_ready=True)

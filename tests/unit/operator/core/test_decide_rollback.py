@@ -181,6 +181,22 @@ def test_pause_holds_the_rollout_instead() -> None:
     assert "The rollout is held, as spec.rollout.onFailure is pause." in message(cluster)
 
 
+def test_failed_revision_that_is_held_alone_is_not_scaled_up() -> None:
+    cluster = served(replicas=1, rollout={"onFailure": "pause", "mode": "inPlace", "maxUnavailable": 1})
+    (good,) = revisions(cluster)
+    cluster.change(model=BIGGER)
+    name = canary(cluster, good)
+    cluster.broken = revisions(cluster)
+    cluster.report(name, **STALL)
+    cluster.operate()
+    cluster.change(replicas=3)
+    for _ in range(5):
+        cluster.operate()
+        cluster.controllers()
+    assert pod_names(cluster) == [name]
+    assert condition(cluster, "Stalled") == ("True", "RevisionFailed")
+
+
 def test_paused_failure_is_rolled_back_when_that_is_wished_later() -> None:
     cluster, good, _ = failing(onFailure="pause")
     cluster.change(rollout={"onFailure": "rollback"})

@@ -164,6 +164,12 @@ def test_paused_rollout_scales_up_what_serves() -> None:
     assert scales(step) == {"old": 4}
 
 
+def test_revision_that_failed_and_is_held_gets_no_more_pods() -> None:
+    held = replace(SURGE, wished=3, paused=True, failed=True)
+    assert scales(next_step(pods("new", 1, number=2), [], held)) == {}
+    assert scales(next_step(pods("new", 1, number=2), [pods("old", 1, 0)], held)) == {"old": 2}
+
+
 def test_paused_rollout_scales_down_what_does_not_serve_first() -> None:
     step = next_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, wished=2, paused=True))
     assert scales(step) == {"new": 0}
