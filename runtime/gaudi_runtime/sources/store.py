@@ -119,8 +119,8 @@ class Store:
 
 
 def bytes_below(folder: Path) -> int:
-    """Bytes of all files below `folder`."""
-    return sum(_size(file) or 0 for file in folder.rglob("*"))
+    """Bytes of all files below `folder`, which another process may move away meanwhile."""
+    return sum(_size(Path(place) / name) or 0 for place, _, names in os.walk(folder) for name in names)
 
 
 def _write(file: Path, text: str) -> None:

@@ -4,6 +4,7 @@ import re
 import threading
 from pathlib import Path
 
+from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
 from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.startup import start_engine
@@ -15,6 +16,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"
 async def test_the_page_names_every_metric() -> None:
     board = ReportBoard("0" * 64)
     observed = Observed(board.report, start_engine(sim_config(), board, threading.Event()))
+    board.update(shared_recipes=SharedRecipesReport(outcome=RecipeOutcome.HIT))
     registry = new_registry(observed)
     RequestMetrics(registry)
     suffix = {"counter": "_total"}
