@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo demo-clean test lint unit vllm tools cluster e2e localcluster hardware test-vllm generate pins bench fmt clean
+.PHONY: help setup demo demo-clean test lint unit vllm tools cluster e2e localcluster hardware test-vllm generate pins bench soak fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -85,6 +85,9 @@ pins: $(READY) ## Write requirements/*.txt anew: hashed, without index or host n
 
 bench: $(READY) ## Measure against limits and rivals named in the tables
 	@$(BIN)/python -m tests.benchmarks
+
+soak: tools ## Very many random steps of the state machine: 100,000 of the pure core, 1,000 on a real API server
+	@$(BIN)/python -m tests.soak
 
 clean: demo-clean ## Remove what was built in this folder
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -89,6 +89,11 @@ class Kubelet:
         await self.probe(name)
         return pod.runtime
 
+    async def reschedule(self) -> None:
+        """Look once more at pods without a node, after `schedulable` has changed its mind."""
+        for pod in [each for each in self._latest.values() if "nodeName" not in each["spec"]]:
+            await self._handle("MODIFIED", pod)
+
     async def probe(self, name: str) -> None:
         """Write the pod's status as its container and its conditions are now."""
         if name in self._pods:

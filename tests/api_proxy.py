@@ -1,0 +1,91 @@
+"""A way to the API server that can be disturbed: answers that hang, and connections that break."""
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import Self
+
+_CHUNK = 65_536
+
+
+class ApiProxy:
+    """Relays TCP from a port of its own to the API server's; use as an async context manager.
+
+    It knows nothing of TLS: clients meet the server's own certificate, so `host` must be an address of that.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        """`host` and `port` of the API server; the proxy listens on the same host."""
+        self._host, self._port = host, port
+        self._answering, self._open = asyncio.Event(), asyncio.Event()
+        self._answering.set()
+        self._open.set()
+        self._relays: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        """Listen."""
+        self._server = await asyncio.start_server(self._accept, self._host, 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Break all connections and listen no more."""
+        self._server.close()
+        self._break()
+        await asyncio.gather(*self._relays, return_exceptions=True)
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"https://{self._host}:{self._server.sockets[0].getsockname()[1]}"
+
+    async def hold_answers(self, seconds: float) -> None:
+        """Requests arrive, and their answers, watch events among them, hang for so long."""
+        self._answering.clear()
+        await asyncio.sleep(seconds)
+        self._answering.set()
+
+    async def refuse(self, seconds: float) -> None:
+        """All connections break, and new ones do so for so long."""
+        self._open.clear()
+        self._break()
+        await asyncio.sleep(seconds)
+        self._open.set()
+
+    def _break(self) -> None:
+        for relay in self._relays:
+            relay.cancel()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._relays.add(task)
+        try:
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                if self._open.is_set():
+                    await self._relay(reader, writer)
+        finally:
+            self._relays.discard(task)
+            writer.transport.abort()
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection(self._host, self._port)
+        always = asyncio.Event()
+        always.set()
+        ways = (_pass_on(reader, to_server, always), _pass_on(from_server, writer, self._answering))
+        tasks = [asyncio.create_task(way) for way in ways]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            to_server.transport.abort()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowed: asyncio.Event) -> None:
+    while data := await reader.read(_CHUNK):
+        await allowed.wait()
+        writer.write(data)
+        await writer.drain()

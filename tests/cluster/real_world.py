@@ -1,0 +1,281 @@
+"""The commands of the state machine against a real API server and real operators, with the kubelet of the tests."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from gaudi_operator.core.names import FAILURE_ANNOTATION, NAME_LABEL, RESTARTED_AT_ANNOTATION, REVISION_LABEL
+from gaudi_runtime.contract.report import Requests
+from tests.api_proxy import ApiProxy
+from tests.builders import gaudi_inference, merged
+from tests.cluster.recorder import Recorder
+from tests.cluster.simulated import SimulatedRuntime
+from tests.kube_api import KubeApi, Object, until
+from tests.kubelet import Kubelet
+from tests.laws.history import History, Runtime
+from tests.machine import actions
+from tests.machine.api import counts
+from tests.machine.commands import (
+    BlindWatch,
+    BreakWrites,
+    ChangeSpec,
+    Command,
+    DeleteChild,
+    EndContainer,
+    Forgive,
+    KillOperator,
+    KillPod,
+    Load,
+    PassTime,
+    Restart,
+    TakeCards,
+)
+from tests.machine.runtime import FAILS, WORKS, Behaviour, behaviour
+from tests.operator_process import OperatorProcess
+
+NAME = "tiny"
+LAG_SECONDS = 6.0
+KUBELET_SECONDS = 3.0
+QUIET_SECONDS = 12.0
+MOST_SECONDS = 180.0
+CARDS = 8
+SCALE = 0.05
+"""Seconds here per second of a command: pods warm up in half a second."""
+HELD_SECONDS, CUT_SECONDS = 4.0, 1.0
+CRASHES = 3
+ELECTION_SECONDS = 5.0
+
+ELSEWHERE = (actions.lose_node, actions.return_node, actions.fail_pod, actions.limit_pods)
+"""Actions that only the model plays: the kubelet of the tests has one node, and quotas are retried after minutes."""
+ACTIONS = tuple(action for action in actions.ACTIONS if action not in ELSEWHERE)
+
+
+class RealWorld:
+    """One resource, two operators behind a proxy, and the record of it all; use as an async context manager."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        kubelet: Kubelet,
+        proxy: ApiProxy,
+        operators: Sequence[OperatorProcess],
+        choices: random.Random,
+    ) -> None:
+        """Nothing runs yet. The operators' kubeconfig leads to the proxy."""
+        self.api, self.kubelet, self.proxy, self.choices = api, kubelet, proxy, choices
+        self.operators = list(operators)
+        self.recorder = Recorder(api, NAME)
+        self.history = History(lag=LAG_SECONDS, kubelet=KUBELET_SECONDS, rest=QUIET_SECONDS)
+        self.cards, self.counts = CARDS, {"commands": 0, "kills": 0, "restarts of operators": 0}
+        self._crashes: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        kubelet.make_runtime = self._runtime
+        kubelet.schedulable = lambda _: len(kubelet.runtimes) < self.cards
+        kubelet.seconds_without_node = 60
+
+    async def __aenter__(self) -> Self:
+        """Start the operators and the resource."""
+        await self.recorder.__aenter__()
+        for operator in self.operators:
+            await operator.start()
+            self._spawn(self._keep(operator))
+        self._spawn(self._schedule())
+        await self.api.create(gaudi_inference(NAME, replicas=2))
+        await until(self._known, "the resource to be watched")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop all that runs."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for operator in self.operators:
+            if operator.running:
+                await operator.terminate()
+        await self.recorder.__aexit__(kind, error, trace)
+
+    @property
+    def resource(self) -> Object:
+        """The resource as the watch has shown it last."""
+        return self.recorder.objects["GaudiInference", NAME]
+
+    @property
+    def pods(self) -> list[str]:
+        """Names of the pods that count as replicas."""
+        return sorted(name for (kind, name), each in self.recorder.objects.items() if kind == "Pod" and counts(each))
+
+    @property
+    def children(self) -> list[tuple[str, str]]:
+        """Kind and name of all that the operator has made."""
+        ours = (key for key, each in self.recorder.objects.items() if NAME_LABEL in each["metadata"].get("labels", {}))
+        return sorted(key for key in ours if key[0] != "Pod")
+
+    @property
+    def revisions(self) -> list[str]:
+        """Names of the kept revisions."""
+        return [each["metadata"]["labels"][REVISION_LABEL] for each in self._kept()]
+
+    def _kept(self) -> list[Object]:
+        return [each for (kind, _), each in sorted(self.recorder.objects.items()) if kind == "ControllerRevision"]
+
+    async def step(self) -> Command | None:
+        """Choose a command and carry it out, and let some time pass."""
+        command = self.choices.choice(ACTIONS)(self, self.choices.choice)
+        if command is not None:
+            self.counts["commands"] += 1
+            await self.do(command)
+        await asyncio.sleep(self.choices.choice((0.0, 0.05, 0.2, 0.6, 1.5)))
+        return command
+
+    async def do(self, command: Command) -> None:
+        """Let something happen."""
+        match command:
+            case PassTime():
+                await asyncio.sleep(command.seconds * SCALE)
+            case ChangeSpec():
+                await self._merge("GaudiInference", NAME, {"spec": _quick(command.patch)})
+            case Restart():
+                annotated = {"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: command.value}}}
+                await self._merge("GaudiInference", NAME, annotated)
+            case Forgive():
+                forgiven = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}
+                await self._merge("ControllerRevision", f"{NAME}-{command.revision}", forgiven)
+            case KillPod():
+                self._taken(command.pod)
+                await self.api.delete("Pod", command.pod)
+            case EndContainer():
+                await self._end(command.pod)
+            case Load():
+                if runtime := self.kubelet.runtimes.get(command.pod):
+                    runtime.tell(requests=Requests(running=command.requests))  # type: ignore[attr-defined]
+            case TakeCards():
+                self.cards = CARDS - 2 * command.cards
+            case DeleteChild():
+                await self._delete(command)
+            case BreakWrites():
+                self._disturb(self.proxy.refuse, CUT_SECONDS)
+            case BlindWatch():
+                self._disturb(self.proxy.hold_answers, HELD_SECONDS)
+            case KillOperator():
+                await self._kill()
+
+    async def calm(self) -> None:
+        """Faults stop, and nothing moves any more; then the record is made."""
+        self.cards = CARDS
+        start = self.recorder.now()
+
+        async def still() -> bool:
+            return self.recorder.now() - max(start, self.recorder.last_event()) > QUIET_SECONDS
+
+        with contextlib.suppress(AssertionError):  # the law of rest says it better
+            await until(still, "nothing to move any more", seconds=MOST_SECONDS, every=0.5)
+        self.recorder.fill(self.history)
+        self.history.writes = [self.recorder.last_event()]
+        self.history.works, self.history.fails = self._of(WORKS), self._of(FAILS)
+
+    def _of(self, behaviours: frozenset[Behaviour]) -> frozenset[str]:
+        found = (each for each in self._kept() if behaviour(each["data"]["template"]) in behaviours)
+        return frozenset(each["metadata"]["labels"][REVISION_LABEL] for each in found)
+
+    async def _known(self) -> bool:
+        return ("GaudiInference", NAME) in self.recorder.objects
+
+    async def _merge(self, kind: str, name: str, patch: Object) -> None:
+        with _unless_gone():
+            await self.api.merge(kind, name, patch)
+
+    async def _end(self, pod: str) -> None:
+        """A container that does not run cannot end."""
+        self._taken(pod)
+        with contextlib.suppress(KeyError), _unless_gone():
+            await self.kubelet.restart(pod)
+
+    async def _delete(self, command: DeleteChild) -> None:
+        uid = self.recorder.objects[command.kind, command.name]["metadata"]["uid"]
+        for (kind, name), each in self.recorder.objects.items():
+            if kind == "Pod" and any(owner["uid"] == uid for owner in each["metadata"].get("ownerReferences", ())):
+                self._taken(name)
+        await self.api.delete(command.kind, command.name)
+
+    def _disturb(self, how: Callable[[float], Coroutine[Any, Any, None]], seconds: float) -> None:
+        """A leader that cannot renew its lease meanwhile ends, and is started again."""
+        self._blind(seconds)
+        self._spawn(how(seconds))
+
+    async def _kill(self) -> None:
+        """The one that leads or, where none does, any."""
+        running = [each for each in self.operators if each.running]
+        leading = [each for each in running if await self._leads(each)]
+        if running:
+            self.counts["kills"] += 1
+            self._blind(0.0)
+            await (leading or running)[0].kill()
+
+    async def _leads(self, operator: OperatorProcess) -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            return await operator.value("gaudi_operator_leader") == 1
+        return False
+
+    async def _keep(self, operator: OperatorProcess) -> None:
+        """Start it again whenever it has ended, as a kubelet does."""
+        while True:
+            await operator.wait(1e9)
+            self.counts["restarts of operators"] += 1
+            await operator.start()
+
+    async def _schedule(self) -> None:
+        """A scheduler looks again when cards are freed."""
+        while True:
+            await asyncio.sleep(0.2)
+            await self.kubelet.reschedule()
+
+    def _blind(self, seconds: float) -> None:
+        self.history.blind.append((self.recorder.now(), self.recorder.now() + seconds + ELECTION_SECONDS))
+
+    def _taken(self, pod: str) -> None:
+        manifest = self.recorder.objects.get(("Pod", pod))
+        if manifest:
+            self.history.taken.append((self.recorder.now(), manifest["metadata"]["uid"]))
+
+    async def _runtime(self, address: str, pod: Object) -> SimulatedRuntime:
+        return SimulatedRuntime(address, pod, self._tell, self._dies)
+
+    def _tell(self) -> None:
+        """What runs now, for the record."""
+        running = {name: each for name, each in self.kubelet.runtimes.items() if isinstance(each, SimulatedRuntime)}
+        runtimes = {name: Runtime(each.report.instance, each.serving) for name, each in running.items()}
+        self.recorder.tell(runtimes, frozenset(each.report.instance for each in running.values() if each.is_warm))
+
+    def _dies(self, pod: str) -> None:
+        """Backed off for ever after a few times: the test does not wait for the tenth."""
+        self._crashes[pod] = self._crashes.get(pod, 0) + 1
+        if self._crashes[pod] <= CRASHES:
+            self._spawn(self._end(pod))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _quick(patch: Mapping[str, Any]) -> Object:
+    """The same with a canary that is observed for two seconds."""
+    canary = patch.get("rollout", {}).get("canary")
+    return merged(patch, {"rollout": {"canary": {"observeSeconds": 2}}} if canary and canary["observeSeconds"] else {})
+
+
+@contextlib.contextmanager
+def _unless_gone() -> Iterator[None]:
+    """What is gone can neither be changed nor ended."""
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != httpx.codes.NOT_FOUND:
+            raise

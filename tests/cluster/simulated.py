@@ -1,0 +1,76 @@
+"""Containers of the scripted kubelet that warm up, stand still or die as the variable of their pod says."""
+
+import asyncio
+from collections.abc import Callable
+
+from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
+from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
+from tests.fake_runtime import PLANNED, FakeRuntime
+from tests.kube_api import Object
+from tests.machine.runtime import Behaviour, behaviour
+
+STEP_SECONDS = 0.15
+STALLED_SECONDS = 2000
+
+
+class SimulatedRuntime(FakeRuntime):
+    """One container instance; `changed` hears when it begins, moves or ends, `dies` when it wants to end by itself."""
+
+    def __init__(self, address: str, pod: Object, changed: Callable[[], None], dies: Callable[[str], None]) -> None:
+        """Nothing listens yet."""
+        super().__init__(address, pod["metadata"]["annotations"][PLAN_HASH_ANNOTATION])
+        self.pod, self.behaviour = pod["metadata"]["name"], behaviour(pod)
+        self._changed, self._dies = changed, dies
+        self._life: asyncio.Task[None] | None = None
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether it serves with enough captured graphs."""
+        return self.serving and self.behaviour is not Behaviour.SHORT
+
+    async def start(self) -> None:
+        """Listen, and begin to warm up."""
+        await super().start()
+        self._life = asyncio.create_task(self._live())
+        self._changed()
+
+    async def stop(self) -> None:
+        """End at once."""
+        if self._life:
+            self._life.cancel()
+        await super().stop()
+        self._changed()
+
+    async def _live(self) -> None:
+        for phase in (Phase.LOADING, Phase.COMPILING):
+            await self._step(phase, 0)
+        if self.behaviour in (Behaviour.CRASH, Behaviour.OUT_OF_MEMORY):
+            self._dies(self.pod)
+        elif self.behaviour is Behaviour.STALL:
+            self.tell(since_progress_seconds=STALLED_SECONDS)
+        elif self.behaviour is Behaviour.BROKEN:
+            failure = RuntimeFailure(reason="ModelUnreadable", message="The model's weights cannot be read.")
+            self.tell(phase=Phase.FAILED, failure=failure)
+        else:
+            await self._finish()
+
+    async def _finish(self) -> None:
+        slow = 4 if self.behaviour is Behaviour.SLOW else 1
+        await asyncio.sleep(STEP_SECONDS * slow)
+        await self._step(Phase.CAPTURING, PLANNED // 2)
+        captured = PLANNED // 2 if self.behaviour is Behaviour.SHORT else PLANNED
+        cold = 50 if self.behaviour is Behaviour.COLD else 0
+        self._show(Phase.SERVING, captured, recompiles_since_ready=cold)
+
+    async def _step(self, phase: Phase, captured: int) -> None:
+        await asyncio.sleep(STEP_SECONDS)
+        self._show(phase, captured)
+
+    def _show(self, phase: Phase, captured: int, **fields: object) -> None:
+        progress = PhaseProgress(planned=PLANNED, warmed=PLANNED, captured=captured)
+        self.tell(phase=phase, prompt=progress, decode=progress, **fields)
+
+    def tell(self, **changes: object) -> None:
+        """Change the report."""
+        super().tell(**changes)
+        self._changed()

@@ -1,0 +1,70 @@
+"""The state machine's commands against a real API server and real operators; `make soak` takes a thousand steps."""
+
+import os
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from localcluster import ControlPlane
+from localcluster.kubeconfig import write_kubeconfig
+from tests.api_proxy import ApiProxy
+from tests.cluster.conftest import NewOperator
+from tests.cluster.real_world import RealWorld
+from tests.kube_api import KubeApi
+from tests.kubelet import Kubelet
+from tests.laws.history import History
+from tests.laws.laws import broken
+from tests.operator_process import OperatorProcess
+
+STEPS = int(os.environ.get("GAUDI_SOAK_CLUSTER_STEPS", "100"))
+SEED = int(os.environ.get("GAUDI_SOAK_SEED", random.randrange(2**32)))  # noqa: S311
+SECONDS_PER_STEP = 3
+
+
+@pytest.fixture
+async def proxy(control_plane: ControlPlane) -> AsyncIterator[ApiProxy]:
+    """A way to the API server that can be disturbed."""
+    async with ApiProxy(control_plane.addresses.node_ip, 6443) as running:
+        yield running
+
+
+@pytest.fixture
+def operators(
+    control_plane: ControlPlane, proxy: ApiProxy, new_operator: NewOperator, namespace: str, tmp_path: Path
+) -> list[OperatorProcess]:
+    """Two operators, with the rights of any other, that reach the API server by the proxy only."""
+    path = tmp_path / "kubeconfig"
+    write_kubeconfig(path, proxy.url, control_plane.run_dir / "pki", "operator", control_plane.run_dir.name)
+    return [
+        OperatorProcess(path, tmp_path / f"{name}.log", identity=name, namespace=namespace, watch_namespaces=namespace)
+        for name in ("first", "second")
+    ]
+
+
+@pytest.mark.timeout(120 + STEPS * SECONDS_PER_STEP)
+async def test_no_law_is_broken_whatever_happens(
+    api: KubeApi, kubelet: Kubelet, proxy: ApiProxy, operators: list[OperatorProcess]
+) -> None:
+    async with RealWorld(api, kubelet, proxy, operators, random.Random(SEED)) as world:  # noqa: S311
+        told = [f"{world.recorder.now():.1f} s: {await world.step()}" for _ in range(STEPS)]
+        await world.calm()
+        found = broken(world.history)
+    figures = f"seed {SEED}, {STEPS} steps, {world.counts}, {_figures(world.history)}"
+    print(f"{figures}, {len(found)} violations")  # noqa: T201 - what a long run is read for
+    assert not found, "\n".join([f"GAUDI_SOAK_SEED={SEED} makes the same choices", *told, *found])
+    defects = [line for operator in operators for line in operator.lines() if "exception" in line]
+    assert not defects, "an operator logged a defect"
+
+
+def _figures(history: History) -> str:
+    """How much the record holds that a law could be broken by."""
+    pods = {(pod.uid, pod.judged) for moment in history.moments for pod in moment.pods.values()}
+    revisions = {revision for moment in history.moments for revision in moment.replica_sets}
+    statuses = sum(now.status != before.status for _, before, now in history.steps())
+    opened = sum(judged is not None for _, judged in pods)
+    return (
+        f"{len(history.moments)} moments, {len({uid for uid, _ in pods})} pods of {len(revisions)} revisions, "
+        f"{opened} gates opened, {statuses} statuses"
+    )

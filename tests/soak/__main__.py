@@ -1,0 +1,95 @@
+"""`make soak`: very many random steps of the state machine, in the model of the world and on a real API server.
+
+GAUDI_SOAK_STEPS (100000) and GAUDI_SOAK_CLUSTER_STEPS (1000) say how many; GAUDI_SOAK_SEED makes the same choices.
+"""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from tests.machine.story import Machine
+
+STORIES, STEPS_PER_STORY = 20, 50
+MOST_SECONDS_PER_STEP = 4
+
+console = Console()
+
+
+@dataclass
+class Failure:
+    """A batch of stories in which a law was broken."""
+
+    seed: int
+    told: str
+
+
+def main() -> int:
+    """Run both parts; the exit code says whether all laws held."""
+    first = int(os.environ.get("GAUDI_SOAK_SEED", random.randrange(2**32)))  # noqa: S311
+    console.print(f"seed {first}: GAUDI_SOAK_SEED={first} make soak makes the same choices")
+    failure = in_memory(first, int(os.environ.get("GAUDI_SOAK_STEPS", "100000")))
+    steps = int(os.environ.get("GAUDI_SOAK_CLUSTER_STEPS", "1000"))
+    return int(bool(failure)) | (on_api_server(first, steps) if steps else 0)
+
+
+def in_memory(first: int, steps: int) -> Failure | None:
+    """So many steps of the pure core; the first failure ends it, with the story that hypothesis has shrunk."""
+    started, told = time.monotonic(), Machine.told
+    failure, number = None, first
+    with _progress() as progress:
+        task = progress.add_task("pure core", total=steps)
+        while told["steps"] < steps and failure is None:
+            failure = _batch(number)
+            number += 1
+            progress.update(task, completed=min(steps, told["steps"]))
+    seconds = time.monotonic() - started
+    console.print(
+        f"pure core: {told['steps']} steps in {told['stories']} stories, {told['seconds'] / 3600:.0f} hours of the "
+        f"model's time, {told['moments']} moments, {told['violations']} violations, in {seconds:.0f} s",
+        highlight=False,
+    )
+    if failure:
+        console.print(f"GAUDI_SOAK_SEED={failure.seed} begins with the stories of the failure", highlight=False)
+        console.print(failure.told, highlight=False, markup=False)
+    return failure
+
+
+def _batch(number: int) -> Failure | None:
+    chosen = settings(
+        max_examples=STORIES,
+        stateful_step_count=STEPS_PER_STORY,
+        phases=(Phase.generate, Phase.shrink),
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    try:
+        run_state_machine_as_test(seed(number)(Machine), settings=chosen)
+    except Exception as error:
+        return Failure(number, "\n".join([*getattr(error, "__notes__", ()), f"{type(error).__name__}: {error}"]))
+    return None
+
+
+def on_api_server(first: int, steps: int) -> int:
+    """So many steps against a real API server and real operators; the test prints what it has done."""
+    console.print(f"real API server: {steps} steps", highlight=False)
+    environment = {**os.environ, "GAUDI_SOAK_CLUSTER_STEPS": str(steps), "GAUDI_SOAK_SEED": str(first)}
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "--no-header", "tests/cluster/test_machine.py"]
+    return subprocess.run(command, env=environment, check=False, timeout=600 + steps * MOST_SECONDS_PER_STEP).returncode
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, TimeRemainingColumn(), console=console)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
