@@ -56,11 +56,11 @@ def _make(api: Api, replica_set: Object) -> None:
 
 
 def _tell(api: Api, replica_set: Object, refused: bool, now: int) -> None:
+    """What the controller has seen of the spec, and what it could not do."""
     known = (replica_set.get("status") or {}).get("conditions", [])
-    was = condition(replica_set, "ReplicaFailure").get("status") == "True"
-    if refused == was:
-        return
     others = [each for each in known if each["type"] != "ReplicaFailure"]
     said = 'pods "x" is forbidden: exceeded quota: cards'
-    fresh = with_condition(others, "ReplicaFailure", True, stamp(now), "FailedCreate", said) if refused else others
-    api.status(replica_set, conditions=fresh)
+    failure = with_condition(known, "ReplicaFailure", True, stamp(now), "FailedCreate", said)
+    fresh = {"replicas": replica_set["spec"].get("replicas", 1), "conditions": failure if refused else others}
+    if fresh != replica_set.get("status"):
+        api.status(replica_set, **fresh)

@@ -84,8 +84,7 @@ def set_course(world: World, wished: Revision | None, *, refused: bool) -> Cours
     choice = _choice(world, wished) if wished else None
     current = to_run(choice.current, world.stored) if choice else next(iter(world.stored), None)
     in_place = _in_place(world, current.name) if current else None
-    held = choice is not None and choice.held
-    policy = _policy(world, current, in_place, refused=refused, held=held)
+    policy = _policy(world, current, in_place, frozen=refused or (choice is not None and choice.held))
     return Course(choice, current, in_place, policy, _step(world, current, policy))
 
 
@@ -115,12 +114,11 @@ def _in_place(world: World, current: str) -> str | None:
     return why_in_place(spec.rollout, spec.replicas, workload, mine, now, room_to_come=ending)
 
 
-def _policy(world: World, current: Revision | None, in_place: str | None, *, refused: bool, held: bool) -> Policy:
+def _policy(world: World, current: Revision | None, in_place: str | None, *, frozen: bool) -> Policy:
     spec, stable = world.inference.spec, world.before.revision.stable
     seconds, now = spec.rollout.canary.observe_seconds, world.observed.now
     trial = current is not None and on_trial(current.name, stable, world.pods, seconds, now)
-    in_its_place = in_place is not None
-    return rollout_policy(spec.rollout, spec.replicas, frozen=refused, in_place=in_its_place, trial=trial, failed=held)
+    return rollout_policy(spec.rollout, spec.replicas, frozen=frozen, in_place=in_place is not None, trial=trial)
 
 
 def _step(world: World, current: Revision | None, policy: Policy) -> Step | None:

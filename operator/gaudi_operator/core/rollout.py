@@ -22,7 +22,8 @@ from enum import StrEnum
 class RevisionPods:
     """Pods of one revision: wished by its ReplicaSet, ready now, and ever ready (`served`, ready ones included).
 
-    `unplaced` are those that have no node, or that were not even allowed to be made.
+    `unplaced` are those that have no node, or that were not even allowed to be made. A revision that has `failed` gets
+    no more pods while the rollout is held: it would only be tried again.
     """
 
     name: str
@@ -31,6 +32,7 @@ class RevisionPods:
     ready: int = 0
     served: int = 0
     unplaced: int = 0
+    failed: bool = False
 
     def settled(self, replicas: int | None = None) -> "RevisionPods":
         """As it will be once the ReplicaSet controller has followed: it removes pods that are not ready first."""
@@ -41,17 +43,13 @@ class RevisionPods:
 
 @dataclass(frozen=True)
 class Policy:
-    """Numbers of pods, percentages resolved (policy.py).
-
-    On `trial` the new revision has one pod (canary.py); one that has `failed`, and is kept as it is, gets no more.
-    """
+    """Numbers of pods, percentages resolved (policy.py); on `trial` the new revision has one pod (canary.py)."""
 
     wished: int
     max_surge: int
     max_unavailable: int
     paused: bool = False
     trial: bool = False
-    failed: bool = False
 
     @property
     def floor(self) -> int:
@@ -119,7 +117,7 @@ def _grow(pods: Sequence[RevisionPods], policy: Policy, leaving: int) -> Revisio
 
 
 def _most(current: RevisionPods, policy: Policy) -> int:
-    if policy.failed:
+    if current.failed and policy.paused:
         return current.replicas
     return max(1, current.replicas) if policy.trial else policy.wished
 
@@ -165,8 +163,8 @@ def _hold(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
     total = sum(each.replicas for each in pods)
     most = policy.wished + min(policy.max_surge, pods[0].replicas)
     if total < policy.wished:
-        proven = pods[1:] if policy.failed else pods
-        grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number))
+        proven = (each for each in pods if each.replicas and not each.failed)
+        grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number), default=None)
         return [each.settled(each.replicas + policy.wished - total) if each is grown else each for each in pods]
     excess = max(0, total - most)
     kept = _take(pods, excess, keep_ready=True)

@@ -27,25 +27,26 @@ def count_pods(
     current: Revision, stored: Iterable[Revision], observed: Observed, pods: Iterable[PodView]
 ) -> tuple[RevisionPods, list[RevisionPods]]:
     """Pods of the current revision, and of each older one that has a workload."""
-    numbers = {revision.name: revision.number for revision in stored} | {current.name: current.number}
+    known = {revision.name: revision for revision in (*stored, current)}
     wished = {current.name: 0, **written_replicas(observed)}
     active = [pod for pod in pods if pod.active]
     counted = {
-        name: _counted(name, numbers.get(name, 0), replicas, [pod for pod in active if pod.revision == name])
+        name: _counted(name, known.get(name), replicas, [pod for pod in active if pod.revision == name])
         for name, replicas in wished.items()
     }
     mine = counted.pop(current.name)
     return mine, [_held(old, active) for old in counted.values()]
 
 
-def _counted(name: str, number: int, replicas: int, pods: list[PodView]) -> RevisionPods:
+def _counted(name: str, known: Revision | None, replicas: int, pods: list[PodView]) -> RevisionPods:
     return RevisionPods(
         name=name,
-        number=number,
+        number=known.number if known else 0,
         replicas=replicas,
         ready=sum(pod.ready for pod in pods),
         served=sum(pod.served for pod in pods),
         unplaced=max(0, replicas - sum(pod.placed for pod in pods)),
+        failed=known is not None and known.failure is not None,
     )
 
 

@@ -164,10 +164,16 @@ def test_paused_rollout_scales_up_what_serves() -> None:
     assert scales(step) == {"old": 4}
 
 
-def test_revision_that_failed_and_is_held_gets_no_more_pods() -> None:
-    held = replace(SURGE, wished=3, paused=True, failed=True)
-    assert scales(next_step(pods("new", 1, number=2), [], held)) == {}
-    assert scales(next_step(pods("new", 1, number=2), [pods("old", 1, 0)], held)) == {"old": 2}
+def test_failed_revision_gets_no_more_pods_while_the_rollout_is_held() -> None:
+    held = replace(SURGE, wished=3, paused=True)
+    failed = replace(pods("new", 1, number=2), failed=True)
+    assert scales(next_step(failed, [], held)) == {}
+    assert scales(next_step(failed, [pods("old", 1, 0)], held)) == {"old": 2}
+
+
+def test_paused_rollout_grows_neither_a_failed_revision_nor_one_that_was_not_begun() -> None:
+    failed = replace(pods("old", 2), failed=True)
+    assert scales(next_step(pods("new", 0, number=2), [failed], replace(SURGE, wished=3, paused=True))) == {}
 
 
 def test_paused_rollout_scales_down_what_does_not_serve_first() -> None:
