@@ -52,10 +52,18 @@ ELECTION_SECONDS = 5.0
 
 ELSEWHERE = (actions.lose_node, actions.return_node, actions.fail_pod, actions.limit_pods)
 """Actions that only the model plays: the kubelet of the tests has one node, and quotas are retried after minutes."""
-RARE = (actions.kill_operator, actions.blind_watch, actions.break_writes, actions.delete_child, actions.pause)
-"""Actions after which nothing else goes on for seconds."""
+RARE = (
+    actions.kill_operator,
+    actions.blind_watch,
+    actions.break_writes,
+    actions.delete_child,
+    actions.pause,
+    actions.pin,
+    actions.refuse,
+)
+"""Actions after which no rollout goes on for a while."""
 _COMMON = tuple(action for action in actions.ACTIONS if action not in (*ELSEWHERE, *RARE))
-ACTIONS = (*RARE, *2 * _COMMON, *8 * (actions.pass_time,))
+ACTIONS = (*RARE, *2 * _COMMON, *4 * (actions.upgrade,), *6 * (actions.pass_time,))
 
 
 class RealWorld:
@@ -134,7 +142,7 @@ class RealWorld:
         if command is not None:
             self.counts["commands"] += 1
             await self.do(command)
-        await asyncio.sleep(self.choices.choice((0.0, 0.05, 0.2, 0.6, 1.5)))
+        await asyncio.sleep(self.choices.choice((0.0, 0.05, 0.2, 0.6, 1.0)))
         return command
 
     async def do(self, command: Command) -> None:
