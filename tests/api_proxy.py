@@ -69,8 +69,17 @@ class ApiProxy:
             self._relays.discard(task)
             writer.transport.abort()
 
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """asyncio loses a connection whose making is cancelled at its very end."""
+        connecting = asyncio.create_task(asyncio.open_connection(self._host, self._port))
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            connecting.add_done_callback(_abandon)
+            raise
+
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from_server, to_server = await asyncio.open_connection(self._host, self._port)
+        from_server, to_server = await self._connect()
         always = asyncio.Event()
         always.set()
         ways = (_pass_on(reader, to_server, always), _pass_on(from_server, writer, self._answering))
@@ -82,6 +91,11 @@ class ApiProxy:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             to_server.transport.abort()
+
+
+def _abandon(connecting: "asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]]") -> None:
+    if not connecting.cancelled() and not connecting.exception():
+        connecting.result()[1].transport.abort()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowed: asyncio.Event) -> None:

@@ -117,9 +117,17 @@ def test_row_of_a_pod_that_never_was_so() -> None:
     row = {"name": "a", "revision": OLD, "gate": True, "ready": False}
     told = {"pods": [row], "replicas": 1, "readyReplicas": 0}
     bad = history(moment(0, A), moment(9, A, status=told), end=10)
-    assert list(showing.status_tells_the_truth_about_pods(bad)) == [
-        "9 s: status.pods says ('old', True, False) of a, which never was so lately"
-    ]
+    (found,) = showing.status_tells_the_truth_about_pods(bad)
+    assert found.startswith("9 s: status.pods says ('old', True, False) of a, which never was so lately, but ")
+
+
+@pytest.mark.parametrize(("ready", "lies"), [(False, 0), (True, 1)])
+def test_gate_of_a_pod_that_left_meanwhile_may_be_as_it_was_decided(ready: bool, lies: int) -> None:
+    row = {"name": "a", "revision": OLD, "gate": True, "ready": ready}
+    shown = {"pods": [row], "replicas": 1, "readyReplicas": int(ready)}
+    waits, left = pod("a", gate=False, ready=False), pod("a", gate=False, ready=False, counts=False)
+    record = history(moment(0, waits), moment(9, left), moment(9.5, left, status=shown), end=10)
+    assert len(list(showing.status_tells_the_truth_about_pods(record))) == lies
 
 
 def test_count_that_is_not_that_of_the_rows() -> None:
