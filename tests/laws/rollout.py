@@ -39,8 +39,13 @@ def no_failed_revision_is_tried_again(history: History) -> Iterator[str]:
         stable = now.status.get("revision", {}).get("stable")
         for revision in known:
             more = now.replica_sets.get(revision, 0) > before.replica_sets.get(revision, 0)
-            if more and stable not in (None, revision) and stable not in known:
+            if more and stable not in (None, revision) and stable not in known and _kept(stable, now):
                 yield f"{now.at:.0f} s: revision {revision} has failed and gets more pods"
+
+
+def _kept(revision: str, moment: Moment) -> bool:
+    """Whether its ControllerRevision is there: one that somebody has deleted cannot be run again."""
+    return any(each.kind == "ControllerRevision" and each.name.endswith(f"-{revision}") for each in moment.children)
 
 
 def the_canary_is_alone(history: History) -> Iterator[str]:

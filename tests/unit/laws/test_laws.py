@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.laws import endings, readiness, rollout, showing
-from tests.laws.history import History, Runtime
+from tests.laws.history import Child, History, Runtime
 from tests.laws.laws import ALWAYS, IN_THE_END, broken
 from tests.unit.laws.records import NEW, OLD, READY, UNREADY, child, history, moment, pod
 
@@ -108,9 +108,13 @@ def test_second_pod_after_the_canary_serves() -> None:
 
 def test_failed_revision_that_gets_pods_again() -> None:
     failed, status = frozenset({NEW}), {"revision": {"stable": OLD}}
-    before = moment(0, A, B, failed=failed, status=status)
-    bad = history(before, moment(9, A, B, failed=failed, status=status, replica_sets={OLD: 2, NEW: 1}))
+    kept = (Child("ControllerRevision", f"tiny-{OLD}", "mine"),)
+    before = moment(0, A, B, failed=failed, status=status, children=kept)
+    more = {OLD: 2, NEW: 1}
+    bad = history(before, moment(9, A, B, failed=failed, status=status, replica_sets=more, children=kept))
     assert list(rollout.no_failed_revision_is_tried_again(bad)) == ["9 s: revision new has failed and gets more pods"]
+    fair = history(before, moment(9, A, B, failed=failed, status=status, replica_sets=more))
+    assert not list(rollout.no_failed_revision_is_tried_again(fair)), "the good one was deleted by hand"
 
 
 def test_row_of_a_pod_that_never_was_so() -> None:
