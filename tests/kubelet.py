@@ -30,6 +30,7 @@ class _Pod:
     restarts: int = 0
     probed: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    restarting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Kubelet:
@@ -79,13 +80,16 @@ class Kubelet:
         return {name: pod.runtime for name, pod in self._pods.items()}
 
     async def restart(self, name: str) -> Runtime:
-        """The container of a pod dies and another one starts in its place."""
+        """The container of a pod dies and another one starts in its place, unless the pod is deleted meanwhile."""
         pod = self._pods[name]
-        await pod.runtime.stop()
-        pod.runtime = await self.make_runtime(pod.runtime.address, self._latest[name])
-        pod.runtime.on_change, pod.probed = partial(self._probed, name), False
-        pod.restarts += 1
-        await pod.runtime.start()
+        async with pod.restarting:
+            await pod.runtime.stop()
+            if name not in self._latest:
+                return pod.runtime
+            pod.runtime = await self.make_runtime(pod.runtime.address, self._latest[name])
+            pod.runtime.on_change, pod.probed = partial(self._probed, name), False
+            pod.restarts += 1
+            await pod.runtime.start()
         await self.probe(name)
         return pod.runtime
 
@@ -188,7 +192,8 @@ class Kubelet:
         self._latest.pop(name, None)
         self._starting.discard(name)
         if pod := self._pods.pop(name, None):
-            await pod.runtime.stop()
+            async with pod.restarting:
+                await pod.runtime.stop()
 
     async def _write_status(self, name: str) -> None:
         """Patch the status where it differs from what is true, as the kubelet does."""
