@@ -87,7 +87,7 @@ def test_part_of_a_section_is_completed(kubectl: Kubectl) -> None:
         "maxSurge": "25%",
         "maxUnavailable": 0,
         "paused": False,
-        "canary": {"observeSeconds": 0, "maxRecompiles": 10},
+        "canary": {"observeSeconds": 0, "maxRecompiles": 10, "maxErrorPercent": 5},
         "onFailure": "rollback",
         "revisionHistoryLimit": 5,
     }
