@@ -30,7 +30,7 @@ class _Pod:
     restarts: int = 0
     probed: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    restarting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Kubelet:
@@ -82,7 +82,7 @@ class Kubelet:
     async def restart(self, name: str) -> Runtime:
         """The container of a pod dies and another one starts in its place, unless the pod is deleted meanwhile."""
         pod = self._pods[name]
-        async with pod.restarting:
+        async with pod.starting:
             await pod.runtime.stop()
             if name not in self._latest:
                 return pod.runtime
@@ -170,9 +170,10 @@ class Kubelet:
             return
         self._starting.add(name)
         runtime = await self.make_runtime(next(_addresses), pod)
-        self._pods[name] = _Pod(runtime, _now())
+        self._pods[name] = running = _Pod(runtime, _now())
         runtime.on_change = partial(self._probed, name)
-        await runtime.start()
+        async with running.starting:
+            await runtime.start()
         if isinstance(runtime, FakeRuntime):
             self.on_start(runtime)
         await self._write_status(name)
@@ -192,7 +193,7 @@ class Kubelet:
         self._latest.pop(name, None)
         self._starting.discard(name)
         if pod := self._pods.pop(name, None):
-            async with pod.restarting:
+            async with pod.starting:
                 await pod.runtime.stop()
 
     async def _write_status(self, name: str) -> None:
