@@ -87,10 +87,10 @@ class ApiProxy:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            to_server.transport.abort()  # at once: a second cancellation ends what is awaited here
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            to_server.transport.abort()
 
 
 def _abandon(connecting: "asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]]") -> None:
