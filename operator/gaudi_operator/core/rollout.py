@@ -92,13 +92,15 @@ class Step:
 def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy, leaving: int = 0) -> Step:
     """The next step towards `policy.wished` ready pods of `current` and none of `olds`.
 
-    `leaving` are pods that still end. Without a surge a new pod waits for them: its place is theirs until then.
+    `leaving` are pods that still end. Without a surge a new pod waits for them: its place is theirs until then. With one
+    a successor comes in the step that takes its predecessor; scales that take are to be written before those that add.
     """
     before = [current.settled(), *(old.settled() for old in sorted(olds, key=lambda old: old.number))]
     if policy.paused and any(old.replicas for old in olds):
         return _step(before, _hold(before, policy), policy, Progress.PAUSED)
     planned = [_withdraw(before, current.unplaced, policy), *before[1:]]
-    after = [_grow(planned, policy, leaving), *_retire(planned, policy)]
+    retired = [planned[0], *_retire(planned, policy)]
+    after = [_grow(retired if policy.max_surge else planned, policy, leaving), *retired[1:]]
     after = _under_ceiling(after, policy)
     return _step(before, after, policy, Progress.MOVING)
 

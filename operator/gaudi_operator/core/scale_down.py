@@ -31,9 +31,18 @@ def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list
 
 
 def held_back(replicas: Mapping[str, int], live: Mapping[str, int], costs: Iterable[SetCost]) -> dict[str, int]:
-    """`replicas` by revision without the steps down from `live` that wait for costs to stand on their pods."""
+    """`replicas` by revision without the steps down from `live` that wait for costs to stand on their pods.
+
+    Nor are there the steps up into the room that they are to make.
+    """
     waiting = {cost.revision for cost in costs if cost.leaves_first}
-    return {name: max(count, live.get(name, count)) if name in waiting else count for name, count in replicas.items()}
+    kept = {name: max(replicas[name], live[name]) for name in waiting & replicas.keys() & live.keys()}
+    missing = sum(count - replicas[name] for name, count in kept.items())
+    return {name: _without(missing, count, live.get(name, 0)) for name, count in {**replicas, **kept}.items()}
+
+
+def _without(room: int, count: int, live: int) -> int:
+    return max(count - room, live) if count > live else count
 
 
 def leavers(ready: Sequence[PodView], count: int) -> list[PodView]:

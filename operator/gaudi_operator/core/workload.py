@@ -81,9 +81,9 @@ def wished_replicas(current: Revision, observed: Observed, step: Step) -> dict[s
 def running_revisions(
     current: Revision, stored: Iterable[Revision], observed: Observed, in_use: set[str]
 ) -> list[Revision]:
-    """The current revision and the older ones whose workloads may still have to make pods.
+    """The older revisions whose workloads may still have to make pods, and the current one.
 
-    One whose ControllerRevision was deleted by others is read back from its workload, so that it can be scaled.
+    Workloads are written in this order, so that room is made before it is taken. One whose ControllerRevision was deleted by others is read back from its workload, so that it can be scaled.
     """
     known = {revision.name: revision for revision in stored}
     olds = [
@@ -91,7 +91,7 @@ def running_revisions(
         for name, each in live_workloads(observed).items()
         if name in in_use and name != current.name
     ]
-    return [current, *olds]
+    return [*olds, current]
 
 
 def _read_back(name: str, workload: Manifest) -> Revision:

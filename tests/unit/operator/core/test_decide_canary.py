@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gaudi_operator.core.actions import Apply
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import condition, revisions, served, status
 
@@ -45,6 +46,15 @@ def test_then_the_others_follow_by_the_surge() -> None:
     assert max(new for _, new in seen) == 4
     assert max(sum(each) for each in seen) == 6
     assert old not in revisions(cluster)
+
+
+def test_old_pods_are_taken_before_their_successors_are_added() -> None:
+    cluster, old = upgrading()
+    for _ in range(4):
+        turn(cluster)
+    scaled = [action.manifest for action in cluster.operate().actions if isinstance(action, Apply)]
+    sets = [(each["metadata"]["name"], each["spec"]["replicas"]) for each in scaled if each["kind"] == "ReplicaSet"]
+    assert [(f"tiny-{old}" == name, replicas) for name, replicas in sets] == [(True, 1), (False, 4)]
 
 
 def test_observed_canary_holds_its_gate_for_so_long_and_costs_no_old_pod() -> None:

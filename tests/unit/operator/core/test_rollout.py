@@ -32,11 +32,16 @@ def rollout(old: RevisionPods, policy: Policy) -> list[tuple[int, int]]:
 
 
 def test_surge_of_one_replaces_pod_by_pod() -> None:
-    assert rollout(pods("old", 2, 2), SURGE) == [(2, 1), (1, 1), (1, 2), (0, 2)]
+    assert rollout(pods("old", 2, 2), SURGE) == [(2, 1), (1, 2), (0, 2)]
 
 
 def test_surge_of_all_replaces_at_once() -> None:
     assert rollout(pods("old", 2, 2), replace(SURGE, max_surge=2)) == [(2, 2), (0, 2)]
+
+
+def test_successor_comes_in_the_step_that_takes_its_predecessor() -> None:
+    step = next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], replace(SURGE, wished=4))
+    assert scales(step) == {"new": 2, "old": 3}
 
 
 def test_in_place_takes_an_old_pod_before_it_starts_a_new_one() -> None:
@@ -60,7 +65,9 @@ def test_old_pods_stay_while_no_new_one_is_ready() -> None:
 
 def test_reason_names_the_revision_and_the_limit() -> None:
     step = next_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], SURGE)
-    assert step.reason == "stop 1 of revision old: at least 2 stay available"
+    assert step.reason == (
+        "start 1 of revision new: at most 3 pods in sum; stop 1 of revision old: at least 2 stay available"
+    )
 
 
 def test_old_pod_that_never_served_goes_before_its_successor_is_ready() -> None:
@@ -79,12 +86,12 @@ def test_pod_that_is_away_goes_before_one_that_serves() -> None:
 
 def test_older_revision_goes_first() -> None:
     olds = [pods("b", 1, 1, number=2), pods("a", 1, 1, number=1)]
-    assert scales(next_step(pods("new", 1, 1, number=3), olds, SURGE)) == {"a": 0}
+    assert scales(next_step(pods("new", 1, 1, number=3), olds, SURGE)) == {"new": 2, "a": 0}
 
 
 def test_broken_revision_between_makes_room_at_once() -> None:
     olds = [pods("good", 2, 2, number=1), pods("bad", 1, 0, number=2)]
-    assert scales(next_step(pods("new", 0, number=3), olds, SURGE)) == {"bad": 0}
+    assert scales(next_step(pods("new", 0, number=3), olds, SURGE)) == {"new": 1, "bad": 0}
 
 
 def test_scaling_up_starts_pods_of_the_current_revision() -> None:
@@ -120,7 +127,7 @@ def test_first_new_pod_is_alone_until_it_has_proven_itself() -> None:
     assert scales(next_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"new": 1}
     assert next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], trial).progress is Progress.WAITING
     proven = replace(trial, trial=False)
-    assert scales(next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], proven)) == {"new": 2, "old": 3}
+    assert scales(next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], proven)) == {"new": 3, "old": 3}
 
 
 def test_canary_in_place_costs_one_old_pod_even_if_more_may_be_missing() -> None:

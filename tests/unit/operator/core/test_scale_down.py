@@ -85,6 +85,12 @@ def test_replicas_come_down_only_when_the_costs_stand() -> None:
     assert held_back({"new": 1}, {"new": 2}, []) == {"new": 1}
 
 
+def test_nothing_grows_into_room_that_waits_for_costs() -> None:
+    costs = deletion_costs([busy("a", 9), busy("b", 0)], {"new": 1})
+    assert held_back({"new": 1, "next": 3}, {"new": 2, "next": 1}, costs) == {"new": 2, "next": 2}
+    assert held_back({"new": 1, "next": 1}, {"new": 2}, costs) == {"new": 2, "next": 0}
+
+
 PODS = st.lists(
     st.builds(busy, st.uuids().map(str), st.integers(0, 9), captured=st.integers(0, 8), since=st.integers(0, 99)),
     max_size=8,
