@@ -92,8 +92,8 @@ class Step:
 def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy, leaving: int = 0) -> Step:
     """The next step towards `policy.wished` ready pods of `current` and none of `olds`.
 
-    `leaving` are pods that still end. Without a surge a new pod waits for them: its place is theirs until then. With one
-    a successor comes in the step that takes its predecessor; scales that take are to be written before those that add.
+    `leaving` are pods that still end. Without a surge a new pod waits for them: its place is theirs until then. With
+    one a successor comes in the step that takes its predecessor; what takes is to be written before what adds.
     """
     before = [current.settled(), *(old.settled() for old in sorted(olds, key=lambda old: old.number))]
     if policy.paused and any(old.replicas for old in olds):

@@ -83,7 +83,8 @@ def running_revisions(
 ) -> list[Revision]:
     """The older revisions whose workloads may still have to make pods, and the current one.
 
-    Workloads are written in this order, so that room is made before it is taken. One whose ControllerRevision was deleted by others is read back from its workload, so that it can be scaled.
+    Workloads are written in this order, so that room is made before it is taken. A revision whose ControllerRevision
+    was deleted by others is read back from its workload, so that it can be scaled.
     """
     known = {revision.name: revision for revision in stored}
     olds = [
