@@ -67,9 +67,6 @@ def nothing_is_left_over(history: History) -> Iterator[str]:
     for revision, wished in last.replica_sets.items():
         if not wished and revision not in needed:
             yield f"the ReplicaSet of {revision} is left over"
-    for pod in last.counted:
-        if pod.leaves_first:
-            yield f"{pod.name} still bears the cost of the next to go"
     kinds = [child.kind for child in last.children]
     most = spec.get("rollout", {}).get("revisionHistoryLimit", 5) + len(last.replica_sets) + 1
     if kinds.count("ControllerRevision") > most:

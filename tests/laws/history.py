@@ -4,9 +4,11 @@ Laws are judged on it alone, so the same laws hold for a model of the world and 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,10 @@ class History:
     """`lag` is how old, in seconds, the picture may be that an undisturbed operator acts on.
 
     `taken` are (time, pod UID) of faults that end or cut off a pod, `blind` spells in which the operator saw
-    nothing new or could not write, `writes` the times at which it wrote, and `others` those at which anything else
-    changed. `kubelet` is how long a kubelet needs to see that a container is gone, in seconds. `works` and `fails` name
-    the revisions whose pods warm up once they have a card, and those whose pods never do. Without any change for `rest`
+    nothing new or could not write, and `waits` those in which it knew all and did nothing, for it was yet to lead or a
+    write had failed. `writes` are the times at which it wrote, and `others` those at which anything else changed.
+    `kubelet` is how long a kubelet needs to see that a container is gone, in seconds. `works` and `fails` name the
+    revisions whose pods warm up once they have a card, and those whose pods never do. Without any change for `rest`
     seconds nothing is left to react to.
     """
 
@@ -104,6 +107,7 @@ class History:
     moments: list[Moment] = field(default_factory=list)
     taken: list[tuple[float, str]] = field(default_factory=list)
     blind: list[tuple[float, float]] = field(default_factory=list)
+    waits: list[tuple[float, float]] = field(default_factory=list)
     writes: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
     works: frozenset[str] = frozenset()
@@ -127,6 +131,23 @@ class History:
         oldest = self.seen_from(self.moments[number].at)
         first = bisect_right(self.moments, oldest, key=lambda moment: moment.at) - 1
         return self.moments[max(0, first) : number + 1]
+
+    def reacted_by(self, since: float) -> float:
+        """When at the latest the operator has done what it could see to be due at `since`."""
+        latest = since + self.lag
+        for start, stop in sorted((*self.blind, *self.waits)):
+            if start <= latest and stop > since:
+                latest = max(latest, stop + self.lag)
+        return latest
+
+    def spells(self, found: Callable[[Moment], Iterable[T]]) -> Iterator[tuple[T, float, float]]:
+        """What is found in moments that follow each other, each with the time from and the time until it is so."""
+        since: dict[T, float] = {}
+        for moment in self.moments:
+            now = set(found(moment))
+            yield from ((each, since.pop(each), moment.at) for each in [*since] if each not in now)
+            since |= {each: moment.at for each in now if each not in since}
+        yield from ((each, start, self.end) for each, start in since.items())
 
     @property
     def last(self) -> Moment:

@@ -40,20 +40,35 @@ def never_ready_before_captured(history: History) -> Iterator[str]:
             yield f"{now.at:.0f} s: Ready is True, and never lately were {wished} replicas warm"
 
 
+def no_gate_outlives_its_container(history: History) -> Iterator[str]:
+    """A gate does not stay open for an instance that is gone, once its kubelet and then the operator could see that."""
+    for (name, instance, _), since, until in history.spells(_outlived):
+        if until > history.reacted_by(since + history.kubelet):
+            yield f"{until:.0f} s: the gate of {name} is open for {instance}, which is gone since {since:.0f} s"
+
+
 def no_cold_pod_in_endpoints(history: History) -> Iterator[str]:
     """A pod whose container answers nobody leaves the endpoints as soon as its kubelet can see it."""
-    since: dict[str, float] = {}
-    for _, before, now in history.steps():
-        cold = {uid for uid in before.endpoints if _cold(uid, before)}
-        since = {uid: since.get(uid, before.at) for uid in cold}
-        for uid in cold:
-            if now.at - since[uid] > history.kubelet:
-                yield f"{now.at:.0f} s: {before.pods[uid].name} is cold and in the endpoints since {since[uid]:.0f} s"
+    for (name, _), since, until in history.spells(_cold):
+        if until - since > history.kubelet:
+            yield f"{until:.0f} s: {name} is cold and in the endpoints since {since:.0f} s"
 
 
-def _cold(uid: str, moment: Moment) -> bool:
-    runtime = moment.runtimes.get(uid)
-    return runtime is None or (runtime.reachable and not runtime.serving)
+def _outlived(moment: Moment) -> Iterator[tuple[str, str | None, str]]:
+    """Name, judged instance and UID of the pods whose gates are open for what no longer runs."""
+    for uid, pod in moment.pods.items():
+        runtime = moment.runtimes.get(uid)
+        seen = runtime is None or runtime.reachable
+        if pod.counts and pod.gate and seen and (runtime is None or runtime.instance != pod.judged):
+            yield pod.name, pod.judged, uid
+
+
+def _cold(moment: Moment) -> Iterator[tuple[str, str]]:
+    """Name and UID of the pods in the endpoints that answer nobody."""
+    for uid in moment.endpoints:
+        runtime = moment.runtimes.get(uid)
+        if runtime is None or (runtime.reachable and not runtime.serving):
+            yield moment.pods[uid].name, uid
 
 
 def _runs(uid: str, instance: str | None, moment: Moment) -> bool:

@@ -1,5 +1,6 @@
 """Laws of a rollout: what is promised stands, what is allowed is not exceeded, what has failed rests."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tests.laws.history import History, Moment, Runtime
@@ -57,6 +58,21 @@ def the_canary_is_alone(history: History) -> Iterator[str]:
                 continue
             if all(_on_trial(revision, each) for each in pictures):
                 yield f"{now.at:.0f} s: {wished} pods of {revision} are wished before its canary serves"
+
+
+def no_pod_is_named_to_go_for_nothing(history: History) -> Iterator[str]:
+    """The cost of the next to go is taken back, or used, soon: no pod bears it while none of its revision has to go."""
+    for (name, _), since, until in history.spells(_named_for_nothing):
+        if until > history.reacted_by(since):
+            yield f"{until:.0f} s: {name} is the next to go since {since:.0f} s, and none of its revision has to"
+
+
+def _named_for_nothing(moment: Moment) -> Iterator[tuple[str, str]]:
+    """Name and UID of the pods that are to go first although all of their revision are wished."""
+    there = Counter(pod.revision for pod in moment.counted)
+    for pod in moment.counted:
+        if pod.leaves_first and moment.replica_sets.get(pod.revision, 0) >= there[pod.revision]:
+            yield pod.name, pod.uid
 
 
 def _on_trial(revision: str, moment: Moment) -> bool:

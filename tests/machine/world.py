@@ -147,9 +147,16 @@ class World:
         self._acting = self.history.others
         if not lives:
             self.operator = self._elected()
+        self._wait()
         controllers.turn(self.api, self.quota, self.now)
         self.nodes.turn(self.now)
         self._record()
+
+    def _wait(self) -> None:
+        """Put on record that the operator does nothing until a set time: it failed to write, or is yet to lead."""
+        waits, until = self.history.waits, float(self.operator.not_before)
+        if until > self.now and (not waits or waits[-1][1] != until):
+            waits.append((float(self.now), until))
 
     def _elected(self) -> Shell:
         """A fresh process, which has waited for the lease."""

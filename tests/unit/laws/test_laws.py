@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.laws import endings, readiness, rollout, showing
-from tests.laws.history import Child, History, Runtime
+from tests.laws.history import Child, History, Moment, Runtime
 from tests.laws.laws import ALWAYS, IN_THE_END, broken
 from tests.unit.laws.records import NEW, OLD, READY, UNREADY, child, history, moment, pod
 
@@ -56,9 +56,36 @@ def test_ready_of_pods_that_were_warm_a_moment_ago_is_no_lie() -> None:
     assert not list(readiness.never_ready_before_captured(history(waiting, moment(1.5, A))))
 
 
+def test_gate_that_outlives_its_container() -> None:
+    again, warm = {"a": Runtime("a-2", serving=True)}, frozenset({"a-2"})
+    left = replace(A, counts=False)
+    bad = history(moment(0, A), moment(5, A, runtimes=again, warm=warm), moment(11, left, runtimes=again))
+    assert list(readiness.no_gate_outlives_its_container(bad)) == [
+        "11 s: the gate of a is open for a-1, which is gone since 5 s"
+    ]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        moment(9.5, replace(A, gate=False)),
+        moment(9.5, replace(A, judged="a-2"), runtimes={"a": Runtime("a-2", serving=True)}),
+    ],
+    ids=["it is closed", "it is judged anew"],
+)
+def test_gate_may_stay_open_until_kubelet_and_operator_could_see_it(after: Moment) -> None:
+    gone = moment(5, A, runtimes={"a": Runtime("", serving=False)})
+    assert not list(readiness.no_gate_outlives_its_container(history(moment(0, A), gone, after)))
+
+
+def test_gate_of_a_pod_that_nobody_hears_of_may_stay_open() -> None:
+    lost = {"a": Runtime("a-2", serving=False, reachable=False)}
+    assert not list(readiness.no_gate_outlives_its_container(history(moment(0, A), moment(5, A, runtimes=lost))))
+
+
 def test_cold_pod_that_stays_in_the_endpoints() -> None:
     cold = {"a": Runtime("a-2", serving=False)}
-    bad = history(moment(0, A), moment(5, A, runtimes=cold), moment(9, A, runtimes=cold, spec={"replicas": 1}))
+    bad = history(moment(0, A), moment(5, A, runtimes=cold), moment(9, A))
     assert list(readiness.no_cold_pod_in_endpoints(bad)) == ["9 s: a is cold and in the endpoints since 5 s"]
 
 
@@ -115,6 +142,28 @@ def test_failed_revision_that_gets_pods_again() -> None:
     assert list(rollout.no_failed_revision_is_tried_again(bad)) == ["9 s: revision new has failed and gets more pods"]
     fair = history(before, moment(9, A, B, failed=failed, status=status, replica_sets=more))
     assert not list(rollout.no_failed_revision_is_tried_again(fair)), "the good one was deleted by hand"
+
+
+def test_pod_that_is_named_to_go_although_all_are_wished() -> None:
+    named = replace(A, leaves_first=True)
+    bad = history(moment(0, A, B), moment(5, named, B), moment(7.5, A, B))
+    assert list(rollout.no_pod_is_named_to_go_for_nothing(bad)) == [
+        "8 s: a is the next to go since 5 s, and none of its revision has to"
+    ]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        moment(7, A, B),
+        moment(7, replace(A, leaves_first=True), B, replica_sets={OLD: 1}),
+        moment(7, replace(A, leaves_first=True, counts=False), B),
+    ],
+    ids=["it is taken back", "one has to go", "it has gone"],
+)
+def test_pod_may_be_named_to_go_until_the_next_pass(after: Moment) -> None:
+    named = moment(5, replace(A, leaves_first=True), B)
+    assert not list(rollout.no_pod_is_named_to_go_for_nothing(history(moment(0, A, B), named, after)))
 
 
 def test_row_of_a_pod_that_never_was_so() -> None:
@@ -202,9 +251,14 @@ def test_leftovers(left: dict[str, object]) -> None:
     assert len(list(endings.nothing_is_left_over(bad))) == 1
 
 
-def test_cost_that_is_left_on_a_pod() -> None:
-    bad = history(moment(0, replace(A, leaves_first=True), B, status={"revision": {"current": OLD}}))
-    assert list(endings.nothing_is_left_over(bad)) == ["a still bears the cost of the next to go"]
+def test_operator_has_longer_to_react_while_it_is_blind_or_waits() -> None:
+    record: History = history(moment(0), blind=[(10.0, 20.0)], waits=[(21.0, 23.0), (40.0, 50.0)])
+    assert (record.reacted_by(5.0), record.reacted_by(9.0), record.reacted_by(24.0)) == (7.0, 25.0, 26.0)
+
+
+def test_what_is_found_in_moment_after_moment_is_one_spell() -> None:
+    record: History = history(moment(0, A), moment(2, A, B), moment(4, B), moment(6, A, B), end=9)
+    assert sorted(record.spells(lambda moment: moment.pods)) == [("a", 0, 4), ("a", 6, 9), ("b", 2, 9)]
 
 
 def test_pictures_reach_back_through_all_blind_spells() -> None:
