@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaudi_operator.api.crd import NAME, crd_yaml
+from gaudi_operator.api.v1alpha1.resource import GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
 from tests.benchmarks.figures import Figure, table
 from tests.kube_api import KubeApi, condition_of
@@ -37,7 +38,9 @@ def play(measure: Callable[[Stage], Awaitable[list[Figure]]]) -> int:
     enter_network_namespace()
     with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder) / "plane") as plane:
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=crd_yaml())
-        plane.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=30s")
+        # Not `kubectl wait`: it gives up on the null conditions that a new definition has for a moment.
+        served = ("api-resources", f"--api-group={GROUP}", "--output=name")
+        plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
         figures = asyncio.run(_measured(plane, Path(folder), measure))
     sys.stdout.write(table(figures) + "\n")
     return int(any(each.missed for each in figures))
