@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from types import TracebackType
 from typing import Self
 
 _CHUNK = 65_536
@@ -27,9 +26,7 @@ class ApiProxy:
         self._server = await asyncio.start_server(self._accept, self._host, 0)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Break all connections and listen no more."""
         self._server.close()
         self._break()

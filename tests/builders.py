@@ -1,6 +1,6 @@
 """Builders of the objects that tests apply: valid and small, with only what matters to a test said by it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -41,4 +41,19 @@ def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Object:
             result[key] = merged(inner if isinstance(inner, dict) else {}, value)
         else:
             result[key] = deepcopy(value)
+    return result
+
+
+def patched(manifest: Mapping[str, Any], steps: Iterable[Mapping[str, Any]]) -> Object:
+    """As an API server applies a JSON patch of adds and removes to objects; `manifest` is not changed."""
+    result = deepcopy(dict(manifest))
+    for step in steps:
+        *path, last = step["path"].split("/")[1:]
+        target = result
+        for key in path:
+            target = target[key]
+        if step["op"] == "add":
+            target[last] = step["value"]
+        else:
+            del target[last]
     return result

@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,10 @@ class KubeApi:
         """A JSON merge patch."""
         headers = _type("application/merge-patch+json")
         return await self.send("PATCH", self.path(kind, name, subresource), change, headers=headers)
+
+    async def change(self, kind: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Object:
+        """A JSON patch (RFC 6902)."""
+        return await self.send("PATCH", self.path(kind, name), steps, headers=_type("application/json-patch+json"))
 
     async def strategic(self, kind: str, name: str, change: Mapping[str, Any], subresource: str = "") -> Object:
         """A strategic merge patch, as the kubelet writes statuses."""

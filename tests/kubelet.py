@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
 from gaudi_operator.core.names import CONTAINER, PLAN_HASH_ANNOTATION
+from tests.background import Background
 from tests.fake_runtime import FakeRuntime, Runtime
 from tests.kube_api import KubeApi, Object, condition_of
 
@@ -42,31 +42,26 @@ class Kubelet:
         self._pods: dict[str, _Pod] = {}
         self._latest: dict[str, Object] = {}
         self._starting: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self.on_start: Callable[[FakeRuntime], None] = lambda _: None
         self.make_runtime: Callable[[str, Object], Awaitable[Runtime]] = _fake
         self.schedulable: Callable[[Object], bool] = lambda _: True
         self.seconds_without_node = 0
-        self.failures: list[BaseException] = []
 
     async def __aenter__(self) -> Self:
         """Register the node, then serve pods in the background."""
         await self._register()
-        self._spawn(self._heartbeat())
-        self._spawn(self._serve())
+        self._background.spawn(self._heartbeat())
+        self._background.spawn(self._serve())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         """Stop everything; raises what went wrong in the background."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.stop()
         for pod in self._pods.values():
             await pod.runtime.stop()
-        if self.failures and error is None:
-            raise self.failures[0]
+        if error is None:
+            self._background.check()
 
     def runtime(self, pod: str) -> FakeRuntime:
         """The container that runs in a pod now. KeyError while none does."""
@@ -100,18 +95,7 @@ class Kubelet:
 
     async def probe(self, name: str) -> None:
         """Write the pod's status as its container and its conditions are now."""
-        if name in self._pods:
-            await self._write_status(name)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            self.failures.append(error)
+        await self._write_status(name)
 
     async def _serve(self) -> None:
         while True:
@@ -120,7 +104,7 @@ class Kubelet:
                     if event["type"] == "ERROR":
                         break
                     self._know(event["object"])
-                    self._spawn(self._handle(event["type"], event["object"]))
+                    self._background.spawn(self._handle(event["type"], event["object"]))
             await asyncio.sleep(0.1)
 
     async def _handle(self, event: str, pod: Object) -> None:
@@ -183,7 +167,7 @@ class Kubelet:
         pod = self._pods.get(name)
         if pod and pod.runtime.serving != pod.probed:
             pod.probed = pod.runtime.serving
-            self._spawn(self._reprobe(name))
+            self._background.spawn(self._reprobe(name))
 
     async def _reprobe(self, name: str) -> None:
         with suppress(httpx.HTTPError):
@@ -197,10 +181,14 @@ class Kubelet:
                 await pod.runtime.stop()
 
     async def _write_status(self, name: str) -> None:
-        """Patch the status where it differs from what is true, as the kubelet does."""
-        pod = self._pods[name]
+        """Patch the status where it differs from what is true, as the kubelet does; nothing where the pod is gone."""
+        pod = self._pods.get(name)
+        if pod is None:
+            return
         async with pod.lock:
-            manifest = self._latest[name]
+            manifest = self._latest.get(name)
+            if manifest is None:
+                return
             wished = _status(manifest, pod)
             shown = manifest.get("status") or {}
             if _summary(wished) != _summary(shown):

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -40,9 +39,7 @@ class OperatorProcess:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop it, however the test ended."""
         if self.running:
             await self.terminate()

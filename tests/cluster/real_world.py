@@ -4,37 +4,23 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION, NAME_LABEL, RESTARTED_AT_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.undo import undo_patch
 from gaudi_runtime.contract.report import Requests
 from tests.api_proxy import ApiProxy
+from tests.background import Background
 from tests.builders import gaudi_inference, merged
 from tests.cluster.recorder import Recorder
 from tests.cluster.simulated import SimulatedRuntime
 from tests.kube_api import KubeApi, Object, until
 from tests.kubelet import Kubelet
 from tests.laws.history import History, Runtime
-from tests.machine import actions
+from tests.machine import actions, commands
 from tests.machine.api import counts
-from tests.machine.commands import (
-    BlindWatch,
-    BreakWrites,
-    ChangeSpec,
-    Command,
-    DeleteChild,
-    EndContainer,
-    Forgive,
-    KillOperator,
-    KillPod,
-    Load,
-    PassTime,
-    Restart,
-    TakeCards,
-)
 from tests.machine.runtime import FAILS, WORKS, Behaviour, behaviour
 from tests.operator_process import OperatorProcess
 
@@ -84,7 +70,7 @@ class RealWorld:
         self.history = History(lag=LAG_SECONDS, kubelet=KUBELET_SECONDS, rest=QUIET_SECONDS)
         self.cards, self.counts = CARDS, {"commands": 0, "kills": 0, "restarts of operators": 0}
         self._crashes: dict[str, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         kubelet.make_runtime = self._runtime
         kubelet.schedulable = lambda _: len(kubelet.runtimes) < self.cards
         kubelet.seconds_without_node = 60
@@ -94,23 +80,21 @@ class RealWorld:
         await self.recorder.__aenter__()
         for operator in self.operators:
             await operator.start()
-            self._spawn(self._keep(operator))
-        self._spawn(self._schedule())
+            self._background.spawn(self._keep(operator))
+        self._background.spawn(self._schedule())
         await self.api.create(gaudi_inference(NAME, replicas=2))
         await until(self._known, "the resource to be watched")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop all that runs."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        """Stop all that runs; raises what went wrong in the background."""
+        await self._background.stop()
         for operator in self.operators:
             if operator.running:
                 await operator.terminate()
         await self.recorder.__aexit__(kind, error, trace)
+        if error is None:
+            self._background.check()
 
     @property
     def resource(self) -> Object:
@@ -136,7 +120,7 @@ class RealWorld:
     def _kept(self) -> list[Object]:
         return [each for (kind, _), each in sorted(self.recorder.objects.items()) if kind == "ControllerRevision"]
 
-    async def step(self) -> Command | None:
+    async def step(self) -> commands.Command | None:
         """Choose a command and carry it out, and let some time pass."""
         command = self.choices.choice(ACTIONS)(self, self.choices.choice)
         if command is not None:
@@ -145,36 +129,38 @@ class RealWorld:
         await asyncio.sleep(self.choices.choice((0.0, 0.05, 0.2, 0.6, 1.0)))
         return command
 
-    async def do(self, command: Command) -> None:
+    async def do(self, command: commands.Command) -> None:
         """Let something happen."""
         match command:
-            case PassTime():
+            case commands.PassTime():
                 await asyncio.sleep(command.seconds * SCALE)
-            case ChangeSpec():
+            case commands.ChangeSpec():
                 await self._merge("GaudiInference", NAME, {"spec": _quick(command.patch)})
-            case Restart():
+            case commands.Restart():
                 annotated = {"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: command.value}}}
                 await self._merge("GaudiInference", NAME, annotated)
-            case Forgive():
+            case commands.Undo():
+                await self._undo(command.revision)
+            case commands.Forgive():
                 forgiven = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}
                 await self._merge("ControllerRevision", f"{NAME}-{command.revision}", forgiven)
-            case KillPod():
+            case commands.KillPod():
                 self._taken(command.pod)
                 await self.api.delete("Pod", command.pod)
-            case EndContainer():
+            case commands.EndContainer():
                 await self._end(command.pod)
-            case Load():
+            case commands.Load():
                 if runtime := self.kubelet.runtimes.get(command.pod):
                     runtime.tell(requests=Requests(running=command.requests))  # type: ignore[attr-defined]
-            case TakeCards():
+            case commands.TakeCards():
                 self.cards = CARDS - 2 * command.cards
-            case DeleteChild():
+            case commands.DeleteChild():
                 await self._delete(command)
-            case BreakWrites():
+            case commands.BreakWrites():
                 self._disturb(self.proxy.refuse, CUT_SECONDS)
-            case BlindWatch():
+            case commands.BlindWatch():
                 self._disturb(self.proxy.hold_answers, HELD_SECONDS)
-            case KillOperator():
+            case commands.KillOperator():
                 await self._kill()
 
     async def calm(self) -> None:
@@ -202,13 +188,20 @@ class RealWorld:
         with _unless_gone():
             await self.api.merge(kind, name, patch)
 
+    async def _undo(self, revision: str) -> None:
+        """As `kubectl gaudi rollout undo` does."""
+        kept = self.recorder.objects["ControllerRevision", f"{NAME}-{revision}"]
+        resource = await self.api.get("GaudiInference", NAME)
+        assert resource
+        await self.api.change("GaudiInference", NAME, undo_patch(resource, kept["data"]["inputs"]))
+
     async def _end(self, pod: str) -> None:
         """A container that does not run cannot end."""
         self._taken(pod)
         with contextlib.suppress(KeyError), _unless_gone():
             await self.kubelet.restart(pod)
 
-    async def _delete(self, command: DeleteChild) -> None:
+    async def _delete(self, command: commands.DeleteChild) -> None:
         uid = self.recorder.objects[command.kind, command.name]["metadata"]["uid"]
         for (kind, name), each in self.recorder.objects.items():
             if kind == "Pod" and any(owner["uid"] == uid for owner in each["metadata"].get("ownerReferences", ())):
@@ -218,7 +211,7 @@ class RealWorld:
     def _disturb(self, how: Callable[[float], Coroutine[Any, Any, None]], seconds: float) -> None:
         """A leader that cannot renew its lease meanwhile ends, and is started again."""
         self._blind(seconds)
-        self._spawn(how(seconds))
+        self._background.spawn(how(seconds))
 
     async def _kill(self) -> None:
         """The one that leads or, where none does, any."""
@@ -269,12 +262,7 @@ class RealWorld:
         """Backed off for ever after a few times: the test does not wait for the tenth."""
         self._crashes[pod] = self._crashes.get(pod, 0) + 1
         if self._crashes[pod] <= CRASHES:
-            self._spawn(self._end(pod))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._background.spawn(self._end(pod))
 
 
 def _quick(patch: Mapping[str, Any]) -> Object:

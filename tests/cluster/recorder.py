@@ -5,11 +5,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 import httpx
 
+from tests.background import Background
 from tests.kube_api import CHILDREN, KubeApi, Object
 from tests.laws.history import History, Moment, Runtime
 from tests.laws.reading import moment
@@ -39,21 +39,20 @@ class Recorder:
     objects: dict[tuple[str, str], Object] = field(default_factory=dict)
     _events: dict[int, tuple[float, bool, Object]] = field(default_factory=dict)
     _truths: list[_Truth] = field(default_factory=list)
-    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _watches: Background = field(default_factory=Background)
 
     async def __aenter__(self) -> Self:
         """Begin to watch."""
         self._started = time.monotonic()
-        self._tasks = [asyncio.create_task(self._watch(kind)) for kind in KINDS]
+        for kind in KINDS:
+            self._watches.spawn(self._watch(kind))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Watch no more."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        """Watch no more; raises what ended a watch."""
+        await self._watches.stop()
+        if error is None:
+            self._watches.check()
 
     def now(self) -> float:
         """Seconds since the beginning."""

@@ -84,9 +84,7 @@ async def undo(api: KubeApi, revision: str) -> None:
     """Patch the spec so that it wishes a kept revision."""
     resource = await api.get("GaudiInference", "tiny") or {}
     kept = await api.get("ControllerRevision", f"tiny-{revision}") or {}
-    patch = undo_patch(resource, kept["data"]["inputs"])
-    path, headers = api.path("GaudiInference", "tiny"), {"Content-Type": "application/json-patch+json"}
-    await api.send("PATCH", path, patch, headers=headers)
+    await api.change("GaudiInference", "tiny", undo_patch(resource, kept["data"]["inputs"]))
 
 
 async def observed(api: KubeApi) -> bool:

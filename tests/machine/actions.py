@@ -3,25 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from tests.machine.commands import (
-    BlindWatch,
-    BreakWrites,
-    ChangeSpec,
-    Command,
-    DeleteChild,
-    EndContainer,
-    FailPod,
-    Forgive,
-    KillOperator,
-    KillPod,
-    LimitPods,
-    Load,
-    LoseNode,
-    PassTime,
-    Restart,
-    ReturnNode,
-    TakeCards,
-)
+from tests.machine import commands
 from tests.machine.runtime import BEHAVIOUR, Behaviour
 from tests.machine.shell import Fault
 
@@ -46,25 +28,25 @@ class Picture(Protocol):
     revisions: list[str]
 
 
-Action = Callable[[Picture, Choose], Command | None]
+Action = Callable[[Picture, Choose], commands.Command | None]
 
 
-def pass_time(_: Picture, choose: Choose) -> Command:
+def pass_time(_: Picture, choose: Choose) -> commands.Command:
     """Some seconds."""
-    return PassTime(choose((1, 2, 5, 12, 35)))
+    return commands.PassTime(choose((1, 2, 5, 12, 35)))
 
 
-def upgrade(_: Picture, choose: Choose) -> Command:
+def upgrade(_: Picture, choose: Choose) -> commands.Command:
     """To a revision that works, or to one with a fault."""
-    return ChangeSpec(runs(choose((*_GOOD, *_GOOD, *map(str, Behaviour)))))
+    return commands.ChangeSpec(runs(choose((*_GOOD, *_GOOD, *map(str, Behaviour)))))
 
 
-def scale(_: Picture, choose: Choose) -> Command:
+def scale(_: Picture, choose: Choose) -> commands.Command:
     """To another number of replicas."""
-    return ChangeSpec({"replicas": choose((2, 3, 1, 4, 0))})
+    return commands.ChangeSpec({"replicas": choose((2, 3, 1, 4, 0))})
 
 
-def change_rollout(_: Picture, choose: Choose) -> Command:
+def change_rollout(_: Picture, choose: Choose) -> commands.Command:
     """Other numbers or another mode, among those that the API allows."""
     mode, surge = choose(("auto", "surge", "inPlace")), choose((1, 2, 0, "25%", "100%"))
     unavailable = choose((0, 1, 2, "50%"))
@@ -75,7 +57,7 @@ def change_rollout(_: Picture, choose: Choose) -> Command:
     return _rollout(mode=mode, maxSurge=surge, maxUnavailable=unavailable)
 
 
-def change_failure(_: Picture, choose: Choose) -> Command:
+def change_failure(_: Picture, choose: Choose) -> commands.Command:
     """What a failure leads to, and how long a canary is observed."""
     return _rollout(
         onFailure=choose(("rollback", "pause")),
@@ -83,90 +65,95 @@ def change_failure(_: Picture, choose: Choose) -> Command:
     )
 
 
-def pause(picture: Picture, _: Choose) -> Command:
+def pause(picture: Picture, _: Choose) -> commands.Command:
     """Hold the rollout, or let it go on."""
     return _rollout(paused=not picture.resource["spec"].get("rollout", {}).get("paused", False))
 
 
-def pin(picture: Picture, choose: Choose) -> Command | None:
+def pin(picture: Picture, choose: Choose) -> commands.Command | None:
     """Run a kept revision whatever the spec says, or no longer."""
     return _rollout(revision=choose((None, *picture.revisions)))
 
 
-def restart(_: Picture, choose: Choose) -> Command:
+def restart(_: Picture, choose: Choose) -> commands.Command:
     """Restart all pods."""
-    return Restart(choose(("one", "two", "three")))
+    return commands.Restart(choose(("one", "two", "three")))
 
 
-def refuse(_: Picture, choose: Choose) -> Command:
+def undo(picture: Picture, choose: Choose) -> commands.Command | None:
+    """Let the spec wish a kept revision again."""
+    return commands.Undo(choose(picture.revisions)) if picture.revisions else None
+
+
+def refuse(_: Picture, choose: Choose) -> commands.Command:
     """A setting that the operator refuses, or none."""
-    return ChangeSpec({"engine": {"settings": choose(({"VLLM_USE_V1": "1"}, None))}})
+    return commands.ChangeSpec({"engine": {"settings": choose(({"VLLM_USE_V1": "1"}, None))}})
 
 
-def forgive(picture: Picture, choose: Choose) -> Command | None:
+def forgive(picture: Picture, choose: Choose) -> commands.Command | None:
     """Let a failed revision be tried once more."""
-    return Forgive(choose(picture.revisions)) if picture.revisions else None
+    return commands.Forgive(choose(picture.revisions)) if picture.revisions else None
 
 
-def kill_pod(picture: Picture, choose: Choose) -> Command | None:
+def kill_pod(picture: Picture, choose: Choose) -> commands.Command | None:
     """Delete a pod."""
-    return KillPod(choose(picture.pods)) if picture.pods else None
+    return commands.KillPod(choose(picture.pods)) if picture.pods else None
 
 
-def end_container(picture: Picture, choose: Choose) -> Command | None:
+def end_container(picture: Picture, choose: Choose) -> commands.Command | None:
     """End a pod's container."""
-    return EndContainer(choose(picture.pods)) if picture.pods else None
+    return commands.EndContainer(choose(picture.pods)) if picture.pods else None
 
 
-def fail_pod(picture: Picture, choose: Choose) -> Command | None:
+def fail_pod(picture: Picture, choose: Choose) -> commands.Command | None:
     """Let a pod be thrown out by its node."""
-    return FailPod(choose(picture.pods)) if picture.pods else None
+    return commands.FailPod(choose(picture.pods)) if picture.pods else None
 
 
-def load(picture: Picture, choose: Choose) -> Command | None:
+def load(picture: Picture, choose: Choose) -> commands.Command | None:
     """Give a pod requests to answer."""
-    return Load(choose(picture.pods), choose((0, 1, 7))) if picture.pods else None
+    return commands.Load(choose(picture.pods), choose((0, 1, 7))) if picture.pods else None
 
 
-def lose_node(_: Picture, choose: Choose) -> Command:
+def lose_node(_: Picture, choose: Choose) -> commands.Command:
     """Cut a node off."""
-    return LoseNode(choose(NODES))
+    return commands.LoseNode(choose(NODES))
 
 
-def return_node(_: Picture, choose: Choose) -> Command:
+def return_node(_: Picture, choose: Choose) -> commands.Command:
     """Bring a node back."""
-    return ReturnNode(choose(NODES), choose((False, True)))
+    return commands.ReturnNode(choose(NODES), choose((False, True)))
 
 
-def take_cards(_: Picture, choose: Choose) -> Command:
+def take_cards(_: Picture, choose: Choose) -> commands.Command:
     """Others take or free cards."""
-    return TakeCards(choose(NODES), choose((0, 2, 3, 4)))
+    return commands.TakeCards(choose(NODES), choose((0, 2, 3, 4)))
 
 
-def limit_pods(_: Picture, choose: Choose) -> Command:
+def limit_pods(_: Picture, choose: Choose) -> commands.Command:
     """Set or lift a quota."""
-    return LimitPods(choose((None, 2, 3)))
+    return commands.LimitPods(choose((None, 2, 3)))
 
 
-def delete_child(picture: Picture, choose: Choose) -> Command | None:
+def delete_child(picture: Picture, choose: Choose) -> commands.Command | None:
     """Delete an object of the operator."""
-    return DeleteChild(*choose(picture.children)) if picture.children else None
+    return commands.DeleteChild(*choose(picture.children)) if picture.children else None
 
 
-def break_writes(_: Picture, choose: Choose) -> Command:
+def break_writes(_: Picture, choose: Choose) -> commands.Command:
     """Let some of the next writes fail."""
     kinds = (Fault.REFUSED, Fault.UNANSWERED, Fault.KILLED)
-    return BreakWrites(tuple(choose((None, *kinds)) or Fault.NONE for _ in range(choose((1, 2, 4)))))
+    return commands.BreakWrites(tuple(choose((None, *kinds)) or Fault.NONE for _ in range(choose((1, 2, 4)))))
 
 
-def blind_watch(_: Picture, choose: Choose) -> Command:
+def blind_watch(_: Picture, choose: Choose) -> commands.Command:
     """Let a watch be stuck."""
-    return BlindWatch(choose(WATCHED), choose((5, 20, 60)))
+    return commands.BlindWatch(choose(WATCHED), choose((5, 20, 60)))
 
 
-def kill_operator(_: Picture, __: Choose) -> Command:
+def kill_operator(_: Picture, __: Choose) -> commands.Command:
     """End the operator."""
-    return KillOperator()
+    return commands.KillOperator()
 
 
 def runs(behaviour: str) -> dict[str, Any]:
@@ -174,8 +161,8 @@ def runs(behaviour: str) -> dict[str, Any]:
     return {"engine": {"env": [{"name": BEHAVIOUR, "value": behaviour}]}}
 
 
-def _rollout(**fields: Any) -> ChangeSpec:
-    return ChangeSpec({"rollout": fields})
+def _rollout(**fields: Any) -> commands.ChangeSpec:
+    return commands.ChangeSpec({"rollout": fields})
 
 
 _GOOD = ("good", "good-b", "good-c", "slow-b")
@@ -189,6 +176,7 @@ ACTIONS: tuple[Action, ...] = (
     pause,
     pin,
     restart,
+    undo,
     refuse,
     forgive,
     kill_pod,

@@ -29,6 +29,13 @@ class Restart:
 
 
 @dataclass(frozen=True)
+class Undo:
+    """A user goes back to a kept revision by the spec."""
+
+    revision: str
+
+
+@dataclass(frozen=True)
 class Forgive:
     """A user takes the mark of its failure from a revision."""
 
@@ -126,6 +133,7 @@ Command = (
     PassTime
     | ChangeSpec
     | Restart
+    | Undo
     | Forgive
     | KillPod
     | EndContainer

@@ -4,32 +4,14 @@ from collections import deque
 
 from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.undo import undo_patch
 from gaudi_operator.shell.store import Key
-from tests.builders import gaudi_inference, merged
+from tests.builders import gaudi_inference, merged, patched
 from tests.laws.history import History, Runtime
 from tests.laws.reading import moment
-from tests.machine import controllers
+from tests.machine import commands, controllers
 from tests.machine.actions import NODES
 from tests.machine.api import Api, Object, condition, counts, ending, owner
-from tests.machine.commands import (
-    BlindWatch,
-    BreakWrites,
-    ChangeSpec,
-    Command,
-    DeleteChild,
-    EndContainer,
-    FailPod,
-    Forgive,
-    KillOperator,
-    KillPod,
-    LimitPods,
-    Load,
-    LoseNode,
-    PassTime,
-    Restart,
-    ReturnNode,
-    TakeCards,
-)
 from tests.machine.nodes import Node, Nodes, delete_pod
 from tests.machine.runtime import FAILS, WORKS, Behaviour, Exit, behaviour
 from tests.machine.shell import Fault, Shell
@@ -78,40 +60,43 @@ class World:
         """Names of the kept revisions."""
         return [each["metadata"]["labels"][REVISION_LABEL] for each in self.api.kind("ControllerRevision")]
 
-    def do(self, command: Command) -> None:
+    def do(self, command: commands.Command) -> None:
         """Let something happen."""
         match command:
-            case PassTime():
+            case commands.PassTime():
                 self._pass(command.seconds)
-            case ChangeSpec():
+            case commands.ChangeSpec():
                 self._change({"spec": command.patch})
-            case Restart():
+            case commands.Restart():
                 self._change({"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: command.value}}})
-            case Forgive():
+            case commands.Undo():
+                kept = self.api.objects["ControllerRevision", f"{NAME}-{command.revision}"]
+                self._replace(patched(self.resource, undo_patch(self.resource, kept["data"]["inputs"])))
+            case commands.Forgive():
                 self._forgive(command.revision)
-            case KillPod():
+            case commands.KillPod():
                 self._kill(self.api.objects["Pod", command.pod])
-            case EndContainer():
+            case commands.EndContainer():
                 self._end(self.api.objects["Pod", command.pod]["metadata"]["uid"])
-            case FailPod():
+            case commands.FailPod():
                 self._fail(self.api.objects["Pod", command.pod])
-            case Load():
+            case commands.Load():
                 self._load(command)
-            case LoseNode():
+            case commands.LoseNode():
                 self._lose(self.nodes.nodes[command.node], command.node)
-            case ReturnNode():
+            case commands.ReturnNode():
                 self._return(self.nodes.nodes[command.node], command)
-            case TakeCards():
+            case commands.TakeCards():
                 self.nodes.nodes[command.node].taken = command.cards
-            case LimitPods():
+            case commands.LimitPods():
                 self.quota = command.pods
-            case DeleteChild():
+            case commands.DeleteChild():
                 self._delete(command)
-            case BreakWrites():
+            case commands.BreakWrites():
                 self.faults.extend(command.faults)
-            case BlindWatch():
+            case commands.BlindWatch():
                 self._blind(command)
-            case KillOperator():
+            case commands.KillOperator():
                 self.operator = self._elected()
         self._record()
 
@@ -122,7 +107,7 @@ class World:
         self.quota = None
         for name, node in self.nodes.nodes.items():
             node.taken = 0
-            self._return(node, ReturnNode(name, rebooted=False))
+            self._return(node, commands.ReturnNode(name, rebooted=False))
         start = self.now
         while self.now < start + MOST_SECONDS and self.now - max(start, self._last_move()) < QUIET_SECONDS:
             self._second()
@@ -164,11 +149,11 @@ class World:
         return Shell(self.api, self.nodes, key, DEFAULTS, self.faults, self.now + ELECTION_SECONDS)
 
     def _change(self, patch: Object) -> None:
+        self._replace(merged(self.resource, patch))
+
+    def _replace(self, fresh: Object) -> None:
         live = self.resource
-        fresh = merged({name: value for name, value in live.items() if name != "status"}, patch)
-        generation = live["metadata"]["generation"] + (fresh["spec"] != live["spec"])
-        status = {"status": live["status"]} if "status" in live else {}
-        self.api.put({**fresh, **status}, generation=generation)
+        self.api.put(fresh, generation=live["metadata"]["generation"] + (fresh["spec"] != live["spec"]))
 
     def _forgive(self, revision: str) -> None:
         live = self.api.objects["ControllerRevision", f"{NAME}-{revision}"]
@@ -191,7 +176,7 @@ class World:
             self._taken(container.pod)
             self.nodes.fail(pod, container, self.now)
 
-    def _load(self, command: Load) -> None:
+    def _load(self, command: commands.Load) -> None:
         container = self.nodes.containers.get(self.api.objects["Pod", command.pod]["metadata"]["uid"])
         if container:
             container.instance.load = command.requests
@@ -201,7 +186,7 @@ class World:
             node.up, node.lost_at = False, self.now
             self._taken(*self._pods_on(name))
 
-    def _return(self, node: Node, command: ReturnNode) -> None:
+    def _return(self, node: Node, command: commands.ReturnNode) -> None:
         if node.up:
             return
         node.up = True
@@ -215,13 +200,13 @@ class World:
     def _pods_on(self, node: str) -> list[str]:
         return [uid for uid, each in self.nodes.containers.items() if each.node == node]
 
-    def _delete(self, command: DeleteChild) -> None:
+    def _delete(self, command: commands.DeleteChild) -> None:
         gone = self.api.objects[command.kind, command.name]
         mine = [pod for pod in self.api.kind("Pod") if owner(pod) == gone["metadata"]["uid"]]
         self._taken(*(pod["metadata"]["uid"] for pod in mine))
         self.api.remove(command.kind, command.name)
 
-    def _blind(self, command: BlindWatch) -> None:
+    def _blind(self, command: commands.BlindWatch) -> None:
         self.operator.blind[command.kind] = self.now + command.seconds
         self.history.blind.append((self.now, self.now + command.seconds))
 

@@ -1,6 +1,5 @@
 """Back to a kept revision by a patch of the spec."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from gaudi_operator.core.inference import SpecUnreadable, read_inference
 from gaudi_operator.core.inputs import revision_inputs, revision_name, stored_form
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.undo import undo_patch
-from tests.builders import Object
+from tests.builders import Object, patched
 from tests.unit.operator.core.resources import CARD, resource
 
 RESTARTED = {RESTARTED_AT_ANNOTATION: "2026-08-01T12:00:00Z"}
@@ -26,21 +25,6 @@ RESOURCES = {
 
 def inputs(manifest: Object) -> dict[str, Any]:
     return stored_form(revision_inputs(read_inference(manifest)))
-
-
-def patched(manifest: Object, patch: list[dict[str, Any]]) -> Object:
-    """As an API server applies a JSON patch of adds and removes to objects."""
-    result = copy.deepcopy(manifest)
-    for step in patch:
-        *path, last = step["path"].split("/")[1:]
-        target = result
-        for key in path:
-            target = target[key]
-        if step["op"] == "add":
-            target[last] = step["value"]
-        else:
-            del target[last]
-    return result
 
 
 @pytest.mark.parametrize("to", RESOURCES)

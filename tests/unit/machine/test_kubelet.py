@@ -1,0 +1,41 @@
+"""What the scripted kubelet does where no API server is asked."""
+
+import asyncio
+from typing import cast
+
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, until
+from tests.kubelet import Kubelet
+
+POD: Object = {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"nodeName": "node"}}
+
+
+class Slow(FakeRuntime):
+    """A container that starts when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__("10.250.0.1", "0" * 64)
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def start(self) -> None:
+        self.asked.set()
+        await self.go.wait()
+
+
+async def test_pod_that_goes_while_its_container_starts_gets_no_status() -> None:
+    kubelet, slow = Kubelet(cast("KubeApi", None)), Slow()
+
+    async def make(*_: object) -> Slow:
+        return slow
+
+    async def gone() -> bool:
+        return not kubelet.runtimes
+
+    kubelet.make_runtime = make
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(kubelet._handle("ADDED", POD))
+        await slow.asked.wait()
+        tasks.create_task(kubelet._handle("DELETED", POD))
+        await until(gone, "the pod to be forgotten")
+        slow.go.set()
+    assert kubelet.runtimes == {}
