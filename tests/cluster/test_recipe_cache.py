@@ -3,7 +3,8 @@
 from functools import partial
 from typing import Any
 
-from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
+from gaudi_runtime.contract.kept_revisions import KeptRevisions
 from tests.builders import gaudi_inference
 from tests.cluster.pods import running
 from tests.fake_runtime import FakeRuntime
@@ -19,6 +20,14 @@ async def claim(api: KubeApi, size: str) -> Object | None:
     """The claim, once it asks for this size."""
     found = await api.get("PersistentVolumeClaim", CLAIM)
     return found if found and found["spec"]["resources"]["requests"]["storage"] == size else None
+
+
+async def told(api: KubeApi, but: str | None = None) -> tuple[str, ...]:
+    """The revisions that pods are told, once they are those of the history and not `but` alone."""
+    found = await api.get("ConfigMap", CLAIM)
+    kept = KeptRevisions.model_validate_json(found["data"]["kept.json"]).revisions if found else ()
+    stored = [each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("ControllerRevision", NAME_LABEL)]
+    return kept if sorted(kept) == sorted(stored) and set(kept) != {but} else ()
 
 
 async def gone(api: KubeApi) -> bool:
@@ -51,6 +60,21 @@ async def test_claim_of_recipes_lives_as_long_as_its_resource(
 
     await api.delete("GaudiInference", "tiny")
     await until(partial(gone, api), "the claim to be gone", seconds=60)
+
+
+async def test_pods_are_told_which_revisions_are_kept(api: KubeApi, operator: OperatorProcess) -> None:
+    await api.create(gaudi_inference("tiny", recipeCache=SHARED, replicas=0, rollout={"revisionHistoryLimit": 1}))
+    (first,) = await until(partial(told, api), "the first revision")
+    await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"maxAgeDays": 2}}})
+    both = await until(partial(told, api, but=first), "the second revision")
+    assert first in both
+
+    async def forgotten() -> bool:
+        """Whether the first revision is no longer told."""
+        return first not in (await told(api) or both)
+
+    await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"maxAgeDays": 3}}})
+    await until(forgotten, "the first revision to be forgotten")
 
 
 async def test_switched_off_cache_takes_its_claim_away(api: KubeApi, operator: OperatorProcess) -> None:

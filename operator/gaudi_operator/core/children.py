@@ -33,7 +33,7 @@ def _write(child: Object, live: Manifest | None) -> Action | None:
     drift = has_drifted(child, live)
     if drift is None:
         return None
-    if child["kind"] == "ConfigMap" and has_drifted(child["data"], live.get("data")):
+    if child.get("immutable") and has_drifted(child["data"], live.get("data")):
         return delete(live, "its content is not what its name says, and it is immutable: it is made anew")
     if _hash(child) != _hash(live):
         return Apply(child, "what is wished has changed")

@@ -27,6 +27,7 @@ from gaudi_runtime.contract.config import (
 from gaudi_runtime.contract.ports import (
     ADAPTERS_PATH,
     FETCH_PATH,
+    KEPT_REVISIONS_PATH,
     MODEL_PATH,
     RECIPE_PATH,
     SEED_RECIPES_PATH,
@@ -151,6 +152,7 @@ def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
         seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
         limit_bytes=whole_bytes(cache.size) * 9 // 10,
         max_age_seconds=cache.max_age_days * _DAY_SECONDS,
+        kept_revisions=KEPT_REVISIONS_PATH,
     )
 
 

@@ -247,6 +247,11 @@ class SharedRecipes(Wire):
     max_age_seconds: Annotated[int, Field(ge=1)] = Field(
         description="What no start has used for so long is removed, unless a running process has taken it."
     )
+    kept_revisions: str | None = Field(
+        None,
+        description="File with KeptRevisions. What was made only for others of the same resource is removed; without "
+        "the file nothing is removed for that.",
+    )
 
 
 class RuntimeConfig(Wire):

@@ -5,6 +5,7 @@ written is a reason in the report (docs/warmup.md, Recipe cache).
 """
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from gaudi_runtime.recipe_cache.cleaning import clean
 from gaudi_runtime.recipe_cache.disk import Disk
 from gaudi_runtime.recipe_cache.entry import Entry
 from gaudi_runtime.recipe_cache.manifest import EntryUnusable, Manifest
+from gaudi_runtime.recipe_cache.need import mark_name
+from gaudi_runtime.recipe_cache.revisions import Revisions
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.sources.lock import try_lock, use
 from gaudi_runtime.warmup.log_lines import size
@@ -37,6 +40,7 @@ class _Places:
     shared: SharedRecipes
     entry: Entry
     disk: Disk
+    revisions: Revisions
 
 
 class RecipeCache:
@@ -48,7 +52,8 @@ class RecipeCache:
         self._wished = bool(shared and local and config.warmup.enabled)
         self._places: _Places | None = None
         if self._wished and shared and local and key:
-            self._places = _Places(shared, Entry(Path(shared.path), key), Disk(Path(local), key))
+            entry, disk = Entry(Path(shared.path), key), Disk(Path(local), key)
+            self._places = _Places(shared, entry, disk, Revisions(shared.kept_revisions, os.environ))
         self._board, self._stop = board, stop
         self._damaged = False
         self._outcome, self._reason = RecipeOutcome.MISS, ""
@@ -56,7 +61,7 @@ class RecipeCache:
     def take(self) -> None:
         """Copy what is there for the key to the disk of this pod. Raises Stopped."""
         if self._places:
-            use(self._places.entry.mark)
+            self._mark(self._places)
             self._take(self._places)
         elif self._wished:
             self._tell(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
@@ -73,6 +78,11 @@ class RecipeCache:
         if reason:
             kept = self._outcome is RecipeOutcome.HIT
             self._tell(RecipeOutcome.HIT if kept else RecipeOutcome.MISS, reason)
+
+    def _mark(self, places: _Places) -> None:
+        """For as long as this process lives nobody removes the entry, also not before it is there."""
+        digest = places.entry.key.digest
+        use(Path(places.shared.path) / mark_name(digest, places.revisions.own()))
 
     def _take(self, places: _Places) -> None:
         """From the volume, otherwise from the image; the reasons are those of places that were passed over."""
@@ -121,7 +131,8 @@ class RecipeCache:
         limit, room = size(shared.limit_bytes), shared.limit_bytes - wished.size
         if room < 0:
             return f"{size(wished.size)} of recipes are more than {limit}, which {shared.path} may hold: {ADVICE}"
-        left = clean(Path(shared.path), entry.folder.name, room, shared.max_age_seconds)
+        kept = places.revisions.kept()
+        left = clean(Path(shared.path), entry.folder.name, room, shared.max_age_seconds, kept)
         if left > room:
             others = f"{size(left)} of others that pods use"
             return f"{size(wished.size)} of recipes beside {others} are more than {limit}: {ADVICE}"

@@ -2,7 +2,7 @@
 
 DIGEST/manifest        what it holds; replaced by one rename
 DIGEST/objects/        contents of files, named by their SHA-256; each appears by one rename
-DIGEST.use             locked by every process that started with the entry; its time is that of the last start
+DIGEST.*.use           locked by every process that started with the entry; its time is that of the last start
 """
 
 import hashlib
@@ -34,7 +34,6 @@ class Entry:
 
     def __init__(self, root: Path, key: RecipeKey) -> None:
         self.folder, self.key = root / key.digest, key
-        self.mark = root / f"{key.digest}.use"
         self._manifest, self._objects = self.folder / "manifest", self.folder / "objects"
 
     def read(self) -> Manifest | None:

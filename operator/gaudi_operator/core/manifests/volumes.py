@@ -15,6 +15,7 @@ from gaudi_runtime.contract.ports import (
     CACHE_PATH,
     CONFIG_PATH,
     FETCH_PATH,
+    KEPT_REVISIONS_PATH,
     MODEL_PATH,
     SEED_RECIPES_PATH,
     SHARED_RECIPES_PATH,
@@ -81,14 +82,17 @@ def _recipe_volumes(cache: RecipeCache, claim: str) -> list[Object]:
     if not cache.enabled:
         return []
     seed = [{"name": "seed-recipes", **mounted_image(cache.oci_image)}] if cache.oci_image else []
-    return [{"name": "recipes", "persistentVolumeClaim": {"claimName": claim}}, *seed]
+    # Optional: a pod that cannot know what is kept removes nothing, and starts.
+    kept = {"name": "kept-revisions", "configMap": {"name": claim, "optional": True}}
+    return [{"name": "recipes", "persistentVolumeClaim": {"claimName": claim}}, kept, *seed]
 
 
 def _recipe_mounts(cache: RecipeCache) -> list[Object]:
     if not cache.enabled:
         return []
     seed = {"name": "seed-recipes", "mountPath": SEED_RECIPES_PATH, "readOnly": True}
-    return [{"name": "recipes", "mountPath": SHARED_RECIPES_PATH}, *([seed] if cache.oci_image else [])]
+    kept = {"name": "kept-revisions", "mountPath": dirname(KEPT_REVISIONS_PATH), "readOnly": True}
+    return [{"name": "recipes", "mountPath": SHARED_RECIPES_PATH}, kept, *([seed] if cache.oci_image else [])]
 
 
 def mounted_image(image: OciImageSource) -> Object:

@@ -194,7 +194,7 @@ class Cluster:
         live = self.objects.get(key)
         self.made += 1
         kept = live["metadata"] if live else {"uid": f"uid-{self.made}"}
-        if live and manifest["kind"] in ("ConfigMap", "ControllerRevision"):
+        if live and (live.get("immutable") or manifest["kind"] == "ControllerRevision"):
             assert live["data"] == manifest["data"], "the API server refuses another content"
         foreign = {name: value for name, value in (live or {}).items() if name not in manifest}
         self.objects[key] = {**foreign, **manifest, "metadata": {**kept, **manifest["metadata"]}}
@@ -251,7 +251,12 @@ class Cluster:
         self.objects["Pod", name] = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {**template["metadata"], "name": name, "uid": f"uid-{self.made}"},
+            "metadata": {
+                **template["metadata"],
+                "name": name,
+                "uid": f"uid-{self.made}",
+                "creationTimestamp": stamp(self.now),
+            },
             "spec": template["spec"],
             "status": {"phase": "Pending", "conditions": []},
         }

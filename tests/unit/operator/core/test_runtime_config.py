@@ -101,7 +101,11 @@ def test_recipes_are_shared_only_where_the_spec_says_so() -> None:
 def test_recipes_may_take_nine_tenths_of_their_claim() -> None:
     cache = {"enabled": True, "size": "10Gi", "maxAgeDays": 2, "ociImage": {"reference": "recipes:1", "path": "llama"}}
     assert config(recipeCache=cache).shared_recipes == SharedRecipes(
-        path="/recipes", seed="/recipe-image/llama", limit_bytes=9 * 1024**3, max_age_seconds=2 * 86_400
+        path="/recipes",
+        seed="/recipe-image/llama",
+        limit_bytes=9 * 1024**3,
+        max_age_seconds=2 * 86_400,
+        kept_revisions="/etc/gaudi-revisions/kept.json",
     )
 
 

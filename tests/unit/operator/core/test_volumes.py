@@ -135,8 +135,17 @@ def test_shared_recipes_are_mounted_beside_the_folder_that_is_compiled_in() -> N
     assert volume("cache", **RECIPES) == {"name": "cache", "emptyDir": {}}
 
 
+def test_pods_that_share_recipes_read_which_revisions_are_kept_where_somebody_says_it() -> None:
+    assert volume("kept-revisions", **RECIPES)["configMap"] == {"name": "tiny-recipes", "optional": True}
+    assert mount("/etc/gaudi-revisions", **RECIPES) is not None
+    label = {"fieldPath": "metadata.labels['inference.gaudi.dev/revision']"}
+    assert environment(**RECIPES)["GAUDI_REVISION"] == {"fieldRef": label}
+
+
 def test_recipes_that_are_not_shared_need_no_claim() -> None:
     assert mount("/recipes") is None
+    assert mount("/etc/gaudi-revisions") is None
+    assert "GAUDI_REVISION" not in environment()
 
 
 def test_shared_recipes_can_be_written_by_the_user_of_the_pods() -> None:

@@ -1,87 +1,28 @@
 """Starts of the sim engine that share a folder, each with a disk of its own: the real files, the real warm-up."""
 
 import fcntl
-import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, RuntimeConfig, SharedRecipes, WarmupConfig
-from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport, WarmupReport
-from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, WarmupConfig
+from gaudi_runtime.contract.report import RecipeOutcome
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.recipe_cache.entry import Entry, files_below
-from gaudi_runtime.recipe_cache.manifest import Manifest
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.startup import start_engine
-from gaudi_runtime.warmup.recipes import NOTHING_KNOWN
 from gaudi_runtime.warmup.stop import Stopped
-from tests.unit.runtime.configs import linear, sim_config
-from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
+from tests.unit.runtime.configs import linear
+from tests.unit.runtime.recipe_cache.site import PLANNED, Site, cached, told
 
-PLANNED = 10
 HIT, SEEDED, MISS = RecipeOutcome.HIT, RecipeOutcome.SEEDED, RecipeOutcome.MISS
-
-
-class Site:
-    """A shared folder, and pods with disks of their own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.shared, self._disks = folder / "shared", folder / "disks"
-        self.shared.mkdir()
-
-    def config(self, pod: str, limit: int = 10**9, seed: str | None = None, **parts: Any) -> RuntimeConfig:
-        """A runtime on the disk of `pod`, with parts of its configuration replaced."""
-        shared = SharedRecipes(path=str(self.shared), seed=seed, limit_bytes=limit, max_age_seconds=86_400)
-        local = {"recipe_cache_dir": str(self.disk(pod)), "shared_recipes": shared}
-        config = sim_config({"compileSeconds": 10, "recipeSeconds": 1, "captureSeconds": 1})
-        return config.model_copy(update=local | parts)
-
-    def disk(self, pod: str) -> Path:
-        """The folder that `pod` compiles into."""
-        return self._disks / pod
-
-    def start(self, pod: str, limit: int = 10**9, seed: str | None = None, **parts: Any) -> WarmupReport:
-        """The report after a start in simulated time."""
-        return virtual_start(self.config(pod, limit, seed, **parts), VirtualClock())
-
-    def key(self) -> RecipeKey:
-        """That of all these starts."""
-        return SimEngine(self.config("any")).recipe_key()
-
-    def objects(self) -> list[Path]:
-        """Contents in the shared folder."""
-        return sorted(self.shared.glob("*/objects/*"))
-
-    def put(self, name: str, content: bytes, days_ago: float) -> Entry:
-        """The entry of another key, last used some days ago."""
-        source = self._disks / f"of-{name}"
-        source.mkdir(parents=True)
-        (source / "recipe").write_bytes(content)
-        entry = Entry(self.shared, replace(self.key(), model=name))
-        files = files_below(source, lambda _: False, lambda: None)
-        entry.write(Manifest(files, NOTHING_KNOWN), source, lambda: None, anew=False)
-        entry.mark.touch()
-        used = entry.mark.stat().st_mtime - days_ago * 86_400
-        os.utime(entry.mark, (used, used))
-        return entry
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
-
-
-def cached(report: WarmupReport) -> int:
-    return report.prompt.cached + report.decode.cached
-
-
-def told(report: WarmupReport) -> SharedRecipesReport:
-    assert report.shared_recipes is not None
-    return report.shared_recipes
 
 
 async def test_the_first_start_seeds_and_the_second_finds_all(site: Site) -> None:
@@ -100,7 +41,7 @@ async def test_a_first_start_says_that_there_was_nothing(site: Site) -> None:
 async def test_nothing_is_compiled_in_the_shared_folder(site: Site) -> None:
     site.start("a")
     entry = Entry(site.shared, site.key())
-    assert {each.name for each in site.shared.iterdir()} == {entry.folder.name, entry.mark.name, "lock"}
+    assert {each.name for each in site.shared.iterdir()} == {entry.folder.name, site.mark(entry).name, "lock"}
     assert {each.name for each in entry.folder.iterdir()} == {"manifest", "objects"}
 
 
@@ -214,7 +155,7 @@ async def test_a_folder_that_is_not_there_is_a_miss_with_a_reason(site: Site) ->
 
 async def test_recipes_without_room_are_a_miss_with_a_reason(site: Site) -> None:
     taken = site.put("used", b"x" * 50, days_ago=0)
-    with taken.mark.open() as mark:
+    with site.mark(taken).open() as mark:
         fcntl.flock(mark, fcntl.LOCK_SH)
         report = site.start("a", limit=40)
     assert told(report).outcome is MISS
@@ -224,7 +165,7 @@ async def test_recipes_without_room_are_a_miss_with_a_reason(site: Site) -> None
 async def test_entries_that_nobody_used_for_too_long_are_removed(site: Site) -> None:
     old, young = site.put("old", b"x", days_ago=2), site.put("young", b"y", days_ago=0.5)
     site.start("a")
-    assert (old.folder.exists(), old.mark.exists(), young.folder.exists()) == (False, False, True)
+    assert (old.folder.exists(), site.mark(old).exists(), young.folder.exists()) == (False, False, True)
 
 
 async def test_what_is_no_entry_is_let_be(site: Site) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.recipe_cache.cleaning import Kept, to_remove
+from gaudi_runtime.recipe_cache.cleaning import SETTLING_SECONDS, Kept, to_remove
 
 DAY = 86_400.0
 ENTRIES = st.lists(
@@ -13,14 +13,15 @@ ENTRIES = st.lists(
         size=st.integers(0, 100),
         unused_seconds=st.floats(0, 100),
         in_use=st.booleans(),
+        needed=st.booleans(),
     ),
     max_size=8,
     unique_by=lambda entry: entry.name,
 )
 
 
-def entry(name: str, size: int = 10, days: float = 1, *, in_use: bool = False) -> Kept:
-    return Kept(name, size, days * DAY, in_use)
+def entry(name: str, size: int = 10, days: float = 1, *, in_use: bool = False, needed: bool = True) -> Kept:
+    return Kept(name, size, days * DAY, in_use, needed)
 
 
 def test_with_room_and_young_entries_nothing_goes() -> None:
@@ -38,6 +39,24 @@ def test_an_old_entry_that_a_process_runs_with_stays() -> None:
 def test_the_longest_unused_makes_room_first() -> None:
     found = to_remove([entry("a", days=1), entry("c", days=3), entry("b", days=2)], room=10, max_age_seconds=30 * DAY)
     assert found == ["c", "b"]
+
+
+def test_an_entry_that_no_revision_needs_goes_although_there_is_room() -> None:
+    assert to_remove([entry("a", needed=False), entry("b")], room=100, max_age_seconds=30 * DAY) == ["a"]
+
+
+def test_an_entry_that_no_revision_needs_stays_while_a_process_runs_with_it() -> None:
+    assert to_remove([entry("a", needed=False, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
+
+
+def test_an_entry_of_a_start_just_now_stays_whoever_needs_it() -> None:
+    fresh = entry("a", days=SETTLING_SECONDS / DAY, needed=False)
+    assert to_remove([fresh], room=100, max_age_seconds=30 * DAY) == []
+
+
+def test_what_nobody_needs_makes_room_before_what_is_needed_and_older() -> None:
+    entries = [entry("needed", days=3), entry("not", days=1, needed=False)]
+    assert to_remove(entries, room=10, max_age_seconds=30 * DAY) == ["not"]
 
 
 @given(ENTRIES, st.integers(0, 400), st.floats(0, 100))
