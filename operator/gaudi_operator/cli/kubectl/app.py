@@ -1,5 +1,7 @@
 """The commands of the kubectl plugin; kubectl finds `kubectl-gaudi` on the PATH and calls it for `kubectl gaudi`."""
 
+import sys
+
 import typer
 
 from gaudi_operator.cli.kubectl.learn import learn
@@ -37,5 +39,8 @@ app.add_typer(plan, name="plan")
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    app(prog_name="kubectl gaudi")
+    """Entry point of the console script; as with kubectl, whatever goes wrong ends with 1, a wrong command line too."""
+    try:
+        app(prog_name="kubectl gaudi")
+    except SystemExit as end:
+        sys.exit(1 if end.code else 0)

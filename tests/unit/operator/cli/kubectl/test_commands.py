@@ -1,4 +1,4 @@
-"""The command line: what is wrong with it ends with code 2, what the cluster cannot give with one sentence and 1."""
+"""The command line: what is wrong with it, or what the cluster cannot give, ends with 1, as with kubectl."""
 
 import sys
 from io import StringIO
@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from gaudi_operator.cli.kubectl.app import app
+from gaudi_operator.cli.kubectl.app import app, main
 from gaudi_operator.cli.kubectl.asking import plain_name
 from gaudi_operator.cli.kubectl.learn import ready_pods
 from gaudi_operator.cli.kubectl.progress import Course
@@ -21,10 +21,19 @@ def call(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("rollout", "undo"), ("rollout", "forward", "chat"), ("rollout", "status", "chat", "--watch=perhaps")]
+    ("arguments", "code"),
+    [
+        (("rollout", "undo"), 1),
+        (("rollout", "forward", "chat"), 1),
+        (("rollout", "status", "chat", "--watch=perhaps"), 1),
+        (("rollout", "--help"), 0),
+    ],
 )
-def test_usage_error_ends_with_2(arguments: tuple[str, ...]) -> None:
-    assert call(*arguments).exit_code == 2
+def test_usage_error_ends_with_1(arguments: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["kubectl-gaudi", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
 
 
 def test_unknown_cluster_ends_with_1_and_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
