@@ -32,6 +32,8 @@ MOST_SECONDS = 180.0
 CARDS = 8
 SCALE = 0.1
 """Seconds here per second of a command: pods warm up in half a second."""
+STORY_STEPS = 10
+"""So many until all is let go that may hold a rollout for ever: no cards, no replicas, a pause, a pin, a refusal."""
 HELD_SECONDS, CUT_SECONDS = 4.0, 1.0
 CRASHES = 3
 ELECTION_SECONDS = 5.0
@@ -68,7 +70,7 @@ class RealWorld:
         self.operators = list(operators)
         self.recorder = Recorder(api, NAME)
         self.history = History(lag=LAG_SECONDS, kubelet=KUBELET_SECONDS, rest=QUIET_SECONDS)
-        self.cards, self.counts = CARDS, {"commands": 0, "kills": 0, "restarts of operators": 0}
+        self.cards, self.counts = CARDS, {"steps": 0, "kills": 0, "restarts of operators": 0}
         self._crashes: dict[str, int] = {}
         self._background = Background()
         kubelet.make_runtime = self._runtime
@@ -122,9 +124,11 @@ class RealWorld:
 
     async def step(self) -> commands.Command | None:
         """Choose a command and carry it out, and let some time pass."""
+        if self.counts["steps"] % STORY_STEPS == 0:
+            await self._let_go()
+        self.counts["steps"] += 1
         command = self.choices.choice(ACTIONS)(self, self.choices.choice)
         if command is not None:
-            self.counts["commands"] += 1
             await self.do(command)
         await asyncio.sleep(self.choices.choice((0.0, 0.05, 0.2, 0.6, 1.0)))
         return command
@@ -180,6 +184,12 @@ class RealWorld:
     def _of(self, behaviours: frozenset[Behaviour]) -> frozenset[str]:
         found = (each for each in self._kept() if behaviour(each["data"]["template"]) in behaviours)
         return frozenset(each["metadata"]["labels"][REVISION_LABEL] for each in found)
+
+    async def _let_go(self) -> None:
+        self.cards = CARDS
+        engine = {**actions.runs(self.choices.choice(actions.GOOD))["engine"], "settings": None}
+        rollout = {"paused": False, "revision": None}
+        await self._merge("GaudiInference", NAME, {"spec": {"replicas": 2, "engine": engine, "rollout": rollout}})
 
     async def _known(self) -> bool:
         return ("GaudiInference", NAME) in self.recorder.objects

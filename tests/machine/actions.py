@@ -38,7 +38,7 @@ def pass_time(_: Picture, choose: Choose) -> commands.Command:
 
 def upgrade(_: Picture, choose: Choose) -> commands.Command:
     """To a revision that works, or to one with a fault."""
-    return commands.ChangeSpec(runs(choose((*_GOOD, *_GOOD, *map(str, Behaviour)))))
+    return commands.ChangeSpec(runs(choose((*GOOD, *GOOD, *map(str, Behaviour)))))
 
 
 def scale(_: Picture, choose: Choose) -> commands.Command:
@@ -165,7 +165,8 @@ def _rollout(**fields: Any) -> commands.ChangeSpec:
     return commands.ChangeSpec({"rollout": fields})
 
 
-_GOOD = ("good", "good-b", "good-c", "slow-b")
+GOOD = ("good", "good-b", "good-c", "slow-b")
+"""Revisions that work."""
 
 ACTIONS: tuple[Action, ...] = (
     pass_time,
