@@ -84,7 +84,7 @@ async def test_rollout_is_held_released_told_to_have_failed_and_tried_again_by_f
     assert [line.split()[2] for line in history.out.splitlines()[2:]] == ["RolledBack", "Serving"]
     assert (refused.code, "failed before (WarmupStalled)" in refused.error) == (1, True)
 
-    kubelet.on_start = FakeRuntime.warm
+    kubelet.on_start = warm_with_traffic
     undone = await gaudi("rollout", "undo", "tiny", "--to-revision", failed, "--force")
     assert undone.out.startswith("gaudiinference.inference.gaudi.dev/tiny rolled back to revision ")
     followed = await gaudi("rollout", "status", "gi/tiny", "--timeout=60s")
@@ -93,6 +93,14 @@ async def test_rollout_is_held_released_told_to_have_failed_and_tried_again_by_f
     assert await rolled_out(api, good)
     managers = (await api.get("GaudiInference", "tiny") or {})["metadata"]["managedFields"]
     assert FIELD_MANAGER in {each["manager"] for each in managers}
+
+    known = await names_of_revisions(api)
+    applied = await gaudi("plan", "learn", "tiny", "--as", "file", "--apply")
+    assert (applied.code, applied.error.endswith("gaudiinference.inference.gaudi.dev/tiny patched\n")) == (0, True)
+    assert (await gaudi("rollout", "status", "tiny", "--timeout=60s")).code == 0
+    bucketing = (await api.get("GaudiInference", "tiny") or {})["spec"]["bucketing"]
+    assert (bucketing["strategy"], "(1, 112, 0)" in bucketing["file"]) == ("file", True)
+    assert len(await names_of_revisions(api) - known) == 1
 
 
 def warm_with_traffic(runtime: FakeRuntime) -> None:
