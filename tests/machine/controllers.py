@@ -29,7 +29,7 @@ def _follow(api: Api, replica_set: Object, quota: int | None, now: int) -> None:
         if quota is not None and sum(counts(pod) for pod in api.kind("Pod")) >= quota:
             refused = True
             break
-        _make(api, replica_set)
+        _make(api, replica_set, now)
     _tell(api, replica_set, refused, now)
 
 
@@ -42,13 +42,14 @@ def _worth(pod: Object) -> tuple[bool, bool, int, str]:
     return placed, ready.get("status") == "True", cost, "".join(chr(255 - ord(each)) for each in since)
 
 
-def _make(api: Api, replica_set: Object) -> None:
+def _make(api: Api, replica_set: Object, now: int) -> None:
     template, metadata = replica_set["spec"]["template"], replica_set["metadata"]
     reference = {"kind": "ReplicaSet", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
     fresh = {
         **template["metadata"],
         "name": f"{metadata['name']}-{api.version:07}",
         "namespace": metadata["namespace"],
+        "creationTimestamp": stamp(now),
         "ownerReferences": [reference],
     }
     body = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"], "status": {"phase": "Pending"}}

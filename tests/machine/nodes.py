@@ -16,6 +16,15 @@ LIVENESS_SECONDS = 60
 _MOST_BACKOFF = 300
 
 
+@dataclass(frozen=True)
+class Ended:
+    """An instance that began and ended, in seconds of the world."""
+
+    how: Exit
+    began: int
+    at: int
+
+
 @dataclass
 class Container:
     """The container of a pod that has a node: the instance that runs in it, or how and until when it rests."""
@@ -26,8 +35,8 @@ class Container:
     name: str
     stall_seconds: int
     restarts: int = 0
-    ended: Exit | None = None
-    last: Exit | None = None
+    ended: Ended | None = None
+    last: Ended | None = None
     resting_until: int = 0
     gone_at: int | None = None
 
@@ -79,7 +88,7 @@ class Nodes:
 
     def end(self, container: Container, how: Exit, now: int) -> None:
         """A container ends; its kubelet starts it again, later from time to time."""
-        container.ended = how
+        container.ended = Ended(how, container.instance.born, now)
         delay = min(_MOST_BACKOFF, 10 * 2 ** (container.restarts - 1)) if container.restarts else 0
         container.resting_until = now + 1 + delay
 
@@ -87,6 +96,7 @@ class Nodes:
         """A pod ends as a whole; its card is free, and it stays there to be read."""
         del self.containers[container.pod]
         conditions = with_condition(pod["status"]["conditions"], "Ready", False, stamp(now))
+        conditions = with_condition(conditions, "DisruptionTarget", True, stamp(now), "TerminationByKubelet")
         said = {"reason": "Evicted", "message": "The node was low on resource: memory."}
         self.api.status(pod, phase="Failed", conditions=conditions, containerStatuses=[], **said)
 
@@ -196,8 +206,9 @@ def _shown(container: Container, now: int) -> Object:
     }
 
 
-def _terminated(how: Exit) -> Object:
-    return {"reason": how.reason, "exitCode": how.code, "message": "Segmentation fault"}
+def _terminated(ended: Ended) -> Object:
+    how, times = ended.how, {"startedAt": stamp(ended.began), "finishedAt": stamp(ended.at)}
+    return {"reason": how.reason, "exitCode": how.code, "message": "Segmentation fault", **times}
 
 
 def _stall_seconds(api: Api) -> int:

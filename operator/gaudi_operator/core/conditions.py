@@ -5,7 +5,7 @@ docs/conditions.md lists all of them with their reasons.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
 from gaudi_operator.core.autoscaling_condition import judge_autoscaler_active
@@ -13,6 +13,7 @@ from gaudi_operator.core.plan_conditions import judge_bucket_coverage, judge_pla
 from gaudi_operator.core.rollout_conditions import judge_ready, judge_reconciling, judge_stalled
 from gaudi_operator.core.serving_conditions import judge_available, judge_degraded, judge_warmed_up
 from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.timestamp import timestamp
 from gaudi_operator.core.verdict import FALSE, TRUE, Verdict
 
 MAX_MESSAGE = 2048
@@ -85,8 +86,3 @@ def conditions_from(
         )
         for kind, verdict in verdicts
     )
-
-
-def timestamp(moment: datetime) -> str:
-    """A moment as Kubernetes writes it: UTC, whole seconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,11 +1,12 @@
 """The course of a rollout in one pass: which revision runs, beside or in place of the others, and the next step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.back_off import Record
 from gaudi_operator.core.canary import on_trial
-from gaudi_operator.core.failed_pods import failed_pods_trouble
+from gaudi_operator.core.failed_pods import failed_pods_trouble, with_next_try
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods import PodView
@@ -15,12 +16,15 @@ from gaudi_operator.core.rollback import Choice, choose
 from gaudi_operator.core.rollout import Policy, Progress, Step, next_step
 from gaudi_operator.core.surge import unblock, why_in_place
 from gaudi_operator.core.troubles import Circumstances, Trouble, first_trouble
-from gaudi_operator.core.workload import count_pods, leaving, live_workloads
+from gaudi_operator.core.workload import count_pods, desired_replicas, leaving, live_workloads
 
 
 @dataclass(frozen=True)
 class World:
-    """What a course is set by: the resource, its written status, its pods, and its kept revisions, newest first."""
+    """What a course is set by: the resource, its written status, its pods, and its kept revisions, newest first.
+
+    `last_errors` are by pod, `ends` by revision.
+    """
 
     inference: Inference
     before: GaudiInferenceStatus
@@ -28,6 +32,7 @@ class World:
     pods: Sequence[PodView]
     stored: tuple[Revision, ...]
     last_errors: dict[str, str]
+    ends: Mapping[str, Record]
 
     def pods_of(self, revision: str | None) -> list[PodView]:
         """Pods of a revision that count as replicas."""
@@ -36,7 +41,7 @@ class World:
     def upgrading(self, current: str) -> bool:
         """Whether pods of another revision are wished beside those of `current`."""
         sets = live_workloads(self.observed)
-        return any(each["spec"].get("replicas", 1) for revision, each in sets.items() if revision != current)
+        return any(desired_replicas(each) for revision, each in sets.items() if revision != current)
 
     def circumstances(self, revision: str) -> Circumstances:
         """What troubles of the pods of `revision` are judged by."""
@@ -96,6 +101,7 @@ def trouble(world: World, course: Course) -> Trouble | None:
     name, sets = course.name, live_workloads(world.observed)
     own = first_trouble(world.pods_of(name), [sets[name]] if name in sets else [], _with_room(world, course))
     own = own or failed_pods_trouble(world.pods, name or "")
+    own = with_next_try(own, name or "", world.ends.get(name or ""), world.observed.now)
     done = course.step is not None and course.step.progress is Progress.DONE
     return own or (failed if done else None)
 

@@ -2,6 +2,7 @@
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Plan, SetCost, SetGate
+from gaudi_operator.core.back_off import Record, held, next_try_seconds, records
 from gaudi_operator.core.checks import Violation, first_violation, groups_are_not_served
 from gaudi_operator.core.children import delete, missing_writes
 from gaudi_operator.core.course import Course, World, set_course, trouble
@@ -57,16 +58,19 @@ class _Pass:
         self.gates: list[SetGate] = judge_gates(seen, inference.spec.readiness, promised, observed.now)
         self.pods: tuple[PodView, ...] = with_gates(seen, self.gates, observed.now)
         self.last_errors: dict[str, str] = last_errors(self.pods, before, observed.reports)
+        self.ends: dict[str, Record] = records(self.pods, before, self.last_errors)
         self.stored: tuple[Revision, ...] = stored_revisions(observed.revisions)
         self.violation: Violation | None = self._violation()
-        self.world = World(inference, before, observed, self.pods, self.stored, self.last_errors)
+        self.world = World(inference, before, observed, self.pods, self.stored, self.last_errors, self.ends)
         self.course: Course = set_course(self.world, self._wished(), refused=self.violation is not None)
+        self.desired: dict[str, int] = {}
         self.replicas: dict[str, int] = {}
         self.costs: list[SetCost] = []
         if self.course.current and self.course.step:
             wished = wished_replicas(self.course.current, observed, self.course.step)
             self.costs = deletion_costs(self.pods, wished)
-            self.replicas = held_back(wished, written_replicas(observed), self.costs)
+            self.desired = held_back(wished, written_replicas(observed), self.costs)
+            self.replicas = held(self.desired, self.pods, self.ends, observed.now)
 
     def plan(self) -> Plan:
         """All of the outcome."""
@@ -74,10 +78,10 @@ class _Pass:
         actions: list[Action] = [*self.gates, *self.costs, *self._children()]
         fresh = make_status(self._situation())
         status, wait = throttled(self.before, fresh, self.observed.status_written, self.observed.now)
-        spec = self.inference.spec
+        spec, next_try = self.inference.spec, next_try_seconds(self.ends.values(), self.observed.now)
         again = look_again_seconds(
             self.pods,
-            min(filter(None, (wait, SEEN_SECONDS if self.costs else None)), default=None),
+            min(filter(None, (wait, SEEN_SECONDS if self.costs else None, next_try)), default=None),
             self.observed.now,
             observe_seconds=spec.rollout.canary.observe_seconds if self.course.policy.trial else 0,
             stall_seconds=spec.readiness.stall_timeout_seconds,
@@ -110,7 +114,14 @@ class _Pass:
         running = running_revisions(course.current, self.stored, observed, in_use)
         in_place = {course.current.name: course.in_place} if course.in_place else {}
         wished = desired_children(
-            self.inference, course.remembered, running, self.replicas, course.policy, self.defaults, in_place
+            self.inference,
+            course.remembered,
+            running,
+            self.replicas,
+            course.policy,
+            self.defaults,
+            in_place,
+            self._kept(),
         )
         readers = recipe_readers(self.inference, running, self._revisions())
         needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
@@ -121,6 +132,12 @@ class _Pass:
             *recipe_claims(self.inference, running, observed.claims),
             *self._unwanted(),
         ]
+
+    def _kept(self) -> dict[str, int]:
+        """What older revisions have again after a back-off: the rollout gives more pods to the current one alone."""
+        dropped = {self.course.name, *(each.name for each in self._revisions() if each.failure)}
+        lowered = (name for name, count in self.replicas.items() if count < self.desired[name])
+        return {name: self.desired[name] for name in lowered if name not in dropped}
 
     def _unwanted(self) -> list[Action]:
         spec, observed = self.inference.spec, self.observed
@@ -149,6 +166,7 @@ class _Pass:
             last_errors=self.last_errors,
             trouble=trouble(self.world, course),
             outlook=outlook(self.inference),
+            ends=self.ends,
             now=self.observed.now,
             autoscaler=next(iter(self.observed.autoscalers), None),
         )

@@ -12,7 +12,7 @@ from gaudi_operator.core.manifests.leader_worker_set import leader_worker_set
 from gaudi_operator.core.manifests.metadata import Object
 from gaudi_operator.core.manifests.network_policy import network_policy
 from gaudi_operator.core.manifests.pod_disruption_budget import pod_disruption_budget
-from gaudi_operator.core.manifests.replica_set import replica_set
+from gaudi_operator.core.manifests.replica_set import replica_set, rollout_annotations
 from gaudi_operator.core.manifests.service import service
 from gaudi_operator.core.manifests.service_account import service_account
 from gaudi_operator.core.revision import Revision
@@ -27,11 +27,13 @@ def desired_children(
     policy: Policy,
     defaults: InstallationDefaults,
     in_place: Mapping[str, str],
+    desired: Mapping[str, int],
 ) -> list[Object]:
     """`running` are the revisions whose pods must be able to start, the current one among them.
 
     `remembered` are those whose ControllerRevisions may have changed. `replicas` gives the pods of each revision that
-    has a workload, and `in_place` by revision why it replaces pods in place although it might surge.
+    has a workload, `in_place` by revision why it replaces pods in place although it might surge, and `desired` the
+    replicas that it has again after a back-off.
     ControllerRevisions come first, so that a rendering or a failure is never lost, and a workload after what its
     pods mount.
     """
@@ -45,7 +47,12 @@ def desired_children(
         service(inference),
         *([horizontal_pod_autoscaler(owner, wished)] if (wished := inference.spec.autoscaling) else []),
         *(
-            _workload(owner, revision, replicas[revision.name], in_place.get(revision.name))
+            _workload(
+                owner,
+                revision,
+                replicas[revision.name],
+                rollout_annotations(in_place.get(revision.name), desired.get(revision.name)),
+            )
             for revision in running
             if revision.name in replicas
         ),
@@ -53,10 +60,10 @@ def desired_children(
     return list({(child["kind"], child["metadata"]["name"]): child for child in children}.values())
 
 
-def _workload(owner: Identity, revision: Revision, replicas: int, in_place: str | None) -> Object:
+def _workload(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
     if revision.group:
-        return leader_worker_set(owner, revision, replicas, in_place)
-    return replica_set(owner, revision.name, revision.template, replicas, in_place)
+        return leader_worker_set(owner, revision, replicas, annotations)
+    return replica_set(owner, revision.name, revision.template, replicas, annotations)
 
 
 def _own_account_is_used(name: str, running: Iterable[Revision]) -> bool:

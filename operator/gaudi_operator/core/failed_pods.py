@@ -5,8 +5,10 @@ them what their node said (docs/conditions.md, While pods start).
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
+from gaudi_operator.core.back_off import Record
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.troubles import Trouble
 
@@ -33,6 +35,19 @@ def failed_pods_trouble(pods: Iterable[PodView], revision: str) -> Trouble | Non
         f"{len(failed)} pods of revision {revision} ended before they served, the last one {last.name}: {last.ended} "
         f"Check its node and spec.pod.resources; `kubectl describe pod {last.name}` tells more.",
     )
+
+
+def with_next_try(trouble: Trouble | None, revision: str, known: Record | None, now: datetime) -> Trouble | None:
+    """The trouble, and when the next pod is made while the revision backs off; that alone where no pod is left."""
+    pause = known.pause(now) if known else None
+    if pause is None or known is None:
+        return trouble
+    tries = f"{pause.failures} tries of revision {revision} in a row ended before a pod served"
+    if trouble:
+        return replace(trouble, message=f"{trouble.message} {tries}: no new pod is made before {pause.until}.")
+    error = known.last_error
+    last = f", the last one with pod {error.pod}: {error.message.rstrip('.')}" if error else ""
+    return Trouble("PodsFail", f"{tries}{last}. The next pod is made at {pause.until}.")
 
 
 def _when(found: tuple[datetime, PodView]) -> tuple[datetime, str]:

@@ -6,7 +6,9 @@ from gaudi_operator.core.actions import Delete
 from gaudi_operator.core.children import delete
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.pods import ENDED
 from gaudi_operator.core.revision import Revision
+from gaudi_operator.core.workload import desired_replicas
 
 
 def garbage(
@@ -14,11 +16,12 @@ def garbage(
 ) -> tuple[list[Delete], set[str]]:
     """Deletes of workloads and ControllerRevisions that are over, and the names of the revisions still in use.
 
-    In use is the `current` revision and whatever has pods or wishes some. `stored` is newest first;
+    In use is the `current` revision and whatever has pods or wishes some. A pod that has ended runs nothing any more:
+    it goes with its workload, and its last error stays in the status (back_off.py). `stored` is newest first;
     `history_limit` is how many revisions that are not in use are kept, beside the `stable` one.
     """
-    in_use = {current, *map(_revision, (*observed.pods, *observed.workers))}
-    in_use |= {_revision(each) for each in observed.workloads if each["spec"].get("replicas", 0)}
+    in_use = {current, *(_revision(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}
+    in_use |= {_revision(each) for each in observed.workloads if desired_replicas(each)}
     history = [revision.name for revision in stored if revision.name not in {*in_use, stable}]
     done = (each for each in observed.workloads if _revision(each) not in in_use)
     forgotten = (each for each in observed.revisions if _revision(each) in history[history_limit:])
@@ -33,6 +36,10 @@ def unread_config_maps(observed: Observed, needed: Collection[str | None]) -> li
     """Deletes of ConfigMaps whose names are not `needed`."""
     unread = (each for each in observed.config_maps if each["metadata"]["name"] not in needed)
     return _deletes(unread, "no pod reads it")
+
+
+def _has_ended(pod: Manifest) -> bool:
+    return (pod.get("status") or {}).get("phase") in ENDED
 
 
 def _deletes(objects: Iterable[Manifest], reason: str) -> list[Delete]:

@@ -1,6 +1,7 @@
 """status.revisions: the kept revisions, newest first, each with its number, its age and where it stands."""
 
 from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, RevisionPhase, RevisionState
+from gaudi_operator.core.back_off import Record
 from gaudi_operator.core.revision import Revision
 from gaudi_operator.core.situation import Situation
 
@@ -12,7 +13,7 @@ def revision_states(situation: Situation) -> tuple[RevisionState, ...]:
 
 
 def _state(situation: Situation, revision: Revision) -> RevisionState:
-    failure = revision.failure
+    failure, ends = revision.failure, situation.ends.get(revision.name, Record())
     return RevisionState(
         name=revision.name,
         number=revision.number,
@@ -20,6 +21,8 @@ def _state(situation: Situation, revision: Revision) -> RevisionState:
         created=revision.created,
         reason=failure.reason if failure else None,
         message=failure.message if failure else None,
+        last_error=ends.last_error,
+        back_off=ends.back_off,
     )
 
 

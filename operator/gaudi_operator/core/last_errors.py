@@ -1,4 +1,4 @@
-"""How the last container of a pod ended, kept in the status after the container, and its report, are gone."""
+"""How a pod or its last container ended, kept in the status after the container, and its report, are gone."""
 
 from collections.abc import Iterable, Mapping
 
@@ -23,9 +23,10 @@ def last_errors(
 
 
 def _last_error(pod: PodView, before: Mapping[str, PodState], reports: Mapping[str, PodReport]) -> str | None:
-    if pod.container is None or pod.container.last_exit is None:
+    ended = pod.ended or (pod.container.last_exit if pod.container else None)
+    if ended is None:
         return None
-    known, ended = before.get(pod.name), pod.container.last_exit
+    known = before.get(pod.name)
     if known is not None and known.last_error and known.last_error.endswith(ended[-MAX_TEXT // 2 :]):
         return known.last_error
     return f"{_where(pod.container, reports.get(pod.uid), known)}{ended}"[:MAX_TEXT]
@@ -41,9 +42,9 @@ def at_work(report: WarmupReport) -> str:
     return f"phase {report.phase}"
 
 
-def _where(container: Container, word: PodReport | None, known: PodState | None) -> str:
+def _where(container: Container | None, word: PodReport | None, known: PodState | None) -> str:
     """From the last report, if it is not that of the container which runs now; else from the written status."""
     if word is not None and word.report is not None:
-        of_the_ended = not container.running or word.container_id != container.id
+        of_the_ended = container is None or not container.running or word.container_id != container.id
         return f"In {at_work(word.report)}: " if of_the_ended else ""
     return f"In phase {known.phase}: " if known is not None and known.phase in set(Phase) else ""

@@ -25,7 +25,10 @@ ENDED = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True)
 class Container:
-    """The runtime container as the kubelet last saw it. `id` is empty before it was ever started."""
+    """The runtime container as the kubelet last saw it. `id` is empty before it was ever started.
+
+    `last_exit` says how it, or the one before it, ended; that one ran from `last_began` until `last_ended`.
+    """
 
     id: str
     running: bool
@@ -33,6 +36,8 @@ class Container:
     waiting_message: str = ""
     last_exit: str | None = None
     restarts: int = 0
+    last_began: datetime | None = None
+    last_ended: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,9 @@ class PodCondition:
 class PodView:
     """One pod. `report` is only set when it speaks for the running container and for the pod's own plan.
 
-    `gone_by` is when the grace period of a terminating pod ends. `ended` says why a failed pod has ended, and
-    `ended_at` when, as near as that can be known. The leader of a group of `size` pods stands for all
-    of them: `workers` are the others, and `ordinal` is the group's number.
+    `created` is when it was made, and `gone_by` when the grace period of a terminating pod ends. `ended` says why a
+    failed pod has ended, and `ended_at` when, as near as that can be known. The leader of a group of `size` pods
+    stands for all of them: `workers` are the others, and `ordinal` is the group's number.
     """
 
     name: str
@@ -68,6 +73,7 @@ class PodView:
     deletion_cost: int = 0
     ended: str | None = None
     ended_at: datetime | None = None
+    created: datetime | None = None
     size: int = 1
     ordinal: int | None = None
     workers: tuple["PodView", ...] = ()
@@ -164,6 +170,7 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         deletion_cost=int(annotations.get(DELETION_COST_ANNOTATION, 0)),
         ended=_why_ended(status, container) if status.get("phase") == "Failed" else None,
         ended_at=_ended_at(pod) if status.get("phase") == "Failed" else None,
+        created=_moment(metadata.get("creationTimestamp")),
     )
 
 
@@ -192,8 +199,9 @@ def _ended_at(pod: Manifest) -> datetime | None:
     status = pod["status"]
     states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
     finished = [(state.get("terminated") or {}).get("finishedAt") for state in states]
+    turned = [each.get("lastTransitionTime") for each in status.get("conditions") or ()]
     moments = [
-        *filter(None, finished),
+        *filter(None, (*finished, *turned)),
         *filter(None, (status.get("startTime"), pod["metadata"].get("creationTimestamp"))),
     ]
     return max((datetime.fromisoformat(moment) for moment in moments), default=None)
@@ -217,13 +225,16 @@ def _container(status: Mapping[str, Any]) -> Container | None:
         if each["name"] == CONTAINER:
             state = each.get("state") or {}
             waiting = state.get("waiting") or {}
+            last = state.get("terminated") or (each.get("lastState") or {}).get("terminated")
             return Container(
                 id=each.get("containerID") or "",
                 running="running" in state,
                 waiting_reason=waiting.get("reason"),
                 waiting_message=waiting.get("message") or "",
-                last_exit=_exit((each.get("lastState") or {}).get("terminated") or state.get("terminated")),
+                last_exit=_exit(last),
                 restarts=each.get("restartCount") or 0,
+                last_began=_moment((last or {}).get("startedAt")),
+                last_ended=_moment((last or {}).get("finishedAt")),
             )
     return None
 

@@ -14,9 +14,9 @@ from gaudi_operator.api.v1alpha1.status import (
     Recompiles,
     WarmupProgress,
 )
-from gaudi_operator.core.conditions import timestamp
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.timestamp import timestamp
 from gaudi_runtime.contract.report import PhaseProgress, WarmupReport
 
 ETA_SECONDS = 10

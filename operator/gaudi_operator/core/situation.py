@@ -1,10 +1,11 @@
 """What one pass has found out, gathered for the judgement of conditions and status."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.back_off import Record
 from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.inputs import revision_inputs, same_inputs
@@ -24,8 +25,9 @@ class Situation:
     `stable` was last rolled out wholly. `revisions` are all kept ones, the current one among them.
 
     `choice` is None where a refused spec leaves nothing to choose, `in_place` says why mode auto does not surge, and
-    `last_errors` how the last containers of pods ended, by pod. `outlook` is what is known of the spec's plan without
-    a pod, None where no plan is possible. `autoscaler` is the live one, None where there is none.
+    `last_errors` how the last containers of pods ended, by pod; `ends` is what is remembered of that, by revision.
+    `outlook` is what is known of the spec's plan without a pod, None where no plan is possible. `autoscaler` is the
+    live one, None where there is none.
     """
 
     inference: Inference
@@ -44,6 +46,7 @@ class Situation:
     trouble: Trouble | None
     outlook: Outlook | None
     now: datetime
+    ends: Mapping[str, Record] = field(default_factory=dict)
     autoscaler: Manifest | None = None
 
     @property

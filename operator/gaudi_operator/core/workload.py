@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.revision import Group, Revision
@@ -69,8 +69,14 @@ def leaving(pods: Iterable[PodView], now: datetime) -> int:
 
 
 def written_replicas(observed: Observed) -> dict[str, int]:
-    """Replicas of each revision's workload as they stand there."""
-    return {name: each["spec"].get("replicas", 1) for name, each in live_workloads(observed).items()}
+    """Replicas of each revision's workload as they stand there, or as they will again after a back-off."""
+    return {name: desired_replicas(each) for name, each in live_workloads(observed).items()}
+
+
+def desired_replicas(workload: Manifest) -> int:
+    """Replicas that a workload has, or has again after a back-off."""
+    kept = (workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION)
+    return int(kept) if kept else int(workload["spec"].get("replicas", 1))
 
 
 def wished_replicas(current: Revision, observed: Observed, step: Step) -> dict[str, int]:

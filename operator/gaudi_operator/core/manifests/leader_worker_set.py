@@ -1,16 +1,18 @@
 """The LeaderWorkerSet of one revision: groups of pods in the place of the pods of a ReplicaSet."""
 
+from collections.abc import Mapping
+
 from gaudi_operator.core.inference import Identity
 from gaudi_operator.core.manifests.metadata import Object, child
-from gaudi_operator.core.manifests.replica_set import in_place_annotation, workload_name
+from gaudi_operator.core.manifests.replica_set import workload_name
 from gaudi_operator.core.revision import Revision
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 KIND = "LeaderWorkerSet"
 
 
-def leader_worker_set(owner: Identity, revision: Revision, replicas: int, in_place: str | None) -> Object:
-    """`replicas` groups of a revision that has a group; `in_place` says why it replaces them in place (surge.py).
+def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
+    """`replicas` groups of a revision that has a group, with `annotations` of the rollout.
 
     A group starts anew by itself when one of its pods does (docs/several-nodes.md, When a pod is lost). Were it left to
     the controller, it would make all pods anew at once and again: without a pause, and without a count of crashes.
@@ -25,4 +27,4 @@ def leader_worker_set(owner: Identity, revision: Revision, replicas: int, in_pla
     }
     spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": templates}
     name = workload_name(owner, revision.name)
-    return child(API_VERSION, KIND, name, owner, {"spec": spec}, revision.name, in_place_annotation(in_place))
+    return child(API_VERSION, KIND, name, owner, {"spec": spec}, revision.name, annotations)

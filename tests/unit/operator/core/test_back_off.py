@@ -1,0 +1,241 @@
+"""Pods that end again and again are made ever more seldom, and the last error outlives them."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionPhase, RevisionState
+from gaudi_operator.core.back_off import Record, held, next_try_seconds, records
+from gaudi_operator.core.names import DESIRED_ANNOTATION
+from gaudi_operator.core.pods import PodView
+from tests.builders import Object
+from tests.unit.operator.core.cluster import Cluster, stamp
+from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
+from tests.unit.operator.core.resources import NOW, resource
+from tests.unit.operator.core.stories import condition as shown
+from tests.unit.operator.core.stories import served, status
+
+NONE = Record()
+
+
+def at(seconds: float) -> str:
+    return stamp(NOW + timedelta(seconds=seconds))
+
+
+def made(name: str, created: int, **fields: object) -> Object:
+    """A pod of revision `new`, made at a moment."""
+    found = pod(name, revision="new", **fields)  # type: ignore[arg-type]
+    found["metadata"]["creationTimestamp"] = at(created)
+    return found
+
+
+def refused(name: str, created: int, ended: int, served: bool = False) -> PodView:
+    """A pod that its node did not take."""
+    found = made(name, created, container=None, phase="Failed", conditions=(gate_condition(False),) * served)
+    found["status"] |= {"reason": "UnexpectedAdmissionError", "message": "No card.", "startTime": at(ended)}
+    return view(found)
+
+
+def crashed(began: int, ended: int, served: bool = False) -> PodView:
+    """A pod whose container has ended and runs again."""
+    last = {"reason": "Error", "exitCode": 139, "startedAt": at(began), "finishedAt": at(ended)}
+    conditions = (gate_condition(False),) * served
+    return view(made("c", 0, last_state={"terminated": last}, conditions=conditions))
+
+
+def ready(since: int, created: int = 0) -> PodView:
+    """A pod that takes traffic since a moment."""
+    conditions = (gate_condition(True, since=at(since)), condition("Ready", True, since=at(since)))
+    return view(made("r", created, conditions=conditions))
+
+
+def remembered(known: Record) -> GaudiInferenceStatus:
+    row = RevisionState(
+        name="new", number=1, phase=RevisionPhase.ROLLING_OUT, last_error=known.last_error, back_off=known.back_off
+    )
+    return GaudiInferenceStatus(revisions=(row,))
+
+
+def judged(*pods: PodView, known: Record = NONE) -> Record:
+    return records(pods, remembered(known), {})["new"]
+
+
+def row_of(count: int) -> list[PodView]:
+    """Tries one after the other, each made when the one before it had ended."""
+    return [refused(f"p{number:02}", number * 400, number * 400 + 1) for number in range(count)]
+
+
+def test_first_end_may_be_chance_and_is_followed_by_no_pause() -> None:
+    assert judged(refused("a", 0, 1)).back_off == BackOff(failures=1, since=at(1), until=at(1))
+
+
+def test_second_end_is_followed_by_ten_seconds() -> None:
+    found = judged(refused("a", 0, 1), refused("b", 1, 2))
+    assert found.back_off == BackOff(failures=2, since=at(2), until=at(12))
+
+
+def test_pause_is_doubled_up_to_five_minutes() -> None:
+    ends = [judged(*row_of(count)).back_off for count in range(2, 10)]
+    pauses = [(NOW.fromisoformat(each.until) - NOW.fromisoformat(each.since)).total_seconds() for each in ends if each]
+    assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
+
+
+def test_pods_that_were_made_together_are_one_try() -> None:
+    found = judged(*(refused(name, 0, ended) for name, ended in (("a", 1), ("b", 1), ("c", 2), ("d", 30))))
+    assert found.back_off == BackOff(failures=1, since=at(1), until=at(1))
+
+
+def test_end_ten_minutes_after_the_one_before_begins_a_new_count() -> None:
+    found = judged(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 603))
+    assert found.back_off == BackOff(failures=1, since=at(603), until=at(603))
+
+
+def test_pod_that_became_ready_since_ends_the_count_and_not_the_last_error() -> None:
+    found = judged(refused("a", 0, 1), refused("b", 1, 2), ready(since=3))
+    assert (found.back_off, found.last_error and found.last_error.pod) == (None, "b")
+
+
+def test_ends_beside_a_pod_that_serves_for_long_count() -> None:
+    found = judged(ready(since=-100), refused("a", 0, 1), refused("b", 1, 2))
+    assert found.back_off == BackOff(failures=2, since=at(2), until=at(12))
+
+
+def test_pod_that_served_proves_its_revision_when_it_ends() -> None:
+    assert judged(refused("a", 0, 1, served=True)).back_off is None
+
+
+def test_container_that_never_served_counts_although_its_pod_lives() -> None:
+    known = judged(crashed(0, 1))
+    assert judged(crashed(2, 5), known=known).back_off == BackOff(failures=2, since=at(5), until=at(15))
+
+
+def test_container_that_restarts_beside_serving_pods_holds_nobody_else() -> None:
+    assert judged(ready(since=-100), crashed(0, 1)).back_off is None
+
+
+def test_container_that_restarts_after_it_served_is_the_kubelets_matter() -> None:
+    found = judged(crashed(0, 1, served=True))
+    assert (found.back_off, found.last_error) == (None, LastError(time=at(1), pod="c", message="Error, exit code 139"))
+
+
+def test_pod_that_somebody_deletes_does_not_count() -> None:
+    last = {"terminated": {"reason": "Error", "exitCode": 143, "startedAt": at(0), "finishedAt": at(9)}}
+    assert judged(view(made("a", 0, state=last, terminating=True))) == NONE
+
+
+def test_status_remembers_pods_that_are_gone() -> None:
+    known = judged(refused("a", 0, 1), refused("b", 1, 2))
+    assert judged(known=known) == known
+    found = judged(refused("c", 13, 14), known=known)
+    assert found.back_off == BackOff(failures=3, since=at(14), until=at(34))
+    assert found.last_error == LastError(time=at(14), pod="c", message="UnexpectedAdmissionError: No card.")
+
+
+@given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 60)), max_size=8))
+def test_what_is_written_is_not_counted_again(tries: list[tuple[int, int]]) -> None:
+    pods = [refused(f"p{number}", start, start + took) for number, (start, took) in enumerate(tries)]
+    known = judged(*pods)
+    assert judged(*pods, known=known) == known
+
+
+def backed_off(until: int = 12) -> dict[str, Record]:
+    return {"new": Record(None, BackOff(failures=2, since=at(2), until=at(until)))}
+
+
+def wished(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
+    return held({"new": 3, "old": 2}, pods, backed_off(), NOW + timedelta(seconds=seconds))
+
+
+def test_no_new_pod_is_made_during_a_pause_and_other_revisions_go_on() -> None:
+    assert wished([]) == {"new": 0, "old": 2}
+
+
+def test_pods_that_serve_and_those_that_were_there_before_stay() -> None:
+    assert wished([ready(since=3, created=4), view(made("w", 0))])["new"] == 2
+
+
+def test_pod_that_was_made_at_once_in_the_stead_of_one_that_ended_goes_again() -> None:
+    assert wished([view(made("w", 0)), view(made("twin", 2))])["new"] == 1
+
+
+def test_pods_are_made_again_when_the_pause_is_over() -> None:
+    assert wished([], seconds=12)["new"] == 3
+
+
+def test_group_before_one_that_stays_is_made_again() -> None:
+    leader = made("l", 0)
+    leader["metadata"]["labels"] |= {
+        "leaderworkerset.sigs.k8s.io/name": "tiny-new",
+        "leaderworkerset.sigs.k8s.io/group-index": "1",
+    }
+    assert wished([view(leader)])["new"] == 2
+
+
+def test_end_of_a_pause_is_waited_for() -> None:
+    assert next_try_seconds(backed_off().values(), NOW + timedelta(seconds=5)) == 7
+    assert next_try_seconds(backed_off().values(), NOW + timedelta(seconds=12)) is None
+
+
+def refuse_all(cluster: Cluster, seconds: int) -> None:
+    """Time passes, and nodes take no new pod: each ends in the second in which it is made."""
+    until = cluster.now + timedelta(seconds=seconds)
+    while cluster.now < until:
+        plan, ended = cluster.operate(), len(failed_pods(cluster))
+        cluster.controllers()
+        for each in cluster.kind("Pod"):
+            if each["status"]["phase"] == "Running" and each["metadata"]["uid"] not in cluster.reports:
+                said = {"reason": "UnexpectedAdmissionError", "startTime": stamp(cluster.now)}
+                each["status"] = {"phase": "Failed", "conditions": [], **said}
+        cluster.kubelet()
+        if not plan.actions and len(failed_pods(cluster)) == ended:
+            cluster.now = min(until, cluster.now + timedelta(seconds=plan.look_again_seconds or seconds))
+
+
+def failed_pods(cluster: Cluster) -> list[Object]:
+    return [each for each in cluster.kind("Pod") if each["status"]["phase"] == "Failed"]
+
+
+def test_pods_that_are_refused_at_once_are_made_ever_more_seldom() -> None:
+    cluster = Cluster(resource(replicas=1))
+    refuse_all(cluster, 600)
+    moments = [NOW.fromisoformat(each["metadata"]["creationTimestamp"]) for each in failed_pods(cluster)]
+    tries = [after for before, after in pairwise(sorted(moments)) if (after - before).total_seconds() > 5]
+    assert len(moments) <= 16, "7 tries, some with a pod that the ReplicaSet makes at once"
+    assert [round((after - before).total_seconds(), -1) for before, after in pairwise(tries)] == [20, 40, 80, 160]
+
+
+def test_user_reads_the_last_error_and_when_the_next_pod_is_made() -> None:
+    cluster = Cluster(resource(replicas=1))
+    refuse_all(cluster, 20)
+    (row,) = status(cluster)["revisions"]
+    until, last = row["backOff"]["until"], row["lastError"]
+    assert shown(cluster, "Stalled") == ("True", "PodsFail")
+    message = next(each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled")
+    assert message.endswith(
+        f" {row['backOff']['failures']} tries of revision {row['name']} in a row ended before a pod served: no new pod "
+        f"is made before {until}."
+    )
+    assert last["message"] == "UnexpectedAdmissionError."
+
+
+def test_revision_that_is_refused_for_long_is_served_when_nodes_take_pods_again() -> None:
+    cluster = Cluster(resource(replicas=2))
+    refuse_all(cluster, 100)
+    cluster.settle()
+    assert status(cluster)["ready"] == "2/2"
+    assert "backOff" not in status(cluster)["revisions"][0]
+
+
+def test_older_revision_that_backs_off_in_a_paused_rollout_has_all_its_pods_again_afterwards() -> None:
+    cluster = served(replicas=1)
+    (old,) = (each["metadata"]["name"] for each in cluster.kind("ReplicaSet"))
+    cluster.change(engine={"env": [{"name": "A", "value": "1"}]}, rollout={"paused": True})
+    cluster.delete("Pod", cluster.kind("Pod")[0]["metadata"]["name"])
+    refuse_all(cluster, 8)
+    held_set = cluster.objects["ReplicaSet", old]
+    assert (held_set["spec"]["replicas"], held_set["metadata"]["annotations"][DESIRED_ANNOTATION]) == (0, "1")
+    cluster.settle()
+    assert (status(cluster)["ready"], shown(cluster, "Ready")) == ("1/1", ("False", "RolloutPaused"))

@@ -1,0 +1,38 @@
+"""What has ended protects nothing from being cleaned up."""
+
+import pytest
+
+from gaudi_operator.core.garbage import garbage
+from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.observed import Observed
+from tests.builders import Object
+from tests.unit.operator.core.pod_objects import pod
+from tests.unit.operator.core.resources import resource
+
+
+def replica_set(replicas: int = 0, **annotations: str) -> Object:
+    metadata: Object = {"name": "tiny-old", "uid": "u", "labels": {REVISION_LABEL: "old"}, "annotations": annotations}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": {"replicas": replicas}}
+
+
+def deleted(workload: Object, *pods: Object) -> list[str]:
+    deletes, _ = garbage(Observed(resource(), replica_sets=(workload,), pods=pods), "new", (), 5)
+    return [each.name for each in deletes]
+
+
+def test_workload_without_pods_is_deleted() -> None:
+    assert deleted(replica_set()) == ["tiny-old"]
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_pod_that_has_ended_keeps_no_workload(phase: str) -> None:
+    assert deleted(replica_set(), pod(revision="old", phase=phase)) == ["tiny-old"]
+
+
+@pytest.mark.parametrize("terminating", [False, True])
+def test_pod_that_may_still_run_keeps_its_workload(terminating: bool) -> None:
+    assert deleted(replica_set(), pod(revision="old", terminating=terminating)) == []
+
+
+def test_workload_that_has_pods_again_after_a_back_off_is_kept() -> None:
+    assert deleted(replica_set(**{DESIRED_ANNOTATION: "1"})) == []
