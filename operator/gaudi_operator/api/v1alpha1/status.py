@@ -197,6 +197,22 @@ class RevisionPhase(StrEnum):
     KEPT = "Kept"
 
 
+class LastError(ApiModel):
+    """How a pod of a revision, or a container in it, ended last; kept when both are gone."""
+
+    time: Timestamp = Field(description="When it ended.")
+    pod: Annotated[str, Field(max_length=253)] = Field(description="Name of the pod.")
+    message: Text = Field(description="Phase and bucket where known, exit code or reason, last words.")
+
+
+class BackOff(ApiModel):
+    """Tries of a revision that ended before a pod of it served, and the pause after the last of them."""
+
+    failures: Count = Field(description="Tries in a row that ended; forgotten when a pod serves.")
+    since: Timestamp = Field(description="When the last of them ended.")
+    until: Timestamp = Field(description="No new pod of the revision is made before; those that live stay.")
+
+
 class RevisionState(ApiModel):
     """One revision of the history."""
 
@@ -209,6 +225,10 @@ class RevisionState(ApiModel):
     created: Timestamp | None = Field(None, description="When it was first asked for.")
     reason: Annotated[str, Field(max_length=64)] | None = Field(None, description="Why it failed, as a stable word.")
     message: Text | None = Field(None, description="Why it failed, with the evidence.")
+    last_error: LastError | None = Field(None, description="How a pod of it, or a container there, ended last.")
+    back_off: BackOff | None = Field(
+        None, description="Tries that ended since a pod of it served, and when the next pod is made."
+    )
 
 
 class GaudiInferenceStatus(ApiModel):
