@@ -31,7 +31,7 @@ async def test_revision_that_stalls_is_rolled_back_and_stays_so_after_the_operat
         await api.merge("GaudiInference", "tiny", {"spec": {"service": {"port": 81}}})
         await until(partial(observed, api), "the new operator to have looked", seconds=60)
     assert condition["reason"] == "RolledBack"
-    assert "failed (WarmupStalled): Nothing has moved in pod tiny-" in condition["message"]
+    assert "failed (WarmupStalled): Nothing moved in pod tiny-" in condition["message"]
     assert min(available for available, _ in seen) >= 2
     assert await running_revisions(api) == {good}
     assert [good not in each["metadata"]["name"] for each in await failed(api)] == [True]

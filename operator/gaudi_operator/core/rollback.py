@@ -38,10 +38,11 @@ class Choice:
             return Trouble("RolledBack", f"{found} Revision {self.current.name} runs instead{_GONE} {_NEXT}")
         if not self.held:
             return None
-        return Trouble("RevisionFailed", f"{found} The rollout is held, as spec.rollout.onFailure is pause. {_NEXT}")
+        return Trouble("RevisionFailed", f"{found} {_HELD} {_NEXT}")
 
 
-_GONE = ", and pods of the failed one go: spec.rollout.onFailure pause keeps them for a look."
+_GONE = ", and pods of the failed one are not kept: spec.rollout.onFailure pause keeps them for a look."
+_HELD = "The rollout is held, as spec.rollout.onFailure is pause, and its pods stay for a look: `kubectl logs POD`."
 _NEXT = (
     "Change the spec; or, if the cause lay elsewhere and is mended, set the annotation "
     "inference.gaudi.dev/restarted-at to a new value for another try."
@@ -78,4 +79,5 @@ def last_good(failed: str, stored: Iterable[Revision], stable: str | None, pods:
 def _failure(revision: str, pods: Iterable[PodView], circumstances: Circumstances) -> Failure | None:
     mine = (pod for pod in pods if pod.active and pod.revision == revision)
     found = next((trouble for trouble in pod_troubles(mine, circumstances) if blames_the_revision(trouble)), None)
-    return None if found is None else Failure(found.reason, found.message)
+    # It is read when these pods are long gone.
+    return None if found is None else Failure(found.reason, found.kept)

@@ -1,6 +1,6 @@
 """What keeps a revision from serving until a person acts: pod by pod, as the kubelet, scheduler and report say."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
@@ -53,10 +53,19 @@ STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
 
 @dataclass(frozen=True)
 class Trouble:
-    """A stable reason and a sentence that says what to do."""
+    """A stable reason and a sentence that says what to do.
+
+    `lasting` is the sentence that stays true when the pod is gone, where that is another one.
+    """
 
     reason: str
     message: str
+    lasting: str | None = None
+
+    @property
+    def kept(self) -> str:
+        """What may still be said when the pod is gone."""
+        return self.lasting or self.message
 
 
 @dataclass(frozen=True)
@@ -114,15 +123,19 @@ def pod_trouble(pod: PodView, circumstances: Circumstances) -> Trouble | None:
 
 def _failed_start(pod: PodView, _: Circumstances) -> Trouble | None:
     failure = pod.report.failure if pod.report else None
-    return None if failure is None else Trouble(failure.reason, f"Pod {pod.name} cannot start: {failure.message}")
+    if failure is None:
+        return None
+    said = (f"Pod {pod.name} {could} start: {failure.message}" for could in ("cannot", "could not"))
+    return Trouble(failure.reason, *said)
 
 
 def _container_waits(pod: PodView, _: Circumstances) -> Trouble | None:
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
-    said = pod.container.waiting_message or reason
-    return Trouble(reason, f"Pod {pod.name} cannot start its container: {_sentence(said)} {_WAITING[reason]}")
+    why = f"{_sentence(pod.container.waiting_message or reason)} {_WAITING[reason]}"
+    said = (f"Pod {pod.name} {could} start its container: {why}" for could in ("cannot", "could not"))
+    return Trouble(reason, *said)
 
 
 def _crash_loop(pod: PodView, circumstances: Circumstances) -> Trouble | None:
@@ -133,17 +146,22 @@ def _crash_loop(pod: PodView, circumstances: Circumstances) -> Trouble | None:
     if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
         return None
     said = circumstances.last_errors.get(pod.name) or pod.container.last_exit or "its end is unknown"
-    reason, advice = _kind_of_crash(said, pod.name)
-    return Trouble(reason, f"The container of pod {pod.name} ends again and again. {_sentence(said)} {advice}")
+    reason, advice = _kind_of_crash(said)
+    log = f"Read its log with `kubectl logs {pod.name} --previous`."
+    return Trouble(
+        reason,
+        " ".join((f"The container of pod {pod.name} ends again and again. {_sentence(said)}", *advice, log)),
+        " ".join((f"The container of pod {pod.name} ended again and again. {_sentence(said)}", *advice)),
+    )
 
 
-def _kind_of_crash(said: str, pod: str) -> tuple[str, str]:
-    log = f"Read its log with `kubectl logs {pod} --previous`."
+def _kind_of_crash(said: str) -> tuple[str, Sequence[str]]:
+    """Its reason, and what to change in the spec where that is known."""
     if "OOMKilled" in said:
-        return "HostOutOfMemory", f"Raise spec.pod.resources.memory: the node's memory ran out, not the card's. {log}"
+        return "HostOutOfMemory", ("Raise spec.pod.resources.memory: the node's memory ran out, not the card's.",)
     if said.startswith(_COMPILES):
-        return "CompileCrashed", f"Leave that bucket out of spec.bucketing, or try another image. {log}"
-    return "CrashLoopBackOff", log
+        return "CompileCrashed", ("Leave that bucket out of spec.bucketing, or try another image.",)
+    return "CrashLoopBackOff", ()
 
 
 def _unschedulable(pod: PodView, circumstances: Circumstances) -> Trouble | None:
@@ -186,10 +204,12 @@ def _standstill(pod: PodView, circumstances: Circumstances) -> Trouble | None:
     report, limit = pod.report, circumstances.readiness.stall_timeout_seconds
     if report is None or report.phase not in STARTING or report.since_progress_seconds <= limit:
         return None
+    found = f"in pod {pod.name} for more than {limit} s, in {at_work(report)}."
     return Trouble(
         "WarmupStalled",
-        f"Nothing has moved in pod {pod.name} for more than {limit} s, in {at_work(report)}. Its container is "
-        "restarted; if that repeats, read its log, or raise spec.readiness.stallTimeoutSeconds if a step takes longer.",
+        f"Nothing has moved {found} Its container is restarted; if that repeats, read its log, or raise "
+        "spec.readiness.stallTimeoutSeconds if a step takes longer.",
+        f"Nothing moved {found} Raise spec.readiness.stallTimeoutSeconds if a step takes longer.",
     )
 
 
@@ -200,11 +220,11 @@ def _shortfall(pod: PodView, circumstances: Circumstances) -> Trouble | None:
     if below is None:
         return None
     reason, message = below
-    return Trouble(
-        reason,
-        f"Pod {pod.name} takes no traffic: {message} Give graphs more memory (spec.warmup.graphMemoryShare), plan "
-        "fewer buckets, lower the percentages in spec.readiness, or set its onShortfall to serveAndWarn.",
+    why = (
+        f"no traffic: {message} Give graphs more memory (spec.warmup.graphMemoryShare), plan fewer buckets, lower the "
+        "percentages in spec.readiness, or set its onShortfall to serveAndWarn."
     )
+    return Trouble(reason, f"Pod {pod.name} takes {why}", f"Pod {pod.name} took {why}")
 
 
 def _recompiles(pod: PodView, circumstances: Circumstances) -> Trouble | None:
@@ -226,11 +246,11 @@ def _errors(pod: PodView, circumstances: Circumstances) -> Trouble | None:
         return None
     if requests.failed * 100 <= requests.answered * most:
         return None
-    return Trouble(
-        "TooManyErrors",
+    found = (
         f"{requests.failed} of {requests.answered} answers of pod {pod.name} failed; "
-        f"spec.rollout.canary.maxErrorPercent is {most}. Read its log with `kubectl logs {pod.name}`.",
+        f"spec.rollout.canary.maxErrorPercent is {most}."
     )
+    return Trouble("TooManyErrors", f"{found} Read its log with `kubectl logs {pod.name}`.", found)
 
 
 def _refused_pods(replica_set: Manifest, circumstances: Circumstances) -> Trouble | None:

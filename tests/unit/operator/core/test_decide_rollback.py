@@ -89,12 +89,11 @@ def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:
     cluster.settle()
     (pod,) = {name for name in message(cluster).split() if name.startswith(f"tiny-{bad}-")}
     assert message(cluster) == (
-        f"Revision {bad} failed (WarmupStalled): Nothing has moved in pod {pod} for more than 1800 s, in phase "
-        "Compiling at prompt bucket (1, 128, 0). Its container is restarted; if that repeats, read its log, or raise "
-        f"spec.readiness.stallTimeoutSeconds if a step takes longer. Revision {good} runs instead, and "
-        "pods of the failed one go: spec.rollout.onFailure pause keeps them for a look. Change the spec; or, if "
-        "the cause lay elsewhere and is mended, set the annotation inference.gaudi.dev/restarted-at to a new value for "
-        "another try."
+        f"Revision {bad} failed (WarmupStalled): Nothing moved in pod {pod} for more than 1800 s, in phase "
+        "Compiling at prompt bucket (1, 128, 0). Raise spec.readiness.stallTimeoutSeconds if a step takes longer. "
+        f"Revision {good} runs instead, and pods of the failed one are not kept: spec.rollout.onFailure pause "
+        "keeps them for a look. Change the spec; or, if the cause lay elsewhere and is mended, set the annotation "
+        "inference.gaudi.dev/restarted-at to a new value for another try."
     )
 
 
@@ -104,7 +103,7 @@ def test_events_tell_of_the_failure_before_the_way_back() -> None:
     told = [event.reason for event in cluster.events if event.reason in ("RevisionFailed", "RollingBack", "Stalled")]
     assert told == ["RevisionFailed", "RollingBack", "Stalled"]
     failed, back = (next(e.message for e in cluster.events if e.reason == r) for r in ("RevisionFailed", "RollingBack"))
-    assert failed.startswith(f"Revision {bad} failed (WarmupStalled): Nothing has moved in pod tiny-{bad}-")
+    assert failed.startswith(f"Revision {bad} failed (WarmupStalled): Nothing moved in pod tiny-{bad}-")
     assert back == f"Revision {good} is to serve again."
 
 
@@ -178,7 +177,10 @@ def test_pause_holds_the_rollout_instead() -> None:
     assert pod_names(cluster) == before
     assert revisions(cluster) == {good, bad}
     assert condition(cluster, "Stalled") == ("True", "RevisionFailed")
-    assert "The rollout is held, as spec.rollout.onFailure is pause." in message(cluster)
+    assert (
+        "The rollout is held, as spec.rollout.onFailure is pause, and its pods stay for a look: `kubectl logs POD`."
+        in message(cluster)
+    )
 
 
 def test_failed_revision_that_is_held_alone_is_not_scaled_up() -> None:

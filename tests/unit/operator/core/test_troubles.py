@@ -35,7 +35,9 @@ def test_healthy_pod_is_in_no_trouble() -> None:
 
 def test_image_that_cannot_be_pulled() -> None:
     assert pod_trouble(waiting("ImagePullBackOff", 'Back-off pulling image "runtime:9"'), CIRCUMSTANCES) == Trouble(
-        "ImagePullBackOff", f'Pod a cannot start its container: Back-off pulling image "runtime:9". {IMAGE}'
+        "ImagePullBackOff",
+        f'Pod a cannot start its container: Back-off pulling image "runtime:9". {IMAGE}',
+        f'Pod a could not start its container: Back-off pulling image "runtime:9". {IMAGE}',
     )
 
 
@@ -70,6 +72,7 @@ def test_container_that_ends_again_and_again() -> None:
         "CrashLoopBackOff",
         "The container of pod a ends again and again. Error, exit code 1: No such file. Read its log with "
         "`kubectl logs a --previous`.",
+        "The container of pod a ended again and again. Error, exit code 1: No such file.",
     )
 
 
@@ -79,6 +82,8 @@ def test_container_that_the_node_has_no_memory_for() -> None:
         "The container of pod a ends again and again. OOMKilled, exit code 137: Killed. Raise "
         "spec.pod.resources.memory: the node's memory ran out, not the card's. Read its log with "
         "`kubectl logs a --previous`.",
+        "The container of pod a ended again and again. OOMKilled, exit code 137: Killed. Raise "
+        "spec.pod.resources.memory: the node's memory ran out, not the card's.",
     )
 
 
@@ -89,6 +94,8 @@ def test_container_that_a_compile_ends() -> None:
         "The container of pod a ends again and again. In phase Compiling at prompt bucket (1, 128, 0): Error, exit "
         "code 139. Leave that bucket out of spec.bucketing, or try another image. Read its log with "
         "`kubectl logs a --previous`.",
+        "The container of pod a ended again and again. In phase Compiling at prompt bucket (1, 128, 0): Error, exit "
+        "code 139. Leave that bucket out of spec.bucketing, or try another image.",
     )
 
 
@@ -146,7 +153,9 @@ def test_pod_that_waits_for_the_room_of_an_ending_one_is_in_no_trouble() -> None
 def test_runtime_that_failed_says_so_itself() -> None:
     failure = RuntimeFailure(reason="ModelNotFound", message="There is no folder /models/tiny.")
     assert pod_trouble(view(report=report(Phase.FAILED, failure=failure)), CIRCUMSTANCES) == Trouble(
-        "ModelNotFound", "Pod a cannot start: There is no folder /models/tiny."
+        "ModelNotFound",
+        "Pod a cannot start: There is no folder /models/tiny.",
+        "Pod a could not start: There is no folder /models/tiny.",
     )
 
 
@@ -156,6 +165,8 @@ def test_warmup_that_stands_still() -> None:
         "WarmupStalled",
         "Nothing has moved in pod a for more than 1800 s, in phase Compiling. Its container is "
         "restarted; if that repeats, read its log, or raise spec.readiness.stallTimeoutSeconds if a step takes longer.",
+        "Nothing moved in pod a for more than 1800 s, in phase Compiling. Raise spec.readiness.stallTimeoutSeconds if "
+        "a step takes longer.",
     )
 
 
@@ -180,6 +191,9 @@ def test_warmup_that_ended_below_a_threshold() -> None:
         "CapturedBelowThreshold",
         "Pod a takes no traffic: Warm-up ended below the thresholds: 15 of 24 prompt graphs (62 %) are captured, "
         "100 % are asked for. Give graphs more memory (spec.warmup.graphMemoryShare), plan fewer buckets, lower the "
+        "percentages in spec.readiness, or set its onShortfall to serveAndWarn.",
+        "Pod a took no traffic: Warm-up ended below the thresholds: 15 of 24 prompt graphs (62 %) are captured, 100 % "
+        "are asked for. Give graphs more memory (spec.warmup.graphMemoryShare), plan fewer buckets, lower the "
         "percentages in spec.readiness, or set its onShortfall to serveAndWarn.",
     )
 

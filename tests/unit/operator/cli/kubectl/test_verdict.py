@@ -29,6 +29,13 @@ def test_stalled_rollout_has_failed_with_reason_and_sentence_of_the_condition() 
     assert verdict.sentence == f'gaudiinference "tiny" stopped (RolledBack): {STALLED[3]}'
 
 
+def test_sentence_of_a_failure_is_told_once_it_is_rolled_back_and_not_with_every_pod_on_the_way() -> None:
+    back = ("Ready", False, "RollingBack", f"1 of 2 replicas serve revision a. {STALLED[3]} Revision a runs instead.")
+    verdict = judge(shown(back), KEPT)
+    assert verdict.outcome is Outcome.WAITING
+    assert verdict.sentence == 'gaudiinference "tiny" is rolled back: 1 of 2 replicas serve revision a'
+
+
 def test_status_of_an_older_generation_is_waited_for() -> None:
     verdict = judge(shown(READY, observedGeneration=1), KEPT)
     assert verdict.outcome is Outcome.WAITING
