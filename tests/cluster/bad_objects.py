@@ -2,6 +2,7 @@
 
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
 from tests.cluster.bad_object import CARD, VLLM, Bad
+from tests.cluster.bad_recipes import RECIPES
 
 ENGINES = (
     Bad("engine_unknown", 'Unsupported value: "tgi": supported values: "vllm"', {"engine": {"name": "tgi"}}),
@@ -136,7 +137,6 @@ WARMUPS = (
     Bad("percent_is_text", "must be of type integer", {"readiness": {"minCapturedDecodePercent": "90%"}}),
     Bad("shortfall_unknown", 'supported values: "block", "serveAndWarn"', {"readiness": {"onShortfall": "Block"}}),
     Bad("stall_timeout_zero", "should be greater than or equal to 1", {"readiness": {"stallTimeoutSeconds": 0}}),
-    Bad("cache_size_negative", "recipeCache.size in body should", {"recipeCache": {"size": -1}}),
 )
 ROLLOUTS = (
     Bad("replicas_negative", "spec.replicas in body should be greater than or equal to 0", {"replicas": -1}),
@@ -205,4 +205,16 @@ PODS = (
     Bad("pod_field_not_allowed", 'unknown field "spec.pod.hostNetwork"', {"pod": {"hostNetwork": True}}),
 )
 
-BAD_OBJECTS = (*NAMES, *MODELS, *VLLM_LIMITS, *ACCELERATORS, *ENGINES, *BUCKETS, *WARMUPS, *ROLLOUTS, *NETWORKS, *PODS)
+BAD_OBJECTS = (
+    *NAMES,
+    *MODELS,
+    *VLLM_LIMITS,
+    *ACCELERATORS,
+    *ENGINES,
+    *BUCKETS,
+    *WARMUPS,
+    *RECIPES,
+    *ROLLOUTS,
+    *NETWORKS,
+    *PODS,
+)

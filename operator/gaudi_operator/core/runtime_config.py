@@ -4,6 +4,7 @@ from posixpath import join, normpath
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.model import Adapter, Model, ModelSource
+from gaudi_operator.api.v1alpha1.recipe_store import RecipeObjectStore
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache
 from gaudi_operator.core.inference import Inference
@@ -19,6 +20,7 @@ from gaudi_runtime.contract.config import (
     ModelConfig,
     ParallelismConfig,
     QuantizationConfig,
+    RecipeStore,
     RuntimeConfig,
     ServingConfig,
     SharedRecipes,
@@ -150,10 +152,16 @@ def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
     return SharedRecipes(
         path=SHARED_RECIPES_PATH,
         seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
+        store=_store(cache.object_store) if cache.object_store else None,
         limit_bytes=whole_bytes(cache.size) * 9 // 10,
         max_age_seconds=cache.max_age_days * _DAY_SECONDS,
         kept_revisions=KEPT_REVISIONS_PATH,
     )
+
+
+def _store(store: RecipeObjectStore) -> RecipeStore:
+    region = store.s3.region if store.s3 else None
+    return RecipeStore(url=store.url, s3_region=region, timeout_seconds=store.timeout_seconds)
 
 
 def _quantization(model: Model) -> QuantizationConfig | None:

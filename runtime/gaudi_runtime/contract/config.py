@@ -23,6 +23,7 @@ Adapters = Annotated[int, Field(ge=1, le=32)]
 ItemsOfPrompt = Annotated[int, Field(ge=0, le=999)]
 GraphTokens = Annotated[int, Field(ge=1, le=16_777_216)]
 Resolution = Annotated[str, Field(max_length=64, pattern=r"^[1-9][0-9]*x[1-9][0-9]*(x[1-9][0-9]*(-[1-9][0-9]*)?)?$")]
+HttpAddress = Annotated[str, Field(max_length=1024, pattern=r"^https?://[-A-Za-z0-9._~:/%+,=]+$")]
 
 
 class EngineName(StrEnum):
@@ -238,11 +239,23 @@ class ServingConfig(Wire):
     )
 
 
+class RecipeStore(Wire):
+    """A prefix of an object store whose objects are as the files of such a volume; it is only read.
+
+    A token or the keys of S3 come by the environment (contract/ports.py).
+    """
+
+    url: HttpAddress
+    s3_region: str | None = Field(None, description="Sign requests as S3 wants them in this region.")
+    timeout_seconds: Annotated[int, Field(ge=1)] = Field(description="Most that a start spends on it, in seconds.")
+
+
 class SharedRecipes(Wire):
     """A volume that recipes are copied from at start and to after warm-up (docs/warmup.md, Recipe cache)."""
 
     path: str = Field(description="Folder of the volume; nothing is compiled in it.")
     seed: str | None = Field(None, description="Folder of the same form that is only read, and looked into after it.")
+    store: RecipeStore | None = Field(None, description="Looked into after both.")
     limit_bytes: Annotated[int, Field(ge=0)] = Field(description="Most that may lie in `path`, in bytes.")
     max_age_seconds: Annotated[int, Field(ge=1)] = Field(
         description="What no start has used for so long is removed, unless a running process has taken it."

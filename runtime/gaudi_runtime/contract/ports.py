@@ -28,3 +28,8 @@ KEPT_REVISIONS_PATH = "/etc/gaudi-revisions/kept.json"
 """KeptRevisions of the resource; unlike the configuration it changes while a pod runs."""
 REVISION_VARIABLE = "GAUDI_REVISION"
 """The name of the revision that a pod is of."""
+STORE_TOKEN_VARIABLE = "GAUDI_RECIPES_TOKEN"  # noqa: S105 - a name
+STORE_KEY_ID_VARIABLE = "GAUDI_RECIPES_ACCESS_KEY_ID"
+STORE_SECRET_VARIABLE = "GAUDI_RECIPES_SECRET_ACCESS_KEY"  # noqa: S105 - a name
+STORE_SESSION_VARIABLE = "GAUDI_RECIPES_SESSION_TOKEN"
+"""What the store of recipes wants to see; apart from the names that engines and users' own settings take."""

@@ -21,6 +21,7 @@ from gaudi_runtime.recipe_cache.entry import Entry
 from gaudi_runtime.recipe_cache.manifest import EntryUnusable, Manifest
 from gaudi_runtime.recipe_cache.need import mark_name
 from gaudi_runtime.recipe_cache.revisions import Revisions
+from gaudi_runtime.recipe_cache.taking import take
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.sources.lock import try_lock, use
 from gaudi_runtime.warmup.log_lines import size
@@ -29,8 +30,6 @@ from gaudi_runtime.warmup.stop import raise_if_stopped
 log = logging.getLogger(__name__)
 
 ADVICE = "raise spec.recipeCache.size."
-LOOKS = 2
-"""A writer may replace an entry while it is read: what it dropped is looked for once more."""
 
 
 @dataclass(frozen=True)
@@ -85,32 +84,9 @@ class RecipeCache:
         use(Path(places.shared.path) / mark_name(digest, places.revisions.own()))
 
     def _take(self, places: _Places) -> None:
-        """From the volume, otherwise from the image; the reasons are those of places that were passed over."""
-        reasons: list[str] = []
-        for folder in filter(None, (places.shared.path, places.shared.seed)):
-            try:
-                if self._bring(Entry(Path(folder), places.entry.key), places.disk):
-                    self._tell(RecipeOutcome.HIT, " ".join(reasons))
-                    return
-                reasons.append(f"{folder} has no recipes of this software, card, model, dtype and parallelism yet.")
-            except (OSError, EntryUnusable) as error:
-                self._damaged |= folder == places.shared.path
-                reasons.append(f"The recipes in {folder} are ignored: {error}.")
-        self._tell(RecipeOutcome.SEEDING, " ".join(reasons))
-
-    def _bring(self, entry: Entry, disk: Disk) -> bool:
-        """Whether the entry is there; its files are on the disk then."""
-        for look in range(1, LOOKS + 1):
-            manifest = entry.read()
-            if manifest is None:
-                return False
-            try:
-                disk.add(entry, manifest, self._alive)
-                break
-            except EntryUnusable:
-                if look == LOOKS:
-                    raise
-        return True
+        taken = take(places.shared, places.entry, places.disk, self._alive)
+        self._damaged = taken.damaged
+        self._tell(RecipeOutcome.HIT if taken.hit else RecipeOutcome.SEEDING, taken.reason)
 
     def _publish(self, places: _Places) -> str | None:
         """Why nothing could be added, None when all is there or another process is at it."""

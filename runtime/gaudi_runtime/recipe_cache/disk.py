@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.recipe_cache.entry import Alive, Entry, files_below
+from gaudi_runtime.recipe_cache.entry import Alive, Source, files_below
 from gaudi_runtime.recipe_cache.manifest import Manifest
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.recipes import JOURNAL_PREFIX
@@ -33,7 +33,7 @@ class Disk:
             skip = lambda path: path in but or _is_no_recipe(path)  # noqa: E731
             return Manifest(files_below(self._folder, skip, alive), journal.recipes)
 
-    def add(self, entry: Entry, manifest: Manifest, alive: Alive) -> None:
+    def add(self, entry: Source, manifest: Manifest, alive: Alive) -> None:
         """Copy what is missing here, all or nothing. Raises EntryUnusable or OSError."""
         missing = [(path, file) for path, file in manifest.files.items() if not (self._folder / path).exists()]
         with self._empty_staging():

@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 from uuid import uuid4
 
 from gaudi_runtime.engines.protocol import RecipeKey
@@ -27,6 +27,16 @@ from gaudi_runtime.warmup.log_lines import size
 CHUNK_BYTES = 4 * 1024 * 1024
 Alive = Callable[[], None]
 """Called for each piece that is read; may raise to end the work."""
+
+
+class Source(Protocol):
+    """Where an entry is read from."""
+
+    def read(self) -> Manifest | None:
+        """What it says that it holds, None where there is no entry. Raises EntryUnusable or OSError."""
+
+    def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
+        """Copy files into `target`, each compared with its checksum. Raises EntryUnusable or OSError."""
 
 
 class Entry:

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from gaudi_operator.api.base import ApiModel, ObjectName, Percent, Quantity, Rule, Seconds, validated_by
 from gaudi_operator.api.v1alpha1.model import OciImageSource
+from gaudi_operator.api.v1alpha1.recipe_store import RecipeObjectStore
 from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, Share, Threads
 
@@ -146,4 +147,7 @@ class RecipeCache(ApiModel):
     )
     oci_image: OciImageSource | None = Field(
         None, description="An image with the content of such a volume; looked into where the claim has no recipes."
+    )
+    object_store: RecipeObjectStore | None = Field(
+        None, description="An object store with the same content; looked into where neither has any."
     )

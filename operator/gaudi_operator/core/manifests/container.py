@@ -7,8 +7,9 @@ from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.fetching import repositories, tokens
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.manifests.metadata import Object
+from gaudi_operator.core.manifests.recipe_environment import recipe_environment
 from gaudi_operator.core.manifests.volumes import TEMPORARY_PATH, mounts
-from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
+from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.runtime_config import on_cpu, runtime_config
 from gaudi_runtime.contract.config import EngineName, ServingConfig
 from gaudi_runtime.contract.ports import (
@@ -20,7 +21,6 @@ from gaudi_runtime.contract.ports import (
     MODEL_PORT_NAME,
     READYZ_PATH,
     RECIPE_PATH,
-    REVISION_VARIABLE,
     STATUS_PORT_NAME,
 )
 from gaudi_runtime.knobs.render import render
@@ -74,7 +74,7 @@ def environment(inference: Inference) -> list[Object]:
         {
             **variables,
             **_secrets(inference.spec),
-            **_revision(inference.spec),
+            **recipe_environment(inference.spec.recipe_cache),
             **{each.name: _variable(each) for each in inference.spec.engine.env},
         }.values()
     )
@@ -119,12 +119,6 @@ def _secrets(spec: GaudiInferenceSpec) -> dict[str, Object]:
         for name, secret in found.items()
         if secret
     }
-
-
-def _revision(spec: GaudiInferenceSpec) -> dict[str, Object]:
-    """The label that the pod has anyway, for those who mark what they share with their revision."""
-    label = {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}}
-    return {REVISION_VARIABLE: {"name": REVISION_VARIABLE, "valueFrom": label}} if spec.recipe_cache.enabled else {}
 
 
 def _probe(path: str, period: int, failures: int) -> Object:

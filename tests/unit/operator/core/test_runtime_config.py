@@ -4,7 +4,14 @@ import pytest
 
 from gaudi_operator.core.revision import wished_revision
 from gaudi_operator.core.runtime_config import checkpoint_folder, runtime_config
-from gaudi_runtime.contract.config import ExecutionMode, HubRepository, RuntimeConfig, SharedRecipes, plan_hash
+from gaudi_runtime.contract.config import (
+    ExecutionMode,
+    HubRepository,
+    RecipeStore,
+    RuntimeConfig,
+    SharedRecipes,
+    plan_hash,
+)
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 
@@ -107,6 +114,14 @@ def test_recipes_may_take_nine_tenths_of_their_claim() -> None:
         max_age_seconds=2 * 86_400,
         kept_revisions="/etc/gaudi-revisions/kept.json",
     )
+
+
+def test_the_store_of_recipes_is_told_without_its_secrets() -> None:
+    s3 = {"region": "eu-1", "credentialsSecretName": "reader"}
+    store = {"url": "https://store.example/recipes", "s3": s3, "timeoutSeconds": 7}
+    shared = config(recipeCache={"enabled": True, "objectStore": store}).shared_recipes
+    assert shared is not None
+    assert shared.store == RecipeStore(url="https://store.example/recipes", s3_region="eu-1", timeout_seconds=7)
 
 
 def test_the_generation_of_the_card_is_told_for_recipes() -> None:

@@ -152,6 +152,32 @@ def test_shared_recipes_can_be_written_by_the_user_of_the_pods() -> None:
     assert spec(**RECIPES, pod={"runAsUser": 1234})["securityContext"]["fsGroup"] == 1234
 
 
+STORE = {"url": "https://store.example/recipes"}
+
+
+def test_a_token_for_a_store_of_recipes_is_a_reference_that_may_lead_nowhere() -> None:
+    store = {**STORE, "tokenSecretRef": {"name": "reader", "key": "token"}}
+    found = environment(recipeCache={"enabled": True, "objectStore": store})
+    reference = {"name": "reader", "key": "token", "optional": True}
+    assert found["GAUDI_RECIPES_TOKEN"] == {"secretKeyRef": reference}
+
+
+def test_keys_for_a_store_of_recipes_are_references_under_names_of_their_own() -> None:
+    store = {**STORE, "s3": {"region": "eu-1", "credentialsSecretName": "reader"}}
+    found = environment(recipeCache={"enabled": True, "objectStore": store})
+    named = {name: each["secretKeyRef"]["key"] for name, each in found.items() if name.startswith("GAUDI_RECIPES")}
+    assert named == {
+        "GAUDI_RECIPES_ACCESS_KEY_ID": "AWS_ACCESS_KEY_ID",
+        "GAUDI_RECIPES_SECRET_ACCESS_KEY": "AWS_SECRET_ACCESS_KEY",
+        "GAUDI_RECIPES_SESSION_TOKEN": "AWS_SESSION_TOKEN",
+    }
+
+
+def test_a_public_store_of_recipes_needs_no_secret() -> None:
+    found = environment(recipeCache={"enabled": True, "objectStore": STORE})
+    assert not [name for name in found if name.startswith("GAUDI_RECIPES")]
+
+
 def test_an_image_of_recipes_is_mounted_read_only() -> None:
     assert volume("seed-recipes", **SEED)["image"] == {"reference": "recipes:1", "pullPolicy": "IfNotPresent"}
     assert mount("/recipe-image", **SEED) == {"name": "seed-recipes", "mountPath": "/recipe-image", "readOnly": True}

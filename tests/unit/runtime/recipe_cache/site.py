@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
+from gaudi_runtime.contract.config import RecipeStore, RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import SharedRecipesReport, WarmupReport
 from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.engines.sim.engine import SimEngine
@@ -27,11 +27,14 @@ class Site:
         self.kept_revisions = folder / "kept.json"
         self.shared.mkdir()
 
-    def config(self, pod: str, limit: int = 10**9, seed: str | None = None, **parts: Any) -> RuntimeConfig:
+    def config(
+        self, pod: str, limit: int = 10**9, seed: str | None = None, store: RecipeStore | None = None, **parts: Any
+    ) -> RuntimeConfig:
         """A runtime on the disk of `pod`, with parts of its configuration replaced."""
         shared = SharedRecipes(
             path=str(self.shared),
             seed=seed,
+            store=store,
             limit_bytes=limit,
             max_age_seconds=86_400,
             kept_revisions=str(self.kept_revisions),
@@ -44,9 +47,9 @@ class Site:
         """The folder that `pod` compiles into."""
         return self._disks / pod
 
-    def start(self, pod: str, limit: int = 10**9, seed: str | None = None, **parts: Any) -> WarmupReport:
+    def start(self, pod: str, **parts: Any) -> WarmupReport:
         """The report after a start in simulated time."""
-        return virtual_start(self.config(pod, limit, seed, **parts), VirtualClock())
+        return virtual_start(self.config(pod, **parts), VirtualClock())
 
     def key(self) -> RecipeKey:
         """That of all these starts."""

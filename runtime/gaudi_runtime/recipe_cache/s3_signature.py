@@ -1,0 +1,57 @@
+"""Headers that sign one GET as S3 wants it (AWS Signature Version 4). Pure.
+
+Only what reading an object needs: no query, no body (docs/warmup.md, Recipes in an object store).
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import quote, unquote, urlsplit
+
+ALGORITHM = "AWS4-HMAC-SHA256"
+NO_BODY = hashlib.sha256(b"").hexdigest()
+
+
+@dataclass(frozen=True)
+class Keys:
+    """A pair of keys, and the token of a session that lends them."""
+
+    key_id: str
+    secret: str = field(repr=False)
+    session: str | None = field(default=None, repr=False)
+
+
+def signed_headers(
+    url: str, region: str, keys: Keys, moment: datetime, others: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """All headers of a GET of `url` at a UTC `moment`, `others` among them."""
+    split, stamp = urlsplit(url), moment.strftime("%Y%m%dT%H%M%SZ")
+    headers = {
+        **(others or {}),
+        "host": split.netloc,
+        "x-amz-content-sha256": NO_BODY,
+        "x-amz-date": stamp,
+        **({"x-amz-security-token": keys.session} if keys.session else {}),
+    }
+    names = ";".join(sorted(headers))
+    lines = "".join(f"{name}:{headers[name].strip()}\n" for name in sorted(headers))
+    # The path as the server will write it: every byte is quoted once.
+    request = f"GET\n{quote(unquote(split.path) or '/')}\n\n{lines}\n{names}\n{NO_BODY}"
+    scope = f"{stamp[:8]}/{region}/s3/aws4_request"
+    to_sign = f"{ALGORITHM}\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    signature = _hmac(_signing_key(keys.secret, scope), to_sign).hex()
+    credential = f"Credential={keys.key_id}/{scope}"
+    return {**headers, "authorization": f"{ALGORITHM} {credential},SignedHeaders={names},Signature={signature}"}
+
+
+def _signing_key(secret: str, scope: str) -> bytes:
+    key = f"AWS4{secret}".encode()
+    for part in scope.split("/"):
+        key = _hmac(key, part)
+    return key
+
+
+def _hmac(key: bytes, text: str) -> bytes:
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()

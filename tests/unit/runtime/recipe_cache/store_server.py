@@ -1,0 +1,96 @@
+"""A folder behind HTTP on this machine, as an object store shows a prefix, and what is to go wrong with it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+
+@dataclass
+class StoreState:
+    """What the store shows, and what it does with the next requests."""
+
+    folder: Path
+    url: str = ""
+    statuses: list[int] = field(default_factory=list)
+    """Answers to the next requests, whatever they ask."""
+    cut: int = 0
+    """How many of the next objects break off in their middle."""
+    damage: int = 0
+    """How many of the next objects have a wrong byte."""
+    endless: bool = False
+    """Objects go on behind their end."""
+    elsewhere: str | None = None
+    """Where every request is redirected to."""
+    hold: threading.Event | None = None
+    """Objects wait for it."""
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Path and headers of each request."""
+
+
+@contextmanager
+def store_server(folder: Path) -> Iterator[StoreState]:
+    """The store on a free port of this machine."""
+    state = StoreState(folder)
+    handler = type("Handler", (_Handler,), {"state": state})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        state.url = f"http://127.0.0.1:{server.server_port}/recipes"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield state
+        finally:
+            if state.hold:
+                state.hold.set()
+            server.shutdown()
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    state: ClassVar[StoreState]
+
+    def do_GET(self) -> None:
+        """The file, or what the state says."""
+        path = urlsplit(self.path).path
+        self.state.requests.append((path, {name.lower(): value for name, value in self.headers.items()}))
+        file = self.state.folder / path.removeprefix("/recipes/")
+        if self.state.statuses:
+            self._say(self.state.statuses.pop(0))
+        elif self.state.elsewhere:
+            self._say(302, {"Location": self.state.elsewhere})
+        elif not file.is_file():
+            self._say(404)
+        else:
+            self._show(file.read_bytes(), is_object="/objects/" in path)
+
+    def _show(self, content: bytes, *, is_object: bool) -> None:
+        sent = content
+        if is_object:
+            if self.state.hold:
+                self.state.hold.wait()
+            sent = self._spoiled(content)
+        self._say(200, {"Content-Length": str(max(len(content), len(sent)))}, sent)
+
+    def _spoiled(self, content: bytes) -> bytes:
+        if self.state.cut:
+            self.state.cut -= 1
+            return content[: len(content) // 2]
+        if self.state.damage:
+            self.state.damage -= 1
+            return bytes([content[0] ^ 1]) + content[1:]
+        return content * 1000 if self.state.endless else content
+
+    def _say(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+        self.send_response(status)
+        for name, value in (headers or {"Content-Length": "0"}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        with suppress(ConnectionError):  # who asked has given up
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
