@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tests.laws.history import History
+from tests.laws.promise import promise
 
 
 def every_rollout_ends(history: History) -> Iterator[str]:
@@ -36,6 +37,15 @@ def what_fails_is_given_up(history: History) -> Iterator[str]:
         return
     if last.replica_sets.get(current) and (current not in last.failed or rollout.get("onFailure") != "pause"):
         yield f"{current} fails and is still run, although {stable} works"
+
+
+def an_upgrade_is_blocked_only_by_its_promise(history: History) -> Iterator[str]:
+    """Where a replica may be missing, mode auto finds room for the next pod in the place of an old one."""
+    last = history.last
+    blocked = last.condition("Stalled").get("reason") == "UpgradeBlocked"
+    mode, promised = last.spec.get("rollout", {}).get("mode", "auto"), promise(last.spec).floor
+    if blocked and mode == "auto" and promised < last.spec.get("replicas", 1):
+        yield f"the upgrade is blocked, although only {promised} pods are promised"
 
 
 def the_operator_rests(history: History) -> Iterator[str]:

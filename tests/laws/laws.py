@@ -28,6 +28,7 @@ IN_THE_END: tuple[Law, ...] = (
     endings.every_rollout_ends,
     endings.what_works_serves,
     endings.what_fails_is_given_up,
+    endings.an_upgrade_is_blocked_only_by_its_promise,
     endings.the_operator_rests,
     endings.nothing_is_left_over,
 )

@@ -101,12 +101,18 @@ class World:
         self._record()
 
     def calm(self) -> None:
-        """Faults stop, what was broken is mended, and time passes until nothing has moved for long."""
+        """Faults stop, what was broken is mended, and time passes until nothing has moved for long.
+
+        Cards and quota stay as scarce as they are where all replicas have room: a rollout ends without more, too.
+        """
         self.faults.clear()
         self.operator.blind.clear()
-        self.quota = None
+        wished = self.resource["spec"].get("replicas", 1)
+        if self.quota is not None and self.quota < wished:
+            self.quota = None
+        scarce = sum(node.cards - node.taken for node in self.nodes.nodes.values()) < wished
         for name, node in self.nodes.nodes.items():
-            node.taken = 0
+            node.taken = 0 if scarce else node.taken
             self._return(node, commands.ReturnNode(name, rebooted=False))
         start = self.now
         while self.now < start + MOST_SECONDS and self.now - max(start, self._last_move()) < QUIET_SECONDS:

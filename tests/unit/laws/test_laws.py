@@ -229,6 +229,14 @@ def test_revision_that_fails_and_is_still_run() -> None:
     assert list(endings.what_fails_is_given_up(bad)) == ["new fails and is still run, although old works"]
 
 
+@pytest.mark.parametrize(("missing", "lies"), [(0, 0), (1, 1)])
+def test_upgrade_that_is_blocked_although_a_pod_may_be_missing(missing: int, lies: int) -> None:
+    blocked = {**UNREADY, "type": "Stalled", "status": "True", "reason": "UpgradeBlocked"}
+    spec = {"rollout": {"maxUnavailable": missing}}
+    record = history(moment(0, A, B, status={"conditions": [blocked]}, spec=spec))
+    assert len(list(endings.an_upgrade_is_blocked_only_by_its_promise(record))) == lies
+
+
 def test_writes_although_nothing_changes() -> None:
     assert list(endings.the_operator_rests(history(moment(0), writes=[980.0, 990.0], end=1000)))
 
