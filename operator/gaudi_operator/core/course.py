@@ -116,7 +116,7 @@ def _in_place(world: World, current: str) -> str | None:
         return None
     spec, workload = world.inference.spec, live_workloads(world.observed).get(current)
     now, mine = world.observed.now, world.pods_of(current)
-    ending = leaving(world.pods, now) > 0
+    ending = leaving(world.pods, world.observed) > 0
     return why_in_place(spec.rollout, spec.replicas, workload, mine, now, room_to_come=ending)
 
 
@@ -131,7 +131,7 @@ def _step(world: World, current: Revision | None, policy: Policy) -> Step | None
     if current is None:
         return None
     mine, olds = count_pods(current, world.stored, world.observed, world.pods)
-    return next_step(mine, olds, policy, leaving(world.pods, world.observed.now))
+    return next_step(mine, olds, policy, leaving(world.pods, world.observed))
 
 
 def _with_room(world: World, course: Course) -> Circumstances:

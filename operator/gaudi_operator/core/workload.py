@@ -1,8 +1,9 @@
 """The workloads of all revisions (ReplicaSets, LeaderWorkerSets), as the rollout counts them and as we write them."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
@@ -63,9 +64,15 @@ def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
     return max((1 + (pod.ordinal or 0) for pod in groups if holds(pod)), default=0)
 
 
-def leaving(pods: Iterable[PodView], now: datetime) -> int:
-    """Pods that end within their grace period; one that is overdue is on a node that nobody hears of."""
-    return sum(pod.terminating and pod.gone_by is not None and now < pod.gone_by + OVERDUE for pod in pods)
+def leaving(pods: Sequence[PodView], observed: Observed) -> int:
+    """Pods that end within their grace period, and those that are still to be told so: more than are written.
+
+    One that is overdue is on a node that nobody hears of.
+    """
+    now, written = observed.now, written_replicas(observed)
+    ending = sum(pod.terminating and pod.gone_by is not None and now < pod.gone_by + OVERDUE for pod in pods)
+    active = Counter(pod.revision for pod in pods if pod.active)
+    return ending + sum(max(0, count - written.get(name, 0)) for name, count in active.items())
 
 
 def written_replicas(observed: Observed) -> dict[str, int]:

@@ -170,3 +170,12 @@ def test_scaling_up_beyond_the_cards_is_no_upgrade() -> None:
     turns(asked(cluster), 3)
     assert condition(cluster, "Stalled") == ("True", "Unschedulable")
     assert marked(cluster) == []
+
+
+def test_in_place_no_pod_is_made_before_the_old_one_was_told_to_go() -> None:
+    cluster = crowded(mode="inPlace", maxUnavailable=1)
+    for _ in range(3):  # the ReplicaSet controller, or our watch of pods, is late
+        cluster.operate()
+    sets = {each["metadata"]["name"]: each["spec"]["replicas"] for each in cluster.kind("ReplicaSet")}
+    assert sorted(sets.values()) == [0, 1]
+    assert len(cluster.kind("Pod")) == 2
