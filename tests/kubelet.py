@@ -37,7 +37,9 @@ class Kubelet:
     """Use as an async context manager; `on_start` may warm a container as soon as it runs."""
 
     def __init__(self, api: KubeApi) -> None:
-        """Nothing is watched yet. A pod that is not schedulable says so since `seconds_without_node` ago."""
+        """Nothing is watched yet. A pod that is not schedulable says so since `seconds_without_node` ago; one that is
+        refused ends before its container starts, as where the device plugin has no card for it.
+        """
         self._api = api
         self._pods: dict[str, _Pod] = {}
         self._latest: dict[str, Object] = {}
@@ -47,6 +49,7 @@ class Kubelet:
         self.make_runtime: Callable[[str, Object], Awaitable[Runtime]] = _fake
         self.schedulable: Callable[[Object], bool] = lambda _: True
         self.seconds_without_node = 0
+        self.refuses: Callable[[Object], bool] = lambda _: False
 
     async def __aenter__(self) -> Self:
         """Register the node, then serve pods in the background."""
@@ -118,6 +121,11 @@ class Kubelet:
                 await self._api.delete("Pod", name, gracePeriodSeconds=0)
             elif "nodeName" not in pod["spec"]:
                 await self._bind(pod)
+            elif pod["status"].get("phase") == "Failed":
+                return
+            elif name not in self._pods and self.refuses(pod):
+                said = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": _now()}
+                await self._api.strategic("Pod", name, {"status": {"phase": "Failed", **said}}, "status")
             elif name not in self._pods:
                 await self._start(pod)
             else:

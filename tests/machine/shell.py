@@ -64,7 +64,7 @@ class Shell:
         self.reports: dict[str, PodReport] = {}
         self._known: dict[tuple[str, str], WarmupReport] = {}
         self.status_written: int | None = None
-        self.generation = 0
+        self.generation, self.ask = 0, False
         self.failures, self.due, self.not_before = 0, float(self.started), self.started
 
     def turn(self, now: int) -> bool:
@@ -142,12 +142,13 @@ class Shell:
             return
         self.failures = 0
         self.due = float("inf") if plan.look_again_seconds is None else now + plan.look_again_seconds
+        self.ask = plan.ask_first
 
     def _renew(self, now: int) -> None:
-        """A new spec may lower the replicas: then it matters what pods are doing at this moment."""
+        """A new spec may lower the replicas, and a warm-up may stand still: then pods are asked what they do now."""
         resource = self.store.resource(self.key)
         generation = resource["metadata"]["generation"] if resource else 0
-        for uid, word in self.reports.items() if generation != self.generation else ():
+        for uid, word in self.reports.items() if generation != self.generation or self.ask else ():
             container = self.nodes.containers.get(uid)
             if (
                 word.report
@@ -156,7 +157,7 @@ class Shell:
                 and self.nodes.reachable(container)
             ):
                 self.reports[uid] = replace(word, received=moment(now), report=container.instance.report(now))
-        self.generation = generation
+        self.generation, self.ask = generation, False
 
     def _act(self, plan: Plan, now: int) -> bool:
         """Carry out the actions; False when the resource was found to be gone."""

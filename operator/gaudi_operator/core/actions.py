@@ -64,10 +64,12 @@ Action = Apply | Delete | SetGate | SetCost
 class Plan:
     """The outcome of a pass: actions in order, the status to show, events after it, and when to look again.
 
-    `look_again_seconds` is None when only a change in the cluster or a report can change the outcome.
+    `look_again_seconds` is None when only a change in the cluster or a report can change the outcome. With `ask_first`
+    pods are asked for fresh reports when that time is over.
     """
 
     actions: tuple[Action, ...]
     status: GaudiInferenceStatus
     events: tuple[Event, ...] = ()
     look_again_seconds: float | None = None
+    ask_first: bool = False

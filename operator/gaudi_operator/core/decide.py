@@ -16,7 +16,7 @@ from gaudi_operator.core.inputs import revision_inputs, same_inputs
 from gaudi_operator.core.last_errors import last_errors
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.outlook import outlook
-from gaudi_operator.core.patience import look_again_seconds
+from gaudi_operator.core.patience import asks_first, look_again_seconds
 from gaudi_operator.core.pods import PodView, read_pods, with_gates
 from gaudi_operator.core.policy import rollout_policy
 from gaudi_operator.core.recipe_claims import recipe_claims, recipe_readers
@@ -86,7 +86,8 @@ class _Pass:
             observe_seconds=spec.rollout.canary.observe_seconds if self.course.policy.trial else 0,
             stall_seconds=spec.readiness.stall_timeout_seconds,
         )
-        return Plan(tuple(actions), status, events(self.before, status, actions), again)
+        ask = asks_first(self.pods, again, self.observed.now, spec.readiness.stall_timeout_seconds)
+        return Plan(tuple(actions), status, events(self.before, status, actions), again, ask)
 
     def _violation(self) -> Violation | None:
         """Estimates count until a revision exists: from then on its pods say what is so."""

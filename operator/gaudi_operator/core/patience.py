@@ -53,6 +53,18 @@ def look_again_seconds(
     return min(open_waits) + 0.1 if open_waits else None
 
 
+def asks_first(pods: Iterable[PodView], wait: float | None, now: datetime, stall_seconds: float) -> bool:
+    """Whether pods are asked what they do before the pass after `wait` seconds.
+
+    A runtime holds its answer until something moves, up to half a minute: of a standstill it tells only when asked.
+    """
+    starting = (pod for pod in pods if pod.active and pod.report and pod.received and pod.report.phase in STARTING)
+    dues = (
+        _stall_due(pod.report, now - pod.received, stall_seconds) for pod in starting if pod.report and pod.received
+    )
+    return wait is not None and any(0 < due <= wait for due in dues)
+
+
 def _stall_due(report: WarmupReport, age: timedelta, stall_seconds: float) -> float:
     if report.since_progress_seconds > stall_seconds:
         return 0.0

@@ -26,11 +26,15 @@ class _Refusal:
 
 @dataclass
 class Lane:
-    """The state of one resource's task; nothing here must survive the process."""
+    """The state of one resource's task; nothing here must survive the process.
+
+    `ask` is whether pods are asked for fresh reports before the next pass.
+    """
 
     news: asyncio.Event = field(default_factory=asyncio.Event)
     backoff: Backoff = field(default_factory=lambda: Backoff(0.25, 10.0))
     task: asyncio.Task[None] | None = None
+    ask: bool = False
     _generation: int | None = None
     _timer: asyncio.TimerHandle | None = None
     _refused: dict[tuple[type[Action], str], _Refusal] = field(default_factory=dict)
@@ -82,13 +86,14 @@ class Lane:
         return max(0.0, min(waits)) if waits else None
 
     async def pause(self, seconds: float | None, wakeable: bool = True) -> None:
-        """Wait for news, at most `seconds`; or for the whole time when news do not matter."""
+        """Wait for news, at most `seconds`; or for the whole time when news do not matter. With news none are asked."""
         if not wakeable:
             await asyncio.sleep(seconds or 0.0)
             return
         try:
             async with asyncio.timeout(seconds):
                 await self.news.wait()
+                self.ask = False
         except TimeoutError:
             pass
 

@@ -84,10 +84,12 @@ class Reconciler:
         del self._lanes[key]
 
     async def _observe(self, key: Key, lane: Lane) -> Observed | None:
-        """The picture now. A new spec may lower the replicas: then it matters what pods are doing at this moment."""
+        """The picture now. A new spec may lower the replicas, and a warm-up may stand still: then it matters what pods
+        are doing at this moment.
+        """
         lane.news.clear()
         resource = self._do.store.resource(key)
-        if resource and lane.is_new(resource["metadata"].get("generation", 0)):
+        if resource and (lane.is_new(resource["metadata"].get("generation", 0)) or lane.ask):
             await self._do.reports.renew(key)
             resource = self._do.store.resource(key)
         written = self._do.status.written_at(resource["metadata"]["uid"]) if resource else None
@@ -121,6 +123,7 @@ class Reconciler:
         self._do.reports.follow(key, observed.pods)
         # A thread: the plan of a large model is seconds of pure work, and nothing may block the loop.
         plan = await asyncio.to_thread(self._decide, observed)
+        lane.ask = plan.ask_first
         refusal = await self._act(key, plan.actions, lane)
         if refusal:
             plan = with_failure(plan, read_status(observed.resource), refusal)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.core.patience import look_again_seconds
+from gaudi_operator.core.patience import asks_first, look_again_seconds
 from gaudi_operator.core.pods import PodView
 from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import stamp
@@ -49,6 +49,18 @@ def test_warmup_that_may_stand_still_is_looked_at_although_its_report_does_not_c
     seen = view(report=report(Phase.COMPILING, since_progress_seconds=still))
     found = look_again_seconds([seen], None, NOW, stall_seconds=1800)
     assert found == (None if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize(("still", "asks"), [(100, True), (1799.5, True), (1801, False)])
+def test_pods_are_asked_before_a_warmup_is_said_to_stand_still(still: float, asks: bool) -> None:
+    seen = [view(report=report(Phase.COMPILING, since_progress_seconds=still))]
+    wait = look_again_seconds(seen, None, NOW, stall_seconds=1800)
+    assert asks_first(seen, wait, NOW, 1800) is asks
+
+
+def test_pods_are_not_asked_before_other_judgements() -> None:
+    seen = [view(report=report(Phase.COMPILING, since_progress_seconds=100))]
+    assert not asks_first(seen, 2.0, NOW, 1800)
 
 
 def test_pod_that_ends_is_looked_at_when_it_is_overdue() -> None:

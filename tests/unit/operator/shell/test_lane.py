@@ -65,3 +65,16 @@ def test_missing_rights_are_not_believed_at_once() -> None:
 def test_generation_is_new_when_another_one_was_looked_at_before() -> None:
     lane = Lane()
     assert [lane.is_new(generation) for generation in (7, 7, 8, 8)] == [False, False, True, False]
+
+
+async def test_pods_are_asked_when_no_news_came_in_time() -> None:
+    lane = Lane(ask=True)
+    await lane.pause(0.001)
+    assert lane.ask
+
+
+async def test_news_are_looked_at_as_they_are() -> None:
+    lane = Lane(ask=True)
+    lane.news.set()
+    await lane.pause(60)
+    assert not lane.ask
