@@ -20,14 +20,15 @@ from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_has
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.counters import publish_counters
-from gaudi_runtime.engines.protocol import Engine, OwnMemory, PartsCanDie, ServingEngine, TokenEngine
-from gaudi_runtime.engines.select import select_engine
+from gaudi_runtime.engines.protocol import Engine, OwnMemory, PartsCanDie, PodPart, ServingEngine, TokenEngine
+from gaudi_runtime.engines.select import select_engine, select_rank
 from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
 from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.gathering import Make, over_the_group
 from gaudi_runtime.group.place import Place, place_in_group
 from gaudi_runtime.http_server import ServerLimits, http_server
 from gaudi_runtime.leaving import leave_at_once, leave_broken
+from gaudi_runtime.lost import ended_when_lost
 from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
 from gaudi_runtime.openai_api.app import openai_app
 from gaudi_runtime.openai_api.guard import guarded
@@ -123,13 +124,13 @@ async def _lead(config: RuntimeConfig, place: Place, status: Status, signals: Si
 async def _follow(config: RuntimeConfig, place: Place, status: Status, signals: Signals) -> None:
     """Be one rank of a group: the leader says what to do, and serves."""
 
-    def make() -> OwnMemory:
+    def make() -> OwnMemory | PodPart:
         stop = signals.stop_between_buckets
         here = with_model_here(config, status.board, stop)
-        engine = select_engine(here, rank=place.rank)
+        engine = select_rank(here, place.rank)
         status.board.keep(**engine.report_fields())
         RecipeCache(here, engine.recipe_key(), status.board, stop).take()
-        return cast("OwnMemory", engine)
+        return engine
 
     try:
         await follow(config, place, status.board, signals, make)
@@ -164,7 +165,7 @@ async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, si
     signature = [(INSTANCE_HEADER, status.board.report().instance)]
     async with (
         _application(config, engine, status, metrics, signals) as app,
-        _ended_when_lost(engine, status.board),
+        ended_when_lost(engine.until_lost if isinstance(engine, PartsCanDie) else None, status.board),
         http_server(app, serving.model_port, model_port_limits(serving), signature),
     ):
         status.board.update(phase=Phase.SERVING)
@@ -190,21 +191,6 @@ async def _application(
         status.registry.register(collector)
     async with engine.application() as app:
         yield guarded(app, config, metrics, lambda: signals.closing)
-
-
-@contextlib.asynccontextmanager
-async def _ended_when_lost(engine: Engine, board: ReportBoard) -> AsyncIterator[None]:
-    """A process without its engine, or without a rank of it, answers nobody; the kubelet starts another."""
-    watching = asyncio.create_task(_leave_when_lost(engine, board)) if isinstance(engine, PartsCanDie) else None
-    yield
-    if watching:
-        watching.cancel()
-
-
-async def _leave_when_lost(engine: PartsCanDie, board: ReportBoard) -> None:
-    error = await engine.until_lost()
-    board.fail(describe(error))
-    leave_broken(error)
 
 
 def model_port_limits(serving: ServingConfig) -> ServerLimits:

@@ -10,10 +10,8 @@ from demo.client_pod import ClientPod
 from demo.install import MODEL_IMAGE, OPERATOR_NAMESPACE, ROOT, RUNTIME_IMAGE, Installed
 from demo.resource import Resource, condition, is_ready
 from demo.story import CHAT
-from gaudi_operator.core.names import REVISION_LABEL
-from gaudi_runtime.contract.ports import WARMUP_PATH
-from gaudi_runtime.contract.report import WarmupReport
 from localcluster import leader_worker_sets
+from tests.e2e.groups import gates, leader_and_worker, report_of
 from tests.e2e.pods import Pods, kill
 
 NAME = "several-nodes"
@@ -56,22 +54,6 @@ def wait_ready(resource: Resource) -> None:
     next(state for state in resource.states(PATIENCE) if is_ready(state))
 
 
-def leader_and_worker(pods: Pods) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The two pods of the one group that there must be of the revision that runs."""
-    current = pods.kubectl("get", "gi", NAME, "-o", "jsonpath={.status.revision.current}")
-    mine = [pod for pod in pods.now() if pod["metadata"]["labels"][REVISION_LABEL] == current]
-    leader, worker = sorted(mine, key=lambda pod: str(pod["metadata"]["name"]))
-    assert worker["metadata"]["name"] == f"{leader['metadata']['name']}-1"
-    return leader, worker
-
-
-def report_of(pods: Pods, leader: dict[str, Any]) -> WarmupReport:
-    """What the leader reports now."""
-    metadata = leader["metadata"]
-    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}:8001/proxy{WARMUP_PATH}"
-    return WarmupReport.model_validate_json(pods.kubectl("get", "--raw", path))
-
-
 def operator_restarts(installed: Installed) -> dict[str, int]:
     """How often each operator's container has restarted, by pod."""
     listed = installed.kubectl("get", "pods", "--namespace", OPERATOR_NAMESPACE, "-o", "json")
@@ -79,11 +61,6 @@ def operator_restarts(installed: Installed) -> dict[str, int]:
         each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"]
         for each in json.loads(listed)["items"]
     }
-
-
-def gates(state: dict[str, Any]) -> list[bool]:
-    """The gates that the status shows."""
-    return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]
 
 
 def test_without_the_controller_the_status_says_what_to_install(refused: dict[str, Any], pods: Pods) -> None:

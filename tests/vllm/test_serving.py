@@ -16,12 +16,11 @@ from openai import BadRequestError, OpenAI
 
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import BucketPhase, Phase
-from gaudi_runtime.engines.protocol import SamplingParams
 from gaudi_runtime.traffic.histogram import read_traffic
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
-from tests.unit.runtime.torch.engines import EAGER, start, torch_config
 from tests.vllm.adapter import make_adapter
 from tests.vllm.configs import MODEL, vllm_config
+from tests.vllm.greedy_tokens import served_tokens, torch_tokens
 from tests.weather_tool import WEATHER
 
 ADAPTER = "loud"
@@ -94,17 +93,7 @@ def test_a_named_tool_is_called_with_arguments_of_its_schema(openai: OpenAI) -> 
 
 def test_vllm_and_the_torch_engine_choose_the_same_tokens(checkpoint: Path, openai: OpenAI) -> None:
     prompts = [[5, 6, 7], list(range(3, 70)), [400] * 40]
-    theirs = []
-    for prompt in prompts:
-        answer = openai.completions.create(
-            model=MODEL,
-            prompt=prompt,
-            max_tokens=24,
-            temperature=0,
-            extra_body={"return_token_ids": True, "ignore_eos": True},
-        )
-        theirs.append(answer.choices[0].token_ids)  # type: ignore[attr-defined]
-    assert theirs == torch_tokens(checkpoint, prompts, 24)
+    assert served_tokens(openai, prompts, 24) == torch_tokens(checkpoint, prompts, 24)
 
 
 def test_an_adapter_answers_by_its_own_name(openai: OpenAI) -> None:
@@ -112,25 +101,6 @@ def test_an_adapter_answers_by_its_own_name(openai: OpenAI) -> None:
     asked = {"prompt": [5, 6, 7], "max_tokens": 12, "temperature": 0}
     texts = {name: openai.completions.create(model=name, **asked).choices[0].text for name in (MODEL, ADAPTER)}  # type: ignore[call-overload]
     assert texts[ADAPTER] != texts[MODEL]
-
-
-def torch_tokens(checkpoint: Path, prompts: list[list[int]], count: int) -> list[list[int]]:
-    """The greedy tokens of the project's own engine."""
-    import asyncio
-
-    engine = start(torch_config(checkpoint, engine=EAGER))
-
-    async def generate() -> list[list[int]]:
-        engine.start_serving()
-        sampling = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
-        answers = [
-            [token async for chunk in engine.generate(prompt, sampling) for token in chunk.token_ids]
-            for prompt in prompts
-        ]
-        await engine.close()
-        return answers
-
-    return asyncio.run(generate())
 
 
 def test_a_prompt_above_the_limit_is_refused_with_a_sentence(openai: OpenAI) -> None:

@@ -70,14 +70,20 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     several = f"{release}: name one Secret and key in all."
     adapters = [each.source for each in spec.model.adapters]
     unplanned = f"{release}: its decode shapes are not in the plan; leave it out, or use generation none."
+    ranks = spec.parallelism
     on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
     pooling = spec.engine.settings.get("--runner") == "pooling" or spec.engine.settings.get("--convert") in _POOLING
     return (
         ("spec.model.source.objectStore", source, spec.model.source.object_store is not None),
         (
-            "spec.parallelism.nodes above 1 for engine vllm",
-            f"{release}: use 1.",
-            spec.parallelism.nodes > 1 and spec.engine.name is EngineName.VLLM,
+            "spec.parallelism.nodes above 1 for engine vllm on a card",
+            f"{release}, for nobody has seen it work: use 1, or generation none.",
+            on_card and ranks.nodes > 1,
+        ),
+        (
+            "spec.parallelism.pipeline or data above 1 over several nodes with engine vllm",
+            f"{release}: use tensor.",
+            spec.engine.name is EngineName.VLLM and ranks.nodes > 1 and ranks.pipeline * ranks.data > 1,
         ),
         ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
         ("spec.model.adapters", unsimulated, simulated and bool(adapters)),

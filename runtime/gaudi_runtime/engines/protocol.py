@@ -9,7 +9,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
@@ -200,7 +200,55 @@ class ServingEngine(Protocol):
 
 @runtime_checkable
 class PartsCanDie(Protocol):
-    """An engine that other processes or pods are part of."""
+    """An engine that other processes are part of."""
 
     async def until_lost(self) -> EngineLost:
         """Returns when this engine can serve no more, with the sentence that says why."""
+
+
+class Meeting(NamedTuple):
+    """Where the processes of all pods of a replica meet: an address and a free port of the leader's pod."""
+
+    address: str
+    port: int
+
+
+class Others(Protocol):
+    """The other pods of the replica, as the engine of the leader's pod sees them. From any thread."""
+
+    def start(self, progress: Progress) -> Meeting:
+        """Wait until all are there and let each start its processes, which is not waited for."""
+
+    def raise_if_failed(self) -> None:
+        """Raises RankFailed with the reason of a pod that could not start its processes, EngineLost for one lost."""
+
+    def moves(self) -> int:
+        """Grows whenever something moves in one of them."""
+
+    def serve(self) -> None:
+        """Let them say that the replica serves; nothing is waited for."""
+
+
+@runtime_checkable
+class SpansPods(Protocol):
+    """An engine that reaches its processes in other pods itself, for all but their start."""
+
+    def span(self, others: Others) -> None:
+        """Be one with processes of these pods. Called before `load`."""
+
+
+@runtime_checkable
+class PodPart(PartsCanDie, Protocol):
+    """The processes of such an engine in one of the other pods."""
+
+    def report_fields(self) -> Mapping[str, object]:
+        """As of an Engine."""
+
+    def recipe_key(self) -> RecipeKey | None:
+        """As of an Engine."""
+
+    def join(self, meeting: Meeting, progress: Progress) -> None:
+        """Start the processes, which meet those of the leader. Raises a RuntimeStartError."""
+
+    async def close(self) -> None:
+        """End them."""

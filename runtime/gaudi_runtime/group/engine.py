@@ -1,6 +1,6 @@
 """The engine of a replica over several pods: every rank does each verb, and what counts is what all have done.
 
-Requests are the leader's own: the ranks of an engine that needs them for every step bring their own way to do it.
+Requests are the leader's own: an engine that needs its ranks for every step reaches them itself (others.py).
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -19,13 +19,11 @@ from gaudi_runtime.engines.protocol import (
     SamplingParams,
     TokenEngine,
 )
-from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.fold import least_memory, most, raise_first_failure
 from gaudi_runtime.group.members import Members
 from gaudi_runtime.group.messages import Verb, Word
+from gaudi_runtime.group.others import wait_for_all
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
-
-LOOK_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -69,10 +67,7 @@ class GroupEngine:
 
     def load(self, progress: Progress) -> None:
         """Wait for all ranks, then let all read weights. Raises a RuntimeStartError."""
-        while missing := self._members.missing(LOOK_SECONDS):
-            self._waits(missing)
-            progress()
-        self._waits([])
+        wait_for_all(self._members, self._waits, progress)
         self._all(Verb.LOAD, lambda: self._own.load(progress))
 
     def profile(self) -> DeviceMemory:
@@ -132,10 +127,6 @@ class GroupEngine:
     def heartbeat_seconds(self) -> float:
         """Of the leader's own rank; that the others live is known by their connections."""
         return self._own.heartbeat_seconds()
-
-    async def until_lost(self) -> EngineLost:
-        """Returns when a rank is gone."""
-        return await self._members.until_lost()
 
     async def close(self) -> None:
         """Free what the leader's rank holds; the others are told when the group is left."""

@@ -4,20 +4,24 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from gaudi_runtime.child_processes import pulse
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.protocol import OwnMemory
+from gaudi_runtime.engines.protocol import OwnMemory, PodPart
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.fold import failure_of
 from gaudi_runtime.group.members import BEAT_SECONDS, SILENT_SECONDS, say
 from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Verb, Word, config_digest
 from gaudi_runtime.group.place import Place
 from gaudi_runtime.group.rank import PHASES, Rank
+from gaudi_runtime.lost import leave_when_lost
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.signals import Signals
 from gaudi_runtime.warmup.stop import Stopped
 from gaudi_runtime.worker import in_worker_thread
 
 TRY_SECONDS = 1.0
+CLOSING_SECONDS = 5.0
+"""What the leader's engine may take to end, once its answers are."""
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +31,7 @@ async def follow(
     place: Place,
     board: ReportBoard,
     signals: Signals,
-    make: Callable[[], OwnMemory],
+    make: Callable[[], OwnMemory | PodPart],
 ) -> None:
     """Returns at the leader's farewell. After SIGTERM the leader drains for its time: its answers need this rank.
 
@@ -41,9 +45,10 @@ async def follow(
         await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if signals.stop.is_set():
             connection.tell_signals()
-        await asyncio.wait({following}, timeout=config.serving.drain_seconds)
+        await asyncio.wait({following}, timeout=config.serving.drain_seconds + CLOSING_SECONDS)
         if following.done():
             following.result()
+        await connection.close()
     finally:
         following.cancel()
         stopping.cancel()
@@ -75,13 +80,14 @@ class _Following:
         place: Place,
         board: ReportBoard,
         signals: Signals,
-        make: Callable[[], OwnMemory],
+        make: Callable[[], OwnMemory | PodPart],
     ) -> None:
         self._reader, self._writer, self._board, self._signals = reader, writer, board, signals
         self._hello = Hello(rank=place.rank, config=config_digest(config))
         self._loop = asyncio.get_running_loop()
         self._rank = Rank(make, self._progress)
         self._work: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """From hello to farewell. Raises EngineLost."""
@@ -99,6 +105,13 @@ class _Following:
                     self._begin(order.verb, order)
         finally:
             beating.cancel()
+            if self._watching:
+                self._watching.cancel()
+
+    async def close(self) -> None:
+        """End what this rank has started for an engine that spans pods."""
+        if isinstance(part := self._rank.engine, PodPart):
+            await part.close()
 
     async def _order(self) -> Order:
         try:
@@ -128,6 +141,8 @@ class _Following:
             return
         if verb is Verb.SERVE:
             self._board.update(phase=PHASES[verb])
+        if verb is Verb.LOAD and isinstance(part := self._rank.engine, PodPart):
+            self._watching = asyncio.create_task(leave_when_lost(part.until_lost, self._board))
         self._board.touch()
         self._say(Word(done=verb, answer=answer))
 
@@ -144,6 +159,11 @@ class _Following:
         self._say(Word(closing=self._signals.closing, stopping=self._signals.stop.is_set()))
 
     async def _beat(self) -> None:
+        """Every two seconds; processes of an engine tell nothing while they start and work, so they are looked at."""
+        before = pulse()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             self.tell_signals()
+            if (now := await asyncio.to_thread(pulse)) != before:
+                before = now
+                self._progress()

@@ -1,6 +1,6 @@
 """The ranks of a group as the leader holds them: one connection each, asked together, missed within seconds.
 
-Used from the event loop but for `missing` and `tell`, which the worker thread of start-up calls.
+Used from the event loop but for `missing`, `address` and `tell`, which the worker thread of start-up calls.
 """
 
 import asyncio
@@ -35,13 +35,14 @@ def say(writer: asyncio.StreamWriter, message: Hello | Order | Word) -> None:
 class Members:
     """All ranks but the leader's own. Use as an async context manager.
 
-    `config` is the digest of the configuration that all must have, `moved` hears when a rank has made progress, and
-    `signals` what was asked of a rank's pod.
+    `config` is the digest of the configuration that all must have, `moved` hears when a rank has made progress, as
+    `moves` counts, and `signals` what was asked of a rank's pod.
     """
 
     def __init__(self, place: Place, port: int, config: str, moved: Callable[[], None], signals: Signals) -> None:
         self._place, self._port, self._config = place, port, config
         self._moved, self._signals = moved, signals
+        self.moves = 0
         self._loop = asyncio.get_running_loop()
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._complete = threading.Event()
@@ -72,6 +73,11 @@ class Members:
         if self._complete.wait(seconds):
             return []
         return [rank for rank in range(1, self._place.size) if rank not in self._writers]
+
+    def address(self) -> str:
+        """The address by which the complete group has reached this pod."""
+        writer = next(iter(self._writers.values()))
+        return str(writer.get_extra_info("sockname")[0])
 
     def tell(self, verb: Verb, *arguments: object) -> "dict[int, Future[Word]]":
         """Tell all ranks to do one verb; the answer of each, EngineLost once a rank is lost. From any thread."""
@@ -139,6 +145,7 @@ class Members:
 
     def _hear(self, rank: int, word: Word) -> None:
         if word.moved:
+            self.moves += 1
             self._moved()
         if word.closing:
             self._signals.ask_to_close()

@@ -5,7 +5,7 @@ from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.report import BucketPhase, Phase
-from gaudi_runtime.engines.protocol import OwnMemory, Progress
+from gaudi_runtime.engines.protocol import Meeting, OwnMemory, PodPart, Progress
 from gaudi_runtime.group.messages import Verb
 
 PHASES = {
@@ -24,15 +24,24 @@ PHASES = {
 class Rank:
     """`make` makes the engine when it is to be loaded; `progress` hears when something moved."""
 
-    def __init__(self, make: Callable[[], OwnMemory], progress: Progress) -> None:
+    def __init__(self, make: Callable[[], OwnMemory | PodPart], progress: Progress) -> None:
         self._make, self._progress = make, progress
-        self._engine: OwnMemory | None = None
+        self.engine: OwnMemory | PodPart | None = None
 
     def do(self, verb: Verb, arguments: Sequence[Any]) -> Any:
         """The answer as plain data. Raises what the engine raises."""
-        if self._engine is None:
-            self._engine = self._make()
-        engine = self._engine
+        if self.engine is None:
+            self.engine = self._make()
+        if isinstance(self.engine, PodPart):
+            return self._start(self.engine, verb, arguments)
+        return self._do(self.engine, verb, arguments)
+
+    def _start(self, part: PodPart, verb: Verb, arguments: Sequence[Any]) -> None:
+        """All but the start is the business of the leader's engine, which reaches these processes itself."""
+        if verb is Verb.LOAD:
+            part.join(Meeting(*arguments), self._progress)
+
+    def _do(self, engine: OwnMemory, verb: Verb, arguments: Sequence[Any]) -> Any:
         match verb:
             case Verb.LOAD:
                 engine.load(self._progress)

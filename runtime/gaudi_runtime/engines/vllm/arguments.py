@@ -1,6 +1,7 @@
 """RuntimeConfig -> the arguments of vLLM: what the renderer says, and what the way we drive it adds."""
 
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
+from gaudi_runtime.engines.protocol import Meeting
 from gaudi_runtime.knobs.render import render
 
 WORKERS = {
@@ -22,3 +23,13 @@ def engine_arguments(config: RuntimeConfig, kv_cache_bytes: int | None) -> tuple
         # vLLM's own graph of a CPU has symbolic sizes; ours are compiled by us (fixed_shapes.py).
         arguments.append("--enforce-eager")
     return tuple(arguments)
+
+
+def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...]:
+    """What joins the processes of pod `rank` to those of all `nodes` pods, by vLLM's own launcher."""
+    return (
+        f"--nnodes={nodes}",
+        f"--node-rank={rank}",
+        f"--master-addr={meeting.address}",
+        f"--master-port={meeting.port}",
+    )

@@ -27,6 +27,12 @@ def _exit_codes(engine: Any) -> Mapping[str, int]:
     return codes
 
 
+def died_here(executor: Any) -> EngineLost:
+    """The error for the processes of a pod beside the leader's; `executor` is vLLM's MultiprocExecutor."""
+    codes = {each.proc.name: each.proc.exitcode or 0 for each in executor.workers}
+    return EngineLost(f"A process of vLLM died in this pod: {_how(codes)}.")
+
+
 def _how(codes: Mapping[str, int]) -> str:
     """The first that failed: a core whose worker died ends by itself."""
     for name, code in codes.items():

@@ -6,10 +6,8 @@ application on our event loop.
 
 import asyncio
 import os
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from prometheus_client.registry import Collector
@@ -20,17 +18,17 @@ from gaudi_runtime.cgroup import usable_cores
 from gaudi_runtime.child_processes import end_children
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Progress, RecipeKey
+from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Others, Progress, RecipeKey
 from gaudi_runtime.engines.threads import threads
-from gaudi_runtime.engines.vllm.arguments import engine_arguments
+from gaudi_runtime.engines.vllm.arguments import engine_arguments, meeting_arguments
 from gaudi_runtime.engines.vllm.gauges import VllmCollector, engine_load
 from gaudi_runtime.engines.vllm.launch import launch
-from gaudi_runtime.engines.vllm.orders import Orders, give_orders
+from gaudi_runtime.engines.vllm.own_address import tell_own_address
 from gaudi_runtime.engines.vllm.rank_answers import fold_outcomes, fold_sentences
 from gaudi_runtime.engines.vllm.rank_memory import CpuLedger, RankMemory, memory_of
 from gaudi_runtime.engines.vllm.ranks import Ranks
 from gaudi_runtime.engines.vllm.recipes import vllm_recipe_key
-from gaudi_runtime.engines.vllm.release import openai_application, parse_arguments
+from gaudi_runtime.engines.vllm.release import build_engine, import_server, openai_application
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release
 from gaudi_runtime.engines.vllm.warm_shapes import WarmShapes
@@ -59,6 +57,7 @@ class VllmEngine:
         self._arguments = engine_arguments(config, self._memory.before_start())
         self._degradations: tuple[str, ...] = ()
         self._sampler_done = False
+        self._others: Others | None = None
         self._engine: Any = None
         self._ranks: Ranks
         self._shapes: WarmShapes
@@ -71,23 +70,31 @@ class VllmEngine:
         """What a user loses because this release of vLLM or of its plugin lacks something."""
         return self._degradations
 
+    def span(self, others: Others) -> None:
+        """Be one engine with vLLM's processes in these pods."""
+        self._others = others
+
     def load(self, progress: Progress) -> None:
         """Start vLLM's processes: weights and KV cache are there afterwards. Raises a RuntimeStartError."""
         if isinstance(self._memory, CpuLedger) and os.environ.get(WORKERS_APART) == "0":
             # vLLM divides the cores itself only among workers that have processes of their own.
             os.environ.setdefault("OMP_NUM_THREADS", str(threads(self._memory.weight_bytes(), usable_cores())))
-        with tempfile.TemporaryDirectory(prefix="vllm-start-") as folder:
-            failures = Path(folder) / "failure.json"
-            mode = self._config.engine.execution_mode.value
-            os.environ.update(give_orders(Orders(execution_mode=mode, failures=str(failures), runtime_pid=os.getpid())))
-            self._parsed = parse_arguments(self._arguments)
-            progress()
-            self._engine = launch(self._parsed, failures, progress)
+        self._parsed, self._engine = self._launched(progress)
+        import_server()
         self._ranks = Ranks(self._engine, self._loop)
         described = self._ask("describe")
         self.captures_graphs = all(each["captures_graphs"] for each in described)
         self._degradations = fold_sentences(described)
         self._memory.started(self._ask("profile"))
+
+    def _launched(self, progress: Progress) -> tuple[Any, Any]:
+        mode = self._config.engine.execution_mode.value
+        if self._others is None:
+            return launch(self._arguments, mode, build_engine, progress)
+        meeting = self._others.start(progress)
+        tell_own_address(meeting)
+        joined = meeting_arguments(meeting, self._config.parallelism.nodes, rank=0)
+        return launch((*self._arguments, *joined), mode, build_engine, progress, self._others.raise_if_failed)
 
     def divided_memory(self) -> tuple[Split, int]:
         """How the memory of the fullest rank is divided, in bytes, and the KV blocks that all ranks have."""
@@ -150,6 +157,8 @@ class VllmEngine:
     async def application(self) -> AsyncIterator[ASGIApp]:
         """vLLM's own OpenAI application; from here on workers count what they meet."""
         await self._ranks.ask("start_serving", deadline=ANSWER_SECONDS)
+        if self._others:
+            self._others.serve()
         async with AsyncExitStack() as stack:
             try:
                 app = await stack.enter_async_context(openai_application(self._parsed, self._engine))
@@ -167,7 +176,8 @@ class VllmEngine:
         def absorb(counts: Mapping[str, Any]) -> None:
             self.counters.absorb(counts["met"], counts["compiled"])
 
-        return await Watch(self._engine, self._ranks, absorb, self._step_seconds).until_lost()
+        moves = self._others.moves if self._others else lambda: 0
+        return await Watch(self._engine, self._ranks, absorb, self._step_seconds, moves).until_lost()
 
     def load_now(self) -> EngineLoad:
         """Requests in the batch and waiting, and KV blocks, by vLLM's own metrics."""

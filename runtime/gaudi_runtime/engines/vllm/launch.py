@@ -1,38 +1,54 @@
 """Start vLLM's processes and wait for them, watching that they move: they tell nothing before they are there."""
 
+import os
+import tempfile
 import threading
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from gaudi_runtime.child_processes import end_children, pulse
 from gaudi_runtime.engines.protocol import Progress
-from gaudi_runtime.engines.vllm.release import build_engine, import_server
+from gaudi_runtime.engines.vllm.orders import Orders, give_orders
+from gaudi_runtime.engines.vllm.release import parse_arguments
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.start_failure import read_failure
 
 LOOK_SECONDS = 0.5
 
+Build = Callable[[Namespace], Any]
 
-def launch(arguments: Namespace, failures: Path, progress: Progress) -> Any:
-    """vLLM's AsyncLLM, loaded and with its KV cache; takes a minute or more.
 
-    `failures` is where workers leave the reason when they cannot start. Raises a RuntimeStartError, or what `progress`
-    raises; no process of vLLM is left then.
+def launch(
+    arguments: Sequence[str], mode: str, build: Build, progress: Progress, look: Callable[[], None] = lambda: None
+) -> tuple[Namespace, Any]:
+    """The arguments as vLLM reads them, and what `build` makes of them; takes a minute or more.
+
+    `mode` is the execution mode of the workers. `look` is called twice a second, and raises what makes the start
+    hopeless. Raises a RuntimeStartError, or what `progress` and `look` raise; no process of vLLM is left then.
     """
-    starting = _in_thread(lambda: build_engine(arguments))
+    with tempfile.TemporaryDirectory(prefix="vllm-start-") as folder:
+        failures = Path(folder) / "failure.json"
+        os.environ.update(give_orders(Orders(execution_mode=mode, failures=str(failures), runtime_pid=os.getpid())))
+        parsed = parse_arguments(arguments)
+        progress()
+        return parsed, _built(lambda: build(parsed), failures, progress, look)
+
+
+def _built(work: Callable[[], Any], failures: Path, progress: Progress, look: Callable[[], None]) -> Any:
+    """`failures` is where workers leave the reason when they cannot start."""
+    starting = _in_thread(work)
     try:
-        _wait(starting, progress)
-        import_server()
+        _wait(starting, progress, look)
         return starting.result()
     except Exception as error:
         end_children()
         raise (why_not_started(error, read_failure(failures)) if error is _error(starting) else error) from error
 
 
-def _wait(starting: "Future[Any]", progress: Progress) -> None:
+def _wait(starting: "Future[Any]", progress: Progress, look: Callable[[], None]) -> None:
     """Report progress whenever one of the processes has worked."""
     before = None
     while True:
@@ -42,6 +58,7 @@ def _wait(starting: "Future[Any]", progress: Progress) -> None:
         except TimeoutError:
             if starting.done():
                 raise
+        look()
         if (now := pulse()) != before:
             before = now
             progress()

@@ -16,6 +16,7 @@ from gaudi_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
 T = TypeVar("T")
 
@@ -54,6 +55,17 @@ def build_engine(arguments: Namespace) -> "AsyncLLM":
     return AsyncLLM.from_engine_args(
         AsyncEngineArgs.from_cli_args(arguments), usage_context=UsageContext.OPENAI_API_SERVER
     )
+
+
+def build_pod_part(arguments: Namespace) -> "MultiprocExecutor":
+    """The processes of vLLM in a pod without its core (`vllm serve --headless`); returns when weights are loaded."""
+    _inspect_models_here()
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.usage.usage_lib import UsageContext
+    from vllm.v1.executor.multiproc_executor import MultiprocExecutor
+
+    asked = AsyncEngineArgs.from_cli_args(arguments)
+    return MultiprocExecutor(asked.create_engine_config(UsageContext.OPENAI_API_SERVER, headless=True))
 
 
 def _call(fn: Callable[[], T]) -> T:

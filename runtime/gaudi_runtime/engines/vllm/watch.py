@@ -27,9 +27,17 @@ Counts = Mapping[str, Sequence[Sequence[Any]]]
 class Watch:
     """`engine` is vLLM's AsyncLLM. `absorb` takes the counts of the first rank: all ranks make the same steps."""
 
-    def __init__(self, engine: Any, ranks: Ranks, absorb: Callable[[Counts], None], longest_step: float) -> None:
-        """`longest_step` in seconds: no step may take longer, even if it works."""
+    def __init__(
+        self,
+        engine: Any,
+        ranks: Ranks,
+        absorb: Callable[[Counts], None],
+        longest_step: float,
+        moves: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`longest_step` in seconds: no step may take longer, even if it works. `moves` grows as other pods work."""
         self._engine, self._ranks, self._absorb, self._longest_step = engine, ranks, absorb, longest_step
+        self._moves = moves
 
     async def until_lost(self) -> EngineLost:
         """Returns when nothing will ever be answered again, with the sentence that says why."""
@@ -53,7 +61,7 @@ class Watch:
 
     async def _answered(self, asked: "asyncio.Future[Any]") -> None:
         """Looks at processes only while an answer is late: a look takes milliseconds, which tokens would wait for."""
-        still: tuple[int, int] | None = None
+        still: tuple[object, int] | None = None
         moved = time.monotonic()
         while not asked.done():
             await asyncio.wait({asked}, timeout=LOOK_SECONDS)
@@ -61,7 +69,7 @@ class Watch:
                 raise died(self._engine, "while it served")
             if asked.done():
                 return
-            if (now := await asyncio.to_thread(pulse)) != still:
+            if (now := (await asyncio.to_thread(pulse), self._moves())) != still:
                 still, moved = now, time.monotonic()
             elif time.monotonic() - moved > HANG_SECONDS:
                 raise EngineLost(f"vLLM hangs: it neither answered nor worked for {HANG_SECONDS:.0f} s.")

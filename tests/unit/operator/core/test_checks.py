@@ -48,7 +48,14 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "nodes": (
         {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"tensor": 16, "nodes": 2}},
         "NotBuilt",
-        "spec.parallelism.nodes above 1 for engine vllm is not built in this release: use 1.",
+        "spec.parallelism.nodes above 1 for engine vllm on a card is not built in this release, for nobody has seen it "
+        "work: use 1, or generation none.",
+    ),
+    "stages_on_several_nodes": (
+        {"engine": {"name": "vllm"}, "parallelism": {"pipeline": 2, "nodes": 2}},
+        "NotBuilt",
+        "spec.parallelism.pipeline or data above 1 over several nodes with engine vllm is not built in this release: "
+        "use tensor.",
     ),
     "quantization": (
         {"engine": {"name": "sim"}, "model": {"quantization": {"method": "fp8"}}},

@@ -75,8 +75,8 @@ async def started(
 ) -> tuple[VllmEngine, WarmupReport]:
     """The engine after start-up, in the worker thread as in production; only vLLM's own processes are stood in for."""
     monkeypatch.setenv(VARIABLE, "")
-    monkeypatch.setattr(adapter, "parse_arguments", lambda arguments: None)
-    monkeypatch.setattr(adapter, "launch", lambda parsed, failures, progress: cluster.vllm)
+    monkeypatch.setattr(adapter, "launch", lambda *_: (None, cluster.vllm))
+    monkeypatch.setattr(adapter, "import_server", lambda: None)
     loop, board = asyncio.get_running_loop(), ReportBoard("0" * 64)
     engine = await asyncio.to_thread(
         start_engine, config or two_cards(), board, threading.Event(), lambda config: VllmEngine(config, loop)

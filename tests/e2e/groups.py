@@ -1,0 +1,29 @@
+"""The one group of a resource over two nodes, as a user sees it."""
+
+from typing import Any
+
+from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_runtime.contract.ports import WARMUP_PATH
+from gaudi_runtime.contract.report import WarmupReport
+from tests.e2e.pods import Pods
+
+
+def leader_and_worker(pods: Pods) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The two pods of the one group that there must be of the revision that runs."""
+    current = pods.kubectl("get", "gi", pods.name, "-o", "jsonpath={.status.revision.current}")
+    mine = [pod for pod in pods.now() if pod["metadata"]["labels"][REVISION_LABEL] == current]
+    leader, worker = sorted(mine, key=lambda pod: str(pod["metadata"]["name"]))
+    assert worker["metadata"]["name"] == f"{leader['metadata']['name']}-1"
+    return leader, worker
+
+
+def report_of(pods: Pods, leader: dict[str, Any]) -> WarmupReport:
+    """What the leader reports now."""
+    metadata = leader["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}:8001/proxy{WARMUP_PATH}"
+    return WarmupReport.model_validate_json(pods.kubectl("get", "--raw", path))
+
+
+def gates(state: dict[str, Any]) -> list[bool]:
+    """The gates that the status shows."""
+    return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]

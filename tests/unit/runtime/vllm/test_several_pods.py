@@ -1,0 +1,60 @@
+"""What joins vLLM's processes of several pods, and what ends a start of which one part cannot succeed."""
+
+import os
+import threading
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+
+from gaudi_runtime.engines.protocol import Meeting
+from gaudi_runtime.engines.vllm import launch as launching
+from gaudi_runtime.engines.vllm.arguments import meeting_arguments
+from gaudi_runtime.engines.vllm.launch import launch
+from gaudi_runtime.engines.vllm.own_address import VARIABLE, tell_own_address
+from gaudi_runtime.errors import RankFailed
+
+LOOPBACK = Meeting("127.0.0.2", 4567)
+
+
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """A start writes to the environment."""
+    with mock.patch.dict(os.environ):
+        os.environ.pop(VARIABLE, None)
+        yield
+
+
+def test_every_pod_is_told_where_the_leader_is_and_which_it_is() -> None:
+    assert meeting_arguments(Meeting("10.0.0.7", 4567), nodes=4, rank=3) == (
+        "--nnodes=4",
+        "--node-rank=3",
+        "--master-addr=10.0.0.7",
+        "--master-port=4567",
+    )
+
+
+@pytest.mark.parametrize(("there", "own"), [("127.0.0.2", "127.0.0.1"), ("::1", "::1")])
+def test_own_address_is_that_on_the_way_to_the_leader(there: str, own: str) -> None:
+    tell_own_address(Meeting(there, 4567))
+    assert os.environ[VARIABLE] == own
+
+
+def test_who_names_an_address_knows_better() -> None:
+    os.environ[VARIABLE] = "10.9.9.9"
+    tell_own_address(LOOPBACK)
+    assert os.environ[VARIABLE] == "10.9.9.9"
+
+
+def test_start_ends_when_another_pod_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes here would wait for those there for ever."""
+    monkeypatch.setattr(launching, "parse_arguments", lambda arguments: None)
+    monkeypatch.setattr(launching, "LOOK_SECONDS", 0.01)
+    never = threading.Event()
+
+    def failed() -> None:
+        raise RankFailed("ModelNotFound", "Rank 1: /models is empty.")
+
+    with pytest.raises(RankFailed, match="/models is empty"):
+        launch((), "eager", lambda parsed: never.wait(), lambda: None, failed)
+    never.set()

@@ -1,0 +1,42 @@
+"""The same greedy tokens, asked of a server and computed by the project's own engine."""
+
+import asyncio
+from pathlib import Path
+
+from openai import OpenAI
+
+from gaudi_runtime.engines.protocol import SamplingParams
+from tests.unit.runtime.torch.engines import EAGER, start, torch_config
+from tests.vllm.configs import MODEL
+
+
+def served_tokens(openai: OpenAI, prompts: list[list[int]], count: int) -> list[list[int]]:
+    """What a server answers to each prompt."""
+    answers = [
+        openai.completions.create(
+            model=MODEL,
+            prompt=prompt,
+            max_tokens=count,
+            temperature=0,
+            extra_body={"return_token_ids": True, "ignore_eos": True},
+        )
+        for prompt in prompts
+    ]
+    return [answer.choices[0].token_ids for answer in answers]  # type: ignore[attr-defined]
+
+
+def torch_tokens(checkpoint: Path, prompts: list[list[int]], count: int) -> list[list[int]]:
+    """What the project's own engine computes."""
+    engine = start(torch_config(checkpoint, engine=EAGER))
+
+    async def generate() -> list[list[int]]:
+        engine.start_serving()
+        sampling = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
+        answers = [
+            [token async for chunk in engine.generate(prompt, sampling) for token in chunk.token_ids]
+            for prompt in prompts
+        ]
+        await engine.close()
+        return answers
+
+    return asyncio.run(generate())
