@@ -47,7 +47,7 @@ def start_engine(
     board.update(phase=Phase.LOADING)
     engine = make(config)
     board.keep(**engine.report_fields())
-    recipes = RecipeCache(config, engine.recipe_key(), board, stop)
+    recipes = RecipeCache(config, engine.recipe_key(), board, stop, clock)
     recipes.take()  # before any process of an engine looks into its folder
     engine.load(progress)
     progress()

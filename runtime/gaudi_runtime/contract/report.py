@@ -118,6 +118,7 @@ class SharedRecipesReport(Tolerant):
         " there; Seeded: it was. Miss: neither is possible."
     )
     reason: Text | None = Field(None, description="Why nothing was taken, or could be put there.")
+    seconds: Seconds = Field(0.0, description="What looking for recipes and copying them to the pod's disk took.")
 
 
 class ColdShape(Tolerant):
@@ -211,7 +212,7 @@ class WarmupReport(Tolerant):
     recipe_seconds_saved: Seconds = Field(
         0.0,
         description="What compiling the buckets that had a recipe took the process that did it, less what they took"
-        " here; both measured.",
+        " here and what bringing the recipes here took; all measured.",
     )
     recompiles_since_ready: Count = 0
     recent_recompiles: Count = Field(0, description="Those of the last five minutes.")

@@ -7,7 +7,8 @@ written is a reason in the report (docs/warmup.md, Recipe cache).
 import logging
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +46,15 @@ class _Places:
 class RecipeCache:
     """The recipes of one start. `key` is None for an engine that keeps none."""
 
-    def __init__(self, config: RuntimeConfig, key: RecipeKey | None, board: ReportBoard, stop: threading.Event) -> None:
-        """Nothing is looked at yet."""
+    def __init__(
+        self,
+        config: RuntimeConfig,
+        key: RecipeKey | None,
+        board: ReportBoard,
+        stop: threading.Event,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is looked at yet. `clock` returns monotonic seconds."""
         shared, local = config.shared_recipes, config.recipe_cache_dir
         self._wished = bool(shared and local and config.warmup.enabled)
         self._places: _Places | None = None
@@ -56,6 +64,7 @@ class RecipeCache:
         self._board, self._stop = board, stop
         self._damaged = False
         self._outcome, self._reason = RecipeOutcome.MISS, ""
+        self._clock, self._seconds = clock, 0.0
 
     def take(self) -> None:
         """Copy what is there for the key to the disk of this pod. Raises Stopped."""
@@ -84,7 +93,9 @@ class RecipeCache:
         use(Path(places.shared.path) / mark_name(digest, places.revisions.own()))
 
     def _take(self, places: _Places) -> None:
+        begun = self._clock()
         taken = take(places.shared, places.entry, places.disk, self._alive)
+        self._seconds = self._clock() - begun
         self._damaged = taken.damaged
         self._tell(RecipeOutcome.HIT if taken.hit else RecipeOutcome.SEEDING, taken.reason)
 
@@ -133,7 +144,8 @@ class RecipeCache:
     def _tell(self, outcome: RecipeOutcome, reason: str) -> None:
         self._outcome, self._reason = outcome, reason
         log.info("Shared recipes: %s. %s", outcome, reason)
-        self._board.update(shared_recipes=SharedRecipesReport(outcome=outcome, reason=reason[:2048] or None))
+        told = SharedRecipesReport(outcome=outcome, reason=reason[:2048] or None, seconds=self._seconds)
+        self._board.update(shared_recipes=told)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 from uuid import uuid4
@@ -76,19 +77,24 @@ class Entry:
         when a file has changed since the manifest was made.
         """
         self._objects.mkdir(parents=True, exist_ok=True)
+        self._drop_unfinished()
         for path, stated in manifest.files.items():
             if (source / path).is_file() and (anew or not self._has(stated)):
                 self._put(source / path, stated, alive)
-        fresh = self.folder / f"manifest.{uuid4().hex}"
-        fresh.write_text(manifest_text(manifest, self.key))
-        fresh.replace(self._manifest)
+        with _at_once(self._manifest) as fresh:
+            fresh.write_text(manifest_text(manifest, self.key))
 
     def drop_unnamed(self, manifest: Manifest) -> None:
-        """Remove contents that `manifest` does not name, and what a killed writer left."""
+        """Remove contents that `manifest` does not name."""
         named = {file.sha256 for file in manifest.files.values()}
-        for each in [*self._objects.iterdir(), *self.folder.glob("manifest.*")]:
+        for each in self._objects.iterdir():
             if each.name not in named:
                 each.unlink(missing_ok=True)
+
+    def _drop_unfinished(self) -> None:
+        """What a killed writer left takes room that this one may need."""
+        for each in [*self._objects.glob("*.*"), *self.folder.glob("manifest.*")]:
+            each.unlink(missing_ok=True)
 
     def _has(self, stated: StoredFile) -> bool:
         try:
@@ -97,11 +103,20 @@ class Entry:
             return False
 
     def _put(self, file: Path, stated: StoredFile, alive: Alive) -> None:
-        fresh = self._objects / f"{stated.sha256}.{uuid4().hex}"
-        if _copy(file, fresh, alive) != stated:
-            fresh.unlink()
-            raise EntryUnusable(f"{file} has changed while it was copied")
-        fresh.replace(self._objects / stated.sha256)
+        with _at_once(self._objects / stated.sha256) as fresh:
+            if _copy(file, fresh, alive) != stated:
+                raise EntryUnusable(f"{file} has changed while it was copied")
+
+
+@contextmanager
+def _at_once(place: Path) -> Iterator[Path]:
+    """A file to write, which becomes `place` when the block ends well; on a full disk nothing of it is left."""
+    fresh = place.with_name(f"{place.name}.{uuid4().hex}")
+    try:
+        yield fresh
+        fresh.replace(place)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict[str, StoredFile]:

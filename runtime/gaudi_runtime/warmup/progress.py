@@ -23,7 +23,8 @@ class Progress:
             phase: PhaseProgress(planned=len(plan.of(phase)), capture_applies=captures) for phase in BucketPhase
         }
         self._skipped: list[Skipped] = []
-        self._saved = 0.0
+        shared = board.report().shared_recipes
+        self._saved = -shared.seconds if shared else 0.0
 
     def planned(self, cached: dict[BucketPhase, int], warnings: Sequence[str], eta: float | None) -> None:
         """The plan is known, nothing is warm yet. `cached`: buckets whose recipe is at hand; `eta` in seconds."""

@@ -170,8 +170,8 @@ class RecipeCacheState(ApiModel):
     )
     saved_seconds: Large | None = Field(
         None,
-        description="What compiling these buckets once took, less what loading them took that pod, in seconds; both"
-        " measured.",
+        description="What compiling these buckets once took, less what copying and loading them took that pod, in"
+        " seconds; all measured.",
     )
     message: Text | None = Field(None, description="Why a pod took nothing, or could add nothing.")
 

@@ -11,11 +11,13 @@ from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, Warm
 from gaudi_runtime.contract.report import RecipeOutcome
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.recipe_cache.manifest import Manifest
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.startup import start_engine
 from gaudi_runtime.warmup.stop import Stopped
 from tests.unit.runtime.configs import linear
 from tests.unit.runtime.recipe_cache.site import PLANNED, Site, cached, told
+from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
 
 HIT, SEEDED, MISS = RecipeOutcome.HIT, RecipeOutcome.SEEDED, RecipeOutcome.MISS
 
@@ -30,6 +32,22 @@ async def test_the_first_start_seeds_and_the_second_finds_all(site: Site) -> Non
     assert (told(first).outcome, cached(first), first.recipe_seconds_saved) == (SEEDED, 0, 0)
     assert (told(second).outcome, cached(second)) == (HIT, PLANNED)
     assert second.recipe_seconds_saved == pytest.approx(PLANNED * (10 - 1))
+
+
+async def test_what_bringing_recipes_took_is_told_and_is_not_saved(site: Site) -> None:
+    site.start("a")
+    clock = VirtualClock()
+    read = Entry.read
+
+    def slowly(entry: Entry) -> Manifest | None:
+        clock.sleep(30)
+        return read(entry)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Entry, "read", slowly)
+        second = virtual_start(site.config("b"), clock)
+    assert (told(second).seconds, cached(second)) == (30, PLANNED)
+    assert second.recipe_seconds_saved == pytest.approx(PLANNED * (10 - 1) - 30)
 
 
 async def test_a_first_start_says_that_there_was_nothing(site: Site) -> None:

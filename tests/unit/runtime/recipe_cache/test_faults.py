@@ -1,0 +1,208 @@
+"""Disks that are full, volumes that cannot be written, processes that are killed, and pods that start together."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.contract.config import SharedRecipes
+from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.recipe_cache.cache import RecipeCache
+from gaudi_runtime.recipe_cache.entry import Entry
+from gaudi_runtime.report_board import ReportBoard
+from tests.unit.runtime.configs import sim_config
+
+KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
+HIT, SEEDING, SEEDED, MISS = RecipeOutcome
+LARGE = bytes(range(256)) * 4096
+
+SEEDER = """
+import json, sys
+from pathlib import Path
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.recipe_cache.cache import _turn
+from gaudi_runtime.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.recipe_cache.manifest import Manifest
+from gaudi_runtime.warmup.recipes import NOTHING_KNOWN
+
+shared, disk, key = Path(sys.argv[1]), Path(sys.argv[2]), RecipeKey(**json.loads(sys.argv[3]))
+manifest = Manifest(files_below(disk, lambda _: False, lambda: None), NOTHING_KNOWN)
+pieces = iter(range(1))
+
+def stop_in_the_middle():
+    if next(pieces, None) is None:
+        print("in the middle", flush=True)
+        sys.stdin.read()
+
+with _turn(shared):
+    Entry(shared, key).write(manifest, disk, stop_in_the_middle, anew=False)
+"""
+
+
+class Pod:
+    """A pod with a disk of its own beside a shared folder."""
+
+    def __init__(self, shared: Path, disk: Path) -> None:
+        self.disk = disk
+        given = SharedRecipes(path=str(shared), limit_bytes=10**9, max_age_seconds=60)
+        config = sim_config().model_copy(update={"recipe_cache_dir": str(disk), "shared_recipes": given})
+        self._board = ReportBoard("0" * 64)
+        self._cache = RecipeCache(config, KEY, self._board, threading.Event())
+
+    def take(self) -> SharedRecipesReport:
+        self._cache.take()
+        return self._told()
+
+    def compile(self, content: bytes = LARGE) -> None:
+        """What an engine does."""
+        (self.disk / "code").mkdir(parents=True, exist_ok=True)
+        (self.disk / "code" / "recipe").write_bytes(content)
+
+    def publish(self) -> SharedRecipesReport:
+        self._cache.publish()
+        return self._told()
+
+    def _told(self) -> SharedRecipesReport:
+        found = self._board.report().shared_recipes
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+async def seeded(shared: Path, tmp_path: Path) -> Path:
+    """A shared folder that a pod has filled."""
+    seeder = Pod(shared, tmp_path / "seeder")
+    seeder.take()
+    seeder.compile()
+    assert seeder.publish().outcome is SEEDED
+    return shared
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can become larger than a few pages: the kernel refuses the bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def files(folder: Path) -> list[Path]:
+    return [each for each in folder.rglob("*") if each.is_file()]
+
+
+def objects(shared: Path) -> list[Path]:
+    return list(shared.glob("*/objects/*"))
+
+
+def kill_in_the_middle(shared: Path, disk: Path) -> None:
+    """A process of its own adds what is on the disk, and is killed after the first piece."""
+    command = [sys.executable, "-c", SEEDER, str(shared), str(disk), json.dumps(asdict(KEY))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as seeder:
+        assert seeder.stdout is not None
+        assert seeder.stdout.readline() == b"in the middle\n"
+        os.kill(seeder.pid, signal.SIGKILL)
+
+
+async def test_a_full_disk_of_the_pod_is_a_reason_and_leaves_nothing_half(seeded: Path, tmp_path: Path) -> None:
+    pod = Pod(seeded, tmp_path / "pod")
+    with full_disk():
+        found = pod.take()
+    assert found.outcome is SEEDING
+    assert "are ignored: [Errno 27] File too large" in (found.reason or "")
+    assert files(pod.disk) == []
+
+
+async def test_a_full_volume_is_a_reason_and_keeps_nothing_half(shared: Path, tmp_path: Path) -> None:
+    pod = Pod(shared, tmp_path / "pod")
+    pod.take()
+    pod.compile()
+    with full_disk():
+        found = pod.publish()
+    assert found.outcome is MISS
+    assert f"Nothing can be written into {shared} ([Errno 27] File too large)." in (found.reason or "")
+    assert [each for each in files(shared) if each.stat().st_size] == []
+
+
+async def test_a_volume_that_was_full_is_filled_by_the_next_pod(shared: Path, tmp_path: Path) -> None:
+    first, second, third = (Pod(shared, tmp_path / name) for name in "abc")
+    first.take()
+    first.compile()
+    with full_disk():
+        first.publish()
+    second.take()
+    second.compile()
+    assert (second.publish().outcome, third.take().outcome) == (SEEDED, HIT)
+
+
+async def test_recipes_of_a_volume_that_cannot_be_written_are_taken(seeded: Path, tmp_path: Path) -> None:
+    for each in (seeded / "lock", seeded / f"{KEY.digest}.use"):
+        each.unlink()
+        each.mkdir()  # opening it to write fails, as on a volume that is mounted to be read only
+    pod = Pod(seeded, tmp_path / "pod")
+    assert pod.take().outcome is HIT
+    found = pod.publish()
+    assert found.outcome is HIT
+    assert f"Nothing can be written into {seeded} (" in (found.reason or "")
+    assert (pod.disk / "code" / "recipe").read_bytes() == LARGE
+
+
+@pytest.mark.parametrize("at", [0, len(LARGE) // 2, len(LARGE) - 1])
+async def test_one_flipped_bit_is_seen_and_mended_by_the_next_pod(seeded: Path, tmp_path: Path, at: int) -> None:
+    (stored,) = objects(seeded)
+    content = bytearray(LARGE)
+    content[at] ^= 1
+    stored.write_bytes(content)
+    pod = Pod(seeded, tmp_path / "pod")
+    found = pod.take()
+    assert found.outcome is SEEDING
+    assert "code/recipe is not as its checksum says" in (found.reason or "")
+    pod.compile()
+    assert pod.publish().outcome is SEEDED
+    assert stored.read_bytes() == LARGE
+
+
+async def test_two_pods_that_seed_at_once_leave_one_whole_entry(shared: Path, tmp_path: Path) -> None:
+    one, two, later = (Pod(shared, tmp_path / name) for name in ("one", "two", "later"))
+    assert [each.take().outcome for each in (one, two)] == [SEEDING, SEEDING]
+    one.compile(b"of the first")
+    two.compile(b"of the second")
+    (two.disk / "code" / "another").write_text("of the second")
+    assert [each.publish().outcome for each in (one, two)] == [SEEDED, SEEDED]
+    assert later.take().outcome is HIT
+    found = {each.name: each.read_text() for each in (later.disk / "code").iterdir()}
+    assert found == {"recipe": "of the first", "another": "of the second"}
+
+
+async def test_a_pod_that_is_killed_while_it_seeds_leaves_nothing_and_holds_nothing_up(
+    shared: Path, tmp_path: Path
+) -> None:
+    victim = Pod(shared, tmp_path / "victim")
+    victim.compile()
+    kill_in_the_middle(shared, victim.disk)
+    assert Entry(shared, KEY).read() is None
+    (_half,) = objects(shared)  # what came until then, under no name that anybody reads
+    later, last = Pod(shared, tmp_path / "later"), Pod(shared, tmp_path / "last")
+    assert later.take().outcome is SEEDING
+    later.compile()
+    assert (later.publish().outcome, last.take().outcome) == (SEEDED, HIT)
+    assert len(objects(shared)) == 1
