@@ -121,7 +121,7 @@ class Kubelet:
                 await self._api.delete("Pod", name, gracePeriodSeconds=0)
             elif "nodeName" not in pod["spec"]:
                 await self._bind(pod)
-            elif pod["status"].get("phase") == "Failed":
+            elif pod.get("status", {}).get("phase") == "Failed":
                 return
             elif name not in self._pods and self.refuses(pod):
                 said = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": _now()}
