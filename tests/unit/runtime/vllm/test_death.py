@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.engines.vllm.death import died
+from gaudi_runtime.engines.vllm.death import died, died_here
 
 
 def ended(**codes: int) -> Any:
@@ -30,3 +30,12 @@ def test_exit_code_is_told_with_what_to_do(code: int, told: str) -> None:
 
 def test_release_that_keeps_its_processes_elsewhere_is_no_error() -> None:
     assert str(died(SimpleNamespace(), "at once")) == "A process of vLLM died at once: its log says more."
+
+
+def test_process_of_another_pod_is_named_there() -> None:
+    process = SimpleNamespace(name="VllmWorker-1", exitcode=-7)
+    told = str(died_here(SimpleNamespace(workers=[SimpleNamespace(proc=process)])))
+    assert told == (
+        "A process of vLLM died in this pod: VllmWorker-1 was ended by SIGBUS, most often for want of shared memory: "
+        "raise pod.resources.sharedMemory."
+    )

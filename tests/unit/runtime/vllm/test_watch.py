@@ -117,3 +117,18 @@ async def test_a_rank_that_fails_to_count_ends_the_watch_with_its_sentence(monke
         return [{"reason": "Crashed", "message": "KeyError: 'a'"}]
 
     assert await lost(FakeVllm(reply)) == "Rank 0 failed at counters: KeyError: 'a'"
+
+
+async def test_a_late_answer_while_other_pods_work_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes here wait for those there."""
+    beat(monkeypatch, repeat(7))
+    looks = count()
+
+    def moves() -> int:
+        engine.errored = (look := next(looks)) == 30
+        return look
+
+    engine = FakeVllm(never)
+    watching = Watch(engine, Ranks(engine, asyncio.get_running_loop()), lambda counts: None, LONG, moves)
+    told = str(await asyncio.wait_for(watching.until_lost(), LONG))
+    assert told == "A process of vLLM died while it served: its log says more."
