@@ -38,7 +38,7 @@ HELD_SECONDS, CUT_SECONDS = 4.0, 1.0
 CRASHES = 3
 ELECTION_SECONDS = 5.0
 
-ELSEWHERE = (actions.lose_node, actions.return_node, actions.fail_pod, actions.limit_pods)
+ELSEWHERE = (actions.lose_node, actions.return_node, actions.fail_pod, actions.refuse_pods, actions.limit_pods)
 """Actions that only the model plays: the kubelet of the tests has one node, and quotas are retried after minutes."""
 RARE = (
     actions.kill_operator,

@@ -15,7 +15,8 @@ T = TypeVar("T")
 class Pod:
     """A pod as the API server shows it.
 
-    `judged` is the instance that its gate was opened for; with `leaves_first` it bears the cost of the next to go.
+    `judged` is the instance that its gate was opened for; with `leaves_first` it bears the cost of the next to go. One
+    that has `failed` ended as a whole.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Pod:
     gate: bool
     judged: str | None = None
     leaves_first: bool = False
+    failed: bool = False
 
     @property
     def serves(self) -> bool:

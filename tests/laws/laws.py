@@ -18,6 +18,7 @@ ALWAYS: tuple[Law, ...] = (
     rollout.the_canary_is_alone,
     rollout.no_failed_revision_is_tried_again,
     rollout.no_pod_is_named_to_go_for_nothing,
+    rollout.no_pods_are_made_in_a_hot_loop,
     showing.status_tells_the_truth_about_pods,
     showing.status_has_its_form,
     endings.every_child_is_owned,

@@ -50,6 +50,7 @@ def _pod(manifest: Manifest) -> Pod:
         ready=conditions.get("Ready", {}).get("status") == "True",
         gate=gate.get("status") == "True",
         judged=named.group(1) if named else None,
+        failed=status.get("phase") == "Failed",
         leaves_first=_annotations(manifest).get(DELETION_COST_ANNOTATION) == str(LEAVES_FIRST),
     )
 

@@ -1,10 +1,16 @@
 """Laws of a rollout: what is promised stands, what is allowed is not exceeded, what has failed rests."""
 
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from tests.laws.history import History, Moment, Runtime
 from tests.laws.promise import promise
+
+HOT_SECONDS, MOST_TRIES = 30, 8
+"""Three tries fit into this time, each with the pods that the ReplicaSet makes at once in the stead of those that end;
+a loop without a pause makes one each second.
+"""
 
 
 def never_fewer_available_than_promised(history: History) -> Iterator[str]:
@@ -73,6 +79,42 @@ def _named_for_nothing(moment: Moment) -> Iterator[tuple[str, str]]:
     for pod in moment.counted:
         if pod.leaves_first and moment.replica_sets.get(pod.revision, 0) >= there[pod.revision]:
             yield pod.name, pod.uid
+
+
+def no_pods_are_made_in_a_hot_loop(history: History) -> Iterator[str]:
+    """Pods that fail before they serve are made again ever more seldom, as long as the operator sees and writes."""
+    for revision, ends in _failed_tries(history).items():
+        for number, since in enumerate(ends):
+            until = since + HOT_SECONDS
+            if any(start - history.lag < until and since < stop + history.lag for start, stop in _away(history)):
+                continue
+            found = bisect_right(ends, until) - number
+            wished = max(each.replica_sets.get(revision, 0) for each in _between(history, since - history.lag, until))
+            if found > MOST_TRIES * wished:
+                yield f"{until:.0f} s: {found} pods of {revision} failed within {HOT_SECONDS} s, {wished} are wished"
+                break
+
+
+def _failed_tries(history: History) -> dict[str, list[float]]:
+    """By revision, when its pods failed that never served; not those that a fault took."""
+    known, found = {uid for _, uid in history.taken}, defaultdict[str, list[float]](list)
+    for moment in history.moments:
+        for uid, pod in moment.pods.items():
+            if pod.failed and uid not in known:
+                known.add(uid)
+                if pod.judged is None:
+                    found[pod.revision].append(moment.at)
+    return found
+
+
+def _away(history: History) -> Sequence[tuple[float, float]]:
+    return (*history.blind, *history.waits)
+
+
+def _between(history: History, since: float, until: float) -> Sequence[Moment]:
+    """The moments of a spell, that in which it began among them."""
+    first = bisect_right(history.moments, since, key=lambda moment: moment.at) - 1
+    return history.moments[max(0, first) : bisect_right(history.moments, until, key=lambda moment: moment.at)]
 
 
 def _on_trial(revision: str, moment: Moment) -> bool:

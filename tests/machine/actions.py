@@ -110,6 +110,11 @@ def fail_pod(picture: Picture, choose: Choose) -> commands.Command | None:
     return commands.FailPod(choose(picture.pods)) if picture.pods else None
 
 
+def refuse_pods(_: Picture, choose: Choose) -> commands.Command:
+    """Let a node fail all pods that are sent to it, as where its device plugin has lost its cards."""
+    return commands.RefusePods(choose(NODES), choose((5, 20, 90)))
+
+
 def load(picture: Picture, choose: Choose) -> commands.Command | None:
     """Give a pod requests to answer."""
     return commands.Load(choose(picture.pods), choose((0, 1, 7))) if picture.pods else None
@@ -183,6 +188,7 @@ ACTIONS: tuple[Action, ...] = (
     kill_pod,
     end_container,
     fail_pod,
+    refuse_pods,
     load,
     lose_node,
     return_node,

@@ -64,6 +64,14 @@ class FailPod:
 
 
 @dataclass(frozen=True)
+class RefusePods:
+    """A node takes no new pod for so long, and each that is sent there fails at once."""
+
+    node: str
+    seconds: int
+
+
+@dataclass(frozen=True)
 class Load:
     """A pod answers so many requests."""
 
@@ -138,6 +146,7 @@ Command = (
     | KillPod
     | EndContainer
     | FailPod
+    | RefusePods
     | Load
     | LoseNode
     | ReturnNode

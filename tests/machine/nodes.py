@@ -53,12 +53,16 @@ class Container:
 
 @dataclass
 class Node:
-    """`taken` cards are held by others; a node that is not `up` is heard of by nobody since `lost_at`."""
+    """`taken` cards are held by others; a node that is not `up` is heard of by nobody since `lost_at`.
+
+    Until `refuses_until` it fails all pods that are sent to it.
+    """
 
     cards: int
     taken: int = 0
     up: bool = True
     lost_at: int = 0
+    refuses_until: int = 0
 
 
 @dataclass
@@ -109,6 +113,10 @@ class Nodes:
         best = max(free, key=free.__getitem__, default=None)
         if best is None or free[best] <= 0:
             self._unschedulable(pod, now)
+            return
+        if now < self.nodes[best].refuses_until:
+            said = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": stamp(now)}
+            self.api.status(pod, phase="Failed", **said)
             return
         uid, annotations = pod["metadata"]["uid"], pod["metadata"]["annotations"]
         instance = Instance(self._name("i"), behaviour(pod), annotations[PLAN_HASH_ANNOTATION], now)

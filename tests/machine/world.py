@@ -1,6 +1,7 @@
 """The world in memory: an API server, controllers, nodes and one operator at a time, second by second, on record."""
 
 from collections import deque
+from datetime import datetime
 
 from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
@@ -12,6 +13,7 @@ from tests.laws.reading import moment
 from tests.machine import commands, controllers
 from tests.machine.actions import NODES
 from tests.machine.api import Api, Object, condition, counts, ending, owner
+from tests.machine.clock import START
 from tests.machine.nodes import Node, Nodes, delete_pod
 from tests.machine.runtime import FAILS, WORKS, Behaviour, Exit, behaviour
 from tests.machine.shell import Fault, Shell
@@ -80,6 +82,8 @@ class World:
                 self._end(self.api.objects["Pod", command.pod]["metadata"]["uid"])
             case commands.FailPod():
                 self._fail(self.api.objects["Pod", command.pod])
+            case commands.RefusePods():
+                self.nodes.nodes[command.node].refuses_until = self.now + command.seconds
             case commands.Load():
                 self._load(command)
             case commands.LoseNode():
@@ -112,10 +116,13 @@ class World:
             self.quota = None
         scarce = sum(node.cards - node.taken for node in self.nodes.nodes.values()) < wished
         for name, node in self.nodes.nodes.items():
-            node.taken = 0 if scarce else node.taken
+            node.taken, node.refuses_until = 0 if scarce else node.taken, 0
             self._return(node, commands.ReturnNode(name, rebooted=False))
         start = self.now
-        while self.now < start + MOST_SECONDS and self.now - max(start, self._last_move()) < QUIET_SECONDS:
+        while (
+            self.now < start + MOST_SECONDS
+            and self.now - max(start, self._last_move(), self._next_try()) < QUIET_SECONDS
+        ):
             self._second()
         self.history.end = self.now
         self.history.works, self.history.fails = self._of(WORKS), self._of(FAILS)
@@ -218,6 +225,12 @@ class World:
 
     def _last_move(self) -> float:
         return max([self.history.moments[-1].at, *self.history.writes[-1:], *self.history.others[-1:]])
+
+    def _next_try(self) -> float:
+        """When the last back-off that the status tells of ends: until then nothing has to move."""
+        rows = self.resource.get("status", {}).get("revisions", ())
+        ends = (datetime.fromisoformat(row["backOff"]["until"]) for row in rows if "backOff" in row)
+        return max(((end - START).total_seconds() for end in ends), default=0)
 
     def _changed(self) -> None:
         if not self._acting or self._acting[-1] != self.now:

@@ -272,3 +272,24 @@ def test_what_is_found_in_moment_after_moment_is_one_spell() -> None:
 def test_pictures_reach_back_through_all_blind_spells() -> None:
     record: History = history(moment(0), blind=[(10.0, 20.0), (21.0, 30.0)])
     assert (record.seen_from(31.0), record.seen_from(40.0), record.seen_from(9.0)) == (8.0, 38.0, 7.0)
+
+
+def failing(seconds: float) -> History:
+    """A record in which a pod fails each so many seconds, and another one is made."""
+    made = [pod(f"p{number}", counts=False, ready=False, gate=False, judged=None, failed=True) for number in range(40)]
+    return history(*(moment(seconds * number, *made[: number + 1]) for number in range(40)))
+
+
+def test_pods_that_fail_each_second_are_a_hot_loop() -> None:
+    assert list(rollout.no_pods_are_made_in_a_hot_loop(failing(1))) == [
+        "30 s: 31 pods of old failed within 30 s, 2 are wished"
+    ]
+
+
+def test_pods_that_fail_ever_so_often_are_none() -> None:
+    assert not list(rollout.no_pods_are_made_in_a_hot_loop(failing(2)))
+
+
+def test_nobody_can_hold_pods_back_unseen() -> None:
+    record = replace(failing(1), blind=[(0.0, 40.0)])
+    assert not list(rollout.no_pods_are_made_in_a_hot_loop(record))
