@@ -1,12 +1,10 @@
 """A model of a hub, fetched by real pods into a claim that they share, and served from it when the hub is gone."""
 
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -14,6 +12,7 @@ import yaml
 from demo.install import Installed
 from demo.resource import Resource, is_ready
 from examples.make_tiny_checkpoint import make_checkpoint
+from tests.e2e.host_address import address_that_pods_reach
 from tests.e2e.pods import Pods
 from tests.e2e.specs import QUICK
 from tests.e2e.volumes import MODES, local_volume
@@ -21,14 +20,6 @@ from tests.hub_server import COMMIT, REPO, HubState, running
 
 NAME = "fetched"
 PATIENCE = 180
-
-
-def address_that_pods_reach(installed: Installed) -> str:
-    """The address of this machine on the network that its node is on."""
-    server = yaml.safe_load(installed.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as to_node:
-        to_node.connect((urlsplit(server).hostname, urlsplit(server).port))
-        return str(to_node.getsockname()[0])
 
 
 @pytest.fixture

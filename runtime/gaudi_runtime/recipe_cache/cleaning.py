@@ -74,8 +74,12 @@ class _Mark:
 
     @property
     def in_use(self) -> bool:
-        with self.file.open("a+") as file:
-            return not try_lock(file)
+        """Also where another user's file lets nobody look: what is not known is not removed."""
+        try:
+            with self.file.open("a+") as file:
+                return not try_lock(file)
+        except OSError:
+            return True
 
 
 def _marks(root: Path) -> dict[str, list[_Mark]]:

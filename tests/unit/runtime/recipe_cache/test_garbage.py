@@ -64,6 +64,16 @@ async def test_what_a_running_process_started_with_stays(site: Site, monkeypatch
     assert running.folder.exists()
 
 
+async def test_a_mark_that_cannot_be_opened_keeps_its_entry_and_the_others_go(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign, forgotten = site.put("foreign", b"x", HALF_A_DAY, OLD), site.put("forgotten", b"y", HALF_A_DAY, OLD)
+    site.mark(foreign, OLD).unlink()
+    site.mark(foreign, OLD).mkdir()  # opening it fails for every user
+    start(site, monkeypatch, "new", "new")
+    assert (foreign.folder.exists(), forgotten.folder.exists()) == (True, False)
+
+
 async def test_a_pod_that_cannot_read_what_is_kept_removes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten = site.put("forgotten", b"x", HALF_A_DAY, OLD)
     site.kept_revisions.write_text("{")

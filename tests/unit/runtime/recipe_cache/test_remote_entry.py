@@ -16,7 +16,7 @@ from gaudi_runtime.recipe_cache.manifest import EntryUnusable, Manifest
 from gaudi_runtime.recipe_cache.remote_entry import RemoteEntry
 from gaudi_runtime.warmup.recipes import NOTHING_KNOWN
 from gaudi_runtime.warmup.stop import Stopped
-from tests.unit.runtime.recipe_cache.store_server import StoreState, store_server
+from tests.store_server import StoreState, store_server
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
 CONTENTS = {"code/a": b"one" * 1000, "code/b/c": b"two" * 1000, "code/d": b"three"}

@@ -33,12 +33,12 @@ class StoreState:
 
 
 @contextmanager
-def store_server(folder: Path) -> Iterator[StoreState]:
-    """The store on a free port of this machine."""
+def store_server(folder: Path, host: str = "127.0.0.1") -> Iterator[StoreState]:
+    """The store on a free port of this machine, for who reaches `host`."""
     state = StoreState(folder)
     handler = type("Handler", (_Handler,), {"state": state})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        state.url = f"http://127.0.0.1:{server.server_port}/recipes"
+    with ThreadingHTTPServer((host, 0), handler) as server:
+        state.url = f"http://{host}:{server.server_port}/recipes"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
