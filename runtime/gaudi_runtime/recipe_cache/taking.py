@@ -28,7 +28,8 @@ class Taken:
 
 def take(shared: SharedRecipes, entry: Entry, disk: Disk, alive: Alive) -> Taken:
     """Look into the volume, whose `entry` it is, then into the image, then into the store. Raises what `alive` does."""
-    reasons, damaged = [], False
+    reasons: list[str] = []
+    damaged = False
     for name, source in _sources(shared, entry, alive):
         try:
             if _bring(source(), disk, alive):

@@ -54,6 +54,14 @@ def test_at_rest_nothing_is_written_again() -> None:
     assert cluster.operate().actions == ()
 
 
+def test_what_somebody_else_wrote_is_put_right() -> None:
+    cluster = served(recipeCache=SHARED)
+    before = told(cluster)
+    cluster.objects["ConfigMap", "tiny-recipes"]["data"] = {"kept.json": "{}"}
+    cluster.operate()
+    assert told(cluster) == before
+
+
 def test_it_stays_at_zero_replicas() -> None:
     cluster = served(recipeCache=SHARED)
     cluster.change(replicas=0)
