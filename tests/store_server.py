@@ -1,5 +1,6 @@
 """A folder behind HTTP on this machine, as an object store shows a prefix, and what is to go wrong with it."""
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,12 +34,14 @@ class StoreState:
 
 
 @contextmanager
-def store_server(folder: Path, host: str = "127.0.0.1") -> Iterator[StoreState]:
-    """The store on a free port of this machine, for who reaches `host`."""
+def store_server(folder: Path, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> Iterator[StoreState]:
+    """The store on a free port of this machine, for who reaches `host`; with `tls` over HTTPS."""
     state = StoreState(folder)
     handler = type("Handler", (_Handler,), {"state": state})
     with ThreadingHTTPServer((host, 0), handler) as server:
-        state.url = f"http://{host}:{server.server_port}/recipes"
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        state.url = f"{'https' if tls else 'http'}://{host}:{server.server_port}/recipes"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

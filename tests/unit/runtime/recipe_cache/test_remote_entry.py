@@ -1,6 +1,7 @@
 """One entry over real HTTP: what another try mends, and what makes it unusable."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from gaudi_runtime.recipe_cache.manifest import EntryUnusable, Manifest
 from gaudi_runtime.recipe_cache.remote_entry import RemoteEntry
 from gaudi_runtime.warmup.recipes import NOTHING_KNOWN
 from gaudi_runtime.warmup.stop import Stopped
+from localcluster.certificates import Authority
 from tests.store_server import StoreState, store_server
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
@@ -104,6 +106,29 @@ def test_where_nobody_listens_is_a_sentence() -> None:
         unheard = StoreState(Path(), url=f"http://127.0.0.1:{taken.getsockname()[1]}/recipes")
         with pytest.raises(EntryUnusable, match=r"it does not answer \(.*Connection refused\)"):
             remote(unheard).read()
+
+
+@pytest.fixture
+def secure(store: StoreState, tmp_path: Path) -> Iterator[StoreState]:
+    """The same store over HTTPS, with a certificate of an authority that nobody knows."""
+    Authority.create(tmp_path / "tls").issue("store", "store", hosts=["127.0.0.1"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "tls" / "store.crt", tmp_path / "tls" / "store.key")
+    with store_server(store.folder, tls=tls) as state:
+        yield state
+
+
+def test_a_store_that_nobody_vouches_for_is_shown_nothing(secure: StoreState) -> None:
+    with pytest.raises(EntryUnusable, match="certificate verify failed"):
+        remote(secure).read()
+    assert secure.requests == []
+
+
+def test_an_authority_of_ones_own_is_named_by_the_environment(
+    secure: StoreState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls" / "ca.crt"))
+    bring(remote(secure), tmp_path / "target")
 
 
 def test_a_store_that_falls_silent_is_given_up(
