@@ -73,7 +73,7 @@ def nothing_is_left_over(history: History) -> Iterator[str]:
     current = last.status.get("revision", {}).get("current")
     if current is None:
         return  # a refused spec, and nothing that is kept: nobody knows what is needed
-    needed = {current} | {pod.revision for pod in last.pods.values()}
+    needed = {current} | {pod.revision for pod in last.pods.values() if not pod.failed}
     for revision, wished in last.replica_sets.items():
         if not wished and revision not in needed:
             yield f"the ReplicaSet of {revision} is left over"

@@ -50,8 +50,8 @@ def held(
 ) -> dict[str, int]:
     """`replicas` by revision without new pods of those that back off.
 
-    What serves or has served stays, and what was there before the last end. A pod that the ReplicaSet has made since
-    then, at once as it does, goes again: it is seconds old.
+    What serves or has served stays, and what was there before the last end, or was taken by a node in the same second.
+    A pod that the ReplicaSet has made since then, at once as it does, goes again: it is seconds old.
     """
     pauses = {name: pause for name in replicas if name in known and (pause := known[name].pause(now))}
     seen = [pod for pod in pods if pod.active]
@@ -97,7 +97,11 @@ def _pause_seconds(failures: int) -> int:
 def _standing(active: Iterable[PodView], revision: str, pause: BackOff) -> int:
     """Pods that stay; of groups the last ones go, so whoever stands before one that stays does too."""
     since = datetime.fromisoformat(pause.since)
-    staying = [
-        pod for pod in active if pod.revision == revision and (pod.served or pod.created is None or pod.created < since)
-    ]
+    staying = [pod for pod in active if pod.revision == revision and _stays(pod, since)]
     return max([len(staying), *(1 + pod.ordinal for pod in staying if pod.ordinal is not None)])
+
+
+def _stays(pod: PodView, since: datetime) -> bool:
+    if pod.served or pod.created is None or pod.created < since:
+        return True
+    return pod.created == since and pod.container is not None

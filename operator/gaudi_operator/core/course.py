@@ -101,7 +101,8 @@ def trouble(world: World, course: Course) -> Trouble | None:
     name, sets = course.name, live_workloads(world.observed)
     own = first_trouble(world.pods_of(name), [sets[name]] if name in sets else [], _with_room(world, course))
     own = own or failed_pods_trouble(world.pods, name or "")
-    own = with_next_try(own, name or "", world.ends.get(name or ""), world.observed.now)
+    there, wished = len(world.pods_of(name)), course.policy.wished
+    own = with_next_try(own, world.ends.get(name or ""), there, wished, world.observed.now)
     done = course.step is not None and course.step.progress is Progress.DONE
     return own or (failed if done else None)
 

@@ -1,10 +1,10 @@
 """When pods of a revision, and containers in them, have ended by themselves, as far as they show it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gaudi_operator.core.pods import Container, PodView
+from gaudi_operator.core.pods import PodView
 
 
 @dataclass(frozen=True)
@@ -21,28 +21,23 @@ class End:
 def ends(pods: Sequence[PodView], last_errors: Mapping[str, str]) -> list[End]:
     """Of the pods of one revision, oldest first; `last_errors` are by pod.
 
-    A pod that is being deleted ends because somebody wished it. One that has served proves that its revision works.
-    While others serve, a container that its kubelet starts again is no reason to make no further pod.
+    A pod that is being deleted ends because somebody wished it, unless its node says why. One that has served proves
+    that its revision works. While others serve, a container that its kubelet starts again is no reason to make no
+    further pod.
     """
     serves = any(pod.ready for pod in pods)
-    found = (end for pod in pods if not pod.terminating for end in _ends(pod, last_errors, serves))
+    found = (end for pod in pods for each in (pod, *pod.workers) if (end := _end(each, pod, last_errors, serves)))
     return sorted(found, key=lambda end: (end.at, end.pod))
 
 
-def _ends(pod: PodView, last_errors: Mapping[str, str], serves: bool) -> Iterator[End]:
-    if pod.ended and pod.ended_at:
-        yield End(
-            pod.name, pod.created or pod.ended_at, pod.ended_at, last_errors.get(pod.name, pod.ended), not pod.served
-        )
-        return
-    counts = not pod.served and not serves
-    for each in (pod, *(worker for worker in pod.workers if not worker.terminating)):
-        yield from _container_ends(each.name, each.container, last_errors, counts)
-
-
-def _container_ends(
-    pod: str, container: Container | None, last_errors: Mapping[str, str], counts: bool
-) -> Iterable[End]:
-    if container and container.last_exit and container.last_ended:
-        began = container.last_began or container.last_ended
-        yield End(pod, began, container.last_ended, last_errors.get(pod, container.last_exit), counts)
+def _end(pod: PodView, replica: PodView, last_errors: Mapping[str, str], serves: bool) -> End | None:
+    """Of a pod of `replica`, which is a group or the pod itself."""
+    container, ended = pod.container, pod.ended_at
+    if pod.ended and ended and (pod.ended_by_node or not pod.terminating):
+        said = last_errors.get(pod.name, pod.ended)
+        return End(pod.name, pod.created or ended, ended, said, not replica.served)
+    if pod.ended or pod.terminating or container is None or not container.last_exit or not container.last_ended:
+        return None
+    said = last_errors.get(pod.name, container.last_exit)
+    began = container.last_began or container.last_ended
+    return End(pod.name, began, container.last_ended, said, not replica.served and not serves)

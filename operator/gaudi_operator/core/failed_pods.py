@@ -37,17 +37,24 @@ def failed_pods_trouble(pods: Iterable[PodView], revision: str) -> Trouble | Non
     )
 
 
-def with_next_try(trouble: Trouble | None, revision: str, known: Record | None, now: datetime) -> Trouble | None:
-    """The trouble, and when the next pod is made while the revision backs off; that alone where no pod is left."""
+def with_next_try(
+    trouble: Trouble | None, known: Record | None, active: int, wished: int, now: datetime
+) -> Trouble | None:
+    """The trouble of a revision, and when the next pod is made while it backs off; that alone where no pod is left.
+
+    `active` pods of the `wished` ones are there.
+    """
     pause = known.pause(now) if known else None
-    if pause is None or known is None:
+    if pause is None or known is None or active >= wished:
         return trouble
-    tries = f"{pause.failures} tries of revision {revision} in a row ended before a pod served"
+    tries = f"{pause.failures} tries in a row ended before a pod served"
     if trouble:
         return replace(trouble, message=f"{trouble.message} {tries}: no new pod is made before {pause.until}.")
     error = known.last_error
-    last = f", the last one with pod {error.pod}: {error.message.rstrip('.')}" if error else ""
-    return Trouble("PodsFail", f"{tries}{last}. The next pod is made at {pause.until}.")
+    if active or error is None:
+        return None
+    said = f"{tries}, the last one with pod {error.pod}: {error.message.rstrip('.')}."
+    return Trouble("PodsFail", f"{said} The next pod is made at {pause.until}.")
 
 
 def _when(found: tuple[datetime, PodView]) -> tuple[datetime, str]:

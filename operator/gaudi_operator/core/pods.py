@@ -55,8 +55,9 @@ class PodView:
     """One pod. `report` is only set when it speaks for the running container and for the pod's own plan.
 
     `created` is when it was made, and `gone_by` when the grace period of a terminating pod ends. `ended` says why a
-    failed pod has ended, and `ended_at` when, as near as that can be known. The leader of a group of `size` pods
-    stands for all of them: `workers` are the others, and `ordinal` is the group's number.
+    failed pod has ended, with `ended_by_node` as its node says of the pod, and `ended_at` when, as near as that can be
+    known. The leader of a group of `size` pods stands for all of them: `workers` are the others, and `ordinal` is the
+    group's number.
     """
 
     name: str
@@ -73,6 +74,7 @@ class PodView:
     deletion_cost: int = 0
     ended: str | None = None
     ended_at: datetime | None = None
+    ended_by_node: bool = False
     created: datetime | None = None
     size: int = 1
     ordinal: int | None = None
@@ -170,6 +172,7 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         deletion_cost=int(annotations.get(DELETION_COST_ANNOTATION, 0)),
         ended=_why_ended(status, container) if status.get("phase") == "Failed" else None,
         ended_at=_ended_at(pod) if status.get("phase") == "Failed" else None,
+        ended_by_node=status.get("phase") == "Failed" and bool(status.get("reason")),
         created=_moment(metadata.get("creationTimestamp")),
     )
 

@@ -126,6 +126,12 @@ def test_pod_that_somebody_deletes_does_not_count() -> None:
     assert judged(view(made("a", 0, state=last, terminating=True))) == NONE
 
 
+def test_pod_that_its_node_refused_counts_although_its_controller_deletes_it_at_once() -> None:
+    gone = made("a", 0, container=None, phase="Failed", terminating=True)
+    gone["status"] |= {"reason": "UnexpectedAdmissionError", "startTime": at(1)}
+    assert judged(view(gone)).back_off == BackOff(failures=1, since=at(1), until=at(1))
+
+
 def test_status_remembers_pods_that_are_gone() -> None:
     known = judged(refused("a", 0, 1), refused("b", 1, 2))
     assert judged(known=known) == known
@@ -158,7 +164,12 @@ def test_pods_that_serve_and_those_that_were_there_before_stay() -> None:
 
 
 def test_pod_that_was_made_at_once_in_the_stead_of_one_that_ended_goes_again() -> None:
-    assert wished([view(made("w", 0)), view(made("twin", 2))])["new"] == 1
+    assert wished([view(made("w", 0)), view(made("twin", 3))])["new"] == 1
+
+
+def test_pod_that_was_made_in_the_second_of_the_end_and_is_taken_by_its_node_stays() -> None:
+    taken, refused_next = view(made("sibling", 2)), view(made("twin", 2, container=None, phase="Pending"))
+    assert wished([taken, refused_next])["new"] == 1
 
 
 def test_pods_are_made_again_when_the_pause_is_over() -> None:
@@ -215,8 +226,7 @@ def test_user_reads_the_last_error_and_when_the_next_pod_is_made() -> None:
     assert shown(cluster, "Stalled") == ("True", "PodsFail")
     message = next(each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled")
     assert message.endswith(
-        f" {row['backOff']['failures']} tries of revision {row['name']} in a row ended before a pod served: no new pod "
-        f"is made before {until}."
+        f" {row['backOff']['failures']} tries in a row ended before a pod served: no new pod is made before {until}."
     )
     assert last["message"] == "UnexpectedAdmissionError."
 
@@ -239,3 +249,17 @@ def test_older_revision_that_backs_off_in_a_paused_rollout_has_all_its_pods_agai
     assert (held_set["spec"]["replicas"], held_set["metadata"]["annotations"][DESIRED_ANNOTATION]) == (0, "1")
     cluster.settle()
     assert (status(cluster)["ready"], shown(cluster, "Ready")) == ("1/1", ("False", "RolloutPaused"))
+
+
+def test_pods_that_are_gone_are_told_of_while_none_is_made() -> None:
+    cluster = Cluster(resource(replicas=1))
+    refuse_all(cluster, 20)
+    for each in failed_pods(cluster):
+        cluster.delete("Pod", each["metadata"]["name"])
+    cluster.operate()
+    (row,) = status(cluster)["revisions"]
+    message = next(each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled")
+    assert message == (
+        f"3 tries in a row ended before a pod served, the last one with pod {row['lastError']['pod']}: "
+        f"UnexpectedAdmissionError. The next pod is made at {row['backOff']['until']}."
+    )
