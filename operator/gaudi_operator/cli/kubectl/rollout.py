@@ -22,14 +22,14 @@ Force = Annotated[bool, typer.Option("--force", help="Go back to a revision even
 def history(asked: Asked, revision: RevisionOption = None) -> None:
     """Show the kept revisions, or what one of them was made from."""
     resource, stored = asked.cluster.inference(asked.name), _stored(asked)
-    if revision is None:
+    if revision in target.UNSAID:
         typer.echo(asked.full_name)
         for line in kept.columns(list(kept.rows(resource, stored))):
             typer.echo(line)
         return
     import yaml
 
-    shown = target.named(stored, revision)
+    shown = target.named(stored, str(revision))
     typer.echo(f"{asked.full_name} with revision #{shown.number}")
     typer.echo(yaml.safe_dump(kept.details(resource, shown), sort_keys=False, width=120), nl=False)
 
@@ -38,7 +38,7 @@ def history(asked: Asked, revision: RevisionOption = None) -> None:
 def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> None:
     """Make the spec wish an earlier revision again; replicas, thresholds and the rollout's settings stay."""
     resource, stored = asked.cluster.inference(asked.name), _stored(asked)
-    to = target.named(stored, to_revision) if to_revision else target.earlier(resource, stored)
+    to = target.chosen(resource, stored, to_revision)
     patch = patches.undo(resource, to)
     _warn(to, force)
     if to.failure:

@@ -8,6 +8,14 @@ from gaudi_operator.core.inputs import revision_inputs, same_inputs
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.revision import Revision
 
+UNSAID = (None, "0")
+"""A revision that is left out; kubectl takes 0 for that."""
+
+
+def chosen(resource: Manifest, stored: Sequence[Revision], asked: str | None) -> Revision:
+    """What undo goes back to. Raises as named() and earlier() do."""
+    return earlier(resource, stored) if asked in UNSAID else named(stored, str(asked))
+
 
 def named(stored: Sequence[Revision], asked: str) -> Revision:
     """The revision of a name or a number. Raises Refused when none is kept."""

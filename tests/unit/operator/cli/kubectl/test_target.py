@@ -3,7 +3,8 @@
 import pytest
 
 from gaudi_operator.cli.kubectl.refusal import Refused
-from gaudi_operator.cli.kubectl.target import earlier, named, why_not_back
+from gaudi_operator.cli.kubectl.target import chosen, earlier, named, why_not_back
+from gaudi_operator.core.revision import Revision
 from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision
 from tests.unit.operator.core.resources import resource
 
@@ -27,6 +28,11 @@ def test_revision_that_is_not_kept_is_refused_with_those_that_are() -> None:
 
 def test_undo_goes_back_to_the_revision_before_the_wished_one() -> None:
     assert earlier(resource(**NEWER), (SECOND, FIRST)) is FIRST
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, FIRST), ("0", FIRST), ("2", SECOND)])
+def test_undo_to_0_is_undo_without_a_revision(asked: str | None, found: Revision) -> None:
+    assert chosen(resource(**NEWER), (SECOND, FIRST), asked) is found
 
 
 def test_undo_of_an_undo_goes_forth_again() -> None:
