@@ -266,7 +266,9 @@ class RealWorld:
         """What runs now, for the record."""
         running = {name: each for name, each in self.kubelet.runtimes.items() if isinstance(each, SimulatedRuntime)}
         runtimes = {name: Runtime(each.report.instance, each.serving) for name, each in running.items()}
-        self.recorder.tell(runtimes, frozenset(each.report.instance for each in running.values() if each.is_warm))
+        warm = frozenset(each.report.instance for each in running.values() if each.is_warm)
+        hot = frozenset(each.report.instance for each in running.values() if each.report.recent_recompiles)
+        self.recorder.tell(runtimes, warm, hot)
 
     def _dies(self, pod: str) -> None:
         """Backed off for ever after a few times: the test does not wait for the tenth."""

@@ -20,11 +20,12 @@ KINDS = ("GaudiInference", "Pod", *CHILDREN)
 
 @dataclass(frozen=True)
 class _Truth:
-    """What ran at that time: runtimes by pod name, and the instances that serve with enough captured."""
+    """What ran at that time: runtimes by pod name, the instances that serve with enough captured, and the hot ones."""
 
     at: float
     runtimes: dict[str, Runtime]
     warm: frozenset[str]
+    hot: frozenset[str]
 
 
 @dataclass
@@ -62,9 +63,9 @@ class Recorder:
         """When the last object changed."""
         return max((at for at, _, _ in self._events.values()), default=0.0)
 
-    def tell(self, runtimes: dict[str, Runtime], warm: frozenset[str]) -> None:
+    def tell(self, runtimes: dict[str, Runtime], warm: frozenset[str], hot: frozenset[str]) -> None:
         """The truth has changed."""
-        self._truths.append(_Truth(self.now(), runtimes, warm))
+        self._truths.append(_Truth(self.now(), runtimes, warm, hot))
 
     def fill(self, history: History) -> None:
         """Put all moments so far into a history."""
@@ -90,7 +91,7 @@ class Recorder:
 
     def _moments(self) -> Iterator[Moment]:
         objects: dict[tuple[str, str], Object] = {}
-        truth = _Truth(0.0, {}, frozenset())
+        truth = _Truth(0.0, {}, frozenset(), frozenset())
         for at, change in self._in_order():
             truth = change(objects) or truth
             resource = objects.get(("GaudiInference", self.name))
@@ -125,7 +126,7 @@ def _moment(at: float, resource: Object, objects: dict[tuple[str, str], Object],
     taking = [pod["metadata"]["uid"] for pod in pods.values() if _takes_traffic(pod)]
     runtimes = {pods[name]["metadata"]["uid"]: each for name, each in truth.runtimes.items() if name in pods}
     ours = [each for (kind, _), each in objects.items() if kind != "GaudiInference" and _is_ours(each)]
-    return moment(at, resource, ours, taking, runtimes, truth.warm)
+    return moment(at, resource, ours, taking, runtimes, truth.warm, truth.hot)
 
 
 def _takes_traffic(pod: Object) -> bool:

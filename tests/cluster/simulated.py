@@ -11,6 +11,7 @@ from tests.machine.runtime import Behaviour, behaviour
 
 STEP_SECONDS = 0.15
 STALLED_SECONDS = 2000
+HOT_SECONDS = 3.0
 
 
 class SimulatedRuntime(FakeRuntime):
@@ -60,7 +61,10 @@ class SimulatedRuntime(FakeRuntime):
         await self._step(Phase.CAPTURING, PLANNED // 2)
         captured = PLANNED // 2 if self.behaviour is Behaviour.SHORT else PLANNED
         cold = 50 if self.behaviour is Behaviour.COLD else 0
-        self._show(Phase.SERVING, captured, recompiles_since_ready=cold)
+        self._show(Phase.SERVING, captured, recompiles_since_ready=cold, recent_recompiles=cold)
+        if cold:
+            await asyncio.sleep(HOT_SECONDS)
+            self.tell(recent_recompiles=0)
 
     async def _step(self, phase: Phase, captured: int) -> None:
         await asyncio.sleep(STEP_SECONDS)

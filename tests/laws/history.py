@@ -58,7 +58,8 @@ class Moment:
     """The world from `at` (seconds) until the next moment.
 
     `pods` and `runtimes` are by pod UID, `endpoints` are pod UIDs, `replica_sets` gives wished pods by revision, and
-    `failed` names the revisions that are marked as given up. `warm` are the instances that serve with enough captured.
+    `failed` names the revisions that are marked as given up. `warm` are the instances that serve with enough captured,
+    `hot` those whose requests wait for more compiles than any limit of a story.
     """
 
     at: float
@@ -70,6 +71,7 @@ class Moment:
     children: tuple[Child, ...] = ()
     runtimes: Mapping[str, Runtime] = field(default_factory=dict)
     warm: frozenset[str] = frozenset()
+    hot: frozenset[str] = frozenset()
 
     @property
     def spec(self) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ def no_gate_opens_before_capture(history: History) -> Iterator[str]:
 
 
 def no_gate_closes_without_evidence(history: History) -> Iterator[str]:
-    """A gate stays open while the instance that it was opened for serves."""
+    """A gate stays open while the instance that it was opened for serves, and compiles no more than is asked."""
     for number, before, now in history.steps():
         for uid, pod in now.pods.items():
             known = before.pods.get(uid)
@@ -73,7 +73,8 @@ def _cold(moment: Moment) -> Iterator[tuple[str, str]]:
 
 def _runs(uid: str, instance: str | None, moment: Moment) -> bool:
     runtime = moment.runtimes.get(uid)
-    return runtime is not None and runtime.instance == instance and instance in moment.warm
+    unwished = moment.hot if moment.spec.get("readiness", {}).get("onRecompiles") == "closeGate" else frozenset()
+    return runtime is not None and runtime.instance == instance and instance in moment.warm - unwished
 
 
 def _answering(moment: Moment) -> int:

@@ -18,6 +18,7 @@ def moment(
     endpoints: Iterable[str],
     runtimes: Mapping[str, Runtime],
     warm: Iterable[str],
+    hot: Iterable[str] = (),
 ) -> Moment:
     """The moment in which `objects` are the resource's children and pods."""
     alive = [each for each in objects if each["kind"] == "Pod" or "deletionTimestamp" not in each["metadata"]]
@@ -33,6 +34,7 @@ def moment(
         children=tuple(Child(e["kind"], e["metadata"]["name"], _owner(e)) for e in alive if e["kind"] != "Pod"),
         runtimes=runtimes,
         warm=frozenset(warm),
+        hot=frozenset(hot),
     )
 
 

@@ -65,6 +65,11 @@ def change_failure(_: Picture, choose: Choose) -> commands.Command:
     )
 
 
+def change_recompiles(_: Picture, choose: Choose) -> commands.Command:
+    """What becomes of pods whose requests wait for compiles."""
+    return commands.ChangeSpec({"readiness": {"onRecompiles": choose(("closeGate", "warn")), "maxRecompiles": 10}})
+
+
 def pause(picture: Picture, _: Choose) -> commands.Command:
     """Hold the rollout, or let it go on."""
     return _rollout(paused=not picture.resource["spec"].get("rollout", {}).get("paused", False))
@@ -179,6 +184,7 @@ ACTIONS: tuple[Action, ...] = (
     scale,
     change_rollout,
     change_failure,
+    change_recompiles,
     pause,
     pin,
     restart,

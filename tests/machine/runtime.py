@@ -8,6 +8,8 @@ from typing import Any
 from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests, RuntimeFailure, WarmupReport
 
 PLANNED = 8
+HOT_SECONDS = 60
+"""So long requests of a revision that is COLD wait for compiles."""
 BEHAVIOUR = "BEHAVIOUR"
 """Variable of the container that says how its runtime behaves, such as "good-b"."""
 _STORY = (
@@ -101,6 +103,10 @@ class Instance:
         """Whether it serves with enough captured graphs."""
         return self.serving and self.behaviour is not Behaviour.SHORT
 
+    def hot(self, now: int) -> bool:
+        """Whether its requests wait for compiles."""
+        return self.behaviour is Behaviour.COLD and self.serving and now < self.moved_at + HOT_SECONDS
+
     def report(self, now: int) -> WarmupReport:
         """Its report at `now`."""
         warmed, captured = _STORY[self.stage][2:] if self.stage >= 0 else (0, 0)
@@ -110,13 +116,14 @@ class Instance:
         broken = RuntimeFailure(reason="ModelUnreadable", message="The model's weights cannot be read.")
         return WarmupReport(
             instance=self.name,
-            sequence=self.stage + 2,
+            sequence=self.stage + 2 + (self.serving and not self.hot(now)),
             plan_hash=self.plan_hash,
             phase=self.phase,
             prompt=progress,
             decode=progress,
             since_progress_seconds=now - self.moved_at,
             recompiles_since_ready=50 if self.serving and self.behaviour is Behaviour.COLD else 0,
+            recent_recompiles=50 if self.hot(now) else 0,
             requests=Requests(running=self.load if self.serving else 0),
             failure=broken if self.phase is Phase.FAILED else None,
         )

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, TypeVar
 
 from hypothesis import note
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.laws.laws import broken
-from tests.machine.actions import ACTIONS, Action
+from tests.machine.actions import ACTIONS, Action, runs
 from tests.machine.commands import PassTime
 from tests.machine.world import World
 
@@ -19,14 +19,16 @@ PAUSES = (0, 1, 4, 15, 40)
 
 
 class Story(RuleBasedStateMachine):
-    """Starts with two replicas on their way. `told` counts over all stories, for whoever runs many."""
+    """Two replicas are on their way. `told` counts over all stories, for whoever runs many."""
 
     told: ClassVar[Counter[str]] = Counter()
+    world: World
 
-    def __init__(self) -> None:
-        """A resource that was just created."""
-        super().__init__()
-        self.world = World(replicas=2, readiness={"stallTimeoutSeconds": 60})
+    @initialize(first=st.sampled_from(("good", "cold")))
+    def begin(self, first: str) -> None:
+        """A resource that was just created; gates of pods close while their requests wait for compiles."""
+        readiness = {"stallTimeoutSeconds": 60, "onRecompiles": "closeGate"}
+        self.world = World(replicas=2, readiness=readiness, **runs(first))
 
     def happen(self, action: Action, data: st.DataObject) -> None:
         """One command, and some time after it."""

@@ -241,14 +241,15 @@ class World:
         """The world as it is, where it is not as it was."""
         containers = self.nodes.containers.items()
         runtimes = {uid: Runtime(each.running, each.serving, self.nodes.reachable(each)) for uid, each in containers}
+        hot = {each.instance.name for _, each in containers if each.ended is None and each.instance.hot(self.now)}
         last = self.history.moments[-1] if self.history.moments else None
-        if last and self.api.version == self._recorded and runtimes == last.runtimes:
+        if last and self.api.version == self._recorded and (runtimes, hot) == (last.runtimes, last.hot):
             return
         self._recorded = self.api.version
         warm = {each.instance.name for _, each in containers if each.serving and each.instance.warm}
         objects = [each for (kind, _), each in self.api.objects.items() if kind != "GaudiInference"]
         taking = {pod["metadata"]["uid"] for pod in objects if pod["kind"] == "Pod" and _takes_traffic(pod)}
-        self.history.moments.append(moment(self.now, self.resource, objects, taking, runtimes, warm))
+        self.history.moments.append(moment(self.now, self.resource, objects, taking, runtimes, warm, hot))
 
 
 def _takes_traffic(pod: Object) -> bool:

@@ -1,6 +1,7 @@
 """Every law holds for a good record, and can fail."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,13 @@ def test_gate_that_is_judged_anew_for_a_cold_instance() -> None:
 def test_gate_that_closes_while_its_instance_serves() -> None:
     bad = history(moment(0, A), moment(5, replace(A, gate=False)))
     assert list(readiness.no_gate_closes_without_evidence(bad)) == ["5 s: the gate of a closes although a-1 serves"]
+
+
+@pytest.mark.parametrize(("mode", "lies"), [("closeGate", 0), ("warn", 1)])
+def test_gate_of_an_instance_that_compiles_closes_where_that_is_asked(mode: str, lies: int) -> None:
+    fields: dict[str, Any] = {"spec": {"readiness": {"onRecompiles": mode}}, "hot": frozenset({"a-1"})}
+    record = history(moment(0, A, **fields), moment(5, replace(A, gate=False), **fields))
+    assert len(list(readiness.no_gate_closes_without_evidence(record))) == lies
 
 
 def test_gate_may_close_when_its_instance_is_gone() -> None:
