@@ -1,0 +1,67 @@
+"""Engine vllm over two pods of a group: real vLLM, one rank in each, joined by its own launcher for several nodes."""
+
+from typing import Any
+
+import openai
+import pytest
+import yaml
+
+from demo.install import ROOT, Installed
+from demo.resource import Resource, is_ready
+from localcluster import leader_worker_sets
+from tests.e2e.forwarding import port_forward
+from tests.e2e.groups import gates, leader_and_worker, report_of
+from tests.e2e.pods import Pods, condition_of, kill
+from tests.e2e.specs import ONE_BUCKET
+
+NAME = "tiny-vllm-group"
+SECONDS = 600
+
+
+@pytest.fixture(scope="module")
+def pods(installed: Installed, namespace: str) -> Pods:
+    """The pods of the one resource here, leaders and workers."""
+    return Pods(installed, namespace, NAME)
+
+
+@pytest.fixture(scope="module")
+def served(installed: Installed, namespace: str) -> Resource:
+    """The example for one pod, divided over two, once it serves. Eager: what compiles is shown by tests/vllm."""
+    leader_worker_sets.install(installed.cluster)
+    manifest = yaml.safe_load((ROOT / "examples" / "vllm" / "cpu.yaml").read_text())
+    manifest["metadata"]["name"] = NAME
+    manifest["spec"]["bucketing"] = ONE_BUCKET
+    manifest["spec"]["parallelism"] = {"tensor": 2, "nodes": 2}
+    manifest["spec"]["engine"]["executionMode"] = "eager"
+    # One node with two cores has both pods, and its control plane.
+    manifest["spec"]["pod"]["resources"] = {"cpu": "250m", "memory": "6Gi"}
+    installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
+    resource = Resource(str(installed.kubeconfig), namespace, NAME)
+    next(state for state in resource.states(SECONDS) if is_ready(state))
+    return resource
+
+
+def test_answers_need_both_ranks_and_come_through_the_leader(
+    installed: Installed, namespace: str, served: Resource, pods: Pods
+) -> None:
+    leader, worker = leader_and_worker(pods)
+    assert [condition_of(each, "Ready")["status"] for each in (leader, worker)] == ["True", "True"]
+    report = report_of(pods, leader)
+    assert (report.prompt.warmed, report.decode.warmed) == (report.prompt.planned, report.decode.planned)
+    assert not report.simulated
+    question: Any = {"model": "tiny", "messages": [{"role": "user", "content": "What is a group?"}], "max_tokens": 12}
+    with (
+        port_forward(installed, namespace, f"svc/{NAME}", 80) as port,
+        openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0) as client,
+    ):
+        usage = client.chat.completions.create(**question).usage
+    assert usage.completion_tokens > 0
+
+
+def test_lost_worker_closes_the_gate(installed: Installed, served: Resource, pods: Pods) -> None:
+    leader, worker = leader_and_worker(pods)
+    states = served.states(SECONDS)
+    next(states)
+    kill(installed, worker)
+    next(state for state in states if gates(state) == [False])
+    pods.wait_endpoint(leader["metadata"]["name"], ready=False)
