@@ -11,12 +11,13 @@ from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, La
 from gaudi_operator.core.back_off import Record, held, next_try_seconds, records
 from gaudi_operator.core.names import DESIRED_ANNOTATION
 from gaudi_operator.core.pods import PodView
+from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.builders import Object
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW, resource
 from tests.unit.operator.core.stories import condition as shown
-from tests.unit.operator.core.stories import served, status
+from tests.unit.operator.core.stories import pod_names, served, status
 
 NONE = Record()
 
@@ -263,3 +264,22 @@ def test_pods_that_are_gone_are_told_of_while_none_is_made() -> None:
         f"3 tries in a row ended before a pod served, the last one with pod {row['lastError']['pod']}: "
         f"UnexpectedAdmissionError. The next pod is made at {row['backOff']['until']}."
     )
+
+
+def test_last_error_of_a_container_outlives_its_pod_with_phase_bucket_and_last_words() -> None:
+    cluster = Cluster(resource(replicas=1))
+    cluster.operate()
+    cluster.controllers()
+    (name,) = pod_names(cluster)
+    cluster.report(name, Phase.COMPILING, prompt=PhaseProgress(planned=8, current=(1, 128, 0)))
+    times = {"startedAt": stamp(cluster.now), "finishedAt": at(9)}
+    ended = {"reason": "Error", "exitCode": 139, "message": "compiling\nSegmentation fault", **times}
+    cluster.objects["Pod", name]["status"]["containerStatuses"][0]["state"] = {"terminated": ended}
+    cluster.operate()
+    cluster.delete("Pod", name)
+    cluster.operate()
+    assert status(cluster)["revisions"][0]["lastError"] == {
+        "time": at(9),
+        "pod": name,
+        "message": "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation fault",
+    }
