@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
-from tests.laws.history import History
+from tests.laws.history import History, Moment
 from tests.laws.promise import promise
+
+NO_ROOM = ("Unschedulable", "UpgradeBlocked", "PodsRefused")
 
 
 def every_rollout_ends(history: History) -> Iterator[str]:
@@ -33,10 +35,18 @@ def what_fails_is_given_up(history: History) -> Iterator[str]:
     revision, rollout = last.status.get("revision", {}), last.spec.get("rollout", {})
     current, stable = revision.get("current"), revision.get("stable")
     refused = last.condition("PlanAccepted").get("status") != "True"
-    if refused or rollout.get("paused") or current not in history.fails or stable not in history.works:
+    if refused or rollout.get("paused") or _finds_no_room(last, current):
+        return
+    if current not in history.fails or stable not in history.works:
         return
     if last.replica_sets.get(current) and (current not in last.failed or rollout.get("onFailure") != "pause"):
         yield f"{current} fails and is still run, although {stable} works"
+
+
+def _finds_no_room(last: Moment, revision: str | None) -> bool:
+    """Whether the status says that its pods have no place, and none of them runs: then nobody knows that it fails."""
+    running = [pod for pod in last.pods.values() if pod.revision == revision and pod.uid in last.runtimes]
+    return not running and last.condition("Stalled").get("reason") in NO_ROOM
 
 
 def an_upgrade_is_blocked_only_by_its_promise(history: History) -> Iterator[str]:

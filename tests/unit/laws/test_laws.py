@@ -237,6 +237,18 @@ def test_revision_that_fails_and_is_still_run() -> None:
     assert list(endings.what_fails_is_given_up(bad)) == ["new fails and is still run, although old works"]
 
 
+def test_revision_that_would_fail_and_finds_no_room() -> None:
+    blocked = {**UNREADY, "type": "Stalled", "status": "True", "reason": "UpgradeBlocked"}
+    accepted = {"type": "PlanAccepted", "status": "True"}
+    status = {"revision": {"current": NEW, "stable": OLD}, "conditions": [blocked, accepted]}
+    fields: dict[str, Any] = {"status": status, "replica_sets": {OLD: 2, NEW: 1}}
+    known: dict[str, Any] = {"works": frozenset({OLD}), "fails": frozenset({NEW})}
+    waiting = history(moment(0, A, B, runtimes={}, **fields), **known)
+    running = history(moment(0, A, C, runtimes={"c": Runtime("c-1", serving=False)}, **fields), **known)
+    assert not list(endings.what_fails_is_given_up(waiting))
+    assert list(endings.what_fails_is_given_up(running))
+
+
 @pytest.mark.parametrize(("missing", "lies"), [(0, 0), (1, 1)])
 def test_upgrade_that_is_blocked_although_a_pod_may_be_missing(missing: int, lies: int) -> None:
     blocked = {**UNREADY, "type": "Stalled", "status": "True", "reason": "UpgradeBlocked"}
