@@ -1,5 +1,7 @@
-"""Recipes that real pods share: Inductor's code on a claim, taken by a later pod, and ignored where it is damaged."""
+"""Recipes that real pods share: Inductor's code on a claim, taken by later pods, from a store where it is damaged."""
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,12 @@ import yaml
 
 from demo.install import Installed
 from demo.resource import Resource, is_ready
+from gaudi_operator.core.names import REVISION_LABEL
+from tests.e2e.host_address import address_that_pods_reach
 from tests.e2e.pods import Pods
 from tests.e2e.specs import ONE_BUCKET
 from tests.e2e.volumes import local_volume
+from tests.store_server import store_server
 
 NAME = "recipes"
 PATIENCE = 300
@@ -38,27 +43,57 @@ def ready(resource: Resource, **wished: Any) -> dict[str, Any]:
     return next(cache for cache in map(cache_of, states) if wished.items() <= cache.items())
 
 
-def start_again(resource: Resource, pods: Pods) -> None:
-    """Scale to zero, and back once the last pod is gone."""
+def start_again(resource: Resource, pods: Pods, **spec: Any) -> None:
+    """Scale to zero, and back once the last pod is gone, with parts of the spec changed."""
     gone = pods.names()
     resource.patch({"replicas": 0})
     pods.wait_gone(gone)
-    resource.patch({"replicas": 1})
+    resource.patch({"replicas": 1, **spec})
 
 
-def test_a_later_pod_starts_from_recipes_and_ignores_damaged_ones(
-    installed: Installed, namespace: str, storage_class: str, apply: Callable[..., Resource], tmp_path: Path
+def planted(shared: Path, digest: str, resource: str, revision: str) -> Path:
+    """An entry that a start of this revision used two hours ago."""
+    entry, mark = shared / digest, shared / f"{digest}.{resource}.{revision}.use"
+    entry.mkdir()
+    mark.touch()
+    for each, mode in ((entry, 0o777), (mark, 0o666)):  # as one that the user of the pods has made
+        each.chmod(mode)
+    before = mark.stat().st_mtime - 7200
+    os.utime(mark, (before, before))
+    return entry
+
+
+def test_a_later_pod_starts_from_recipes_and_from_a_store_where_they_are_damaged(
+    installed: Installed,
+    namespace: str,
+    storage_class: str,
+    apply: Callable[..., Resource],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     shared = {"enabled": True, "size": "1Gi", "storageClassName": storage_class}
     engine = {"compileBackend": "inductor"}
     resource = apply(NAME, replicas=1, bucketing=ONE_BUCKET, engine=engine, recipeCache=shared)
     pods = Pods(installed, namespace, NAME)
     assert "has no recipes of this software" in ready(resource, phase="Filled", hitPercent=0)["message"]
+    revision = pods.only()["metadata"]["labels"][REVISION_LABEL]
+    (mark,) = tmp_path.glob("*.use")
+    _, uid, marked, _ = mark.name.split(".")
+    assert marked == revision
 
+    forgotten = planted(tmp_path, "0" * 16, uid, "forgotten")
+    kept = planted(tmp_path, "1" * 16, uid, revision)
+    others = planted(tmp_path, "2" * 16, "another-resource", "forgotten")
     start_again(resource, pods)
     assert ready(resource, phase="Filled", hitPercent=100)["savedSeconds"] > 0
+    assert [each.exists() for each in (forgotten, kept, others)] == [False, True, True]
 
+    bucket = tmp_path_factory.mktemp("bucket")
+    shutil.copytree(tmp_path, bucket, ignore=shutil.ignore_patterns("lock", "*.use"), dirs_exist_ok=True)
     largest = max(tmp_path.glob("*/objects/*"), key=lambda file: file.stat().st_size)
     largest.write_bytes(b"damaged")
-    start_again(resource, pods)
-    assert "is not as its checksum says" in ready(resource, phase="Filled", hitPercent=0)["message"]
+    with store_server(bucket, address_that_pods_reach(installed)) as store:
+        start_again(resource, pods, recipeCache={"objectStore": {"url": store.url}})
+        found = ready(resource, phase="Filled", hitPercent=100)
+    assert "is not as its checksum says" in found["message"]
+    assert found["savedSeconds"] > 0
