@@ -1,6 +1,7 @@
 """Which pods go when a ReplicaSet is lowered: those that hurt least (docs/scaling.md, Which pods go).
 
 The ReplicaSet controller takes pods that are not ready first, and among ready ones those of the least deletion cost.
+A pod whose gate has just closed is ready in its eyes until the kubelet has followed, so that one goes by cost too.
 So a cost is written only where a ready pod has to go and others have more to lose: first the costs, and the lower
 number of replicas in a later pass, when they stand on the pods. Once written they are the choice, whatever the load
 does meanwhile, so that any later operator goes on with it.
@@ -53,23 +54,26 @@ def leavers(ready: Sequence[PodView], count: int) -> list[PodView]:
 
 
 def _costs(active: Sequence[PodView], wished: int) -> Iterable[SetCost]:
-    ready = [pod for pod in active if pod.ready]
-    chosen = leavers(ready, len(ready) - wished)
+    shown = [pod for pod in active if "Ready" in pod.conditions and pod.conditions["Ready"].true]
+    chosen = leavers(shown, len(shown) - wished)
     for pod in active:
         if pod in chosen and pod.deletion_cost != LEAVES_FIRST:
             yield SetCost(pod.name, pod.uid, pod.revision, True, f"it goes first: {_said(pod)}")
-        elif pod.deletion_cost == LEAVES_FIRST and wished >= len(active):
-            yield SetCost(pod.name, pod.uid, pod.revision, False, "no pod of its revision has to go any more")
+        elif pod.deletion_cost == LEAVES_FIRST and (wished >= len(active) or (chosen and pod not in chosen)):
+            yield SetCost(pod.name, pod.uid, pod.revision, False, "it does not have to go any more")
 
 
-def _loss(pod: PodView) -> tuple[int, int, int]:
-    """What would be lost: (cost given before, requests that run in steps of two, captured graphs in percent)."""
+def _loss(pod: PodView) -> tuple[bool, int, int, int]:
+    """What would be lost: (whether it takes traffic, cost given before, requests in steps of two, captured percent).
+
+    The gate of a pod that is shown as ready may just have closed: the kubelet has not followed yet.
+    """
     report = pod.report
     if report is None:
-        return pod.deletion_cost, 1, 0
+        return pod.ready, pod.deletion_cost, 1, 0
     captured = [captured_percent(phase) for phase in (report.prompt, report.decode)]
     percents = [percent for percent in captured if percent is not None]
-    return pod.deletion_cost, report.requests.running.bit_length(), min(percents, default=100)
+    return pod.ready, pod.deletion_cost, report.requests.running.bit_length(), min(percents, default=100)
 
 
 def _ready_since(pod: PodView) -> datetime:
@@ -77,6 +81,8 @@ def _ready_since(pod: PodView) -> datetime:
 
 
 def _said(pod: PodView) -> str:
+    if not pod.ready:
+        return "its gate has closed"
     if pod.report is None:
         return "it has not reported"
     return f"{pod.report.requests.running} requests run there"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.core.actions import SetCost
-from gaudi_operator.core.names import DELETION_COST_ANNOTATION, LEAVES_FIRST
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, LEAVES_FIRST
 from gaudi_operator.core.pods import PodCondition, PodView
 from gaudi_operator.core.scale_down import deletion_costs, held_back, leavers
 from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests
@@ -51,6 +51,21 @@ def test_youngest_of_those_with_the_same_to_lose_goes() -> None:
 
 def test_pod_that_is_not_ready_goes_in_the_place_of_one_that_is() -> None:
     assert deletion_costs([busy("a", 9), busy("b", 0), warming("c")], {"new": 2}) == []
+
+
+def closed(name: str, **fields: Any) -> PodView:
+    """A pod whose gate has just closed: the kubelet still shows it as ready."""
+    pod = busy(name, 0, **fields)
+    return replace(pod, conditions={**pod.conditions, GATE: PodCondition(False, "Recompiling", "", NOW)})
+
+
+def test_pod_whose_gate_has_just_closed_goes_first() -> None:
+    assert chosen(deletion_costs([busy("a", 0), closed("b")], {"new": 1})) == {"b"}
+
+
+def test_pod_that_was_to_go_first_stays_where_the_gate_of_another_has_closed() -> None:
+    costs = deletion_costs([marked(busy("a", 0)), closed("b")], {"new": 1})
+    assert {cost.pod: cost.leaves_first for cost in costs} == {"a": False, "b": True}
 
 
 def test_nothing_is_written_where_any_pod_may_go() -> None:
