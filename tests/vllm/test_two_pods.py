@@ -1,6 +1,6 @@
 """One replica of two pods: two real runtimes, whose vLLM processes are joined by its own launcher for several nodes.
 
-The tests of a file run in their order, and the last ends the group.
+The tests of a file run in their order: one of them ends the group of those before it.
 """
 
 import contextlib
@@ -21,6 +21,8 @@ from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process
 from tests.vllm.configs import vllm_config
 from tests.vllm.greedy_tokens import served_tokens, torch_tokens
 
+pytestmark = pytest.mark.timeout(900)  # five processes import vLLM, on two cores at worst
+
 SHARED_CORES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 """Each of the two would bind itself to the first core of this machine."""
 PROMPTS = [[5, 6, 7], list(range(3, 70))]
@@ -34,14 +36,17 @@ class Group(NamedTuple):
     reports: list[WarmupReport]
 
 
-def config_of(checkpoint: Path, folder: Path) -> RuntimeConfig:
+def config_of(
+    checkpoint: Path,
+    folder: Path,
+    parallelism: ParallelismConfig,
+    mode: ExecutionMode = ExecutionMode.TORCH_COMPILE,
+) -> RuntimeConfig:
     """Two ranks, a pod each. Graphs of 1 and 64 tokens."""
     one, length = RangeSettings(min=1, step=1, max=1), RangeSettings(min=64, step=64, max=64)
-    config = vllm_config(
-        checkpoint, folder, ExecutionMode.TORCH_COMPILE, batch_sizes=one, max_num_seqs=1, max_num_batched_tokens=64
-    )
+    config = vllm_config(checkpoint, folder, mode, batch_sizes=one, max_num_seqs=1, max_num_batched_tokens=64)
     bucketing = config.bucketing.model_copy(update={"prompt": PromptRanges(batch_size=one, query=length)})
-    return config.model_copy(update={"parallelism": ParallelismConfig(tensor=2, nodes=2), "bucketing": bucketing})
+    return config.model_copy(update={"parallelism": parallelism, "bucketing": bucketing})
 
 
 @contextlib.contextmanager
@@ -67,15 +72,15 @@ def group_of(folder: Path, config: RuntimeConfig) -> Iterator[tuple[RuntimeProce
 def group(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
     """A warm group."""
     folder = tmp_path_factory.mktemp("group")
-    with group_of(folder, config_of(checkpoint, folder)) as (leader, worker):
+    both = ParallelismConfig(tensor=2, nodes=2)
+    with group_of(folder, config_of(checkpoint, folder, both)) as (leader, worker):
         yield Group(leader, worker, leader.follow(Phase.SERVING))
 
 
-@pytest.fixture(scope="module")
-def openai(group: Group) -> Iterator[OpenAI]:
-    """A client that never tries twice."""
-    with OpenAI(base_url=f"{group.leader.model_url}/v1", api_key="none", max_retries=0) as client:
-        yield client
+def greedy(leader: RuntimeProcess) -> list[list[int]]:
+    """What the group answers."""
+    with OpenAI(base_url=f"{leader.model_url}/v1", api_key="none", max_retries=0) as client:
+        return served_tokens(client, PROMPTS, 24)
 
 
 def workers_of(runtime: RuntimeProcess) -> list[psutil.Process]:
@@ -95,8 +100,8 @@ def test_each_pod_has_one_rank_and_every_bucket_is_captured_on_both(group: Group
     assert not group.worker.model_port_open()
 
 
-def test_answers_are_those_of_one_process(checkpoint: Path, openai: OpenAI) -> None:
-    assert served_tokens(openai, PROMPTS, 24) == torch_tokens(checkpoint, PROMPTS, 24)
+def test_answers_are_those_of_one_process(checkpoint: Path, group: Group) -> None:
+    assert greedy(group.leader) == torch_tokens(checkpoint, PROMPTS, 24)
 
 
 def test_a_lost_rank_ends_the_whole_group(group: Group) -> None:
@@ -105,3 +110,12 @@ def test_a_lost_rank_ends_the_whole_group(group: Group) -> None:
     assert (group.worker.exit_code(), group.leader.exit_code()) == (1, 1)
     assert "A process of vLLM died in this pod: VllmWorker-1 was ended by SIGKILL" in group.worker.log.read_text()
     assert "Rank 1 of this group is lost: its process has ended." in group.leader.log.read_text()
+
+
+def test_stages_in_two_pods_answer_alike_and_end_together_once_one_is_told_to(checkpoint: Path, tmp_path: Path) -> None:
+    both = ParallelismConfig(pipeline=2, nodes=2)
+    with group_of(tmp_path, config_of(checkpoint, tmp_path, both, ExecutionMode.EAGER)) as (leader, worker):
+        leader.follow(Phase.SERVING)
+        assert greedy(leader) == torch_tokens(checkpoint, PROMPTS, 24)
+        worker.signal(signal.SIGTERM)
+        assert (leader.exit_code(), worker.exit_code()) == (0, 0)

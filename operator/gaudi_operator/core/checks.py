@@ -81,9 +81,9 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
             on_card and ranks.nodes > 1,
         ),
         (
-            "spec.parallelism.pipeline or data above 1 over several nodes with engine vllm",
-            f"{release}: use tensor.",
-            spec.engine.name is EngineName.VLLM and ranks.nodes > 1 and ranks.pipeline * ranks.data > 1,
+            "spec.parallelism.data above 1 over several nodes with engine vllm",
+            f"{release}: use tensor or pipeline, or more replicas.",
+            spec.engine.name is EngineName.VLLM and ranks.nodes > 1 and ranks.data > 1,
         ),
         ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
         ("spec.model.adapters", unsimulated, simulated and bool(adapters)),

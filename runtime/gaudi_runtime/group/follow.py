@@ -48,6 +48,7 @@ async def follow(
         await asyncio.wait({following}, timeout=config.serving.drain_seconds + CLOSING_SECONDS)
         if following.done():
             following.result()
+        following.cancel()
         await connection.close()
     finally:
         following.cancel()

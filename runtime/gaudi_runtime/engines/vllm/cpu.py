@@ -13,7 +13,7 @@ from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm.capabilities import refuse_models
 from gaudi_runtime.engines.vllm.dummy_batches import Outcome
-from gaudi_runtime.engines.vllm.dummy_steps import StepShape, run_step, step_shape
+from gaudi_runtime.engines.vllm.dummy_steps import StepShape, make_stage_buffer, run_step, step_shape
 from gaudi_runtime.engines.vllm.fixed_shapes import FixedShapes
 from gaudi_runtime.engines.vllm.met_shapes import MetShapes, scheduled, shape_of
 from gaudi_runtime.warmup.sampler import SAMPLER_RUNS
@@ -58,6 +58,7 @@ class CpuVerbs:
         """Make the KV cache resident, so that no request pays for its pages, and get ready to compile."""
         for layer in self._worker.model_runner.kv_caches:
             layer.zero_()
+        make_stage_buffer(self._worker.model_runner)
         if self._mode is ExecutionMode.TORCH_COMPILE:
             self._shapes = FixedShapes(self._worker.model_runner)
         return {"prompt": len(prompt), "decode": len(decode), "degradations": []}

@@ -39,6 +39,16 @@ def block_table(shape: StepShape, row: int, block_size: int, blocks: int) -> lis
     return [1 + (row * needed + at) % max(1, blocks - 1) for at in range(needed)]
 
 
+def make_stage_buffer(runner: Any) -> None:
+    """Where a later stage of a pipeline takes what the one before it sends; only vLLM's own warm-up would make it."""
+    from vllm.distributed.parallel_state import get_pp_group
+
+    if not get_pp_group().is_first_rank:
+        runner.intermediate_tensors = runner.model.make_empty_intermediate_tensors(
+            batch_size=runner.max_num_tokens, dtype=runner.model_config.dtype, device=runner.device
+        )
+
+
 def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
     """Execute one step and forget its requests. `sampling` are arguments of vLLM's SamplingParams."""
     from vllm.sampling_params import SamplingParams

@@ -51,7 +51,6 @@ class VllmPodPart:
         return died_here(self._executor)
 
     async def close(self) -> None:
-        """End the processes, also those that are still starting."""
-        if self._executor:
-            await asyncio.to_thread(self._executor.shutdown)
-        await asyncio.to_thread(end_children)
+        """End the processes at once, also those that still start: vLLM's own end waits nine seconds for them."""
+        told = asyncio.to_thread(self._executor.shutdown if self._executor else lambda: None)
+        await asyncio.gather(told, asyncio.to_thread(end_children))

@@ -51,11 +51,11 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.parallelism.nodes above 1 for engine vllm on a card is not built in this release, for nobody has seen it "
         "work: use 1, or generation none.",
     ),
-    "stages_on_several_nodes": (
-        {"engine": {"name": "vllm"}, "parallelism": {"pipeline": 2, "nodes": 2}},
+    "several_engines_on_several_nodes": (
+        {"engine": {"name": "vllm"}, "parallelism": {"data": 2, "nodes": 2}},
         "NotBuilt",
-        "spec.parallelism.pipeline or data above 1 over several nodes with engine vllm is not built in this release: "
-        "use tensor.",
+        "spec.parallelism.data above 1 over several nodes with engine vllm is not built in this release: use tensor or "
+        "pipeline, or more replicas.",
     ),
     "quantization": (
         {"engine": {"name": "sim"}, "model": {"quantization": {"method": "fp8"}}},
