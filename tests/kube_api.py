@@ -18,6 +18,7 @@ _PLURALS = {
     "Service": ("v1", "services"),
     "ConfigMap": ("v1", "configmaps"),
     "ServiceAccount": ("v1", "serviceaccounts"),
+    "ResourceQuota": ("v1", "resourcequotas"),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
     "Deployment": ("apps/v1", "deployments"),
     "ReplicaSet": ("apps/v1", "replicasets"),

@@ -54,6 +54,24 @@ async def test_pods_are_replaced_in_place_where_the_scheduler_finds_no_room(
     assert await stalled(api) is None
 
 
+async def test_pods_are_replaced_in_place_where_a_quota_has_no_room(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2, rollout={"maxUnavailable": 1}))
+    await until(partial(ready, api), "the resource to be Ready")
+    old = await names_of_revisions(api)
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "two"}, "spec": {"hard": {"pods": "2"}}}
+    await api.create(quota)
+    await until(partial(quota_counts, api), "the quota to count the pods")
+    async with watched(api) as seen:
+        await api.merge("GaudiInference", "tiny", CHANGED)
+        await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=90)
+    assert min(available for available, _ in seen) >= 1
+    assert max(total for _, total in seen) <= 3
+    assert await stalled(api) is None
+
+
 async def test_held_rollout_goes_on_when_it_is_released_and_is_undone_by_a_patch_of_the_spec(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
@@ -108,3 +126,9 @@ async def failed(api: KubeApi) -> list[Object]:
     """The ControllerRevisions that are marked as failed."""
     found = await api.list("ControllerRevision", NAME_LABEL)
     return [each for each in found if FAILURE_ANNOTATION in (each["metadata"].get("annotations") or {})]
+
+
+async def quota_counts(api: KubeApi) -> bool:
+    """Whether the quota knows of both pods: until then it would let a third one in."""
+    quota = await api.get("ResourceQuota", "two") or {}
+    return bool(quota.get("status", {}).get("used", {}).get("pods") == "2")

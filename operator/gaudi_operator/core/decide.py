@@ -85,6 +85,7 @@ class _Pass:
             self.observed.now,
             observe_seconds=spec.rollout.canary.observe_seconds if self.course.policy.trial else 0,
             stall_seconds=spec.readiness.stall_timeout_seconds,
+            workloads=self.observed.workloads,
         )
         ask = asks_first(self.pods, again, self.observed.now, spec.readiness.stall_timeout_seconds)
         return Plan(tuple(actions), status, events(self.before, status, actions), again, ask)

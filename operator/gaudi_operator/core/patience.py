@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 
 from gaudi_operator.core.canary import observed_seconds
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.placement import UNSCHEDULABLE_SECONDS, unscheduled_since
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.placement import UNSCHEDULABLE_SECONDS, refusal, unscheduled_since
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.preparation import UNPREPARED_SECONDS, unprepared_since
 from gaudi_operator.core.serving_conditions import SETTLE_SECONDS
@@ -25,12 +26,16 @@ def look_again_seconds(
     *,
     observe_seconds: float = 0.0,
     stall_seconds: float | None = None,
+    workloads: Iterable[Manifest] = (),
 ) -> float | None:
     """Seconds until the first such judgement; `wait` is that of the status. None when none is open.
 
-    A canary is judged after `observe_seconds`, a warm-up after `stall_seconds` without progress.
+    A canary is judged after `observe_seconds`, a warm-up after `stall_seconds` without progress. `workloads` may be
+    refused their pods.
     """
     waits = [] if wait is None else [wait]
+    refused = (found.since for each in workloads if (found := refusal(each)))
+    waits += [UNSCHEDULABLE_SECONDS - (now - since).total_seconds() for since in refused if since]
     for pod in pods:
         if pod.gone_by is not None:
             waits.append((pod.gone_by + OVERDUE - now).total_seconds())

@@ -257,6 +257,8 @@ def _refused_pods(replica_set: Manifest, circumstances: Circumstances) -> Troubl
     found = refusal(replica_set)
     if found is None or circumstances.room_to_come:
         return None
+    if found.since and circumstances.now - found.since < timedelta(seconds=UNSCHEDULABLE_SECONDS):
+        return None
     said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {_sentence(found.message)}"
     if circumstances.unblock and "quota" in found.message:
         return Trouble("UpgradeBlocked", f"{said} {circumstances.unblock}")

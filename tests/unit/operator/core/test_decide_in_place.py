@@ -3,8 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
-from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.stories import condition, revisions, served, status
 
 BIGGER = {"maxModelLen": 512}
@@ -161,6 +163,21 @@ def test_quota_that_refuses_the_pod_is_an_answer_too() -> None:
     new["status"] = {"conditions": [refused]}
     cluster.operate()
     assert marked(cluster) == ["No pod beside the old ones was allowed for 30 s: exceeded quota: cards"]
+
+
+def test_quota_is_waited_for_half_a_minute_and_no_longer() -> None:
+    cluster = served(rollout={"maxUnavailable": 1})
+    cluster.change(model=BIGGER)
+    cluster.operate()
+    new = next(each for each in cluster.kind("ReplicaSet") if each["spec"]["replicas"] == 1)
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
+    new["status"] = {"conditions": [{**refused, "lastTransitionTime": stamp(cluster.now)}]}
+    again = cluster.operate().look_again_seconds
+    assert again == pytest.approx(29.1)
+    assert condition(cluster, "Stalled") == ("False", "NotStalled")
+    cluster.now += timedelta(seconds=again)
+    cluster.operate()
+    assert len(marked(cluster)) == 1
 
 
 def test_scaling_up_beyond_the_cards_is_no_upgrade() -> None:

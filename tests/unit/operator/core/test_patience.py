@@ -29,6 +29,12 @@ def test_pod_without_a_node_is_looked_at_when_its_patience_ends() -> None:
     assert look_again_seconds([unschedulable(12)], None, NOW) == pytest.approx(18.1)
 
 
+def test_workload_that_is_refused_its_pods_is_looked_at_when_the_patience_ends() -> None:
+    refused = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": stamp(NOW - timedelta(seconds=12))}
+    workloads = [{"status": {"conditions": [refused]}}, {"metadata": {}}]
+    assert look_again_seconds([], None, NOW, workloads=workloads) == pytest.approx(18.1)
+
+
 def test_opened_gate_is_looked_at_when_the_kubelet_should_have_followed() -> None:
     assert look_again_seconds([just_opened(4)], None, NOW) == pytest.approx(6.1)
 
