@@ -59,7 +59,8 @@ def test_script_keeps_its_promises_and_no_request_fails(
 ) -> None:
     with GateRecorder(str(installed.kubeconfig), namespace) as gates:
         done = subprocess.run([FOLDER / f"{script}.sh"], env=shell, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    sys.stdout.write(done.stdout)  # `pytest -rP` shows what a user reads
+    assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("As promised.\n")
     ending, pods = ENDINGS[script], Pods(installed, namespace, NAME)
     answers = answers_of(pods.kubectl("logs", f"{NAME}-client"))
