@@ -79,6 +79,10 @@ class Nodes:
         """Whether anybody hears of a container's node."""
         return self.nodes[container.node].up
 
+    def heard_at(self, container: Container, now: int) -> int:
+        """When a container could last be asked; what has changed there since then, nobody can know."""
+        return now if self.reachable(container) else self.nodes[container.node].lost_at
+
     def turn(self, now: int) -> None:
         """One second of scheduler, kubelets and node controller."""
         for pod in self.api.kind("Pod"):

@@ -241,7 +241,8 @@ class World:
         """The world as it is, where it is not as it was."""
         containers = self.nodes.containers.items()
         runtimes = {uid: Runtime(each.running, each.serving, self.nodes.reachable(each)) for uid, each in containers}
-        hot = {each.instance.name for _, each in containers if each.ended is None and each.instance.hot(self.now)}
+        heard = {uid: self.nodes.heard_at(each, self.now) for uid, each in containers}
+        hot = {each.instance.name for uid, each in containers if each.ended is None and each.instance.hot(heard[uid])}
         last = self.history.moments[-1] if self.history.moments else None
         if last and self.api.version == self._recorded and (runtimes, hot) == (last.runtimes, last.hot):
             return
