@@ -12,6 +12,7 @@ from pathlib import Path
 from gaudi_operator.api.crd import NAME, crd_yaml
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
+from localcluster.addresses import Addresses
 from tests.benchmarks.figures import Figure, table
 from tests.kube_api import KubeApi, condition_of
 from tests.kubelet import Kubelet
@@ -21,6 +22,15 @@ from tests.permissions import grants
 NAMESPACE = "bench"
 USER = "system:serviceaccount:gaudi-system:gaudi-operator"
 _LONG_LEASE = {"lease_duration_seconds": 60, "renew_deadline_seconds": 40, "retry_period_seconds": 5}
+
+
+class RoomForMany(Addresses):
+    """Addresses for thousands of Services, where a local cluster has room for 254."""
+
+    @property
+    def services(self) -> str:
+        """Range of Service addresses."""
+        return "10.96.0.0/16"
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ def play(measure: Callable[[Stage], Awaitable[list[Figure]]]) -> int:
     """Set the stage, measure, print the table; 1 when a limit is missed."""
     tools()  # builds, where that was not done yet: nothing can be fetched from inside the namespace
     enter_network_namespace()
-    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder) / "plane") as plane:
+    with tempfile.TemporaryDirectory() as folder, _control_plane(Path(folder)) as plane:
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=crd_yaml())
         # Not `kubectl wait`: it gives up on the null conditions that a new definition has for a moment.
         served = ("api-resources", f"--api-group={GROUP}", "--output=name")
@@ -44,6 +54,10 @@ def play(measure: Callable[[Stage], Awaitable[list[Figure]]]) -> int:
         figures = asyncio.run(_measured(plane, Path(folder), measure))
     sys.stdout.write(table(figures) + "\n")
     return int(any(each.missed for each in figures))
+
+
+def _control_plane(folder: Path) -> ControlPlane:
+    return ControlPlane(folder / "plane", addresses=RoomForMany())
 
 
 async def _measured(
