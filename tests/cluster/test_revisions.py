@@ -40,36 +40,20 @@ async def test_revision_that_stalls_is_rolled_back_and_stays_so_after_the_operat
 async def test_pods_are_replaced_in_place_where_the_scheduler_finds_no_room(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    kubelet.on_start = FakeRuntime.warm
-    await api.create(gaudi_inference("tiny", replicas=2, rollout={"maxUnavailable": 1}))
-    await until(partial(ready, api), "the resource to be Ready")
-    old = await names_of_revisions(api)
+    await two_serve_and_one_may_be_missing(api, kubelet)
     kubelet.schedulable = lambda _: len(kubelet.runtimes) < 2
     kubelet.seconds_without_node = 31
-    async with watched(api) as seen:
-        await api.merge("GaudiInference", "tiny", CHANGED)
-        await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=60)
-    assert min(available for available, _ in seen) >= 1
-    assert max(total for _, total in seen) <= 3
-    assert await stalled(api) is None
+    await replaced_in_place(api)
 
 
 async def test_pods_are_replaced_in_place_where_a_quota_has_no_room(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    kubelet.on_start = FakeRuntime.warm
-    await api.create(gaudi_inference("tiny", replicas=2, rollout={"maxUnavailable": 1}))
-    await until(partial(ready, api), "the resource to be Ready")
-    old = await names_of_revisions(api)
+    await two_serve_and_one_may_be_missing(api, kubelet)
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "two"}, "spec": {"hard": {"pods": "2"}}}
     await api.create(quota)
     await until(partial(quota_counts, api), "the quota to count the pods")
-    async with watched(api) as seen:
-        await api.merge("GaudiInference", "tiny", CHANGED)
-        await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=90)
-    assert min(available for available, _ in seen) >= 1
-    assert max(total for _, total in seen) <= 3
-    assert await stalled(api) is None
+    await replaced_in_place(api)
 
 
 async def test_held_rollout_goes_on_when_it_is_released_and_is_undone_by_a_patch_of_the_spec(
@@ -132,3 +116,21 @@ async def quota_counts(api: KubeApi) -> bool:
     """Whether the quota knows of both pods: until then it would let a third one in."""
     quota = await api.get("ResourceQuota", "two") or {}
     return bool(quota.get("status", {}).get("used", {}).get("pods") == "2")
+
+
+async def two_serve_and_one_may_be_missing(api: KubeApi, kubelet: Kubelet) -> None:
+    """Make a resource of two replicas, and wait until both serve."""
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny", replicas=2, rollout={"maxUnavailable": 1}))
+    await until(partial(ready, api), "the resource to be Ready")
+
+
+async def replaced_in_place(api: KubeApi) -> None:
+    """Change the spec: with one pod beside them at most, and one missing at most, both are replaced."""
+    old = await names_of_revisions(api)
+    async with watched(api) as seen:
+        await api.merge("GaudiInference", "tiny", CHANGED)
+        await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=90)
+    assert min(available for available, _ in seen) >= 1
+    assert max(total for _, total in seen) <= 3
+    assert await stalled(api) is None

@@ -63,9 +63,10 @@ def asks_first(pods: Iterable[PodView], wait: float | None, now: datetime, stall
 
     A runtime holds its answer until something moves, up to half a minute: of a standstill it tells only when asked.
     """
-    starting = (pod for pod in pods if pod.active and pod.report and pod.received and pod.report.phase in STARTING)
     dues = (
-        _stall_due(pod.report, now - pod.received, stall_seconds) for pod in starting if pod.report and pod.received
+        _stall_due(pod.report, now - pod.received, stall_seconds)
+        for pod in pods
+        if pod.active and pod.report and pod.received and pod.report.phase in STARTING
     )
     return wait is not None and any(0 < due <= wait for due in dues)
 
