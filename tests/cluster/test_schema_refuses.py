@@ -49,9 +49,15 @@ def test_nodes_from_two_to_four_is_accepted(kubectl: Kubectl) -> None:
 @pytest.mark.parametrize(("before", "after"), [(None, "fast"), ("fast", None), ("fast", "slow")])
 def test_changed_storage_class_is_refused(kubectl: Kubectl, before: str | None, after: str | None) -> None:
     classes = [{} if name is None else {"storageClassName": name} for name in (before, after)]
-    first, second = (gaudi_inference("cached", recipeCache=each) for each in classes)
+    first, second = (gaudi_inference("cached", recipeCache={"enabled": True, **each}) for each in classes)
     apply(kubectl, first)
     assert "spec.recipeCache.storageClassName cannot be changed" in refusal(kubectl, second)
+
+
+@pytest.mark.parametrize("before", [{}, {"storageClassName": "slow"}])
+def test_cache_that_is_switched_on_takes_any_storage_class(kubectl: Kubectl, before: dict[str, Any]) -> None:
+    apply(kubectl, gaudi_inference("cached", recipeCache=before))
+    apply(kubectl, gaudi_inference("cached", recipeCache={"enabled": True, "storageClassName": "fast"}))
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,8 @@ class RecipeCache(ApiModel):
 
     model_config = validated_by(
         Rule(
-            rule="has(self.storageClassName) == has(oldSelf.storageClassName) &&"
+            # Without a cache there was no claim that could keep anything.
+            rule="!oldSelf.enabled || has(self.storageClassName) == has(oldSelf.storageClassName) &&"
             " (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
             message="spec.recipeCache.storageClassName cannot be changed: a volume claim keeps its class",
         ),
