@@ -11,6 +11,7 @@ RuntimeStartError        this instance cannot serve; the report says why
 ├── EngineUnsupported    the release of the engine lacks what this runtime drives it by
 ├── EngineLost           a process of the engine died, or does not answer any more
 ├── RankFailed           a rank could not do what it was asked; the reason is its own
+├── ApiKeyBlank          the key that requests must bring is there, and blank
 ├── PlanImpossible       no bucket or no KV block fits
 ├── TraceUnreadable      a trace of requests is no CSV of requests
 ├── DeviceUnavailable    the wanted device is not there
@@ -86,6 +87,12 @@ class RankFailed(RuntimeStartError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class ApiKeyBlank(RuntimeStartError):
+    """The key that requests must bring is there, and blank."""
+
+    reason = "ApiKeyBlank"
 
 
 class PlanImpossible(RuntimeStartError):

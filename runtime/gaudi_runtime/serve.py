@@ -30,6 +30,7 @@ from gaudi_runtime.http_server import ServerLimits, http_server
 from gaudi_runtime.leaving import leave_at_once, leave_broken
 from gaudi_runtime.lost import ended_when_lost
 from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
+from gaudi_runtime.openai_api.api_key import asked_key
 from gaudi_runtime.openai_api.app import openai_app
 from gaudi_runtime.openai_api.guard import guarded
 from gaudi_runtime.recipe_cache.cache import RecipeCache
@@ -116,6 +117,7 @@ async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -
 
 async def _lead(config: RuntimeConfig, place: Place, status: Status, signals: Signals) -> None:
     """Start the engine, with the other pods of a group where there are any, and serve."""
+    asked_key()  # a blank one is told now, not after minutes of warm-up
     select = partial(select_engine, loop=asyncio.get_running_loop())
     async with over_the_group(config, place, status.board, signals, select) as make:
         await _serve_model(config, await _start(config, status.board, signals, make), status, signals)

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
+from gaudi_runtime.errors import ApiKeyBlank
 from gaudi_runtime.openai_api.errors import error_body
 
 POLICY_VIOLATION = 1008
@@ -19,8 +20,20 @@ SENTENCE = "Send the API key of this server as a bearer token: Authorization: Be
 
 
 def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The key of the container's environment, without the line end that a Secret made from a file often has."""
-    return environment.get(API_KEY_VARIABLE, "").strip() or None
+    """The key of the container's environment, without the line end that a Secret made from a file often has.
+
+    None where the environment names none. Raises ApiKeyBlank for one without a character: whoever names a key does
+    not want the model published without.
+    """
+    value = environment.get(API_KEY_VARIABLE)
+    if value is None:
+        return None
+    if key := value.strip():
+        return key
+    raise ApiKeyBlank(
+        f"The API key of this server ({API_KEY_VARIABLE}, which spec.engine.apiKeySecretRef fills) is blank, and anybody "
+        "could use the model: write a key into the Secret and restart the pods, or leave apiKeySecretRef out."
+    )
 
 
 class KeyRequired:

@@ -45,6 +45,16 @@ def test_a_wrong_config_is_reported_on_the_port_that_it_names(tmp_path: Path) ->
         assert report.plan_hash == "0" * 64
 
 
+def test_a_blank_api_key_is_a_failure_and_the_model_is_not_published(tmp_path: Path) -> None:
+    with runtime_process(tmp_path, sim_config(), variables={"VLLM_API_KEY": " \n"}) as runtime:
+        report = failed(runtime)
+        assert report.failure is not None
+        assert report.failure.reason == "ApiKeyBlank"
+        assert "spec.engine.apiKeySecretRef" in report.failure.message
+        assert report.prompt.warmed == 0
+        assert not runtime.model_port_open()
+
+
 def test_a_stall_fails_the_liveness_probe_with_a_sentence(tmp_path: Path) -> None:
     config = sim_config({"stallAtBucket": "prompt:3"}, serving={"stall_timeout_seconds": 1})
     with runtime_process(tmp_path, config) as runtime:
