@@ -17,6 +17,7 @@ from gaudi_operator.core.manifests.volumes import shared_memory
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.outlook import why_impossible
 from gaudi_operator.core.quantity import at_least, whole_bytes
+from gaudi_operator.core.revision import Revision
 from gaudi_operator.core.runtime_config import on_cpu
 from gaudi_operator.core.settings_check import why_settings_are_wrong
 from gaudi_operator.core.thresholds import why_unreachable
@@ -47,6 +48,19 @@ def host_path_is_not_allowed(inference: Inference, defaults: InstallationDefault
         "HostPathNotAllowed",
         f"{where}.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage, "
         "or have the operator installed with hostPath allowed.",
+    )
+
+
+def revision_is_not_allowed(revision: Revision, defaults: InstallationDefaults) -> Violation | None:
+    """What is stored was allowed when it was made; the installation may have changed its mind since."""
+    paths = ", ".join(revision.host_paths)
+    if not paths or defaults.allow_host_path:
+        return None
+    return Violation(
+        "HostPathNotAllowed",
+        f"Revision {revision.name} mounts {paths} of its nodes (hostPath), which this installation does not allow: it "
+        "gets no more pods. Change the spec, or spec.rollout.revision where it is pinned, or have the operator "
+        "installed with hostPath allowed.",
     )
 
 

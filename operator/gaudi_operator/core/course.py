@@ -1,11 +1,12 @@
 """The course of a rollout in one pass: which revision runs, beside or in place of the others, and the next step."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.back_off import Record
 from gaudi_operator.core.canary import on_trial
+from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.failed_pods import failed_pods_trouble, with_next_try
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.observed import Observed
@@ -23,7 +24,7 @@ from gaudi_operator.core.workload import count_pods, desired_replicas, leaving, 
 class World:
     """What a course is set by: the resource, its written status, its pods, and its kept revisions, newest first.
 
-    `last_errors` are by pod, `ends` by revision.
+    `last_errors` are by pod, `ends` by revision. `forbidden` says by revision why it gets no more pods.
     """
 
     inference: Inference
@@ -33,6 +34,7 @@ class World:
     stored: tuple[Revision, ...]
     last_errors: dict[str, str]
     ends: Mapping[str, Record]
+    forbidden: Mapping[str, Violation] = field(default_factory=dict)
 
     def pods_of(self, revision: str | None) -> list[PodView]:
         """Pods of a revision that count as replicas."""
@@ -103,13 +105,16 @@ def trouble(world: World, course: Course) -> Trouble | None:
     own = own or failed_pods_trouble(world.pods, name or "")
     there, wished = len(world.pods_of(name)), course.policy.wished
     own = with_next_try(own, world.ends.get(name or ""), there, wished, world.observed.now)
+    if (forbidden := world.forbidden.get(name or "")) and there < wished:
+        own = own or Trouble(forbidden.reason, forbidden.message)
     done = course.step is not None and course.step.progress is Progress.DONE
     return own or (failed if done else None)
 
 
 def _choice(world: World, wished: Revision) -> Choice:
     stable, rollout = world.before.revision.stable, world.inference.spec.rollout
-    return choose(wished, world.stored, stable, world.pods, rollout, world.circumstances(wished.name))
+    given = world.circumstances(wished.name)
+    return choose(wished, world.stored, stable, world.pods, rollout, given, world.forbidden)
 
 
 def _in_place(world: World, current: str) -> str | None:
@@ -131,7 +136,7 @@ def _policy(world: World, current: Revision | None, in_place: str | None, *, fro
 def _step(world: World, current: Revision | None, policy: Policy) -> Step | None:
     if current is None:
         return None
-    mine, olds = count_pods(current, world.stored, world.observed, world.pods)
+    mine, olds = count_pods(current, world.stored, world.observed, world.pods, world.forbidden)
     return next_step(mine, olds, policy, leaving(world.pods, world.observed))
 
 

@@ -2,8 +2,14 @@
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Plan, SetCost, SetGate
+from gaudi_operator.core.autoscaling_condition import learning_seconds
 from gaudi_operator.core.back_off import Record, held, next_try_seconds, records
-from gaudi_operator.core.checks import Violation, first_violation, groups_are_not_served
+from gaudi_operator.core.checks import (
+    Violation,
+    first_violation,
+    groups_are_not_served,
+    revision_is_not_allowed,
+)
 from gaudi_operator.core.children import delete, missing_writes
 from gaudi_operator.core.course import Course, World, set_course, trouble
 from gaudi_operator.core.defaults import InstallationDefaults
@@ -12,7 +18,6 @@ from gaudi_operator.core.doubts import estimated_violation
 from gaudi_operator.core.events import events
 from gaudi_operator.core.garbage import garbage, unread_config_maps
 from gaudi_operator.core.inference import Inference, SpecUnreadable, read_identity, read_inference, read_status
-from gaudi_operator.core.inputs import revision_inputs, same_inputs
 from gaudi_operator.core.last_errors import last_errors
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.outlook import outlook
@@ -26,7 +31,7 @@ from gaudi_operator.core.scale_down import SEEN_SECONDS, deletion_costs, held_ba
 from gaudi_operator.core.situation import Situation
 from gaudi_operator.core.status import make_status, throttled
 from gaudi_operator.core.unreadable import unreadable_status
-from gaudi_operator.core.workload import running_revisions, wished_replicas, written_replicas
+from gaudi_operator.core.workload import running_revisions, wished_replicas, with_workloads, written_replicas
 
 
 def decide(observed: Observed, defaults: InstallationDefaults) -> Plan:
@@ -61,7 +66,9 @@ class _Pass:
         self.ends: dict[str, Record] = records(self.pods, before, self.last_errors)
         self.stored: tuple[Revision, ...] = stored_revisions(observed.revisions)
         self.violation: Violation | None = self._violation()
-        self.world = World(inference, before, observed, self.pods, self.stored, self.last_errors, self.ends)
+        self.world = World(
+            inference, before, observed, self.pods, self.stored, self.last_errors, self.ends, self._forbidden()
+        )
         self.course: Course = set_course(self.world, self._wished(), refused=self.violation is not None)
         self.desired: dict[str, int] = {}
         self.replicas: dict[str, int] = {}
@@ -79,9 +86,10 @@ class _Pass:
         fresh = make_status(self._situation())
         status, wait = throttled(self.before, fresh, self.observed.status_written, self.observed.now)
         spec, next_try = self.inference.spec, next_try_seconds(self.ends.values(), self.observed.now)
+        learning = learning_seconds(next(iter(self.observed.autoscalers), None), self.observed.now)
         again = look_again_seconds(
             self.pods,
-            min(filter(None, (wait, SEEN_SECONDS if self.costs else None, next_try)), default=None),
+            min(filter(None, (wait, SEEN_SECONDS if self.costs else None, next_try, learning)), default=None),
             self.observed.now,
             observe_seconds=spec.rollout.canary.observe_seconds if self.course.policy.trial else 0,
             stall_seconds=spec.readiness.stall_timeout_seconds,
@@ -95,11 +103,18 @@ class _Pass:
         if lost := why_not_kept(self.inference, self.stored):
             return Violation("RevisionNotKept", lost)
         found = first_violation(self.inference, self.defaults) or groups_are_not_served(self.inference, self.observed)
-        wished = revision_inputs(self.inference)
-        known = any(same_inputs(revision.inputs, wished) for revision in self.stored)
-        if found or known or self.inference.spec.rollout.revision:
+        if found:
             return found
+        wished = wished_revision(self.inference, self.stored, self.defaults)
+        if wished.name in {revision.name for revision in self.stored}:
+            return revision_is_not_allowed(wished, self.defaults)
         return estimated_violation(self.inference)
+
+    def _forbidden(self) -> dict[str, Violation]:
+        """The revisions that this installation allows no more pods of, whatever it allowed when they were made."""
+        every = [*self.stored, *with_workloads(self.stored, self.observed)]
+        judged = ((each.name, revision_is_not_allowed(each, self.defaults)) for each in every)
+        return {name: violation for name, violation in judged if violation}
 
     def _wished(self) -> Revision | None:
         """Nothing is chosen for a refused spec."""

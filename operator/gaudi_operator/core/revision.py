@@ -49,6 +49,13 @@ class Revision:
         return next((each["configMap"]["name"] for each in volumes if "configMap" in each), None)
 
     @property
+    def host_paths(self) -> list[str]:
+        """The folders of their nodes that its pods mount."""
+        templates = (self.template, *((self.group.worker,) if self.group else ()))
+        volumes = (volume for each in templates for volume in each.get("spec", {}).get("volumes") or ())
+        return sorted({str(each["hostPath"].get("path")) for each in volumes if each.get("hostPath")})
+
+    @property
     def data(self) -> dict[str, Any]:
         """What its ControllerRevision stores."""
         group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}

@@ -4,7 +4,7 @@ A failure is judged while the revision is being rolled out, and only when there 
 on the ControllerRevision from then on: the same revision is not tried again until a person says so.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.scaling import OnFailure, Rollout
@@ -56,9 +56,13 @@ def choose(
     pods: Sequence[PodView],
     rollout: Rollout,
     circumstances: Circumstances,
+    forbidden: Collection[str] = (),
 ) -> Choice:
-    """What runs now. `stored` are all kept revisions, newest first; `stable` the one last rolled out wholly."""
-    good = last_good(wished.name, stored, stable, pods)
+    """What runs now. `stored` are all kept revisions, newest first; `stable` the one last rolled out wholly.
+
+    The `forbidden` get no more pods.
+    """
+    good = last_good(wished.name, stored, stable, pods, forbidden)
     if wished.failure is None and good is not None and wished.name != stable and not rollout.paused:
         wished = replace(wished, failure=_failure(wished.name, pods, circumstances))
     if wished.failure is None:
@@ -68,10 +72,25 @@ def choose(
     return Choice(wished, good or wished)
 
 
-def last_good(failed: str, stored: Iterable[Revision], stable: str | None, pods: Iterable[PodView]) -> Revision | None:
-    """What a failed revision is rolled back to: the stable one, else the newest with pods that have served."""
-    others = [revision for revision in stored if revision.name != failed and revision.failure is None]
+def last_good(
+    failed: str,
+    stored: Iterable[Revision],
+    stable: str | None,
+    pods: Iterable[PodView],
+    forbidden: Collection[str] = (),
+) -> Revision | None:
+    """What a failed revision is rolled back to: the stable one, else the newest with pods that have served.
+
+    A `forbidden` one only while it has such pods: it gets no others.
+    """
     served = {pod.revision for pod in pods if pod.active and pod.served}
+    others = [
+        revision
+        for revision in stored
+        if revision.name != failed
+        and revision.failure is None
+        and (revision.name not in forbidden or revision.name in served)
+    ]
     proven = [revision for revision in others if revision.name == stable or revision.name in served]
     return next((revision for revision in proven if revision.name == stable), next(iter(proven), None))
 

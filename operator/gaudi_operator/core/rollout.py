@@ -23,7 +23,7 @@ class RevisionPods:
     """Pods of one revision: wished by its ReplicaSet, ready now, and ever ready (`served`, ready ones included).
 
     `unplaced` are those that have no node, or that were not even allowed to be made. A revision that has `failed` gets
-    no more pods while the rollout is held: it would only be tried again.
+    no more pods while the rollout is held: it would only be tried again. One that is `forbidden` never does.
     """
 
     name: str
@@ -33,6 +33,7 @@ class RevisionPods:
     served: int = 0
     unplaced: int = 0
     failed: bool = False
+    forbidden: bool = False
 
     def settled(self, replicas: int | None = None) -> "RevisionPods":
         """As it will be once the ReplicaSet controller has followed: it removes pods that are not ready first."""
@@ -119,7 +120,7 @@ def _grow(pods: Sequence[RevisionPods], policy: Policy, leaving: int) -> Revisio
 
 
 def _most(current: RevisionPods, policy: Policy) -> int:
-    if current.failed and policy.paused:
+    if current.forbidden or (current.failed and policy.paused):
         return current.replicas
     return max(1, current.replicas) if policy.trial else policy.wished
 
@@ -165,7 +166,7 @@ def _hold(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
     total = sum(each.replicas for each in pods)
     most = policy.wished + min(policy.max_surge, pods[0].replicas)
     if total < policy.wished:
-        proven = (each for each in pods if each.replicas and not each.failed)
+        proven = (each for each in pods if each.replicas and not each.failed and not each.forbidden)
         grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number), default=None)
         return [each.settled(each.replicas + policy.wished - total) if each is grown else each for each in pods]
     excess = max(0, total - most)

@@ -1,7 +1,7 @@
 """The workloads of all revisions (ReplicaSets, LeaderWorkerSets), as the rollout counts them and as we write them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -25,14 +25,21 @@ def live_workloads(observed: Observed) -> dict[str, Manifest]:
 
 
 def count_pods(
-    current: Revision, stored: Iterable[Revision], observed: Observed, pods: Iterable[PodView]
+    current: Revision,
+    stored: Iterable[Revision],
+    observed: Observed,
+    pods: Iterable[PodView],
+    forbidden: Collection[str] = (),
 ) -> tuple[RevisionPods, list[RevisionPods]]:
-    """Pods of the current revision, and of each older one that has a workload."""
+    """Pods of the current revision, and of each older one that has a workload; the `forbidden` get no more."""
     known = {revision.name: revision for revision in (*stored, current)}
     wished = {current.name: 0, **written_replicas(observed)}
     active = [pod for pod in pods if pod.active]
     counted = {
-        name: _counted(name, known.get(name), replicas, [pod for pod in active if pod.revision == name])
+        name: replace(
+            _counted(name, known.get(name), replicas, [pod for pod in active if pod.revision == name]),
+            forbidden=name in forbidden,
+        )
         for name, replicas in wished.items()
     }
     mine = counted.pop(current.name)
@@ -99,13 +106,14 @@ def running_revisions(
     Workloads are written in this order, so that room is made before it is taken. A revision whose ControllerRevision
     was deleted by others is read back from its workload, so that it can be scaled.
     """
-    known = {revision.name: revision for revision in stored}
-    olds = [
-        known.get(name) or _read_back(name, each)
-        for name, each in live_workloads(observed).items()
-        if name in in_use and name != current.name
-    ]
+    olds = [each for each in with_workloads(stored, observed) if each.name in in_use and each.name != current.name]
     return [*olds, current]
+
+
+def with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
+    """The revisions that have a workload, also those whose ControllerRevision is gone."""
+    known = {revision.name: revision for revision in stored}
+    return [known.get(name) or _read_back(name, each) for name, each in live_workloads(observed).items()]
 
 
 def _read_back(name: str, workload: Manifest) -> Revision:

@@ -31,8 +31,8 @@ def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
     if key := value.strip():
         return key
     raise ApiKeyBlank(
-        f"The API key of this server ({API_KEY_VARIABLE}, which spec.engine.apiKeySecretRef fills) is blank, and anybody "
-        "could use the model: write a key into the Secret and restart the pods, or leave apiKeySecretRef out."
+        f"The API key of this server is blank ({API_KEY_VARIABLE}, which spec.engine.apiKeySecretRef fills), and "
+        "anybody could use the model: write a key into the Secret and restart the pods, or leave apiKeySecretRef out."
     )
 
 

@@ -49,6 +49,14 @@ def test_last_good_revision_is_the_stable_one_or_one_that_serves(
     assert (good.name if good else None) == found
 
 
+@pytest.mark.parametrize(("pods", "found"), [([OLD], "old"), ([warming("o", "old")], "older"), ([], "older")])
+def test_forbidden_revision_is_only_good_while_it_has_pods_that_serve(pods: list[PodView], found: str) -> None:
+    older = serving("older-pod", "older")
+    good = last_good("new", [NEW, GOOD, OLDER], "old", [*pods, older], {"old"})
+    assert good
+    assert good.name == found
+
+
 def chosen(wished: Revision = NEW, stored: tuple[Revision, ...] = (NEW, GOOD), **rollout: Any) -> tuple[str, bool, str]:
     """What runs, whether it is held, and why it failed."""
     pods, circumstances = (STALLED, OLD), Circumstances(Readiness(), room_to_come=False, now=NOW)

@@ -183,6 +183,19 @@ def test_paused_rollout_grows_neither_a_failed_revision_nor_one_that_was_not_beg
     assert scales(next_step(pods("new", 0, number=2), [failed], replace(SURGE, wished=3, paused=True))) == {}
 
 
+def test_forbidden_revision_gets_no_more_pods_and_may_lose_some() -> None:
+    forbidden = replace(pods("new", 2, 2), forbidden=True)
+    assert scales(next_step(forbidden, [], replace(SURGE, wished=4))) == {}
+    assert scales(next_step(forbidden, [], replace(SURGE, wished=1))) == {"new": 1}
+
+
+def test_paused_rollout_grows_no_forbidden_revision() -> None:
+    old = replace(pods("old", 2, 2), forbidden=True)
+    paused = replace(SURGE, wished=4, paused=True)
+    assert scales(next_step(pods("new", 0, number=2), [old], paused)) == {}
+    assert scales(next_step(pods("new", 1, 1, number=2), [old], paused)) == {"new": 2}
+
+
 def test_paused_rollout_scales_down_what_does_not_serve_first() -> None:
     step = next_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, wished=2, paused=True))
     assert scales(step) == {"new": 0}

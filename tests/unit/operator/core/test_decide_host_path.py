@@ -1,0 +1,147 @@
+"""The installation forbids hostPath after a revision was made with it: the revision gets no pod that it has not."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.contract.report import Phase
+from tests.builders import Object
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
+
+ETC: dict[str, Any] = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/etc"}}}
+CLAIM: dict[str, Any] = {"source": {"persistentVolumeClaim": {"claimName": "models"}, "hostPath": None}}
+
+
+def withdraw(cluster: Cluster) -> None:
+    """The installation is upgraded with allowHostPath false."""
+    cluster.defaults = replace(cluster.defaults, allow_host_path=False)
+
+
+def mounting(cluster: Cluster) -> set[str]:
+    """Names of the pods that mount /etc."""
+    return {
+        pod["metadata"]["name"]
+        for pod in cluster.kind("Pod")
+        if any(volume.get("hostPath") == {"path": "/etc"} for volume in pod["spec"]["volumes"])
+    }
+
+
+def stalled(cluster: Cluster) -> tuple[str, str]:
+    """Reason and message of the condition Stalled."""
+    (found,) = [each for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
+    return found["reason"], found["message"]
+
+
+def moved_off() -> tuple[Cluster, str, str]:
+    """A cluster that has served from /etc and serves from a claim now, and the names of both revisions."""
+    cluster = served(model=ETC)
+    (first,) = revisions(cluster)
+    cluster.change(model=CLAIM)
+    cluster.settle()
+    (second,) = revisions(cluster)
+    return cluster, first, second
+
+
+def test_pinned_revision_is_refused_and_the_one_that_runs_serves_on() -> None:
+    cluster, first, second = moved_off()
+    before = pod_names(cluster)
+    withdraw(cluster)
+    cluster.change(rollout={"revision": first})
+    cluster.settle()
+    assert (pod_names(cluster), revisions(cluster)) == (before, {second})
+    assert stalled(cluster) == (
+        "HostPathNotAllowed",
+        f"Revision {first} mounts /etc of its nodes (hostPath), which this installation does not allow: it gets no "
+        "more pods. Change the spec, or spec.rollout.revision where it is pinned, or have the operator installed with "
+        "hostPath allowed.",
+    )
+
+
+def test_pinned_revision_runs_where_host_paths_are_allowed() -> None:
+    cluster, first, _ = moved_off()
+    cluster.change(rollout={"revision": first})
+    cluster.settle()
+    assert revisions(cluster) == {first}
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_revision_that_runs_is_not_scaled_up(pinned: bool) -> None:
+    cluster = served(model=ETC)
+    (only,) = revisions(cluster)
+    if pinned:
+        cluster.change(model=CLAIM, rollout={"revision": only})
+        cluster.settle()
+    before = pod_names(cluster)
+    withdraw(cluster)
+    cluster.change(replicas=5)
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert stalled(cluster)[0] == "HostPathNotAllowed"
+    assert status(cluster)["availableReplicas"] == 2
+
+
+def test_revision_that_runs_is_scaled_down() -> None:
+    cluster = served(model=ETC)
+    withdraw(cluster)
+    cluster.change(replicas=1)
+    cluster.settle()
+    assert len(pod_names(cluster)) == 1
+
+
+def test_paused_rollout_is_not_scaled_up_by_an_older_revision() -> None:
+    cluster = served(model=ETC)
+    before = mounting(cluster)
+    withdraw(cluster)
+    cluster.change(model=CLAIM, rollout={"paused": True}, replicas=5)
+    cluster.settle()
+    assert mounting(cluster) == before
+
+
+def half_way() -> Cluster:
+    """A rollout from /etc to a claim whose first pod serves and whose second one never will, and its revision."""
+    cluster = served(model=ETC)
+    (first,) = revisions(cluster)
+    cluster.change(model=CLAIM)
+    for _ in range(20):
+        if len(mounting(cluster)) == 1:
+            break
+        cluster.operate()
+        cluster.controllers()
+        for name in pod_names(cluster):
+            cluster.warm(name)
+        cluster.broken |= revisions(cluster) - {first}
+        cluster.kubelet()
+    return cluster
+
+
+def test_failed_revision_is_rolled_back_to_the_pods_that_are_left() -> None:
+    cluster = half_way()
+    left = mounting(cluster)
+    withdraw(cluster)
+    starting = [name for name in pod_names(cluster) if name not in left and not ready(cluster, name)]
+    for name in starting:
+        cluster.report(name, Phase.COMPILING, since_progress_seconds=1801)
+    cluster.settle()
+    assert starting
+    assert len(left) == 1
+    assert mounting(cluster) == left
+    assert stalled(cluster)[0] == "HostPathNotAllowed"
+    assert status(cluster)["availableReplicas"] == 2
+
+
+def test_stored_rendering_is_judged_although_the_spec_names_no_host_path() -> None:
+    cluster, _, second = moved_off()
+    revision: Object = cluster.objects["ControllerRevision", f"tiny-{second}"]
+    volumes = revision["data"]["template"]["spec"]["volumes"]
+    volumes.append({"name": "etc", "hostPath": {"path": "/etc"}})
+    withdraw(cluster)
+    cluster.settle()
+    assert mounting(cluster) == set()
+    assert condition(cluster, "Stalled") == ("True", "HostPathNotAllowed")
+
+
+def ready(cluster: Cluster, name: str) -> bool:
+    conditions = cluster.objects["Pod", name]["status"].get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
