@@ -1,5 +1,6 @@
 """spec.autoscaling makes an autoscaler, and the status says whether it works."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from gaudi_operator.core.drift import has_drifted
 from gaudi_operator.core.manifests.horizontal_pod_autoscaler import horizontal_pod_autoscaler
 from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from tests.builders import Object
-from tests.unit.operator.core.resources import inference
+from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.resources import NOW, inference
 from tests.unit.operator.core.situations import situation
-from tests.unit.operator.core.stories import served, status
+from tests.unit.operator.core.stories import condition, served, status
 
 ASKED = {"minReplicas": 2, "maxReplicas": 5, "targetRunningRequests": 2000}
 
@@ -96,6 +98,36 @@ def test_autoscaler_that_cannot_scale_says_why() -> None:
     hindered: dict[str, Any] = autoscaler("True")
     hindered["status"]["conditions"][0] |= {"status": "False", "reason": "FailedUpdateScale", "message": "forbidden."}
     assert judged(hindered) == Verdict(FALSE, "FailedUpdateScale", "The autoscaler does not scale: forbidden.")
+
+
+def new_here(since: datetime) -> Object:
+    """What a controller manager says that was not told yet of our CustomResourceDefinition."""
+    unknown = {"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "message": "no matches for kind"}
+    return {"status": {"conditions": [{**unknown, "lastTransitionTime": stamp(since)}]}}
+
+
+def test_autoscaler_of_a_new_cluster_asks_nobody_for_anything() -> None:
+    found = judged(new_here(NOW - timedelta(seconds=59)))
+    assert found
+    assert (found.status, found.reason) == (UNKNOWN, "NotCountedYet")
+
+
+def test_autoscaler_that_does_not_learn_of_the_resource_says_why() -> None:
+    assert judged(new_here(NOW - timedelta(seconds=60))) == Verdict(
+        FALSE, "FailedGetScale", "The autoscaler does not scale: no matches for kind."
+    )
+
+
+def test_operator_looks_again_when_the_autoscaler_should_have_learned() -> None:
+    cluster = served(autoscaling=ASKED)
+    (made,) = cluster.kind("HorizontalPodAutoscaler")
+    made |= new_here(cluster.now)
+    plan = cluster.operate()
+    assert condition(cluster, "AutoscalerActive") == ("Unknown", "NotCountedYet")
+    assert plan.look_again_seconds
+    cluster.now += timedelta(seconds=plan.look_again_seconds)
+    cluster.operate()
+    assert condition(cluster, "AutoscalerActive") == ("False", "FailedGetScale")
 
 
 def test_autoscaler_rests_at_zero() -> None:
