@@ -8,6 +8,8 @@ import sys
 from importlib import import_module, util
 from typing import Any
 
+from gaudi_runtime.engines.vllm.layouts import installed_layout
+
 
 def torch() -> dict[str, Any]:
     """Import torch, and the Gaudi bridge where there is one; the kind of cards and their names."""
@@ -20,7 +22,7 @@ def torch() -> dict[str, Any]:
 
 def vllm() -> dict[str, Any]:
     """Import what serving with vLLM imports, and its kernels. AttributeError when the kernels do not load."""
-    for module in ("vllm.v1.engine.async_llm", "vllm.entrypoints.launchers.app", "vllm.v1.worker.worker_base"):
+    for module in ("vllm.v1.engine.async_llm", installed_layout().app, "vllm.v1.worker.worker_base"):
         import_module(module)
     platform = import_module("vllm.platforms").current_platform
     platform.import_kernels()

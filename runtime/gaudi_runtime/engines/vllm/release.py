@@ -1,4 +1,4 @@
-"""Every import of vLLM that our own process makes, with the paths of the supported release (versions.py).
+"""Every import of vLLM that our own process makes, with the paths of the supported releases (versions.py, layouts.py).
 
 Importing takes twenty seconds and none of it may happen on the event loop, so nothing here is imported before it is
 asked for.
@@ -8,10 +8,12 @@ import io
 from argparse import Namespace
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, redirect_stderr
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from starlette.types import ASGIApp
 
+from gaudi_runtime.engines.vllm.layouts import installed_layout
 from gaudi_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,19 +25,20 @@ T = TypeVar("T")
 
 def import_server() -> None:
     """Import what the OpenAI application needs, which takes seconds that nobody should wait for after warm-up."""
-    import vllm.entrypoints.launchers.api_server.app_state
-    import vllm.entrypoints.launchers.app  # noqa: F401
+    layout = installed_layout()
+    import_module(layout.state)
+    import_module(layout.app)
 
 
 def parse_arguments(arguments: Sequence[str]) -> Namespace:
     """What `vllm serve` would make of these arguments. Raises ConfigError with vLLM's own sentence."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+    make_arg_parser = import_module(installed_layout().arguments).make_arg_parser
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            parser = make_arg_parser(FlexibleArgumentParser())  # type: ignore[no-untyped-call]
+            parser = make_arg_parser(FlexibleArgumentParser())
             parsed: Namespace = parser.parse_args(list(arguments))
             return parsed
     except (SystemExit, ValueError) as error:
@@ -82,11 +85,9 @@ def _inspect_models_here() -> None:
 @asynccontextmanager
 async def openai_application(arguments: Namespace, engine: "AsyncLLM") -> AsyncIterator[ASGIApp]:
     """vLLM's own OpenAI application over `engine`, with its lifespan."""
-    from vllm.entrypoints.launchers.api_server.app_state import init_app_state
-    from vllm.entrypoints.launchers.app import build_app
-
+    layout = installed_layout()
     tasks = await engine.get_supported_tasks()
-    app = build_app(arguments, tasks, engine.model_config)
-    await init_app_state(engine, app.state, arguments, tasks)
+    app = import_module(layout.app).build_app(arguments, tasks, engine.model_config)
+    await import_module(layout.state).init_app_state(engine, app.state, arguments, tasks)
     async with app.router.lifespan_context(app):
         yield app
