@@ -7,7 +7,9 @@
 # Third-party packages are one layer, our own code a small last one: a change of code moves only that.
 
 ARG BASE_IMAGE=debian:bookworm-slim
-# No default could be right: Intel's image must match the driver of the nodes (docs/install.md).
+# No default could be right: Intel's image must match the driver of the nodes. One of these (docs/install.md):
+#   vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest
+#   vault.habana.ai/gaudi-docker/1.24.2/ubuntu24.04/habanalabs/vllm-0.30.0-ptupstream-2.13.0:latest
 ARG HPU_BASE_IMAGE=gaudi-vllm-base
 
 FROM ${BASE_IMAGE} AS python

@@ -2,7 +2,7 @@
 
 from gaudi_runtime.doctor.facts import ImageFacts
 from gaudi_runtime.doctor.row import MODEL_ENGINES, VLLM, Row, State
-from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, RELEASES, why_refused
+from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, RELEASES, Installed
 
 _ANOTHER_IMAGE = "Use the runtime or the runtime-hpu image, or build yours from their Dockerfile."
 
@@ -28,17 +28,17 @@ def compiler(image: ImageFacts) -> Row:
 
 
 def vllm(image: ImageFacts) -> Row:
-    """vLLM is there, is of a release that we drive, and can be imported with its kernels."""
+    """vLLM is there, is of a release that we drive (with its plugin, for cards), and its kernels can be imported."""
     found = image.vllm
-    refused = why_refused(found.version)
-    if refused and not (found.version and image.any_vllm):
+    installed = Installed(found.version, image.plugin, cards=bool(image.bridge))
+    refused = installed.why_refused()
+    if refused and not (installed.whole and image.any_vllm):
         return Row("vllm", State.FAIL, found.version or "not installed", refused, VLLM)
     if found.error:
         return Row("vllm", State.FAIL, f"{found.version}, import fails: {found.error}", _ANOTHER_IMAGE, VLLM)
     if refused:
-        return Row(
-            "vllm", State.WARNING, f"{found.version}, let pass by {ANY_RELEASE}", f"This runtime drives {RELEASES}."
-        )
+        advice = f"This runtime drives {installed.driven}."
+        return Row("vllm", State.WARNING, f"{found.version}, let pass by {ANY_RELEASE}", advice)
     return Row("vllm", State.OK, f"{found.version}, supported")
 
 

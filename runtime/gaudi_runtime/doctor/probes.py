@@ -17,7 +17,7 @@ from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor import trials
 from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
 from gaudi_runtime.doctor.row import MODEL_ENGINES
-from gaudi_runtime.engines.vllm.versions import any_release, installed_release, installed_version
+from gaudi_runtime.engines.vllm.versions import any_release, installed_plugin, installed_release, installed_version
 
 TRIAL_SECONDS = 300
 """An import takes twenty seconds on two slow cores; one that takes minutes hangs."""
@@ -38,7 +38,7 @@ def look(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
         vllm=vllm,
         any_vllm=any_release(os.environ),
         bridge=bridge,
-        plugin=installed_version("vllm-gaudi"),
+        plugin=installed_plugin(),
         compiler=_compiler(),
         python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
         read_only=read_only_folders(os.environ),

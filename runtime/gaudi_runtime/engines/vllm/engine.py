@@ -30,7 +30,7 @@ from gaudi_runtime.engines.vllm.ranks import Ranks
 from gaudi_runtime.engines.vllm.recipes import vllm_recipe_key
 from gaudi_runtime.engines.vllm.release import build_engine, import_server, openai_application
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
-from gaudi_runtime.engines.vllm.versions import check_release
+from gaudi_runtime.engines.vllm.versions import check_release, installed
 from gaudi_runtime.engines.vllm.warm_shapes import WarmShapes
 from gaudi_runtime.engines.vllm.watch import Watch
 from gaudi_runtime.errors import DeviceOutOfMemory, EngineLost, GraphRefused
@@ -49,7 +49,7 @@ class VllmEngine:
 
     def __init__(self, config: RuntimeConfig, loop: asyncio.AbstractEventLoop) -> None:
         """Raises PlanImpossible for a model that does not fit, and what else the configuration tells already."""
-        check_release()
+        check_release(installed(cards=config.engine.device == "hpu"))
         self.captures_graphs = False
         self._config, self._loop = config, loop
         self._step_seconds = float(config.serving.stall_timeout_seconds)

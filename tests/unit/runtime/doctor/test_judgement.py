@@ -9,7 +9,7 @@ from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor.facts import Cards, Facts, Package
 from gaudi_runtime.doctor.judgement import healthy, installed_engines, judge
 from gaudi_runtime.doctor.row import EVERY_ENGINE, State
-from gaudi_runtime.engines.vllm.versions import RELEASES
+from gaudi_runtime.engines.vllm.versions import CPU_SERIES, PAIRS, RELEASES, Pair
 from tests.unit.runtime.doctor.facts import CARD_IMAGE, GIB, IMAGE, MACHINE, ON_CARDS, ON_CPU, row_of
 
 SIM, TORCH, VLLM = EngineName.SIM, EngineName.TORCH, EngineName.VLLM
@@ -21,7 +21,7 @@ FAILS_ON_CPU: list[tuple[str, dict[str, Any], set[EngineName]]] = [
     ("vllm", {"vllm": Package()}, {VLLM}),
     ("vllm", {"vllm": Package("0.31.0")}, {VLLM}),
     ("vllm", {"vllm": Package("0.32.0", "Failed to import from vllm._C: libnuma.so.1")}, {VLLM}),
-    ("gaudi software", {"plugin": "0.32.0"}, {VLLM}),
+    ("gaudi software", {"plugin": "0.26.0"}, {VLLM}),
     ("writable folders", {"read_only": ("TMPDIR=/tmp",)}, {TORCH, VLLM}),
     ("processor", {"instructions": frozenset({"sse4_2"})}, {VLLM}),
     ("memory", {"memory": GIB}, {VLLM}),
@@ -29,10 +29,14 @@ FAILS_ON_CPU: list[tuple[str, dict[str, Any], set[EngineName]]] = [
 ]
 FAILS_ON_CARDS: list[tuple[str, dict[str, Any], set[EngineName]]] = [
     ("gaudi software", {"plugin": ""}, {VLLM}),
+    ("vllm", {"vllm": Package("0.32.0"), "plugin": "0.32.0"}, {VLLM}),
+    ("vllm", {"plugin": "0.30.0"}, {VLLM}),
+    ("vllm", {"plugin": "", "any_vllm": True}, {VLLM}),
     ("device", {"cards": Cards()}, {TORCH, VLLM}),
 ]
 WARNINGS: list[tuple[str, Facts, dict[str, Any]]] = [
     ("vllm", ON_CPU, {"vllm": Package("0.31.0"), "any_vllm": True}),
+    ("vllm", ON_CARDS, {"plugin": "0.30.0", "any_vllm": True}),
     ("processor", ON_CPU, {"instructions": frozenset({"avx2"})}),
     ("cores", ON_CPU, {"cores": 1}),
     ("compiler", ON_CARDS, {"compiler": ""}),
@@ -68,7 +72,18 @@ def test_what_only_costs_something_is_a_warning_with_what_to_do(topic: str, fact
 def test_another_release_of_vllm_is_named_with_the_range_that_is_driven() -> None:
     row = row_of("vllm", vllm=Package("0.31.0"))
     assert row.found == "0.31.0"
-    assert RELEASES in row.advice
+    assert f"this runtime drives vLLM {CPU_SERIES} on a CPU" in row.advice
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
+def test_every_released_pair_is_supported_in_an_image_for_cards(pair: Pair) -> None:
+    row = row_of("vllm", ON_CARDS, vllm=Package(pair.vllm), plugin=pair.plugin)
+    assert (row.state, row.found) == (State.OK, f"{pair.vllm}, supported")
+
+
+@pytest.mark.parametrize("lack", [{"vllm": Package("0.32.0")}, {"plugin": "0.30.0"}, {"plugin": ""}])
+def test_an_image_for_cards_without_a_released_pair_hears_the_pairs(lack: dict[str, Any]) -> None:
+    assert RELEASES in row_of("vllm", ON_CARDS, **lack).advice
 
 
 def test_the_switch_does_not_excuse_a_vllm_that_cannot_be_imported() -> None:

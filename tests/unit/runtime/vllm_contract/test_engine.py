@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +18,27 @@ from gaudi_runtime.engines.vllm import watch
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.hpu import HpuVerbs
 from gaudi_runtime.engines.vllm.orders import VARIABLE
+from gaudi_runtime.engines.vllm.versions import PAIRS, Pair
 from gaudi_runtime.engines.vllm.worker import DrivenWorker
 from gaudi_runtime.errors import RankFailed
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.startup import start_engine
 from tests.unit.runtime.knobs.configs import vllm_config
 from tests.unit.runtime.vllm.fake_vllm import Answers, FakeVllm
+from tests.unit.runtime.vllm.installed import pretend_installed
 from tests.unit.runtime.vllm.steps import step_of
 from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin
 
 PROMPTS = {"batchSize": {"min": 1, "step": 1, "max": 1}, "query": {"min": 128, "step": 128, "max": 512}}
 DECODES = {"batchSize": {"min": 2, "step": 2, "max": 4}, "blocks": {"min": 8, "step": 8, "max": 16}}
+
+
+@pytest.fixture(params=PAIRS, ids=lambda pair: pair.vllm, autouse=True)
+def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
+    """Every pair in turn is what is installed."""
+    pair: Pair = request.param
+    pretend_installed(monkeypatch, tmp_path, vllm=pair.vllm, vllm_gaudi=pair.plugin)
+    return pair
 
 
 def two_cards(**engine: Any) -> RuntimeConfig:
