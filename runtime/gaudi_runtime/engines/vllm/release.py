@@ -38,7 +38,7 @@ def parse_arguments(arguments: Sequence[str]) -> Namespace:
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            parser = make_arg_parser(FlexibleArgumentParser())
+            parser = make_arg_parser(FlexibleArgumentParser())  # type: ignore[no-untyped-call]
             parsed: Namespace = parser.parse_args(list(arguments))
             return parsed
     except (SystemExit, ValueError) as error:
