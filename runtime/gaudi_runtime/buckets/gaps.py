@@ -1,6 +1,6 @@
 """Gaps of a plan: regions of batches that no bucket holds, and how they are told (docs/bucketing.md, Coverage)."""
 
-from collections.abc import Iterable
+from bisect import insort
 from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket
@@ -45,12 +45,21 @@ class PhaseCoverage:
         )
 
 
-def phase_coverage(
-    phase: BucketPhase, shapes: int, missing: int, gaps: Iterable[Gap], cure: str | None = None
-) -> PhaseCoverage:
-    """The coverage of a phase with all its gaps, of which the smallest are kept."""
-    ordered = sorted(gaps, key=lambda gap: gap.first)
-    return PhaseCoverage(phase, shapes, missing, len(ordered), tuple(ordered[:MAX_GAPS]), cure)
+class Firsts:
+    """The smallest shapes of gaps: all are counted, the smallest MAX_GAPS kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.smallest: list[Bucket] = []
+        self.least_blocks: int | None = None
+        """Of all shapes, not only of those that are kept; None before the first."""
+
+    def add(self, first: Bucket) -> None:
+        """Count a gap that begins at this shape."""
+        self.count += 1
+        self.least_blocks = first.num_blocks if self.least_blocks is None else min(self.least_blocks, first.num_blocks)
+        insort(self.smallest, first)
+        del self.smallest[MAX_GAPS:]
 
 
 def _percent(part: int, whole: int) -> str:

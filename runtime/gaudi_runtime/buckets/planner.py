@@ -6,12 +6,16 @@ from gaudi_runtime.buckets.defaults import LONG_MODEL_LEN
 from gaudi_runtime.buckets.filters import Rule, clamp_blocks, decode_rule, prompt_rule, query_rule
 from gaudi_runtime.buckets.ignored import ignored_settings
 from gaudi_runtime.buckets.sieve import Sieve, check_candidates
+from gaudi_runtime.buckets.staircase import levels_of, steps_up_to
 from gaudi_runtime.buckets.values import Values, plan_values
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 
 MAX_FILE_WARNINGS = 20
+
+MAX_STEPS = 250_000
+"""Most steps of the staircases of a file (buckets/staircase.py): as many as a phase may have buckets."""
 
 
 def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
@@ -31,12 +35,15 @@ def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPla
         values = plan_values(policy, limits, kv_blocks)
         _take_prompt(prompt, values, limits, policy.prompt.context.max)
         _take_decode(decode, values, limits)
-    return BucketPlan(
+    plan = BucketPlan(
         prompt=prompt.buckets(),
         decode=decode.buckets(),
         warnings=tuple(warnings),
         dropped=prompt.dropped() + decode.dropped(),
     )
+    if policy.strategy is Strategy.FILE:
+        _check_steps(plan, limits)
+    return plan
 
 
 def _take_prompt(sieve: Sieve, values: Values, limits: Limits, context_cap: int | None) -> None:
@@ -105,13 +112,30 @@ def _take_optimal(prompt: Sieve, decode: Sieve, policy: BucketPolicy, limits: Li
 
 def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[str]:
     """Sift the buckets of a file; every dropped one is reported with its line and rule."""
-    reports = []
+    reports: list[str] = []
+    dropped = 0
     for line, bucket in read_bucket_file(text):
         is_decode = bucket.query_len == 1
         rule = _sift_decode(decode, bucket, limits) if is_decode else _sift_prompt(prompt, bucket, limits)
         if rule:
-            reports.append(f"bucket file, line {line}: {tuple(bucket)} was dropped: {rule}")
-    if len(reports) > MAX_FILE_WARNINGS:
-        more = len(reports) - MAX_FILE_WARNINGS
-        reports = [*reports[:MAX_FILE_WARNINGS], f"bucket file: {more} more buckets were dropped"]
+            dropped += 1
+            if dropped <= MAX_FILE_WARNINGS:
+                reports.append(f"bucket file, line {line}: {tuple(bucket)} was dropped: {rule}")
+    if dropped > MAX_FILE_WARNINGS:
+        reports.append(f"bucket file: {dropped - MAX_FILE_WARNINGS} more buckets were dropped")
     return reports
+
+
+def _check_steps(plan: BucketPlan, limits: Limits) -> None:
+    """Raises PlanImpossible for a file whose gaps would take far more work than its buckets.
+
+    The other strategies repeat their values for every batch size, and so have no more steps than buckets.
+    """
+    levels = levels_of(plan.prompt, limits.max_num_prefill_seqs)
+    if steps_up_to(MAX_STEPS, levels) > MAX_STEPS:
+        sizes = len({bucket.batch_size for bucket in plan.prompt})
+        raise PlanImpossible(
+            f"bucketing.file: for each of its {sizes} prompt batch sizes, the buckets of at least that size that no "
+            f"other of them holds are looked at, together more than {MAX_STEPS}; use fewer batch sizes, or fewer "
+            "buckets of the largest ones"
+        )

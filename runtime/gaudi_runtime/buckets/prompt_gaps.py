@@ -1,10 +1,12 @@
 """Prompt batches that no bucket holds: counted by closed sums over the staircases (docs/bucketing.md, Coverage)."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.gaps import Gap, PhaseCoverage, phase_coverage
-from gaudi_runtime.buckets.staircase import Level, Stairs, inner_corners, levels_of
+from gaudi_runtime.buckets.gaps import Firsts, Gap, PhaseCoverage
+from gaudi_runtime.buckets.staircase import Level, inner_corners, levels_of
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 
@@ -16,16 +18,25 @@ NO_PARTS = (
 
 def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
     """Admissible (batch size, query, context) and those that no bucket holds; `buckets` are in plan order."""
-    levels = levels_of(buckets, limits.max_num_prefill_seqs)
-    gaps = [_prompt_gap(first, limits) for first in inner_corners(levels) if _prompt_admits(first, limits)]
-    nothing = [Level(1, limits.max_num_prefill_seqs, ())]
-    shapes, missing = _prompt_missing(nothing, limits), _prompt_missing(levels, limits)
-    return phase_coverage(BucketPhase.PROMPT, shapes, missing, gaps, _cure(gaps, limits))
+    firsts, missing = Firsts(), 0
+    for level, corners in inner_corners(levels_of(buckets, limits.max_num_prefill_seqs)):
+        missing += _missing(level, limits)
+        for first in corners:
+            if _prompt_admits(first, limits):
+                firsts.add(first)
+    return PhaseCoverage(
+        phase=BucketPhase.PROMPT,
+        shapes=_missing(Level(1, limits.max_num_prefill_seqs, ()), limits),
+        missing=missing,
+        gap_count=firsts.count,
+        gaps=tuple(_prompt_gap(first, limits) for first in firsts.smallest),
+        cure=_cure(firsts, limits),
+    )
 
 
-def _cure(gaps: Sequence[Gap], limits: Limits) -> str | None:
+def _cure(firsts: Firsts, limits: Limits) -> str | None:
     """Without prefix caching a plan has no context; only prompts that are computed in parts need it."""
-    only_parts = not limits.prefix_caching and all(gap.first.num_blocks > 0 for gap in gaps)
+    only_parts = not limits.prefix_caching and firsts.least_blocks != 0
     return NO_PARTS if only_parts else None
 
 
@@ -54,13 +65,19 @@ def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
     return Gap(first, last)
 
 
-def _prompt_missing(levels: Sequence[Level], limits: Limits) -> int:
-    """Shapes outside the staircases."""
-    return sum(
-        times * _missing_below(longest, level.stairs, limits)
-        for level in levels
-        for longest, times in _longest_queries(level, limits)
-    )
+def _missing(level: Level, limits: Limits) -> int:
+    """Shapes of a level outside its staircase: per stretch of queries between two steps, summed up to each longest."""
+    most, ascending = _most_context(limits), level.stairs[::-1]
+    tops = [query for query, _ in ascending]
+    bottoms = [0, *tops]
+    held = [*(blocks for _, blocks in ascending), -1]
+    stretches = zip(bottoms, tops, held, strict=False)
+    below = [0, *accumulate(_queries_above(low, top, start + 1, most, limits) for low, top, start in stretches)]
+    total = 0
+    for longest, times in _longest_queries(level, limits):
+        at = bisect_right(tops, longest)
+        total += times * (below[at] + _queries_above(bottoms[at], longest, held[at] + 1, most, limits))
+    return total
 
 
 def _longest_queries(level: Level, limits: Limits) -> Iterator[tuple[int, int]]:
@@ -71,15 +88,6 @@ def _longest_queries(level: Level, limits: Limits) -> Iterator[tuple[int, int]]:
         end = min(tokens // longest, level.high)
         yield longest, end - size + 1
         size = end + 1
-
-
-def _missing_below(longest: int, stairs: Stairs, limits: Limits) -> int:
-    """(query, context) outside the staircase with a query of at most `longest` tokens."""
-    total, start, most = 0, 0, _most_context(limits)
-    for query, blocks in (*stairs, (0, most)):
-        total += _queries_above(query, longest, start, min(blocks, most), limits)
-        start = blocks + 1
-    return total
 
 
 def _queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:

@@ -2,10 +2,12 @@
 
 A bucket holds everything that is no larger in any dimension, so all buckets of at least some batch size hold a region
 of (query, blocks) whose edge is a staircase, and what is outside begins at its inner corners.
+
+Levels come one by one, because all of them hold a staircase each: as many steps as batch sizes times buckets.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -16,7 +18,7 @@ Stairs = tuple[tuple[int, int], ...]
 """The outermost (query, blocks) of a set of buckets: queries fall, blocks grow."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Level:
     """Batch sizes from `low` to `high`, and what the buckets of at least `high` sequences hold."""
 
@@ -30,14 +32,29 @@ class Level:
         return at > 0 and self.stairs[at - 1][1] >= blocks
 
 
-def levels_of(buckets: Sequence[Bucket], most: int) -> list[Level]:
-    """From 1 to `most` sequences, ascending; the last level has no bucket where the plan ends below `most`."""
+def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
+    """From `most` sequences down to 1; the first level has no bucket where the plan ends below `most`."""
     rows = [(size, tuple(row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))]
     lows = [1, *(size + 1 for size, _ in rows)]
-    found = [Level(lows[-1], most, ())]
+    stairs: Stairs = ()
+    if lows[-1] <= most:
+        yield Level(lows[-1], most, stairs)
     for low, (size, row) in zip(lows[-2::-1], reversed(rows), strict=True):
-        found.append(Level(low, min(size, most), _outermost(row, found[-1].stairs)))
-    return [level for level in reversed(found) if level.low <= level.high]
+        stairs = _outermost(row, stairs)
+        if low <= most:
+            yield Level(low, min(size, most), stairs)
+
+
+def steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
+    """Steps of all levels together, which is the work of whoever looks at them; counted no further than needed to
+    know that they are more than `most_steps`.
+    """
+    steps = 0
+    for level in levels:
+        steps += len(level.stairs)
+        if steps > most_steps:
+            break
+    return steps
 
 
 def _outermost(row: Sequence[Bucket], larger: Stairs) -> Stairs:
@@ -49,13 +66,25 @@ def _outermost(row: Sequence[Bucket], larger: Stairs) -> Stairs:
     return tuple(stairs)
 
 
-def inner_corners(levels: Sequence[Level]) -> Iterator[Bucket]:
-    """The smallest shapes outside: each is inside as soon as one of its dimensions is smaller by one."""
-    below = None
+def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Bucket]]]:
+    """Each level with the smallest shapes outside that begin there: such a shape is inside as soon as one of its
+    dimensions is smaller by one.
+
+    `levels` as levels_of() gives them.
+    """
+    above: Level | None = None
     for level in levels:
-        queries = (*(query + 1 for query, _ in level.stairs), 1)
-        contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
-        for query, context in zip(queries, contexts, strict=True):
-            if below is None or below.holds(query, context):
-                yield Bucket(level.low, query, context)
-        below = level
+        if above is not None:
+            yield above, _corners(above, level)
+        above = level
+    if above is not None:
+        yield above, _corners(above, None)
+
+
+def _corners(level: Level, below: Level | None) -> Iterator[Bucket]:
+    """What is outside this level and, with one sequence less, inside the one below."""
+    queries = (*(query + 1 for query, _ in level.stairs), 1)
+    contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
+    for query, context in zip(queries, contexts, strict=True):
+        if below is None or below.holds(query, context):
+            yield Bucket(level.low, query, context)
