@@ -5,7 +5,7 @@ from gaudi_runtime.buckets.bucket_file import read_bucket_file
 from gaudi_runtime.buckets.defaults import LONG_MODEL_LEN
 from gaudi_runtime.buckets.filters import Rule, clamp_blocks, decode_rule, prompt_rule, query_rule
 from gaudi_runtime.buckets.ignored import ignored_settings
-from gaudi_runtime.buckets.sieve import Sieve, check_candidates
+from gaudi_runtime.buckets.sieve import MAX_CANDIDATES, Sieve, check_candidates
 from gaudi_runtime.buckets.staircase import levels_of, steps_up_to
 from gaudi_runtime.buckets.values import Values, plan_values
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
@@ -13,6 +13,9 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 
 MAX_FILE_WARNINGS = 20
+
+OPTIMAL_CANDIDATES = 20_000
+"""What its search takes is told by no number of buckets; it is about as long as so many take, or longer."""
 
 MAX_STEPS = 250_000
 """Most steps of the staircases of a file (buckets/staircase.py): as many as a phase may have buckets."""
@@ -44,6 +47,21 @@ def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPla
     if policy.strategy is Strategy.FILE:
         _check_steps(plan, limits)
     return plan
+
+
+def candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
+    """About as many buckets as make_plan() looks at, known at little cost: its work, whatever becomes of them."""
+    if policy.strategy is Strategy.OPTIMAL:
+        return OPTIMAL_CANDIDATES
+    if policy.strategy is Strategy.FILE:
+        return len(policy.file or "")
+    try:
+        values = plan_values(policy, limits, kv_blocks)
+    except PlanImpossible:
+        return 0
+    prompt = len(values.prompt_batch) * len(values.prompt_query) * len(values.prompt_context)
+    decode = len(values.decode_batch) * len(values.decode_blocks)
+    return sum(count for count in (prompt, decode) if count <= MAX_CANDIDATES)
 
 
 def _take_prompt(sieve: Sieve, values: Values, limits: Limits, context_cap: int | None) -> None:

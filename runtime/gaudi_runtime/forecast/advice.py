@@ -8,6 +8,7 @@ a stretch that does not fit.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gaudi_runtime.buckets.planner import candidates
 from gaudi_runtime.cards.card import Card
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
@@ -72,7 +73,10 @@ class _Trials:
         if self._work <= 0:
             return False
         answer = forecast(inputs, self._shape, self._card)
-        self._work -= 100 + sum(phase.planned for phase in (answer.prompt, answer.decode) if phase)
+        # Not only those that are planned: a plan may look at millions for a few, or for none.
+        looked_at = candidates(inputs.policy, inputs.limits, int(answer.kv_blocks.value))
+        planned = sum(phase.planned for phase in (answer.prompt, answer.decode) if phase)
+        self._work -= 100 + max(planned, looked_at)
         return fits(answer, self._wanted)
 
 

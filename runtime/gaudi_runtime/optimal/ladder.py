@@ -15,7 +15,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.optimal.hull import LowestLine
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Rung:
     """A bucket that may be kept: the weight of the traffic between it and the rung before, its cost and its price.
 

@@ -8,7 +8,7 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.optimal.axes import choose_axes, round_up
 from gaudi_runtime.optimal.ladder import Ladder, Rung
 from gaudi_runtime.optimal.rows import Choice, Either, Kept, Selection, With
-from gaudi_runtime.optimal.search import Search, Worth
+from gaudi_runtime.optimal.search import Search, Worth, check_rungs
 from gaudi_runtime.optimal.smoothing import smooth
 from gaudi_runtime.optimal.space import PromptSpace, Space
 
@@ -25,6 +25,7 @@ def choice_of(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choi
 
 def _rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
     axes = choose_axes(space, traffic)
+    check_rungs(space, axes)
     return Search(space, axes, smooth(round_up(traffic, axes), axes), cost, price).choice()
 
 

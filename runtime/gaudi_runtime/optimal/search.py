@@ -1,16 +1,45 @@
 """From traffic to rows of ladders: the choice that the budget then cuts down (docs/traffic.md, How it chooses)."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.optimal.axes import Axes
 from gaudi_runtime.optimal.ladder import Ladder, Rung
 from gaudi_runtime.optimal.rows import Choice, Rows, Rungs
 from gaudi_runtime.optimal.space import Row, Space
 
 Worth = Callable[[Bucket], float]
+
+MAX_RUNGS = 300_000
+"""Most rungs of all ladders together: up to half a minute of work, and a quarter of a GiB."""
+
+
+def check_rungs(space: Space, axes: Axes) -> None:
+    """Raises PlanImpossible before time and memory are spent on a search among too many rungs."""
+    sizes, queries, blocks = axes
+    rungs = 0
+    for row in _batch_rows(space, sizes):
+        longest = space.span((row,))
+        inside = bisect_left(queries, longest.top) + 1 if longest else 0
+        rungs += inside * (inside + 1) // 2 * len(blocks) if len(blocks) > 1 else inside
+    rungs = max(rungs, len(sizes) * len(queries) * len(blocks))
+    if rungs > MAX_RUNGS:
+        raise PlanImpossible(
+            f"bucketing.strategy: optimal has {rungs} {space.phase} buckets to choose from under these limits, at most "
+            f"{MAX_RUNGS} are looked at, for {len(sizes)} batch sizes need buckets of their own; lower "
+            "engine.maxNumPrefillSeqs or maxNumBatchedTokens, or choose another strategy"
+        )
+
+
+def _batch_rows(space: Space, sizes: Sequence[int]) -> Iterator[Row]:
+    """The rows that batch sizes can be cut into: a row that is too long stays so when it ends even later."""
+    lows = [1, *(size + 1 for size in sizes[:-1])]
+    for at, low in enumerate(lows):
+        rows = (Row(low, top) for top in sizes[at:])
+        yield from takewhile(lambda row: space.span((row,)) is not None, rows)
 
 
 class Search:
@@ -48,11 +77,15 @@ class Search:
         axis = self._axes[len(outer)]
         values = [value for value in axis if value < span.top] + [span.top]
         rows: dict[tuple[int, int], Choice] = {}
-        for start, end in combinations(range(len(values) + 1), 2):
-            row = Row(values[start - 1] + 1 if start else span.low, values[end - 1])
-            # The last row of a span takes what was rounded up beyond its end.
-            place = Row(start, end if end < len(values) else len(axis))
-            if inner := self._choice((*outer, row), (*places, place)):
+        for start in range(len(values)):
+            for end in range(start + 1, len(values) + 1):
+                row = Row(values[start - 1] + 1 if start else span.low, values[end - 1])
+                # The last row of a span takes what was rounded up beyond its end.
+                place = Row(start, end if end < len(values) else len(axis))
+                inner = self._choice((*outer, row), (*places, place))
+                if inner is None:
+                    # Nor can a row that ends even later.
+                    break
                 rows[start, end] = inner
         return Rows(len(values), rows)
 

@@ -7,7 +7,6 @@ figures of what they gain and cost are in docs/traffic.md.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from math import erf, log, sqrt
 
@@ -35,14 +34,15 @@ def smooth(traffic: Mapping[Bucket, float], axes: Axes) -> dict[Bucket, float]:
 
 def _spread_along(traffic: Mapping[Bucket, float], dimension: int, axis: tuple[int, ...]) -> dict[Bucket, float]:
     spread: dict[Bucket, float] = {}
+    # Kept for one traffic, not for ever: every axis has as many as it has values, each with as many shares.
+    kernels = {centre: _kernel(axis, centre) for centre in {cell[dimension] for cell in traffic}}
     for cell, weight in traffic.items():
-        for value, share in _kernel(axis, cell[dimension]):
+        for value, share in kernels[cell[dimension]]:
             to = Bucket._make((*cell[:dimension], value, *cell[dimension + 1 :]))
             spread[to] = spread.get(to, 0.0) + weight * share
     return spread
 
 
-@lru_cache(maxsize=4096)
 def _kernel(axis: tuple[int, ...], centre: int) -> Sequence[tuple[int, float]]:
     """Shares of a log-normal distribution around the middle of the cell that ends at `centre`.
 

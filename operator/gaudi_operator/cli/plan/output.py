@@ -12,6 +12,9 @@ import typer
 
 from gaudi_runtime.errors import ConfigError
 
+YAML_AT_ONCE = 5000
+"""Buckets: its writer makes a tree of all that it is given, of kilobytes for each."""
+
 
 class Output(StrEnum):
     """How answers are written."""
@@ -69,11 +72,21 @@ def warn(warnings: Iterable[str]) -> None:
 
 
 def _write_yaml(data: Mapping[str, Any]) -> None:
-    import yaml
-
     # Through JSON, so that tuples and enumerations become what every YAML reader knows.
     plain = json.loads(json.dumps(data))
-    typer.echo(yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, width=120), nl=False)
+    for name, value in plain.items():
+        if isinstance(value, list) and len(value) > YAML_AT_ONCE and all(isinstance(each, list) for each in value):
+            typer.echo(f"{name}:")
+            for start in range(0, len(value), YAML_AT_ONCE):
+                typer.echo(_yaml(value[start : start + YAML_AT_ONCE]), nl=False)
+        else:
+            typer.echo(_yaml({name: value}), nl=False)
+
+
+def _yaml(value: object) -> str:
+    import yaml
+
+    return yaml.safe_dump(value, sort_keys=False, default_flow_style=None, width=120)
 
 
 def _write_picture(picture: Callable[[], bytes] | None) -> None:

@@ -1,6 +1,6 @@
 """A bucket plan for people: one row per batch size and query length."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from rich.console import Console
@@ -8,6 +8,9 @@ from rich.table import Table
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.unified import UnifiedBucket
+
+MOST_SHOWN = 30_000
+"""Buckets of a phase: a table is laid out as a whole, and nobody reads as many."""
 
 
 def print_plan(plan: BucketPlan) -> None:
@@ -27,8 +30,9 @@ def print_unified(buckets: Sequence[UnifiedBucket]) -> None:
     Console().print(table)
 
 
-def _table(title: str, blocks: str, buckets: Iterable[Bucket]) -> Table:
-    table = Table("batch size", "query", blocks, title=title)
-    for (batch_size, query), row in groupby(buckets, key=lambda b: (b.batch_size, b.query_len)):
+def _table(title: str, blocks: str, buckets: Sequence[Bucket]) -> Table:
+    caption = f"the first {MOST_SHOWN}; -o csv lists all" if len(buckets) > MOST_SHOWN else None
+    table = Table("batch size", "query", blocks, title=title, caption=caption)
+    for (batch_size, query), row in groupby(buckets[:MOST_SHOWN], key=lambda b: (b.batch_size, b.query_len)):
         table.add_row(str(batch_size), str(query), " ".join(str(b.num_blocks) for b in row))
     return table

@@ -1,0 +1,162 @@
+"""Specs at the bounds of the schema, each made to take as much work or memory as such a spec can."""
+
+import random
+from typing import Any
+
+Spec = dict[str, Any]
+
+LARGEST = {
+    "name": "vllm",
+    "blockSize": 1,
+    "maxNumSeqs": 65_536,
+    "maxNumPrefillSeqs": 5_000,
+    "maxNumBatchedTokens": 16_777_216,
+    "prefixCaching": True,
+}
+
+
+def spec(bucketing: Spec, model: Spec | None = None, readiness: Spec | None = None, **engine: Any) -> Spec:
+    """Overrides of a resource on a card, with the largest limits unless `engine` says others."""
+    return {
+        "model": {"maxModelLen": 4_194_304, **(model or {})},
+        "accelerator": {"generation": "gaudi2", "deviceMemory": None},
+        "engine": {**LARGEST, **engine},
+        "bucketing": bucketing,
+        "readiness": readiness or {"onShortfall": "serveAndWarn"},
+    }
+
+
+def file(*lines: str) -> Spec:
+    """Strategy file."""
+    return {"strategy": "file", "file": "".join(f"{line}\n" for line in lines)}
+
+
+def linear(prompt: Spec | None = None, decode: Spec | None = None) -> Spec:
+    """Strategy linear with (min, step, max) by dimension; those that are left out have few values."""
+    few = {"batchSize": (1, 1, 1), "query": (128, 128, 256), "context": (0, 1, 0)}, {"batchSize": (1, 1, 1)}
+    phases = zip(("prompt", "decode"), few, (prompt or {}, decode or {"blocks": (1, 1, 10)}), strict=True)
+    return {
+        "strategy": "linear",
+        **{
+            phase: {name: dict(zip(("min", "step", "max"), each, strict=True)) for name, each in (a | b).items()}
+            for phase, a, b in phases
+        },
+    }
+
+
+def optimal(batch: int, query: int, context: int, **budget: int) -> Spec:
+    """Strategy optimal with about as much traffic as its text may hold."""
+    chance = random.Random(1)  # noqa: S311
+    prompts = [(chance.randint(1, batch), chance.randint(1, query), chance.randint(0, context)) for _ in range(1500)]
+    decodes = [(size, 1, chance.randint(size, 9_999)) for size in (chance.randint(1, 250) for _ in range(1500))]
+    lines = [
+        f"{phase} {b} {q} {c} 1\n" for phase, each in (("prompt", prompts), ("decode", decodes)) for b, q, c in each
+    ]
+    return {"strategy": "optimal", "optimal": {"traffic": "".join(lines)[:65_536].rsplit("\n", 1)[0], **budget}}
+
+
+STAIRS = 3_301
+STAIRCASES = spec(
+    file(
+        *(f"(5000, {query}, {STAIRS - query + 1})" for query in range(STAIRS, 1, -1)), "(range(1,5000),2,0)", "(1,1,1)"
+    )
+)
+"""54 KB: every one of 5,000 batch sizes has a staircase of 3,300 steps."""
+
+BOTH_FULL = spec(
+    linear({"batchSize": (1, 1, 498), "query": (2, 1, 500)}, {"batchSize": (1, 1, 498), "blocks": (500, 1, 998)}),
+    maxNumPrefillSeqs=2_236,
+    contiguousPagedAttention=False,
+)
+"""Nearly 250,000 buckets in each phase."""
+
+KNOWN = {
+    "source": {"huggingFace": {"repo": "meta-llama/Llama-3.1-8B-Instruct"}, "persistentVolumeClaim": None},
+    "maxModelLen": 4_096,
+}
+ALL_GRAPHS = {"onShortfall": "block", "minCapturedPromptPercent": 100, "minCapturedDecodePercent": 100}
+
+ACCEPTED = {
+    "one batch size with 3,600 steps": spec(
+        file(*(f"(4096, {query}, {4097 - query})" for query in range(4096, 500, -1)), "(1,1,1)"), maxNumPrefillSeqs=4096
+    ),
+    "a file of 250,000 buckets": spec(file("(range(1,500),range(2,502),0)", "(1,1,1)"), maxNumPrefillSeqs=500),
+    "a file of 9,000 batch sizes": spec(
+        file(*(f"(range({size},{size + 9000}),2,{size})" for size in range(1, 56_000, 9_000)), "(1,1,1)"),
+        maxNumPrefillSeqs=65_536,
+    ),
+    "a file whose buckets are all dropped but two": spec(
+        file("(range(400,900),range(60000,60499),0)", "(1,2,0)", "(1,1,1)"),
+        maxNumPrefillSeqs=500,
+        maxNumBatchedTokens=65_536,
+    ),
+    "a file that is a comment of four bytes a character": spec(file("(1,2,0)", "(1,1,1)", "#" + "\U0001f600" * 65_000)),
+    "250,000 buckets in both phases": BOTH_FULL,
+    "5,000,000 candidates for 50 buckets": spec(
+        linear({}, {"batchSize": (1, 1, 50), "blocks": (50, 1, 99_000)}),
+        {"maxModelLen": 4_096},
+        blockSize=4_096,
+        maxNumPrefillSeqs=1,
+        contiguousPagedAttention=False,
+    ),
+    "exponential with the largest limits": spec(
+        {"strategy": "exponential"}, {"maxModelLen": 16_777_216}, maxNumPrefillSeqs=65_536
+    ),
+    "optimal for 512 prompts at a time": spec(
+        optimal(500, 200, 9),
+        {"maxModelLen": 131_072},
+        blockSize=128,
+        maxNumSeqs=512,
+        maxNumPrefillSeqs=512,
+        maxNumBatchedTokens=131_072,
+    ),
+    "optimal for 20,000 graphs": spec(
+        optimal(64, 128, 9, promptGraphs=20_000, decodeGraphs=20_000),
+        {"maxModelLen": 32_768},
+        blockSize=128,
+        maxNumSeqs=256,
+        maxNumPrefillSeqs=64,
+        maxNumBatchedTokens=8_192,
+    ),
+}
+"""By what they are; each is a plan that somebody may want, however large."""
+
+REFUSED = {
+    "staircases": (STAIRCASES, "spec.bucketing.file: "),
+    "optimal for 65,536 prompts at a time": (
+        spec(optimal(4_000, 4_000, 9), maxNumPrefillSeqs=65_536),
+        "spec.bucketing.strategy: ",
+    ),
+    "optimal for 65,536 prompts without context": (
+        spec(optimal(4_000, 4_000, 0), maxNumPrefillSeqs=65_536, prefixCaching=False),
+        "spec.bucketing.strategy: ",
+    ),
+    "more than 250,000 buckets": (
+        spec(linear({"batchSize": (1, 1, 50), "query": (1, 1, 1000), "context": (0, 1, 99)})),
+        "choose larger steps in bucketing.prompt",
+    ),
+    "brackets": (spec(file(*["(" * 4_000] * 16)), "bucket file, line 1"),
+    "digits": (spec(file(f"({'9' * 4_000},1,1)")), "bucket file, line 1"),
+    "names of settings": (
+        spec(
+            {"strategy": "exponential"},
+            {"maxModelLen": 4_096},
+            settings={f"VLLM_{'A' * 100}{number}": "x" * 1_024 for number in range(128)},
+        ),
+        "spec.engine.settings: ",
+    ),
+    "5,000,000 candidates with advice": (
+        spec(
+            linear({}, {"batchSize": (1, 1, 40), "blocks": (50, 1, 25_000)}),
+            KNOWN,
+            ALL_GRAPHS,
+            blockSize=128,
+            maxNumSeqs=256,
+            maxNumPrefillSeqs=64,
+            maxNumBatchedTokens=131_072,
+            contiguousPagedAttention=False,
+        ),
+        "graphs",
+    ),
+}
+"""By what they are, with a part of the sentence."""

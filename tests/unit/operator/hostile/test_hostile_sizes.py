@@ -1,0 +1,76 @@
+"""Whatever size a spec has within its schema, neither a pass of the operator nor `gaudi-plan` takes 512 MiB."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.stories import condition, served, status
+from tests.unit.operator.hostile.limited import gaudi_plan, passes
+from tests.unit.operator.hostile.specs import ACCEPTED, BOTH_FULL, REFUSED, STAIRCASES
+
+MIB = 2**20
+
+
+def test_one_object_does_not_kill_the_operator() -> None:
+    """It took 33 s of processor time and 1.1 GiB in every pass; the seconds are those that the bound was made for."""
+    found = passes(STAIRCASES)
+    assert (found.accepted["status"], found.accepted["reason"]) == ("False", "PlanImpossible")
+    assert found.accepted["message"].startswith("spec.bucketing.file: for each of its 5000 prompt batch sizes")
+    assert found.objects == 0
+    assert sum(found.seconds) < 1
+    assert found.grown < 64 * MIB
+
+
+def test_refusal_is_remembered() -> None:
+    first, second = passes(REFUSED["more than 250,000 buckets"][0]).seconds
+    assert second < first / 4
+
+
+def test_refused_object_leaves_serving_pods_untouched() -> None:
+    cluster = served()
+    pods, workloads = copy.deepcopy((cluster.kind("Pod"), cluster.kind("ReplicaSet")))
+    cluster.change(**{name: value for name, value in STAIRCASES.items() if name != "accelerator"})
+    for _ in range(3):
+        cluster.operate()
+        cluster.controllers()
+    assert condition(cluster, "PlanAccepted") == ("False", "PlanImpossible")
+    assert condition(cluster, "Available") == ("True", "MinimumAvailable")
+    assert (cluster.kind("Pod"), cluster.kind("ReplicaSet")) == (pods, workloads)
+    assert status(cluster)["phase"] == "Serving"
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_large_plan_is_accepted(name: str) -> None:
+    assert passes(ACCEPTED[name]).accepted["status"] == "True"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_too_large_a_plan_is_refused_in_a_sentence(name: str) -> None:
+    hostile, sentence = REFUSED[name]
+    found = passes(hostile)
+    assert found.accepted["status"] == "False"
+    assert sentence in found.accepted["message"]
+    assert found.objects == 0
+
+
+def document(spec: dict[str, Any]) -> str:
+    return json.dumps(resource(**spec))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["buckets"], ["buckets", "--heat", "padding"], ["forecast"], ["compare"]], ids=str
+)
+def test_gaudi_plan_answers_about_the_largest_plan(arguments: list[str]) -> None:
+    ended = gaudi_plan(*arguments, "-f", "-", stdin=document(BOTH_FULL))
+    assert ended.returncode == 0, ended.stderr[-500:]
+
+
+@pytest.mark.parametrize("name", ["staircases", "optimal for 65,536 prompts at a time", "brackets"])
+def test_gaudi_plan_refuses_in_a_sentence(name: str) -> None:
+    ended = gaudi_plan("buckets", "-f", "-", stdin=document(REFUSED[name][0]))
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("gaudi-plan: ")
+    assert len(ended.stderr.splitlines()) == 1
