@@ -209,3 +209,33 @@ def test_file_without_decode_buckets_is_refused() -> None:
         PlanImpossible, match=r"bucket file: no line asks for a decode bucket; add one such as \(1, 1, 128\)"
     ):
         make_plan(file("(1, 128, 0)"), LIMITS, kv_blocks=64)
+
+
+def staircases(sizes: int, steps: int) -> BucketPolicy:
+    """A file whose largest batch size alone has `steps` buckets, so that every batch size has as many steps."""
+    lines = [f"({sizes}, {steps - at + 1}, {at})" for at in range(steps)]
+    return file("\n".join([*lines, f"(range(1, {sizes}), 2, 0)", "(1, 1, 8)"]))
+
+
+WIDE = Limits(
+    max_model_len=4096,
+    max_num_seqs=2048,
+    max_num_prefill_seqs=2048,
+    max_num_batched_tokens=16_777_216,
+    block_size=1,
+    prefix_caching=True,
+)
+
+
+def test_file_whose_steps_are_batch_sizes_times_buckets_is_refused_by_its_field() -> None:
+    with pytest.raises(PlanImpossible, match=r"^bucketing\.file: for each of its 501 prompt batch sizes"):
+        make_plan(staircases(501, 500), WIDE, kv_blocks=64)
+
+
+def test_file_with_as_many_steps_as_a_phase_may_have_buckets_is_planned() -> None:
+    assert len(make_plan(staircases(500, 500), WIDE, kv_blocks=64).prompt) == 500 + 499
+
+
+def test_batch_sizes_above_maxnumprefillseqs_count_no_steps() -> None:
+    limits = WIDE.model_copy(update={"max_num_prefill_seqs": 100})
+    assert len(make_plan(staircases(501, 500), limits, kv_blocks=64).prompt) == 500 + 500

@@ -96,3 +96,18 @@ def test_equal_inputs_make_equal_plans() -> None:
 def test_optimal_settings_beside_another_strategy_are_named_as_ignored() -> None:
     policy = BucketPolicy(optimal=OptimalSettings(traffic=TRAFFIC))
     assert make_plan(policy, LIMITS, 100).warnings == ("bucketing.optimal is ignored by the exponential strategy",)
+
+
+def test_search_among_too_many_buckets_is_refused_before_it_begins() -> None:
+    """Most prompt batch sizes have a longest query of their own under a large maxNumBatchedTokens."""
+    limits = Limits(
+        max_model_len=4_194_304,
+        max_num_seqs=65_536,
+        max_num_prefill_seqs=65_536,
+        max_num_batched_tokens=16_777_216,
+        block_size=1,
+        prefix_caching=True,
+    )
+    settings = OptimalSettings(traffic="prompt 1 100 3 1\nprompt 40 700 9 1\ndecode 1 1 9 1\n")
+    with pytest.raises(PlanImpossible, match=r"^bucketing\.strategy: optimal has [0-9]+ prompt buckets to choose from"):
+        make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), limits, kv_blocks=100)
