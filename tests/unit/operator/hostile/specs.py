@@ -78,7 +78,7 @@ ALL_GRAPHS = {"onShortfall": "block", "minCapturedPromptPercent": 100, "minCaptu
 
 ACCEPTED = {
     "one batch size with 3,600 steps": spec(
-        file(*(f"(4096, {query}, {4097 - query})" for query in range(4096, 500, -1)), "(1,1,1)"), maxNumPrefillSeqs=4096
+        file(*(f"(4096,{query},{4097 - query})" for query in range(4096, 500, -1)), "(1,1,1)"), maxNumPrefillSeqs=4096
     ),
     "a file of 250,000 buckets": spec(file("(range(1,500),range(2,502),0)", "(1,1,1)"), maxNumPrefillSeqs=500),
     "a file of 9,000 batch sizes": spec(
