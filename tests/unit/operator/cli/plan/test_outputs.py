@@ -21,6 +21,20 @@ def test_yaml_holds_what_json_holds() -> None:
     assert yaml.safe_load(plan(SMALL, "-o", "yaml").stdout) == answer(SMALL)
 
 
+LARGE = SMALL | {"strategy": "file", "env": {}, "file": "(1, 128, 0)\n(range(1, 5), 1, range(4, 9000))"}
+
+
+def test_yaml_of_many_buckets_is_written_in_parts_that_are_one_document() -> None:
+    few = LARGE | {"file": "(1, 128, 0)\n(1, 1, range(4, 9000))"}
+    assert yaml.safe_load(plan(few, "-o", "yaml").stdout) == answer(few)
+
+
+def test_table_of_many_buckets_says_where_the_rest_is() -> None:
+    shown = plan(LARGE).stdout
+    assert f"{4 * 8996} decode buckets" in shown
+    assert "the first 30000; -o csv lists all" in shown
+
+
 def test_csv_holds_every_bucket() -> None:
     header, *rows = csv.reader(io.StringIO(plan(SMALL, "-o", "csv").stdout))
     assert header == ["phase", "batch_size", "query_len", "num_blocks"]
