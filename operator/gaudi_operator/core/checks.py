@@ -5,7 +5,6 @@ the bucket planner or the memory budget.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.defaults import InstallationDefaults
@@ -22,41 +21,34 @@ from gaudi_operator.core.runtime_config import on_cpu
 from gaudi_operator.core.settings_check import why_settings_are_wrong
 from gaudi_operator.core.thresholds import why_unreachable
 from gaudi_runtime.contract.config import EngineName
+from gaudi_runtime.problem import Problem
 
 
-@dataclass(frozen=True)
-class Violation:
-    """Why a spec cannot run: a stable reason and a sentence that says what to do."""
-
-    reason: str
-    message: str
-
-
-def first_violation(inference: Inference, defaults: InstallationDefaults) -> Violation | None:
+def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """The first check that fails; None when the spec may run."""
     return next((found for check in CHECKS if (found := check(inference, defaults))), None)
 
 
-def host_path_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Violation | None:
+def host_path_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """hostPath reads the node's files, so the installation decides."""
     model = inference.spec.model
     where = "spec.model.source" if model.source.host_path else "spec.model.adapters.source"
     asked = model.source.host_path or any(each.source.host_path for each in model.adapters)
     if not asked or defaults.allow_host_path:
         return None
-    return Violation(
+    return Problem(
         "HostPathNotAllowed",
         f"{where}.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage, "
         "or have the operator installed with hostPath allowed.",
     )
 
 
-def revision_is_not_allowed(revision: Revision, defaults: InstallationDefaults) -> Violation | None:
+def revision_is_not_allowed(revision: Revision, defaults: InstallationDefaults) -> Problem | None:
     """What is stored was allowed when it was made; the installation may have changed its mind since."""
     paths = ", ".join(revision.host_paths)
     if not paths or defaults.allow_host_path:
         return None
-    return Violation(
+    return Problem(
         "HostPathNotAllowed",
         f"Revision {revision.name} mounts {paths} of its nodes (hostPath), which this installation does not allow: it "
         "gets no more pods. Change the spec, or spec.rollout.revision where it is pinned, or have the operator "
@@ -64,10 +56,10 @@ def revision_is_not_allowed(revision: Revision, defaults: InstallationDefaults) 
     )
 
 
-def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Violation | None:
+def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """A field that is promised by the API and not served by this release is refused, never ignored."""
     found = next((f"{path}{advice}" for path, advice, asked in _not_built(inference.spec) if asked), None)
-    return None if found is None else Violation("NotBuilt", found)
+    return None if found is None else Problem("NotBuilt", found)
 
 
 _POOLING = ("embed", "classify")
@@ -117,56 +109,56 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     )
 
 
-def settings_are_wrong(inference: Inference, _: InstallationDefaults) -> Violation | None:
+def settings_are_wrong(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """The engine would not know a knob, or take its value for something else without a word."""
     sentence = why_settings_are_wrong(inference)
-    return None if sentence is None else Violation("SettingsWrong", sentence)
+    return None if sentence is None else Problem("SettingsWrong", sentence)
 
 
-def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Violation | None:
+def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """The installation may have no image for cards: it is built on Intel's base."""
     if image(inference.spec, defaults):
         return None
     kind = "the CPU" if on_cpu(inference.spec.accelerator) else "cards"
-    return Violation(
+    return Problem(
         "NoRuntimeImage",
         f"spec.engine.image is left out and this installation has no default image for {kind}: name an image.",
     )
 
 
-def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Violation | None:
+def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Most likely a wrong unit; and the figures of a plan are numbers of 64 bits."""
     memory = inference.spec.accelerator.device_memory
     if memory is None or whole_bytes(memory) <= MOST_MEMORY:
         return None
-    return Violation(
+    return Problem(
         "PlanImpossible",
         f"spec.accelerator.deviceMemory {memory} is more than 1Ei, and no device has as much: lower it.",
     )
 
 
-def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Violation | None:
+def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """What is written to a volume in memory counts against the limit of the container."""
     memory, shared = inference.spec.pod.resources.memory, shared_memory(inference.spec)
     if memory is None or whole_bytes(memory) > whole_bytes(shared):
         return None
-    return Violation(
+    return Problem(
         "MemoryTooSmall",
         f"spec.pod.resources.memory {memory} must be above the {shared} of /dev/shm, which counts as memory of the "
         "container: raise it, or lower sharedMemory.",
     )
 
 
-def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Violation | None:
+def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """No KV block fits, or no bucket is left."""
     spec = inference.spec
     if spec.warmup.graph_memory_share == 1:
-        return Violation(
+        return Problem(
             "PlanImpossible",
             "spec.warmup.graphMemoryShare is 1, so no memory is left for a single KV block: lower it.",
         )
     if most_kv_blocks(spec) < 1:
-        return Violation(
+        return Problem(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} has no room for a single KV block: "
             f"raise it to {at_least(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryShare.",
@@ -175,27 +167,27 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Violati
     if sentence is None:
         return None
     prefix = "spec." if sentence.startswith("bucketing.") else "spec.bucketing: "
-    return Violation("PlanImpossible", f"{prefix}{sentence}.")
+    return Problem("PlanImpossible", f"{prefix}{sentence}.")
 
 
-def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Violation | None:
+def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Not even the smallest graphs that the thresholds ask for fit into the memory, and the gate would stay closed."""
     sentence = why_unreachable(inference.spec)
-    return None if sentence is None else Violation("ThresholdsUnreachable", sentence)
+    return None if sentence is None else Problem("ThresholdsUnreachable", sentence)
 
 
-def groups_are_not_served(inference: Inference, observed: Observed) -> Violation | None:
+def groups_are_not_served(inference: Inference, observed: Observed) -> Problem | None:
     """A replica over several nodes is a group, which only the LeaderWorkerSet controller can make."""
     if inference.spec.parallelism.nodes == 1 or observed.groups_served:
         return None
-    return Violation(
+    return Problem(
         "LeaderWorkerSetMissing",
         f"spec.parallelism.nodes is {inference.spec.parallelism.nodes}, and this cluster has no LeaderWorkerSets: "
         "install the LeaderWorkerSet controller (lws.sigs.k8s.io) in version 0.9 or newer. It is seen within seconds.",
     )
 
 
-CHECKS: tuple[Callable[[Inference, InstallationDefaults], Violation | None], ...] = (
+CHECKS: tuple[Callable[[Inference, InstallationDefaults], Problem | None], ...] = (
     host_path_is_not_allowed,
     something_is_not_built,
     settings_are_wrong,

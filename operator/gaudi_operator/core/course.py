@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.back_off import Record
 from gaudi_operator.core.canary import on_trial
-from gaudi_operator.core.checks import Violation
-from gaudi_operator.core.failed_pods import failed_pods_trouble, with_next_try
+from gaudi_operator.core.failed_pods import failed_pods_problem, with_next_try
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods import PodView
@@ -16,8 +15,9 @@ from gaudi_operator.core.revision import Revision, to_run
 from gaudi_operator.core.rollback import Choice, choose
 from gaudi_operator.core.rollout import Policy, Progress, Step, next_step
 from gaudi_operator.core.surge import unblock, why_in_place
-from gaudi_operator.core.troubles import Circumstances, Trouble, first_trouble
+from gaudi_operator.core.troubles import Circumstances, first_problem
 from gaudi_operator.core.workload import count_pods, desired_replicas, leaving, live_workloads
+from gaudi_runtime.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class World:
     stored: tuple[Revision, ...]
     last_errors: dict[str, str]
     ends: Mapping[str, Record]
-    forbidden: Mapping[str, Violation] = field(default_factory=dict)
+    forbidden: Mapping[str, Problem] = field(default_factory=dict)
 
     def pods_of(self, revision: str | None) -> list[PodView]:
         """Pods of a revision that count as replicas."""
@@ -46,7 +46,7 @@ class World:
         return any(desired_replicas(each) for revision, each in sets.items() if revision != current)
 
     def circumstances(self, revision: str) -> Circumstances:
-        """What troubles of the pods of `revision` are judged by."""
+        """What problems of the pods of `revision` are judged by."""
         spec, canary = self.inference.spec, self.inference.spec.rollout.canary
         observed = canary.observe_seconds and revision != self.before.revision.stable
         return Circumstances(
@@ -95,18 +95,18 @@ def set_course(world: World, wished: Revision | None, *, refused: bool) -> Cours
     return Course(choice, current, in_place, policy, _step(world, current, policy))
 
 
-def trouble(world: World, course: Course) -> Trouble | None:
+def problem(world: World, course: Course) -> Problem | None:
     """What asks for a person. A rollback does once it is over: until then the operator is at work."""
-    failed = course.choice.trouble if course.choice else None
+    failed = course.choice.problem if course.choice else None
     if failed and course.choice and course.choice.held:
         return failed
     name, sets = course.name, live_workloads(world.observed)
-    own = first_trouble(world.pods_of(name), [sets[name]] if name in sets else [], _with_room(world, course))
-    own = own or failed_pods_trouble(world.pods, name or "")
+    own = first_problem(world.pods_of(name), [sets[name]] if name in sets else [], _with_room(world, course))
+    own = own or failed_pods_problem(world.pods, name or "")
     there, wished = len(world.pods_of(name)), course.policy.wished
     own = with_next_try(own, world.ends.get(name or ""), there, wished, world.observed.now)
     if (forbidden := world.forbidden.get(name or "")) and there < wished:
-        own = own or Trouble(forbidden.reason, forbidden.message)
+        own = own or Problem(forbidden.reason, forbidden.message)
     done = course.step is not None and course.step.progress is Progress.DONE
     return own or (failed if done else None)
 

@@ -4,14 +4,9 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Plan, SetCost, SetGate
 from gaudi_operator.core.autoscaling_condition import learning_seconds
 from gaudi_operator.core.back_off import Record, held, next_try_seconds, records
-from gaudi_operator.core.checks import (
-    Violation,
-    first_violation,
-    groups_are_not_served,
-    revision_is_not_allowed,
-)
+from gaudi_operator.core.checks import first_violation, groups_are_not_served, revision_is_not_allowed
 from gaudi_operator.core.children import delete, missing_writes
-from gaudi_operator.core.course import Course, World, set_course, trouble
+from gaudi_operator.core.course import Course, World, problem, set_course
 from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.desired import desired_children
 from gaudi_operator.core.doubts import estimated_violation
@@ -32,6 +27,7 @@ from gaudi_operator.core.situation import Situation
 from gaudi_operator.core.status import make_status, throttled
 from gaudi_operator.core.unreadable import unreadable_status
 from gaudi_operator.core.workload import running_revisions, wished_replicas, with_workloads, written_replicas
+from gaudi_runtime.problem import Problem
 
 
 def decide(observed: Observed, defaults: InstallationDefaults) -> Plan:
@@ -65,7 +61,7 @@ class _Pass:
         self.last_errors: dict[str, str] = last_errors(self.pods, before, observed.reports)
         self.ends: dict[str, Record] = records(self.pods, before, self.last_errors)
         self.stored: tuple[Revision, ...] = stored_revisions(observed.revisions)
-        self.violation: Violation | None = self._violation()
+        self.violation: Problem | None = self._violation()
         self.world = World(
             inference, before, observed, self.pods, self.stored, self.last_errors, self.ends, self._forbidden()
         )
@@ -98,10 +94,10 @@ class _Pass:
         ask = asks_first(self.pods, again, self.observed.now, spec.readiness.stall_timeout_seconds)
         return Plan(tuple(actions), status, events(self.before, status, actions), again, ask)
 
-    def _violation(self) -> Violation | None:
+    def _violation(self) -> Problem | None:
         """Estimates count until a revision exists: from then on its pods say what is so."""
         if lost := why_not_kept(self.inference, self.stored):
-            return Violation("RevisionNotKept", lost)
+            return Problem("RevisionNotKept", lost)
         found = first_violation(self.inference, self.defaults) or groups_are_not_served(self.inference, self.observed)
         if found:
             return found
@@ -110,7 +106,7 @@ class _Pass:
             return revision_is_not_allowed(wished, self.defaults)
         return estimated_violation(self.inference)
 
-    def _forbidden(self) -> dict[str, Violation]:
+    def _forbidden(self) -> dict[str, Problem]:
         """The revisions that this installation allows no more pods of, whatever it allowed when they were made."""
         every = [*self.stored, *with_workloads(self.stored, self.observed)]
         judged = ((each.name, revision_is_not_allowed(each, self.defaults)) for each in every)
@@ -181,7 +177,7 @@ class _Pass:
             choice=course.choice,
             in_place=course.in_place,
             last_errors=self.last_errors,
-            trouble=trouble(self.world, course),
+            problem=problem(self.world, course),
             outlook=outlook(self.inference),
             ends=self.ends,
             now=self.observed.now,

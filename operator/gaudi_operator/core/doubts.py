@@ -7,25 +7,25 @@ simulation, which does what its description says. Everything else is a doubt: it
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.advice import graph_advice, room_advice
-from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.estimate import Estimate, Fitting
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.outlook import outlook
-from gaudi_runtime.forecast.result import Problem, Trouble
+from gaudi_runtime.forecast.result import Misfit
+from gaudi_runtime.problem import Problem
 from gaudi_runtime.warmup.percent import meets, percent
 
 
-def estimated_violation(inference: Inference) -> Violation | None:
+def estimated_violation(inference: Inference) -> Problem | None:
     """What is proven to keep every pod of this spec from serving; None when a pod may find otherwise."""
     found = _estimate(inference)
     if found is None:
         return None
     if found.problem is not None and found.proven:
-        return Violation(found.problem.trouble.value, _no_room("does", found.problem, inference))
+        return Problem(found.problem.reason, _no_room("does", found.problem, inference))
     if inference.spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
     short = _shortfalls(inference, found, at_best=True)
-    return Violation("ThresholdsUnreachable", f"{short} This is known from {found.source}.") if short else None
+    return Problem("ThresholdsUnreachable", f"{short} This is known from {found.source}.") if short else None
 
 
 def doubt(inference: Inference) -> str | None:
@@ -44,10 +44,10 @@ def _estimate(inference: Inference) -> Estimate | None:
 
 
 def _no_room(verb: str, problem: Problem, inference: Inference) -> str:
-    if problem.trouble is Trouble.PARALLELISM:
-        return f"The model {verb} not fit these ranks: {problem.sentence}."
+    if problem.reason is Misfit.PARALLELISM:
+        return f"The model {verb} not fit these ranks: {problem.message}."
     advice = room_advice(inference) or "use more cards, a smaller model or fewer bits"
-    return f"The model {verb} not fit: {problem.sentence}. To give it room, {advice}."
+    return f"The model {verb} not fit: {problem.message}. To give it room, {advice}."
 
 
 def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str:

@@ -9,8 +9,9 @@ from gaudi_runtime.cards.catalog import card_named
 from gaudi_runtime.figure import Confidence, weakest
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Problem, Trouble
+from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, PhaseForecast
 from gaudi_runtime.models.known import known_shape
+from gaudi_runtime.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Estimate:
 def estimate(inputs: ForecastInputs, subject: Subject) -> Estimate | None:
     """The estimate; None where not even the memory of a card can be estimated."""
     found = forecast(inputs, known_shape(subject.model), card_named(subject.card))
-    problem = next((each for each in found.problems if each.trouble in _ROOM), None)
+    problem = next((each for each in found.problems if each.reason in _ROOM), None)
     if found.memory is None and problem is None:
         return None
     return Estimate(
@@ -57,18 +58,18 @@ def estimate(inputs: ForecastInputs, subject: Subject) -> Estimate | None:
     )
 
 
-_FATAL = frozenset({Trouble.PARALLELISM, Trouble.WEIGHTS_TOO_LARGE, Trouble.NO_KV_BLOCK})
+_FATAL = frozenset({Misfit.PARALLELISM, Misfit.WEIGHTS_TOO_LARGE, Misfit.NO_KV_BLOCK})
 """Without a single KV block nothing can be served; a sequence that is too long is only refused itself."""
 
-_ROOM = _FATAL | {Trouble.SEQUENCE_TOO_LONG}
+_ROOM = _FATAL | {Misfit.SEQUENCE_TOO_LONG}
 
 
 def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: ForecastInputs, subject: Subject) -> bool:
     """Whether the problem stands without the workspace, which is estimated; the weights of a known model are exact."""
-    if problem.trouble not in _FATAL:
+    if problem.reason not in _FATAL:
         return False
     if subject.exact or not subject.sure or memory is None:
-        return subject.exact or (subject.sure and problem.trouble is Trouble.PARALLELISM)
+        return subject.exact or (subject.sure and problem.reason is Misfit.PARALLELISM)
     room = max(0.0, memory.total.most - memory.weights.least) * inputs.utilization
     return room * (1 - inputs.warmup.graph_memory_share) < memory.block.least
 

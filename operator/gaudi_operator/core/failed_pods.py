@@ -10,7 +10,7 @@ from datetime import datetime
 
 from gaudi_operator.core.back_off import Record
 from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.troubles import Trouble
+from gaudi_runtime.problem import Problem
 
 FEWEST = 2
 """Ended pods before we speak of them: one may be chance."""
@@ -24,13 +24,13 @@ def failed_in_a_row(pods: Iterable[PodView], revision: str) -> list[PodView]:
     return [pod for at, pod in sorted(failed, key=_when) if ready is None or at > ready]
 
 
-def failed_pods_trouble(pods: Iterable[PodView], revision: str) -> Trouble | None:
+def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | None:
     """What is said of them: how many, and the last one's own reason."""
     failed = failed_in_a_row(pods, revision)
     if len(failed) < FEWEST:
         return None
     last = failed[-1]
-    return Trouble(
+    return Problem(
         "PodsFail",
         f"{len(failed)} pods of revision {revision} ended before they served, the last one {last.name}: {last.ended} "
         f"Check its node and spec.pod.resources; `kubectl describe pod {last.name}` tells more.",
@@ -38,23 +38,23 @@ def failed_pods_trouble(pods: Iterable[PodView], revision: str) -> Trouble | Non
 
 
 def with_next_try(
-    trouble: Trouble | None, known: Record | None, active: int, wished: int, now: datetime
-) -> Trouble | None:
-    """The trouble of a revision, and when the next pod is made while it backs off; that alone where no pod is left.
+    problem: Problem | None, known: Record | None, active: int, wished: int, now: datetime
+) -> Problem | None:
+    """The problem of a revision, and when the next pod is made while it backs off; that alone where no pod is left.
 
     `active` pods of the `wished` ones are there.
     """
     pause = known.pause(now) if known else None
     if pause is None or known is None or active >= wished:
-        return trouble
+        return problem
     tries = f"{pause.failures} tries in a row ended before a pod served"
-    if trouble:
-        return replace(trouble, message=f"{trouble.message} {tries}: no new pod is made before {pause.until}.")
+    if problem:
+        return replace(problem, message=f"{problem.message} {tries}: no new pod is made before {pause.until}.")
     error = known.last_error
     if active or error is None:
         return None
     said = f"{tries}, the last one with pod {error.pod}: {error.message.rstrip('.')}."
-    return Trouble("PodsFail", f"{said} The next pod is made at {pause.until}.")
+    return Problem("PodsFail", f"{said} The next pod is made at {pause.until}.")
 
 
 def _when(found: tuple[datetime, PodView]) -> tuple[datetime, str]:

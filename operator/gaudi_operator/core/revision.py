@@ -6,7 +6,7 @@ from typing import Any
 
 from gaudi_operator.core.canonical import canonical_json
 from gaudi_operator.core.defaults import InstallationDefaults
-from gaudi_operator.core.failure import Failure, read_failure
+from gaudi_operator.core.failure import read_failure
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.inputs import revision_inputs, revision_name, same_inputs, stored_form
 from gaudi_operator.core.manifests.config_map import config_map_name
@@ -15,6 +15,7 @@ from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.runtime_config import runtime_config
 from gaudi_runtime.contract.config import plan_hash
+from gaudi_runtime.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Revision:
     inputs: dict[str, Any]
     template: dict[str, Any]
     config: str
-    failure: Failure | None = None
+    failure: Problem | None = None
     created: str | None = None
     group: Group | None = None
 

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.scaling import OnFailure, Rollout
-from gaudi_operator.core.failure import Failure
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.revision import Revision
-from gaudi_operator.core.troubles import Circumstances, Trouble, blames_the_revision, pod_troubles
+from gaudi_operator.core.troubles import Circumstances, blames_the_revision, pod_problems
+from gaudi_runtime.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,17 @@ class Choice:
         return self.wished.name != self.current.name
 
     @property
-    def trouble(self) -> Trouble | None:
+    def problem(self) -> Problem | None:
         """What a failed revision asks of a person."""
         failed, failure = self.wished.name, self.wished.failure
         if failure is None:
             return None
         found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
         if self.rolled_back:
-            return Trouble("RolledBack", f"{found} Revision {self.current.name} runs instead{_GONE} {_NEXT}")
+            return Problem("RolledBack", f"{found} Revision {self.current.name} runs instead{_GONE} {_NEXT}")
         if not self.held:
             return None
-        return Trouble("RevisionFailed", f"{found} {_HELD} {_NEXT}")
+        return Problem("RevisionFailed", f"{found} {_HELD} {_NEXT}")
 
 
 _GONE = ", and pods of the failed one are not kept: spec.rollout.onFailure pause keeps them for a look."
@@ -95,8 +95,8 @@ def last_good(
     return next((revision for revision in proven if revision.name == stable), next(iter(proven), None))
 
 
-def _failure(revision: str, pods: Iterable[PodView], circumstances: Circumstances) -> Failure | None:
+def _failure(revision: str, pods: Iterable[PodView], circumstances: Circumstances) -> Problem | None:
     mine = (pod for pod in pods if pod.active and pod.revision == revision)
-    found = next((trouble for trouble in pod_troubles(mine, circumstances) if blames_the_revision(trouble)), None)
+    found = next((problem for problem in pod_problems(mine, circumstances) if blames_the_revision(problem)), None)
     # It is read when these pods are long gone.
-    return None if found is None else Failure(found.reason, found.kept)
+    return None if found is None else Problem(found.reason, found.kept)

@@ -13,7 +13,7 @@ from gaudi_operator.core.verdict import FALSE, TRUE, Verdict
 
 def judge_ready(s: Situation) -> Verdict:
     """Whether the spec as it stands is fully rolled out and every wished replica takes traffic."""
-    if hindrance := s.violation or s.trouble:
+    if hindrance := s.violation or s.problem:
         return Verdict(FALSE, hindrance.reason, hindrance.message)
     if s.wished == 0:
         return _zero(s)
@@ -40,8 +40,8 @@ def _in_progress(s: Situation) -> tuple[str, str]:
     serving = f"{len(s.serving_updated)} of {s.wished} replicas serve revision {s.current}"
     if s.step is not None and s.step.progress is Progress.PAUSED:
         return "RolloutPaused", f"{serving}; the rollout waits for spec.rollout.paused to become false."
-    if s.choice is not None and s.choice.rolled_back and s.choice.trouble:
-        return "RollingBack", f"{serving}. {s.choice.trouble.message}"
+    if s.choice is not None and s.choice.rolled_back and s.choice.problem:
+        return "RollingBack", f"{serving}. {s.choice.problem.message}"
     if s.old:
         return "RollingOut", f"{serving}; {_pace(s)}, {len(s.old)} left."
     if len(s.active) > s.wished:
@@ -68,13 +68,13 @@ def judge_reconciling(s: Situation) -> Verdict:
     ready = judge_ready(s)
     if ready.status is TRUE:
         return Verdict(FALSE, "Settled", "Everything is as the spec wishes.")
-    if s.violation or s.trouble:
+    if s.violation or s.problem:
         return Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why.")
     return Verdict(TRUE, ready.reason, ready.message)
 
 
 def judge_stalled(s: Situation) -> Verdict:
     """Whether a person must act."""
-    if hindrance := s.violation or s.trouble:
+    if hindrance := s.violation or s.problem:
         return Verdict(TRUE, hindrance.reason, hindrance.message)
     return Verdict(FALSE, "NotStalled", "Nothing asks for a person.")

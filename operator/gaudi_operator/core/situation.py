@@ -6,7 +6,6 @@ from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.back_off import Record
-from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.inputs import revision_inputs, same_inputs
 from gaudi_operator.core.observed import Manifest
@@ -15,12 +14,12 @@ from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.revision import Revision
 from gaudi_operator.core.rollback import Choice
 from gaudi_operator.core.rollout import Policy, Step
-from gaudi_operator.core.troubles import Trouble
+from gaudi_runtime.problem import Problem
 
 
 @dataclass(frozen=True)
 class Situation:
-    """`current`, `previous` and `stable` are names of revisions; `trouble` is the worst thing that needs a person.
+    """`current`, `previous` and `stable` are names of revisions; `problem` is the worst thing that needs a person.
 
     `stable` was last rolled out wholly. `revisions` are all kept ones, the current one among them.
 
@@ -32,7 +31,7 @@ class Situation:
 
     inference: Inference
     before: GaudiInferenceStatus
-    violation: Violation | None
+    violation: Problem | None
     current: str | None
     previous: str | None
     stable: str | None
@@ -43,7 +42,7 @@ class Situation:
     choice: Choice | None
     in_place: str | None
     last_errors: Mapping[str, str]
-    trouble: Trouble | None
+    problem: Problem | None
     outlook: Outlook | None
     now: datetime
     ends: Mapping[str, Record] = field(default_factory=dict)

@@ -66,9 +66,9 @@ def _figures(situation: Situation, rows: tuple[PodState, ...]) -> dict[str, Any]
 
 def _phase(situation: Situation) -> str:
     ready = judge_ready(situation)
-    if situation.trouble and situation.trouble.reason == "RolledBack":
+    if situation.problem and situation.problem.reason == "RolledBack":
         return "RolledBack"
-    if situation.violation or situation.trouble:
+    if situation.violation or situation.problem:
         return "Stalled"
     if ready.reason in ("ScaledToZero", "Serving"):
         return ready.reason

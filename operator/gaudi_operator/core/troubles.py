@@ -13,6 +13,7 @@ from gaudi_operator.core.placement import UNSCHEDULABLE_SECONDS, refusal, unsche
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.preparation import why_unprepared
 from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.problem import Problem
 
 _IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
 _CONTAINER = "Check that what spec.engine.env, spec.model.source and spec.pod name exists in this namespace."
@@ -52,25 +53,8 @@ STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """A stable reason and a sentence that says what to do.
-
-    `lasting` is the sentence that stays true when the pod is gone, where that is another one.
-    """
-
-    reason: str
-    message: str
-    lasting: str | None = None
-
-    @property
-    def kept(self) -> str:
-        """What may still be said when the pod is gone."""
-        return self.lasting or self.message
-
-
-@dataclass(frozen=True)
 class Circumstances:
-    """What a pod's troubles are judged by, beside the pod.
+    """What a pod's problems are judged by, beside the pod.
 
     `unblock` says what lets an upgrade start that finds no room beside old pods; None when none is waiting for that.
     `most_recompiles` and `most_error_percent` bound compiles on the request path and answers that fail while a
@@ -86,27 +70,27 @@ class Circumstances:
     last_errors: Mapping[str, str] = field(default_factory=dict)
 
 
-def first_trouble(
+def first_problem(
     pods: Iterable[PodView], replica_sets: Iterable[Manifest], circumstances: Circumstances
-) -> Trouble | None:
-    """The first trouble of the current revision's `pods`, then of its ReplicaSet; None when all goes its way."""
+) -> Problem | None:
+    """The first problem of the current revision's `pods`, then of its ReplicaSet; None when all goes its way."""
     refused = (found for each in replica_sets if (found := _refused_pods(each, circumstances)))
-    return next(chain(pod_troubles(pods, circumstances), refused), None)
+    return next(chain(pod_problems(pods, circumstances), refused), None)
 
 
-def pod_troubles(pods: Iterable[PodView], circumstances: Circumstances) -> Iterator[Trouble]:
+def pod_problems(pods: Iterable[PodView], circumstances: Circumstances) -> Iterator[Problem]:
     """What only a person can mend, pod by pod."""
-    return (found for pod in pods if (found := pod_trouble(pod, circumstances)))
+    return (found for pod in pods if (found := pod_problem(pod, circumstances)))
 
 
-def blames_the_revision(trouble: Trouble) -> bool:
+def blames_the_revision(problem: Problem) -> bool:
     """Whether what the revision is made of is at fault, not what surrounds its pods."""
-    return trouble.reason not in _SURROUNDINGS
+    return problem.reason not in _SURROUNDINGS
 
 
-def pod_trouble(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+def pod_problem(pod: PodView, circumstances: Circumstances) -> Problem | None:
     """What only a person can mend about one pod."""
-    checks: tuple[Callable[[PodView, Circumstances], Trouble | None], ...] = (
+    checks: tuple[Callable[[PodView, Circumstances], Problem | None], ...] = (
         _failed_start,
         _container_waits,
         _crash_loop,
@@ -121,24 +105,24 @@ def pod_trouble(pod: PodView, circumstances: Circumstances) -> Trouble | None:
     return next((found for check in checks if (found := check(pod, circumstances))), None)
 
 
-def _failed_start(pod: PodView, _: Circumstances) -> Trouble | None:
+def _failed_start(pod: PodView, _: Circumstances) -> Problem | None:
     failure = pod.report.failure if pod.report else None
     if failure is None:
         return None
     said = (f"Pod {pod.name} {could} start: {failure.message}" for could in ("cannot", "could not"))
-    return Trouble(failure.reason, *said)
+    return Problem(failure.reason, *said)
 
 
-def _container_waits(pod: PodView, _: Circumstances) -> Trouble | None:
+def _container_waits(pod: PodView, _: Circumstances) -> Problem | None:
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
     why = f"{_sentence(pod.container.waiting_message or reason)} {_WAITING[reason]}"
     said = (f"Pod {pod.name} {could} start its container: {why}" for could in ("cannot", "could not"))
-    return Trouble(reason, *said)
+    return Problem(reason, *said)
 
 
-def _crash_loop(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+def _crash_loop(pod: PodView, circumstances: Circumstances) -> Problem | None:
     """Our own count beside the kubelet's: it forgets between two ends, while the next container warms up again."""
     if pod.container is None:
         return None
@@ -148,7 +132,7 @@ def _crash_loop(pod: PodView, circumstances: Circumstances) -> Trouble | None:
     said = circumstances.last_errors.get(pod.name) or pod.container.last_exit or "its end is unknown"
     reason, advice = _kind_of_crash(said)
     log = f"Read its log with `kubectl logs {pod.name} --previous`."
-    return Trouble(
+    return Problem(
         reason,
         " ".join((f"The container of pod {pod.name} ends again and again. {_sentence(said)}", *advice, log)),
         " ".join((f"The container of pod {pod.name} ended again and again. {_sentence(said)}", *advice)),
@@ -164,7 +148,7 @@ def _kind_of_crash(said: str) -> tuple[str, Sequence[str]]:
     return "CrashLoopBackOff", ()
 
 
-def _unschedulable(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+def _unschedulable(pod: PodView, circumstances: Circumstances) -> Problem | None:
     since = unscheduled_since(pod)
     if since is None or circumstances.room_to_come:
         return None
@@ -172,25 +156,25 @@ def _unschedulable(pod: PodView, circumstances: Circumstances) -> Trouble | None
         return None
     said = _sentence(pod.conditions["PodScheduled"].message or "no node fits")
     if any(word in said.lower() for word in _VOLUME_WORDS):
-        return Trouble(
+        return Problem(
             "VolumeNotBound",
             f"Pod {pod.name} waits for a volume: {said} Check that the claim of spec.model exists, that its storage "
             "class can provide it, and that its volume is reachable from a node with cards.",
         )
     if circumstances.unblock:
-        return Trouble("UpgradeBlocked", f"Pod {pod.name} finds no node: {said} {circumstances.unblock}")
-    return Trouble(
+        return Problem("UpgradeBlocked", f"Pod {pod.name} finds no node: {said} {circumstances.unblock}")
+    return Problem(
         "Unschedulable",
         f"Pod {pod.name} finds no node: {said} Free or add cards and memory, or lower spec.replicas.",
     )
 
 
-def _unprepared(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+def _unprepared(pod: PodView, circumstances: Circumstances) -> Problem | None:
     sentence = why_unprepared(pod, circumstances.now)
-    return None if sentence is None else Trouble("PodNotPrepared", sentence)
+    return None if sentence is None else Problem("PodNotPrepared", sentence)
 
 
-def _workers(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+def _workers(pod: PodView, circumstances: Circumstances) -> Problem | None:
     """What keeps another pod of the group from starting; how it fares then is in the leader's report."""
     found = (
         _container_waits(worker, circumstances) or _unprepared(worker, circumstances)
@@ -200,12 +184,12 @@ def _workers(pod: PodView, circumstances: Circumstances) -> Trouble | None:
     return next((each for each in found if each), None)
 
 
-def _standstill(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+def _standstill(pod: PodView, circumstances: Circumstances) -> Problem | None:
     report, limit = pod.report, circumstances.readiness.stall_timeout_seconds
     if report is None or report.phase not in STARTING or report.since_progress_seconds <= limit:
         return None
     found = f"in pod {pod.name} for more than {limit} s, in {at_work(report)}."
-    return Trouble(
+    return Problem(
         "WarmupStalled",
         f"Nothing has moved {found} Its container is restarted; if that repeats, read its log, or raise "
         "spec.readiness.stallTimeoutSeconds if a step takes longer.",
@@ -213,7 +197,7 @@ def _standstill(pod: PodView, circumstances: Circumstances) -> Trouble | None:
     )
 
 
-def _shortfall(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+def _shortfall(pod: PodView, circumstances: Circumstances) -> Problem | None:
     if pod.report is None or pod.report.phase is not Phase.SERVING:
         return None
     below = why_below(pod.report, circumstances.readiness)
@@ -224,23 +208,23 @@ def _shortfall(pod: PodView, circumstances: Circumstances) -> Trouble | None:
         f"no traffic: {message} Give graphs more memory (spec.warmup.graphMemoryShare), plan fewer buckets, lower the "
         "percentages in spec.readiness, or set its onShortfall to serveAndWarn."
     )
-    return Trouble(reason, f"Pod {pod.name} takes {why}", f"Pod {pod.name} took {why}")
+    return Problem(reason, f"Pod {pod.name} takes {why}", f"Pod {pod.name} took {why}")
 
 
-def _recompiles(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+def _recompiles(pod: PodView, circumstances: Circumstances) -> Problem | None:
     most, report = circumstances.most_recompiles, pod.report
     if most is None or report is None or report.warmup_skipped or report.recompiles_since_ready <= most:
         return None
     worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
     shape = f", most often {worst.phase} {worst.shape}" if worst else ""
-    return Trouble(
+    return Problem(
         "TooManyRecompiles",
         f"Requests waited for {report.recompiles_since_ready} compiles in pod {pod.name}{shape}; "
         f"spec.rollout.canary.maxRecompiles is {most}. Change spec.bucketing so that buckets hold these shapes.",
     )
 
 
-def _errors(pod: PodView, circumstances: Circumstances) -> Trouble | None:
+def _errors(pod: PodView, circumstances: Circumstances) -> Problem | None:
     most, requests = circumstances.most_error_percent, pod.report.requests if pod.report else None
     if most is None or requests is None or requests.failed < FEWEST_ERRORS:
         return None
@@ -250,10 +234,10 @@ def _errors(pod: PodView, circumstances: Circumstances) -> Trouble | None:
         f"{requests.failed} of {requests.answered} answers of pod {pod.name} failed; "
         f"spec.rollout.canary.maxErrorPercent is {most}."
     )
-    return Trouble("TooManyErrors", f"{found} Read its log with `kubectl logs {pod.name}`.", found)
+    return Problem("TooManyErrors", f"{found} Read its log with `kubectl logs {pod.name}`.", found)
 
 
-def _refused_pods(replica_set: Manifest, circumstances: Circumstances) -> Trouble | None:
+def _refused_pods(replica_set: Manifest, circumstances: Circumstances) -> Problem | None:
     found = refusal(replica_set)
     if found is None or circumstances.room_to_come:
         return None
@@ -261,8 +245,8 @@ def _refused_pods(replica_set: Manifest, circumstances: Circumstances) -> Troubl
         return None
     said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {_sentence(found.message)}"
     if circumstances.unblock and "quota" in found.message:
-        return Trouble("UpgradeBlocked", f"{said} {circumstances.unblock}")
-    return Trouble("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.")
+        return Problem("UpgradeBlocked", f"{said} {circumstances.unblock}")
+    return Problem("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.")
 
 
 def _sentence(text: str) -> str:

@@ -55,12 +55,12 @@ class WatchSession:
         self._tell(kind, f"HTTP {response.status}" if response.status >= 400 else None)
         return response
 
-    def _tell(self, kind: Kind | None, trouble: str | None) -> None:
-        if kind is None or (kind in self.failing) == (trouble is not None):
+    def _tell(self, kind: Kind | None, problem: str | None) -> None:
+        if kind is None or (kind in self.failing) == (problem is not None):
             return
-        if trouble:
+        if problem:
             self.failing.add(kind)
-            log.warning("%s cannot be watched: %s; it is tried again.", kind.plural, trouble)
+            log.warning("%s cannot be watched: %s; it is tried again.", kind.plural, problem)
         else:
             self.failing.discard(kind)
             log.info("%s can be watched again.", kind.plural)

@@ -10,10 +10,11 @@ from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.memory import Division, divide, told, total_memory
 from gaudi_runtime.forecast.phases import no_graphs, phase_forecasts
 from gaudi_runtime.forecast.rates import phase_rates
-from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Phases, Problem, Trouble
+from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, Phases
 from gaudi_runtime.forecast.seconds import warmup_seconds
 from gaudi_runtime.forecast.sentences import notes, room_problems
 from gaudi_runtime.models.shape import ModelShape
+from gaudi_runtime.problem import Problem
 
 
 def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Forecast:
@@ -49,7 +50,7 @@ def _divided(
     try:
         return divide(inputs, shape, int(total.value)), ()
     except PlanImpossible as error:
-        return None, (Problem(Trouble.PARALLELISM, str(error)),)
+        return None, (Problem(Misfit.PARALLELISM, str(error)),)
 
 
 def _blocks(inputs: ForecastInputs, memory: MemoryForecast | None) -> Figure:
@@ -68,7 +69,7 @@ def _plan(
     try:
         return make_plan(inputs.policy, inputs.limits, blocks), ()
     except PlanImpossible as error:
-        return None, (Problem(Trouble.PLAN_IMPOSSIBLE, str(error)),)
+        return None, (Problem(Misfit.PLAN_IMPOSSIBLE, str(error)),)
 
 
 def _phases(

@@ -7,11 +7,12 @@ from enum import StrEnum
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.figure import Figure
+from gaudi_runtime.problem import Problem
 from gaudi_runtime.warmup.percent import percent
 
 
-class Trouble(StrEnum):
-    """Why a deployment does not fit."""
+class Misfit(StrEnum):
+    """Reasons why a deployment does not fit."""
 
     PARALLELISM = "ParallelismImpossible"
     WEIGHTS_TOO_LARGE = "WeightsTooLarge"
@@ -19,14 +20,6 @@ class Trouble(StrEnum):
     SEQUENCE_TOO_LONG = "SequenceTooLong"
     PLAN_IMPOSSIBLE = "PlanImpossible"
     GRAPHS_MISSING = "GraphsMissing"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One reason, and a sentence with the figures."""
-
-    trouble: Trouble
-    sentence: str
 
 
 @dataclass(frozen=True)

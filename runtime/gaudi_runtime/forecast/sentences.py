@@ -6,10 +6,11 @@ from gaudi_runtime.cards.card import Card
 from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.figure import Figure
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.result import MemoryForecast, Problem, Trouble
+from gaudi_runtime.forecast.result import MemoryForecast, Misfit
 from gaudi_runtime.models.quantization import Quantization
 from gaudi_runtime.models.quantized import ASKED_FOR
 from gaudi_runtime.models.shape import Attention, ModelShape
+from gaudi_runtime.problem import Problem
 
 GIB = 2**30
 DISCLAIMER = "All figures are estimates; the runtime measures on the card and reports what it found."
@@ -25,11 +26,11 @@ def room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> tupl
     if memory is None or inputs.kv_blocks is not None:
         return ()
     if memory.free.value < 1:
-        return (Problem(Trouble.WEIGHTS_TOO_LARGE, _weights_too_large(memory)),)
+        return (Problem(Misfit.WEIGHTS_TOO_LARGE, _weights_too_large(memory)),)
     if memory.kv_blocks.value < 1:
-        return (Problem(Trouble.NO_KV_BLOCK, _no_block(memory)),)
+        return (Problem(Misfit.NO_KV_BLOCK, _no_block(memory)),)
     if memory.kv_blocks.value < inputs.blocks_per_sequence:
-        return (Problem(Trouble.SEQUENCE_TOO_LONG, _sequence_too_long(inputs, memory)),)
+        return (Problem(Misfit.SEQUENCE_TOO_LONG, _sequence_too_long(inputs, memory)),)
     return ()
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gaudi_runtime.forecast.result import Forecast, PhaseForecast, Problem, Trouble
+from gaudi_runtime.forecast.result import Forecast, Misfit, PhaseForecast
+from gaudi_runtime.problem import Problem
 from gaudi_runtime.warmup.percent import meets
 
 
@@ -28,7 +29,7 @@ def shortfalls(forecast: Forecast, wanted: Wanted) -> tuple[Problem, ...]:
     """A problem per phase that stays below its percentage; none where it is not known how many graphs fit."""
     asked = ((forecast.prompt, wanted.prompt_percent), (forecast.decode, wanted.decode_percent))
     return tuple(
-        Problem(Trouble.GRAPHS_MISSING, _sentence(phase, percent, wanted))
+        Problem(Misfit.GRAPHS_MISSING, _sentence(phase, percent, wanted))
         for phase, percent in asked
         if phase and meets(_count(phase, wanted), phase.planned, percent) is False
     )

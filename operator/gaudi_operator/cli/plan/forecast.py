@@ -59,7 +59,7 @@ def _data(foreseen: "Foreseen") -> dict[str, Any]:
         "kvBlocks": _figure(found.kv_blocks),
         **{phase.value: _phase(getattr(found, phase.value)) for phase in BucketPhase},
         "warmupSeconds": _figure(found.warmup_seconds),
-        "problems": [{"reason": each.trouble, "message": each.sentence} for each in foreseen.problems],
+        "problems": [{"reason": each.reason, "message": each.message} for each in foreseen.problems],
         "advice": [change.text for change in foreseen.advice],
         "notes": found.notes,
         "hints": foreseen.hints,

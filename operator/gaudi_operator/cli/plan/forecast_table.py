@@ -21,7 +21,7 @@ def print_forecast(foreseen: Foreseen) -> None:
             console.print(_graphs(phase), highlight=False)
     for problem in foreseen.problems:
         verdict = "does not fit" if foreseen.certain else "may not fit"
-        console.print(f"{verdict}: {problem.sentence}", style="red", highlight=False)
+        console.print(f"{verdict}: {problem.message}", style="red", highlight=False)
     for change in foreseen.advice:
         console.print(f"would fit: {change.text}", style="green", highlight=False)
     for number, source in enumerate(sources, start=1):

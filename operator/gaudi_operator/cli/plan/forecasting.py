@@ -17,11 +17,12 @@ from gaudi_runtime.figure import Figure
 from gaudi_runtime.forecast.advice import Change, advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.forecast.result import Forecast, Problem
+from gaudi_runtime.forecast.result import Forecast
 from gaudi_runtime.forecast.wanted import Wanted, fits, shortfalls
 from gaudi_runtime.models.config_json import MAX_CONFIG_BYTES, parse_config
 from gaudi_runtime.models.known import known_shape
 from gaudi_runtime.models.shape import ModelShape
+from gaudi_runtime.problem import Problem
 
 DEFAULT_CARD = "gaudi2"
 _NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", "kv_blocks": "KV blocks"}

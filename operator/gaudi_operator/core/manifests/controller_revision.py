@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from gaudi_operator.core.failure import Failure, failure_annotations
+from gaudi_operator.core.failure import failure_annotations
 from gaudi_operator.core.inference import Identity
 from gaudi_operator.core.manifests.metadata import Object, child
+from gaudi_runtime.problem import Problem
 
 
 def controller_revision(
-    owner: Identity, revision: str, number: int, data: dict[str, Any], failure: Failure | None = None
+    owner: Identity, revision: str, number: int, data: dict[str, Any], failure: Problem | None = None
 ) -> Object:
     """`data` is {inputs, template, config} and never changes; `number` grows each time the revision is to run."""
     name, body = f"{owner.name}-{revision}", {"data": data, "revision": number}

@@ -54,7 +54,7 @@ def situation(
         "choice": None,
         "in_place": None,
         "last_errors": {},
-        "trouble": None,
+        "problem": None,
         "outlook": outlook(subject),
         "now": NOW,
         **fields,

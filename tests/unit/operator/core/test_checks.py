@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.checks import Violation, first_violation
+from gaudi_operator.core.checks import first_violation
 from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_runtime.problem import Problem
 from tests.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 
-def refused(defaults: InstallationDefaults = DEFAULTS, **overrides: Any) -> Violation | None:
+def refused(defaults: InstallationDefaults = DEFAULTS, **overrides: Any) -> Problem | None:
     return first_violation(inference(**overrides), defaults)
 
 
@@ -153,11 +154,11 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize("case", SENTENCES)
 def test_refusal_says_what_is_wrong_and_what_to_do(case: str) -> None:
     overrides, reason, message = SENTENCES[case]
-    assert refused(**overrides) == Violation(reason, message)
+    assert refused(**overrides) == Problem(reason, message)
 
 
 def test_host_path_is_refused_where_it_is_not_allowed() -> None:
-    assert refused(replace(DEFAULTS, allow_host_path=False), model=HOST_PATH) == Violation(
+    assert refused(replace(DEFAULTS, allow_host_path=False), model=HOST_PATH) == Problem(
         "HostPathNotAllowed",
         "spec.model.source.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage, "
         "or have the operator installed with hostPath allowed.",
@@ -177,7 +178,7 @@ def test_host_path_is_accepted_where_it_is_allowed() -> None:
 
 
 def test_cards_without_an_image_are_refused() -> None:
-    assert refused(replace(DEFAULTS, hpu_image=""), accelerator=CARD) == Violation(
+    assert refused(replace(DEFAULTS, hpu_image=""), accelerator=CARD) == Problem(
         "NoRuntimeImage",
         "spec.engine.image is left out and this installation has no default image for cards: name an image.",
     )

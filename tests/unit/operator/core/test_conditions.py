@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
-from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.conditions import (
     CONDITIONS,
     conditions_from,
@@ -14,9 +13,9 @@ from gaudi_operator.core.conditions import (
 )
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.situation import Situation
-from gaudi_operator.core.troubles import Trouble
 from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.contract.report import BucketPhase, ColdShape
+from gaudi_runtime.problem import Problem
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -32,8 +31,8 @@ def verdict(kind: str, situation: Situation) -> Verdict:
 
 
 SERVED = situation([serving("a"), serving("b")], DONE)
-REFUSED = situation([serving("a")], violation=Violation("PlanImpossible", "No bucket is left."))
-TROUBLED = situation([serving("a")], trouble=Trouble("ImagePullBackOff", "Check the image."))
+REFUSED = situation([serving("a")], violation=Problem("PlanImpossible", "No bucket is left."))
+TROUBLED = situation([serving("a")], problem=Problem("ImagePullBackOff", "Check the image."))
 EMPTY = situation([], DONE, wished=0)
 GAPS = inference(
     engine={"maxNumPrefillSeqs": 4},
@@ -195,7 +194,7 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ),
     (
         "BucketCoverage",
-        situation([serving(said=report())], violation=Violation("PlanImpossible", "No bucket."), outlook=None),
+        situation([serving(said=report())], violation=Problem("PlanImpossible", "No bucket."), outlook=None),
         Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why."),
     ),
     (
@@ -298,7 +297,7 @@ def test_condition_bears_the_generation_that_was_judged() -> None:
 
 
 def test_long_message_is_cut() -> None:
-    long = situation(violation=Violation("PlanImpossible", "x" * 10_000))
+    long = situation(violation=Problem("PlanImpossible", "x" * 10_000))
     assert len(judge_conditions(long)[0].message) == 2048
 
 

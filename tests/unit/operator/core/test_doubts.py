@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.doubts import doubt, estimated_violation
 from gaudi_operator.core.estimate import Estimate, Fitting
 from gaudi_operator.core.outlook import outlook
 from gaudi_operator.core.subject import MOST_TIME_SCALE
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.problem import Problem
 from tests.builders import Object
 from tests.forecasts import from_the_hub, on_a_card, seed
 from tests.unit.operator.core.resources import inference
@@ -29,7 +29,7 @@ def estimate(spec: Object) -> Estimate:
     return found.estimate
 
 
-def refused(spec: Object) -> Violation | None:
+def refused(spec: Object) -> Problem | None:
     return estimated_violation(inference(**spec))
 
 
@@ -43,7 +43,7 @@ def test_graphs_of_the_seeds_fit_as_they_did_there() -> None:
 
 
 def test_simulation_that_cannot_reach_its_thresholds_is_refused_with_what_it_can_reach() -> None:
-    assert refused(seed()) == Violation(
+    assert refused(seed()) == Problem(
         "ThresholdsUnreachable",
         "spec.readiness asks for 100 % of the prompt graphs, but at most 15 of 24 (62 %) fit. To make it fit, lower "
         "readiness.minCapturedPromptPercent to 62, or lower engine.maxNumBatchedTokens to 1535, or lower "
@@ -108,7 +108,7 @@ def test_sequence_longer_than_the_kv_cache_is_a_doubt() -> None:
 
 
 def test_ranks_that_cannot_share_the_heads_are_refused() -> None:
-    assert refused(from_the_hub("meta-llama/Llama-3.1-70B", parallelism={"tensor": 7})) == Violation(
+    assert refused(from_the_hub("meta-llama/Llama-3.1-70B", parallelism={"tensor": 7})) == Problem(
         "ParallelismImpossible",
         "The model does not fit these ranks: the model's 64 attention heads cannot be divided over "
         "parallelism.tensor = 7; choose a divisor.",

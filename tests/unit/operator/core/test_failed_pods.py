@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from gaudi_operator.core.failed_pods import failed_in_a_row, failed_pods_trouble
+from gaudi_operator.core.failed_pods import failed_in_a_row, failed_pods_problem
 from gaudi_operator.core.pods import PodView
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -31,7 +31,7 @@ def ready(seconds: int) -> PodView:
 
 
 def test_two_in_a_row_are_named_with_the_last_ones_reason() -> None:
-    found = failed_pods_trouble([evicted("b", 20), evicted("a", 10)], "new")
+    found = failed_pods_problem([evicted("b", 20), evicted("a", 10)], "new")
     assert found
     assert found.reason == "PodsFail"
     assert found.message.startswith(
@@ -40,7 +40,7 @@ def test_two_in_a_row_are_named_with_the_last_ones_reason() -> None:
 
 
 def test_one_may_be_chance() -> None:
-    assert failed_pods_trouble([evicted("a", 10)], "new") is None
+    assert failed_pods_problem([evicted("a", 10)], "new") is None
 
 
 def test_pod_that_became_ready_since_ends_the_row() -> None:

@@ -2,10 +2,11 @@ import json
 
 import pytest
 
-from gaudi_operator.core.failure import MAX_MESSAGE, Failure, failure_annotations, read_failure
+from gaudi_operator.core.failure import MAX_MESSAGE, failure_annotations, read_failure
 from gaudi_operator.core.names import FAILURE_ANNOTATION
+from gaudi_runtime.problem import Problem
 
-STALLED = Failure("WarmupStalled", "Nothing has moved in pod a.")
+STALLED = Problem("WarmupStalled", "Nothing has moved in pod a.")
 
 
 def test_failure_is_read_as_it_was_written() -> None:
@@ -18,10 +19,10 @@ def test_revision_without_a_failure_has_no_annotation() -> None:
 
 
 def test_long_evidence_is_cut() -> None:
-    (text,) = failure_annotations(Failure("A", "x" * 5000)).values()
+    (text,) = failure_annotations(Problem("A", "x" * 5000)).values()
     assert len(json.loads(text)["message"]) == MAX_MESSAGE
 
 
 @pytest.mark.parametrize("text", ["bad since Friday", "[]", "{}", '"text"'])
 def test_note_that_a_person_has_written_is_a_failure_too(text: str) -> None:
-    assert read_failure({FAILURE_ANNOTATION: text}) == Failure("MarkedFailed", text)
+    assert read_failure({FAILURE_ANNOTATION: text}) == Problem("MarkedFailed", text)

@@ -5,7 +5,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.fetching import fetching
 from gaudi_operator.core.status import make_status
-from gaudi_operator.core.troubles import Circumstances, pod_trouble
+from gaudi_operator.core.troubles import Circumstances, pod_problem
 from gaudi_runtime.contract.report import FetchProgress, Phase, RuntimeFailure
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
@@ -42,8 +42,8 @@ def test_fetch_is_a_sentence(progress: FetchProgress, sentence: str) -> None:
 def test_fetch_that_failed_is_told_by_conditions_and_by_the_row_of_its_pod(reason: str, message: str) -> None:
     failure = RuntimeFailure(reason=reason, message=message)
     failed = view(pod(revision="new"), report(Phase.FAILED, failure=failure))
-    trouble = pod_trouble(failed, Circumstances(Readiness(), room_to_come=False, now=NOW))
-    status = make_status(situation([failed], trouble=trouble))
+    problem = pod_problem(failed, Circumstances(Readiness(), room_to_come=False, now=NOW))
+    status = make_status(situation([failed], problem=problem))
     told = {each.type: (each.status, each.reason, each.message) for each in status.conditions}
     assert told["Stalled"] == ("True", reason, f"Pod a cannot start: {message}")
     assert told["Ready"] == ("False", reason, f"Pod a cannot start: {message}")

@@ -5,18 +5,18 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, GaudiInferenceStatus, RevisionPhase
-from gaudi_operator.core.failure import Failure
 from gaudi_operator.core.history import revision_states
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.revision import Revision
 from gaudi_operator.core.status import throttled
+from gaudi_runtime.problem import Problem
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.situations import serving, situation
 
-FAILURE = Failure("WarmupStalled", "Nothing has moved in pod a.")
+FAILURE = Problem("WarmupStalled", "Nothing has moved in pod a.")
 
 
-def revision(name: str, number: int = 1, failure: Failure | None = None) -> Revision:
+def revision(name: str, number: int = 1, failure: Problem | None = None) -> Revision:
     return Revision(name, number, {}, {}, "", failure, "2026-08-01T11:00:00Z")
 
 
@@ -33,7 +33,7 @@ def revision(name: str, number: int = 1, failure: Failure | None = None) -> Revi
     ],
 )
 def test_phase_of_a_revision(
-    name: str, pods: list[PodView], failure: Failure | None, stable: str, phase: RevisionPhase
+    name: str, pods: list[PodView], failure: Problem | None, stable: str, phase: RevisionPhase
 ) -> None:
     (row,) = revision_states(situation(pods, revisions=(revision(name, failure=failure),), stable=stable))
     assert row.phase is phase

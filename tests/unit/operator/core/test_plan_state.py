@@ -3,11 +3,11 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
-from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.plan_sentence import plan_sentence
 from gaudi_operator.core.plan_state import known_blocks, plan_state
 from gaudi_operator.core.situation import Situation
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
+from gaudi_runtime.problem import Problem
 from tests.builders import Object
 from tests.forecasts import seed
 from tests.unit.operator.core.pod_objects import pod, view
@@ -130,12 +130,12 @@ def test_first_warmed_up_pod_replaces_an_estimate() -> None:
 
 
 def test_refused_spec_is_not_judged_by_pods_that_run_another_one() -> None:
-    refused = situation([serving("a", said=warmed())], violation=Violation("ThresholdsUnreachable", "Too many."))
+    refused = situation([serving("a", said=warmed())], violation=Problem("ThresholdsUnreachable", "Too many."))
     assert state(refused).basis is PlanBasis.COUNTED
 
 
 def test_impossible_plan_has_no_state() -> None:
-    assert plan_state(situation([], violation=Violation("PlanImpossible", "No bucket."), outlook=None)) is None
+    assert plan_state(situation([], violation=Problem("PlanImpossible", "No bucket."), outlook=None)) is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.patience import look_again_seconds
 from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.troubles import Circumstances, Trouble, pod_trouble
+from gaudi_operator.core.troubles import Circumstances, pod_problem
+from gaudi_runtime.problem import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW
@@ -23,7 +24,7 @@ def unprepared(seconds: int) -> PodView:
 
 
 def test_pod_that_waits_for_its_volumes_for_long() -> None:
-    assert pod_trouble(unprepared(181), CIRCUMSTANCES) == Trouble(
+    assert pod_problem(unprepared(181), CIRCUMSTANCES) == Problem(
         "PodNotPrepared",
         "Pod a has a node and waits for its volumes or its network for more than 180 s. The events of "
         "`kubectl describe pod a` name what is missing. A ReadWriteOnce claim serves the pods of one node only: use "
@@ -31,13 +32,13 @@ def test_pod_that_waits_for_its_volumes_for_long() -> None:
     )
 
 
-def test_pod_that_waits_for_its_volumes_for_a_moment_is_in_no_trouble() -> None:
-    assert pod_trouble(unprepared(179), CIRCUMSTANCES) is None
+def test_pod_that_waits_for_its_volumes_for_a_moment_is_in_no_problem() -> None:
+    assert pod_problem(unprepared(179), CIRCUMSTANCES) is None
 
 
-def test_pod_that_has_its_volumes_is_in_no_trouble() -> None:
+def test_pod_that_has_its_volumes_is_in_no_problem() -> None:
     prepared = condition("PodReadyToStartContainers", True)
-    assert pod_trouble(view(pod(conditions=(prepared,))), CIRCUMSTANCES) is None
+    assert pod_problem(view(pod(conditions=(prepared,))), CIRCUMSTANCES) is None
 
 
 def test_pod_without_its_volumes_is_looked_at_when_its_patience_ends() -> None:

@@ -6,23 +6,23 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import OnFailure, Rollout
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.failure import Failure
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.revision import Revision
 from gaudi_operator.core.rollback import choose, last_good
 from gaudi_operator.core.troubles import Circumstances
 from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.problem import Problem
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.situations import serving, warming
 
-FAILURE = Failure("WarmupStalled", "Nothing has moved.")
+FAILURE = Problem("WarmupStalled", "Nothing has moved.")
 STALLED = view(pod("n", revision="new"), report(Phase.COMPILING, since_progress_seconds=1801))
 OLD = serving("o", "old")
 
 
-def revision(name: str, number: int, failure: Failure | None = None) -> Revision:
+def revision(name: str, number: int, failure: Problem | None = None) -> Revision:
     return Revision(name, number, {}, {}, "", failure)
 
 

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.checks import Violation, first_violation
+from gaudi_operator.core.checks import first_violation
 from gaudi_operator.core.inference import Inference, read_inference
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.plan_conditions import judge_settings_effective
 from gaudi_operator.core.revision import Revision, wished_revision
 from gaudi_operator.core.settings_check import why_settings_are_ignored, why_settings_are_wrong
 from gaudi_operator.core.verdict import FALSE, TRUE, Verdict
+from gaudi_runtime.problem import Problem
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
@@ -28,7 +29,7 @@ def sim(settings: dict[str, Any], **sections: Any) -> Inference:
 
 
 def test_wrong_setting_is_refused_with_a_sentence() -> None:
-    assert first_violation(sim(WRONG), DEFAULTS) == Violation(
+    assert first_violation(sim(WRONG), DEFAULTS) == Problem(
         "SettingsWrong",
         "spec.engine.settings: VLLM_DEFRAG_TRESHOLD is not a knob of the engine; the nearest names are "
         "VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG (docs/knobs.md lists all).",

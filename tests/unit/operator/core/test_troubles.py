@@ -8,8 +8,9 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.troubles import Circumstances, Trouble, blames_the_revision, first_trouble, pod_trouble
+from gaudi_operator.core.troubles import Circumstances, blames_the_revision, first_problem, pod_problem
 from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, Requests, RuntimeFailure, Skipped
+from gaudi_runtime.problem import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
@@ -29,12 +30,12 @@ def unschedulable(seconds: int) -> PodView:
     return view(pod(container=None, phase="Pending", conditions=(scheduled,)))
 
 
-def test_healthy_pod_is_in_no_trouble() -> None:
-    assert pod_trouble(view(report=report()), CIRCUMSTANCES) is None
+def test_healthy_pod_is_in_no_problem() -> None:
+    assert pod_problem(view(report=report()), CIRCUMSTANCES) is None
 
 
 def test_image_that_cannot_be_pulled() -> None:
-    assert pod_trouble(waiting("ImagePullBackOff", 'Back-off pulling image "runtime:9"'), CIRCUMSTANCES) == Trouble(
+    assert pod_problem(waiting("ImagePullBackOff", 'Back-off pulling image "runtime:9"'), CIRCUMSTANCES) == Problem(
         "ImagePullBackOff",
         f'Pod a cannot start its container: Back-off pulling image "runtime:9". {IMAGE}',
         f'Pod a could not start its container: Back-off pulling image "runtime:9". {IMAGE}',
@@ -52,14 +53,14 @@ def test_image_that_cannot_be_pulled() -> None:
     ],
 )
 def test_container_that_cannot_be_made(reason: str) -> None:
-    found = pod_trouble(waiting(reason), CIRCUMSTANCES)
+    found = pod_problem(waiting(reason), CIRCUMSTANCES)
     assert found is not None
     assert found.reason == reason
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
-def test_container_that_is_being_made_is_in_no_trouble(reason: str) -> None:
-    assert pod_trouble(waiting(reason), CIRCUMSTANCES) is None
+def test_container_that_is_being_made_is_in_no_problem(reason: str) -> None:
+    assert pod_problem(waiting(reason), CIRCUMSTANCES) is None
 
 
 def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
@@ -68,7 +69,7 @@ def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
 
 
 def test_container_that_ends_again_and_again() -> None:
-    assert pod_trouble(ended("Error", 1, "loading\nNo such file\n"), CIRCUMSTANCES) == Trouble(
+    assert pod_problem(ended("Error", 1, "loading\nNo such file\n"), CIRCUMSTANCES) == Problem(
         "CrashLoopBackOff",
         "The container of pod a ends again and again. Error, exit code 1: No such file. Read its log with "
         "`kubectl logs a --previous`.",
@@ -77,7 +78,7 @@ def test_container_that_ends_again_and_again() -> None:
 
 
 def test_container_that_the_node_has_no_memory_for() -> None:
-    assert pod_trouble(ended("OOMKilled", 137, "Killed"), CIRCUMSTANCES) == Trouble(
+    assert pod_problem(ended("OOMKilled", 137, "Killed"), CIRCUMSTANCES) == Problem(
         "HostOutOfMemory",
         "The container of pod a ends again and again. OOMKilled, exit code 137: Killed. Raise "
         "spec.pod.resources.memory: the node's memory ran out, not the card's. Read its log with "
@@ -89,7 +90,7 @@ def test_container_that_the_node_has_no_memory_for() -> None:
 
 def test_container_that_a_compile_ends() -> None:
     known = {"a": "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139"}
-    assert pod_trouble(ended("Error", 139, ""), replace(CIRCUMSTANCES, last_errors=known)) == Trouble(
+    assert pod_problem(ended("Error", 139, ""), replace(CIRCUMSTANCES, last_errors=known)) == Problem(
         "CompileCrashed",
         "The container of pod a ends again and again. In phase Compiling at prompt bucket (1, 128, 0): Error, exit "
         "code 139. Leave that bucket out of spec.bucketing, or try another image. Read its log with "
@@ -109,18 +110,18 @@ def started_anew(restarts: int, gate: bool | None = None) -> PodView:
 def test_two_ends_before_it_ever_served_are_a_loop_while_it_warms_up_again(
     restarts: int, gate: bool | None, loops: bool
 ) -> None:
-    assert (pod_trouble(started_anew(restarts, gate), CIRCUMSTANCES) is not None) is loops
+    assert (pod_problem(started_anew(restarts, gate), CIRCUMSTANCES) is not None) is loops
 
 
 def test_pod_without_a_node_for_long() -> None:
-    assert pod_trouble(unschedulable(31), CIRCUMSTANCES) == Trouble(
+    assert pod_problem(unschedulable(31), CIRCUMSTANCES) == Problem(
         "Unschedulable",
         "Pod a finds no node: 0/1 nodes are available. Free or add cards and memory, or lower spec.replicas.",
     )
 
 
 def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
-    assert pod_trouble(unschedulable(31), replace(CIRCUMSTANCES, unblock="Free cards.")) == Trouble(
+    assert pod_problem(unschedulable(31), replace(CIRCUMSTANCES, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", "Pod a finds no node: 0/1 nodes are available. Free cards."
     )
 
@@ -136,23 +137,23 @@ def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
 def test_pod_that_waits_for_a_volume(said: str) -> None:
     since = stamp(NOW - timedelta(seconds=31))
     scheduled = condition("PodScheduled", False, "Unschedulable", f"0/1 nodes are available: {said}", since)
-    found = pod_trouble(view(pod(container=None, conditions=(scheduled,))), CIRCUMSTANCES)
+    found = pod_problem(view(pod(container=None, conditions=(scheduled,))), CIRCUMSTANCES)
     assert found is not None
     assert found.reason == "VolumeNotBound"
     assert found.message.startswith(f"Pod a waits for a volume: 0/1 nodes are available: {said}. Check that the claim")
 
 
-def test_pod_without_a_node_for_a_moment_is_in_no_trouble() -> None:
-    assert pod_trouble(unschedulable(29), CIRCUMSTANCES) is None
+def test_pod_without_a_node_for_a_moment_is_in_no_problem() -> None:
+    assert pod_problem(unschedulable(29), CIRCUMSTANCES) is None
 
 
-def test_pod_that_waits_for_the_room_of_an_ending_one_is_in_no_trouble() -> None:
-    assert pod_trouble(unschedulable(300), Circumstances(Readiness(), room_to_come=True, now=NOW)) is None
+def test_pod_that_waits_for_the_room_of_an_ending_one_is_in_no_problem() -> None:
+    assert pod_problem(unschedulable(300), Circumstances(Readiness(), room_to_come=True, now=NOW)) is None
 
 
 def test_runtime_that_failed_says_so_itself() -> None:
     failure = RuntimeFailure(reason="ModelNotFound", message="There is no folder /models/tiny.")
-    assert pod_trouble(view(report=report(Phase.FAILED, failure=failure)), CIRCUMSTANCES) == Trouble(
+    assert pod_problem(view(report=report(Phase.FAILED, failure=failure)), CIRCUMSTANCES) == Problem(
         "ModelNotFound",
         "Pod a cannot start: There is no folder /models/tiny.",
         "Pod a could not start: There is no folder /models/tiny.",
@@ -161,7 +162,7 @@ def test_runtime_that_failed_says_so_itself() -> None:
 
 def test_warmup_that_stands_still() -> None:
     still = view(report=report(Phase.COMPILING, since_progress_seconds=1801))
-    assert pod_trouble(still, CIRCUMSTANCES) == Trouble(
+    assert pod_problem(still, CIRCUMSTANCES) == Problem(
         "WarmupStalled",
         "Nothing has moved in pod a for more than 1800 s, in phase Compiling. Its container is "
         "restarted; if that repeats, read its log, or raise spec.readiness.stallTimeoutSeconds if a step takes longer.",
@@ -172,22 +173,22 @@ def test_warmup_that_stands_still() -> None:
 
 def test_warmup_that_stands_still_names_the_bucket() -> None:
     at = PhaseProgress(planned=8, warmed=3, current=(4, 1, 64))
-    found = pod_trouble(view(report=report(Phase.COMPILING, since_progress_seconds=1801, decode=at)), CIRCUMSTANCES)
+    found = pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1801, decode=at)), CIRCUMSTANCES)
     assert found is not None
     assert "in phase Compiling at decode bucket (4, 1, 64)." in found.message
 
 
-def test_warmup_that_moves_now_and_then_is_in_no_trouble() -> None:
-    assert pod_trouble(view(report=report(Phase.COMPILING, since_progress_seconds=1799)), CIRCUMSTANCES) is None
+def test_warmup_that_moves_now_and_then_is_in_no_problem() -> None:
+    assert pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1799)), CIRCUMSTANCES) is None
 
 
-def test_idle_server_is_in_no_trouble() -> None:
-    assert pod_trouble(view(report=report(since_progress_seconds=99_999)), CIRCUMSTANCES) is None
+def test_idle_server_is_in_no_problem() -> None:
+    assert pod_problem(view(report=report(since_progress_seconds=99_999)), CIRCUMSTANCES) is None
 
 
 def test_warmup_that_ended_below_a_threshold() -> None:
     short = view(report=report(prompt=PhaseProgress(planned=24, warmed=24, captured=15)))
-    assert pod_trouble(short, CIRCUMSTANCES) == Trouble(
+    assert pod_problem(short, CIRCUMSTANCES) == Problem(
         "CapturedBelowThreshold",
         "Pod a takes no traffic: Warm-up ended below the thresholds: 15 of 24 prompt graphs (62 %) are captured, "
         "100 % are asked for. Give graphs more memory (spec.warmup.graphMemoryShare), plan fewer buckets, lower the "
@@ -200,7 +201,7 @@ def test_warmup_that_ended_below_a_threshold() -> None:
 
 def test_graph_without_room_on_the_card_is_named() -> None:
     out = Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="the device ran out of memory")
-    found = pod_trouble(view(report=report(prompt=PhaseProgress(planned=2, captured=1), skipped=(out,))), CIRCUMSTANCES)
+    found = pod_problem(view(report=report(prompt=PhaseProgress(planned=2, captured=1), skipped=(out,))), CIRCUMSTANCES)
     assert found is not None
     assert "Prompt bucket (1, 512, 0) was the first to be left out: the device ran out of memory. Give" in found.message
 
@@ -208,7 +209,7 @@ def test_graph_without_room_on_the_card_is_named() -> None:
 def test_replica_set_that_may_make_no_pods() -> None:
     failed = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: cards"}
     replica_set = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
-    assert first_trouble([], [replica_set], CIRCUMSTANCES) == Trouble(
+    assert first_problem([], [replica_set], CIRCUMSTANCES) == Problem(
         "PodsRefused",
         "ReplicaSet tiny-1 cannot make pods: exceeded quota: cards. Check the quota and the admission rules of this "
         "namespace.",
@@ -218,7 +219,7 @@ def test_replica_set_that_may_make_no_pods() -> None:
 def test_quota_that_holds_up_an_upgrade() -> None:
     failed = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
     replica_set = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
-    assert first_trouble([], [replica_set], replace(CIRCUMSTANCES, unblock="Free cards.")) == Trouble(
+    assert first_problem([], [replica_set], replace(CIRCUMSTANCES, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", "ReplicaSet tiny-1 cannot make pods: exceeded quota: cards. Free cards."
     )
 
@@ -231,7 +232,7 @@ def test_recompiles_count_where_a_revision_is_observed(
     recompiles: int, most: int | None, skipped: bool, too_many: bool
 ) -> None:
     met = view(report=report(recompiles_since_ready=recompiles, warmup_skipped=skipped))
-    found = pod_trouble(met, replace(CIRCUMSTANCES, most_recompiles=most))
+    found = pod_problem(met, replace(CIRCUMSTANCES, most_recompiles=most))
     assert (found is not None and found.reason == "TooManyRecompiles") is too_many
 
 
@@ -243,7 +244,7 @@ def test_answers_that_fail_count_where_a_revision_is_observed(
     failed: int, answered: int, most: int | None, too_many: bool
 ) -> None:
     met = view(report=report(requests=Requests(answered=answered, failed=failed)))
-    found = pod_trouble(met, replace(CIRCUMSTANCES, most_error_percent=most))
+    found = pod_problem(met, replace(CIRCUMSTANCES, most_error_percent=most))
     assert (found is not None and found.reason == "TooManyErrors") is too_many
 
 
@@ -265,10 +266,10 @@ def test_answers_that_fail_count_where_a_revision_is_observed(
     ],
 )
 def test_only_what_the_revision_is_made_of_is_blamed(reason: str, blamed: bool) -> None:
-    assert blames_the_revision(Trouble(reason, "")) is blamed
+    assert blames_the_revision(Problem(reason, "")) is blamed
 
 
 def test_trouble_of_a_pod_comes_before_that_of_its_replica_set() -> None:
-    found = first_trouble([view(), waiting("InvalidImageName")], [], CIRCUMSTANCES)
+    found = first_problem([view(), waiting("InvalidImageName")], [], CIRCUMSTANCES)
     assert found is not None
     assert found.reason == "InvalidImageName"

@@ -88,7 +88,7 @@ def test_percentage_below_half_is_no_advice() -> None:
 
 def test_shortfall_names_count_percentage_and_wish() -> None:
     problems = shortfalls(forecast(SEED, LLAMA, GAUDI2), Wanted(80, 100))
-    assert [problem.sentence for problem in problems] == [
+    assert [problem.message for problem in problems] == [
         "about 15 of 24 prompt graphs (62 %) fit into the memory kept for graphs, and 80 % are asked for"
     ]
 

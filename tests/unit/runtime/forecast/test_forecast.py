@@ -12,7 +12,7 @@ from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, Paralleli
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.figure import Confidence, Figure
 from gaudi_runtime.forecast.forecast import forecast
-from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Trouble
+from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, PhaseForecast
 from gaudi_runtime.models.known import known_models
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with, shape_of
 
@@ -25,8 +25,8 @@ def figures(answer: Forecast) -> list[Figure]:
     return [value for value in [*inside, answer.kv_blocks, answer.warmup_seconds] if isinstance(value, Figure)]
 
 
-def troubles(answer: Forecast) -> list[Trouble]:
-    return [problem.trouble for problem in answer.problems]
+def reasons(answer: Forecast) -> list[Misfit]:
+    return [problem.reason for problem in answer.problems]
 
 
 def test_every_figure_names_its_source() -> None:
@@ -66,8 +66,8 @@ def test_tensor_parallel_cards_divide_the_width_of_graphs() -> None:
 
 def test_weights_that_do_not_fit_are_a_problem_with_the_figures() -> None:
     answer = forecast(SEED, SEVENTY, GAUDI2)
-    assert troubles(answer) == [Trouble.WEIGHTS_TOO_LARGE]
-    assert answer.problems[0].sentence == (
+    assert reasons(answer) == [Misfit.WEIGHTS_TOO_LARGE]
+    assert answer.problems[0].message == (
         "weights of about 131.42 GiB and a workspace of about 0.97 GiB leave nothing of the 94.62 GiB of a card"
     )
     assert answer.plan is None
@@ -84,23 +84,23 @@ def test_fp8_puts_seventy_billion_parameters_on_one_gaudi_2() -> None:
 
 
 def test_memory_without_room_for_a_block_is_a_problem() -> None:
-    assert troubles(forecast(seed_with(utilization=0.0), LLAMA, GAUDI2)) == [Trouble.NO_KV_BLOCK]
+    assert reasons(forecast(seed_with(utilization=0.0), LLAMA, GAUDI2)) == [Misfit.NO_KV_BLOCK]
 
 
 def test_cache_smaller_than_one_sequence_is_a_problem() -> None:
     answer = forecast(seed_with(utilization=0.005), LLAMA, GAUDI2)
-    assert troubles(answer) == [Trouble.SEQUENCE_TOO_LONG]
-    assert "maxModelLen = 2048 tokens needs 2048 KV blocks and about 1945 fit" in answer.problems[0].sentence
+    assert reasons(answer) == [Misfit.SEQUENCE_TOO_LONG]
+    assert "maxModelLen = 2048 tokens needs 2048 KV blocks and about 1945 fit" in answer.problems[0].message
 
 
 def test_heads_that_cannot_be_divided_are_a_problem() -> None:
     answer = forecast(replace(SEED, parallelism=ParallelismConfig(tensor=3)), LLAMA, GAUDI2)
-    assert troubles(answer) == [Trouble.PARALLELISM]
+    assert reasons(answer) == [Misfit.PARALLELISM]
 
 
 def test_plan_that_is_impossible_is_a_problem() -> None:
     inputs = replace(SEED, policy=BucketPolicy(strategy=Strategy.FILE, file="(1, 4096, 0)"))
-    assert troubles(forecast(inputs, LLAMA, GAUDI2)) == [Trouble.PLAN_IMPOSSIBLE]
+    assert reasons(forecast(inputs, LLAMA, GAUDI2)) == [Misfit.PLAN_IMPOSSIBLE]
 
 
 def test_format_that_only_the_checkpoint_knows_is_named_as_assumed() -> None:

@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from gaudi_operator.core.failure import Failure, failure_annotations
+from gaudi_operator.core.failure import failure_annotations
 from gaudi_operator.core.inference import read_inference
 from gaudi_operator.core.inputs import revision_inputs, stored_form
 from gaudi_operator.core.names import CONTAINER, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.revision import Revision, stored_revisions
+from gaudi_runtime.problem import Problem
 from tests.builders import Object
 from tests.unit.operator.core.resources import resource
 
-FAILURE = Failure("WarmupStalled", "Nothing has moved in pod tiny-b-x.")
+FAILURE = Problem("WarmupStalled", "Nothing has moved in pod tiny-b-x.")
 NEWER: dict[str, Any] = {"engine": {"maxNumSeqs": 8}}
 
 
@@ -26,7 +27,7 @@ def shown(*conditions: tuple[str, bool, str, str], restarted: str | None = None,
 
 
 def revision(
-    name: str, number: int, failure: Failure | None = None, restarted: str | None = None, **spec: Any
+    name: str, number: int, failure: Problem | None = None, restarted: str | None = None, **spec: Any
 ) -> Revision:
     """A kept revision of the spec of tests with these changes."""
     inputs = stored_form(revision_inputs(read_inference(resource(annotations=restarted_at(restarted), **spec))))
