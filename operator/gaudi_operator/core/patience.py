@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from gaudi_operator.core.canary import observed_seconds
+from gaudi_operator.core.gate import SETTLE_SECONDS
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.placement import UNSCHEDULABLE_SECONDS, refusal, unscheduled_since
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.preparation import UNPREPARED_SECONDS, unprepared_since
-from gaudi_operator.core.serving_conditions import SETTLE_SECONDS
 from gaudi_operator.core.slow_bucket import in_work
 from gaudi_operator.core.troubles import STARTING
 from gaudi_operator.core.workload import OVERDUE

@@ -10,10 +10,9 @@ from datetime import datetime, timedelta
 
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
 from gaudi_operator.core.actions import SetGate
-from gaudi_operator.core.gate import judge
+from gaudi_operator.core.gate import SETTLE_SECONDS, judge
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.serving_conditions import SETTLE_SECONDS
 
 RECOMPILING = "Recompiling"
 

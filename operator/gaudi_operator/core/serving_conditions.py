@@ -2,14 +2,12 @@
 
 from datetime import datetime, timedelta
 
+from gaudi_operator.core.gate import SETTLE_SECONDS
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.situation import Situation
 from gaudi_operator.core.slow_bucket import slow_bucket
 from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
-
-SETTLE_SECONDS = 10
-"""A pod whose gate has just opened is not ready until the kubelet has looked; that is no loss."""
 
 
 def judge_available(s: Situation) -> Verdict:
