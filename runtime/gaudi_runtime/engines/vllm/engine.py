@@ -20,18 +20,14 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Others, Progress, RecipeKey
 from gaudi_runtime.engines.threads import threads
-from gaudi_runtime.engines.vllm.arguments import engine_arguments, meeting_arguments
+from gaudi_runtime.engines.vllm.arguments import engine_arguments, meeting_arguments, tell_own_address
 from gaudi_runtime.engines.vllm.gauges import VllmCollector, engine_load
 from gaudi_runtime.engines.vllm.launch import launch
-from gaudi_runtime.engines.vllm.own_address import tell_own_address
-from gaudi_runtime.engines.vllm.rank_answers import fold_outcomes, fold_sentences
-from gaudi_runtime.engines.vllm.rank_memory import CpuLedger, RankMemory, memory_of
-from gaudi_runtime.engines.vllm.ranks import Ranks
-from gaudi_runtime.engines.vllm.recipes import vllm_recipe_key
+from gaudi_runtime.engines.vllm.memory import CpuLedger, RankMemory, memory_of
+from gaudi_runtime.engines.vllm.ranks import Ranks, fold_outcomes, fold_sentences
 from gaudi_runtime.engines.vllm.release import build_engine, import_server, openai_application
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
-from gaudi_runtime.engines.vllm.versions import check_release, installed
-from gaudi_runtime.engines.vllm.warm_shapes import WarmShapes
+from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.engines.vllm.watch import Watch
 from gaudi_runtime.errors import DeviceOutOfMemory, EngineLost, GraphRefused
 from gaudi_runtime.memory import Split
@@ -200,3 +196,23 @@ class VllmEngine:
 
     def _ask(self, verb: str, *arguments: Any, deadline: float = ANSWER_SECONDS) -> list[Any]:
         return self._ranks.call(verb, *arguments, deadline=deadline)
+
+
+class WarmShapes:
+    """On a CPU a graph serves every step of at most its number of tokens, and without graphs no shape is ever cold."""
+
+    def __init__(self, device: str, captures_graphs: bool) -> None:
+        self._on_cpu, self._graphs = device == "cpu", captures_graphs
+        self._warm: set[tuple[BucketPhase, Bucket]] = set()
+        self._most_tokens = 0
+
+    def add(self, phase: BucketPhase, bucket: Bucket) -> None:
+        """This bucket is warm now."""
+        self._warm.add((phase, bucket))
+        self._most_tokens = max(self._most_tokens, bucket.batch_size * bucket.query_len)
+
+    def is_warm(self, phase: BucketPhase, bucket: Bucket) -> bool:
+        """Whether a batch that is padded to `bucket` waits for no compile."""
+        if self._on_cpu:
+            return not self._graphs or bucket.batch_size * bucket.query_len <= self._most_tokens
+        return (phase, bucket) in self._warm

@@ -2,6 +2,11 @@
 
 Plain data in and out, one bucket a call. The orchestrator owns order, budget and progress; here one verb does one
 thing (docs/vllm.md).
+
+In HPU-graph mode a gate decides whether a forward may use a graph. The plugin captures a graph at the first forward
+of any shape: compiling would capture already, and serving a bucket that was left without a graph would capture it
+then, in memory that the split does not have. The gate allows graphs only to a shape whose turn it is to be captured,
+or that has one. The plugin checks a forward's shape before it asks.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,11 +16,9 @@ from typing import Any
 
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.vllm.bridge import Bridge
-from gaudi_runtime.engines.vllm.capabilities import DEFRAGMENTER, PREPARED, find_capabilities, losses
+from gaudi_runtime.engines.vllm.capabilities import DEFRAGMENTER, PREPARED, Bridge, find_capabilities, losses
 from gaudi_runtime.engines.vllm.dummy_batches import DummyBatches, Outcome, refused
-from gaudi_runtime.engines.vllm.graph_gate import GraphGate
-from gaudi_runtime.engines.vllm.met_shapes import MetShapes, batches_of, scheduled
+from gaudi_runtime.engines.vllm.observed_shapes import MetShapes, batches_of, scheduled
 
 
 class HpuVerbs:
@@ -154,3 +157,39 @@ class HpuVerbs:
 
     def _seen(self) -> set[Any]:
         return set(getattr(self._runner, "seen_configs", ()))
+
+
+Shape = tuple[int, int, int]
+
+
+class GraphGate:
+    """Stands before the runner's own answer; shapes are (batch size, query tokens, KV blocks) as the plugin counts."""
+
+    def __init__(self, runner: Any) -> None:
+        self._check, self._ask = runner._check_config, runner._use_graphs
+        self._shape: Shape | None = None
+        self._capturing = False
+        self._granted = False
+        self._graphed: set[Shape | None] = set()
+        runner._check_config, runner._use_graphs = self._check_config, self._use_graphs
+
+    def capture(self, forward: Callable[[], None]) -> bool:
+        """Run `forward` with graphs; False when the plugin would not use one, as for prompts above its own limit."""
+        self._shape, self._capturing, self._granted = None, True, False
+        try:
+            forward()
+        finally:
+            self._capturing = False
+        self._graphed.add(self._shape)
+        return self._granted
+
+    def _check_config(
+        self, batch_size: int, seq_len: int, num_blocks: int, attn_metadata: object, warmup_mode: bool
+    ) -> None:
+        self._shape = (batch_size, seq_len, num_blocks)
+        self._check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
+
+    def _use_graphs(self, attn_metadata: object, batch_size: int) -> bool:
+        allowed = self._capturing or self._shape in self._graphed
+        self._granted = allowed and bool(self._ask(attn_metadata, batch_size))
+        return self._granted

@@ -1,20 +1,23 @@
-"""Start vLLM's processes and wait for them, watching that they move: they tell nothing before they are there."""
+"""Start vLLM's processes and wait for them, watching that they move: they tell nothing before they are there.
+
+What the runtime tells its workers (Orders) goes by an environment variable that vLLM's processes inherit.
+"""
 
 import os
 import tempfile
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from gaudi_runtime.child_processes import end_children, pulse
 from gaudi_runtime.engines.protocol import Progress
-from gaudi_runtime.engines.vllm.orders import Orders, give_orders
 from gaudi_runtime.engines.vllm.release import parse_arguments
-from gaudi_runtime.engines.vllm.start_errors import why_not_started
-from gaudi_runtime.engines.vllm.start_failure import read_failure
+from gaudi_runtime.engines.vllm.start_errors import read_failure, why_not_started
 
 LOOK_SECONDS = 0.5
 
@@ -80,3 +83,26 @@ def _in_thread(work: Callable[[], Any]) -> "Future[Any]":
 
     threading.Thread(target=body, name="vllm-start", daemon=True).start()
     return outcome
+
+
+VARIABLE = "GAUDI_RUNTIME_WORKER_ORDERS"
+
+
+class Orders(BaseModel):
+    """`failures` is a file that a worker writes when it cannot start; `runtime_pid` is whom it must not outlive."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    execution_mode: str
+    failures: str
+    runtime_pid: int
+
+
+def give_orders(orders: Orders) -> dict[str, str]:
+    """The environment that carries `orders`."""
+    return {VARIABLE: orders.model_dump_json()}
+
+
+def read_orders(environment: Mapping[str, str] = os.environ) -> Orders:
+    """The orders of this process. Raises KeyError outside of a process that the runtime started."""
+    return Orders.model_validate_json(environment[VARIABLE])

@@ -7,14 +7,12 @@ from typing import Any
 from gaudi_runtime.child_processes import end_children
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.protocol import Meeting, Progress, RecipeKey
-from gaudi_runtime.engines.vllm.arguments import engine_arguments, meeting_arguments
-from gaudi_runtime.engines.vllm.death import died_here
+from gaudi_runtime.engines.vllm.arguments import engine_arguments, meeting_arguments, tell_own_address
 from gaudi_runtime.engines.vllm.launch import launch
-from gaudi_runtime.engines.vllm.own_address import tell_own_address
-from gaudi_runtime.engines.vllm.rank_memory import memory_of
-from gaudi_runtime.engines.vllm.recipes import vllm_recipe_key
+from gaudi_runtime.engines.vllm.memory import memory_of
+from gaudi_runtime.engines.vllm.ranks import died_here
 from gaudi_runtime.engines.vllm.release import build_pod_part
-from gaudi_runtime.engines.vllm.versions import check_release, installed
+from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.errors import EngineLost
 
 

@@ -2,15 +2,18 @@
 
 Every call has a deadline of ours. vLLM's own timeout leaves late answers in its queue, which the next call would take
 for its own; so after a deadline the engine is lost (docs/vllm.md, Deadlines).
+
+Answers are folded into one: a bucket counts when every rank has it, with the bytes of the largest. How a process
+ended is said in words here, for vLLM itself says only that it is dead.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from signal import Signals
 from typing import Any
 
-from gaudi_runtime.engines.vllm.death import died
-from gaudi_runtime.engines.vllm.rank_answers import unwrapped
-from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.errors import EngineLost, RankFailed
 
 LOOK_SECONDS = 0.5
 
@@ -63,3 +66,76 @@ class Ranks:
 def said(verb: str, *arguments: Any) -> str:
     """A call as people read it: warm prompt (1, 128, 0)."""
     return " ".join([verb, *(str(tuple(each)) if isinstance(each, list) else str(each) for each in arguments)])
+
+
+def unwrapped(answers: Sequence[dict[str, Any]], verb: str) -> list[Any]:
+    """The answer of each rank. Raises RankFailed with the first failure, naming its rank."""
+    if not answers:
+        raise EngineLost(f"No rank of vLLM answered {verb}.")
+    for rank, each in enumerate(answers):
+        if "answer" not in each:
+            raise RankFailed(str(each["reason"]), f"Rank {rank} failed at {verb}: {each['message']}")
+    return [each["answer"] for each in answers]
+
+
+def fold_outcomes(outcomes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Bytes of the largest, a graph when all have one, the first reason of those that ran out of memory."""
+    short = [each["out_of_memory"] for each in outcomes if each["out_of_memory"]]
+    return {
+        "bytes": max(each["bytes"] for each in outcomes),
+        "graph": all(each["graph"] for each in outcomes),
+        "out_of_memory": short[0] if short else None,
+    }
+
+
+def fold_sentences(answers: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """The degradations of all ranks, once each."""
+    return tuple(dict.fromkeys(sentence for each in answers for sentence in each["degradations"]))
+
+
+def least(answers: Sequence[dict[str, Any]], name: str) -> int:
+    """The smallest figure of that name: what all ranks have."""
+    return min(int(each[name]) for each in answers)
+
+
+def most(answers: Sequence[dict[str, Any]], name: str) -> int:
+    """The largest figure of that name: what the fullest rank has."""
+    return max(int(each[name]) for each in answers)
+
+
+LIKELY = {
+    Signals.SIGKILL: "most often for want of memory: give the pod more",
+    Signals.SIGILL: "this processor lacks an instruction that vLLM uses: try another model.dtype",
+    Signals.SIGBUS: "most often for want of shared memory: raise pod.resources.sharedMemory",
+}
+
+
+def died(engine: Any, when: str) -> EngineLost:
+    """The error for an `engine` (vLLM's AsyncLLM) that is dead; `when` says at what, such as "while it served"."""
+    return EngineLost(f"A process of vLLM died {when}: {_how(_exit_codes(engine))}.")
+
+
+def _exit_codes(engine: Any) -> Mapping[str, int]:
+    """Exit codes of the engine's cores by name; nothing where this release keeps them elsewhere."""
+    try:
+        codes: Mapping[str, int] = engine.engine_core.resources.engine_manager.finished_procs()
+    except AttributeError:
+        return {}
+    return codes
+
+
+def died_here(executor: Any) -> EngineLost:
+    """The error for the processes of a pod beside the leader's; `executor` is vLLM's MultiprocExecutor."""
+    codes = {each.proc.name: each.proc.exitcode or 0 for each in executor.workers}
+    return EngineLost(f"A process of vLLM died in this pod: {_how(codes)}.")
+
+
+def _how(codes: Mapping[str, int]) -> str:
+    """The first that failed: a core whose worker died ends by itself."""
+    for name, code in codes.items():
+        if code < 0:
+            signal = Signals(-code)
+            return f"{name} was ended by {signal.name}, {LIKELY.get(signal, 'and its log says more')}"
+        if code > 0:
+            return f"{name} ended with exit code {code}, and its log says why"
+    return "its log says more"

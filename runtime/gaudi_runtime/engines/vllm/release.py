@@ -1,24 +1,29 @@
-"""Every import of vLLM that our own process makes, with the paths of the supported releases (versions.py, layouts.py).
+"""Every import of vLLM that our own process makes, with the paths of the supported releases (versions.py).
 
 Importing takes twenty seconds and none of it may happen on the event loop, so nothing here is imported before it is
 asked for.
+
+A Layout says where the releases keep what they have moved: 0.29 took the OpenAI server's modules to
+entrypoints.launchers. What stayed where it was is imported by name.
 """
 
 import io
 from argparse import Namespace
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, redirect_stderr
+from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
 from starlette.types import ASGIApp
 
-from gaudi_runtime.engines.vllm.layouts import installed_layout
 from gaudi_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.executor.multiproc_executor import MultiprocExecutor
+
 
 T = TypeVar("T")
 
@@ -91,3 +96,38 @@ async def openai_application(arguments: Namespace, engine: "AsyncLLM") -> AsyncI
     await import_module(layout.state).init_app_state(engine, app.state, arguments, tasks)
     async with app.router.lifespan_context(app):
         yield app
+
+
+_LAUNCHERS = "vllm.entrypoints.launchers"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The modules of `make_arg_parser`, `build_app` and `init_app_state`."""
+
+    arguments: str
+    app: str
+    state: str
+
+
+TO_0_28 = Layout(
+    arguments="vllm.entrypoints.openai.cli_args",
+    app="vllm.entrypoints.openai.api_server",
+    state="vllm.entrypoints.openai.api_server",
+)
+FROM_0_29 = Layout(
+    arguments=f"{_LAUNCHERS}.cli_args", app=f"{_LAUNCHERS}.app", state=f"{_LAUNCHERS}.api_server.app_state"
+)
+
+
+def layout_of(has: Callable[[str], object]) -> Layout:
+    """The layout of a vLLM; `has` says whether it has the package of this name.
+
+    Not by version: a build from source may call itself anything. Not by the old modules: newer releases keep one.
+    """
+    return FROM_0_29 if has(_LAUNCHERS) else TO_0_28
+
+
+def installed_layout() -> Layout:
+    """The layout of the installed vLLM, of which a part is imported. Raises ImportError without one."""
+    return layout_of(find_spec)

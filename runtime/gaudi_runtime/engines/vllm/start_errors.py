@@ -1,12 +1,19 @@
 """What vLLM says when it cannot start, as one of our own errors with a sentence (docs/vllm.md, When it cannot start).
 
 vLLM's errors are known by their words only; what no row knows is reported with vLLM's own words.
+
+vLLM itself says only that a child failed, so a worker leaves the reason in a file (StartFailure).
 """
 
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from gaudi_runtime.engines.vllm.start_failure import StartFailure
+from pydantic import BaseModel
+
 from gaudi_runtime.errors import (
     ConfigError,
     ModelNotFound,
@@ -15,6 +22,45 @@ from gaudi_runtime.errors import (
     RuntimeStartError,
     UnsupportedModel,
 )
+
+MOST_KEPT_CHARACTERS = 1500
+
+
+class StartFailure(BaseModel):
+    """`step` is what the worker was at, `kind` the type of the error."""
+
+    step: str
+    kind: str
+    message: str
+
+
+@contextmanager
+def recorded(file: str, step: str) -> Iterator[None]:
+    """Write the error of the block to `file`, unless one is there already, and raise it on."""
+    try:
+        yield
+    except BaseException as error:
+        kind = type(error).__name__
+        _write_first(Path(file), StartFailure(step=step, kind=kind, message=str(error)[:MOST_KEPT_CHARACTERS]))
+        raise
+
+
+def read_failure(file: Path) -> StartFailure | None:
+    """The first failure of all workers, None when there is none."""
+    return StartFailure.model_validate_json(file.read_text()) if file.exists() else None
+
+
+def _write_first(file: Path, failure: StartFailure) -> None:
+    """By a link, which only the first can make: ranks fail together."""
+    own = file.with_suffix(f".{os.getpid()}")
+    own.write_text(failure.model_dump_json())
+    try:
+        file.hardlink_to(own)
+    except FileExistsError:
+        pass
+    finally:
+        own.unlink()
+
 
 MOST_CHARACTERS = 700
 NOISE = (

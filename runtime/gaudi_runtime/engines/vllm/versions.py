@@ -1,6 +1,7 @@
 """Which releases of vLLM this runtime drives, and whether the installed one is among them (docs/vllm.md, Releases).
 
-Only the metadata of packages is read: importing vLLM takes many seconds, and another release may not even import.
+Only the metadata of packages is read: importing vLLM takes many seconds, and another release may not even import. On
+them depends what compiled code on disk is good for (docs/warmup.md, Recipe cache).
 """
 
 import logging
@@ -10,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engines.recipe_key import kept_recipe_key
 from gaudi_runtime.errors import EngineUnsupported
 
 ANY_RELEASE = "GAUDI_RUNTIME_ANY_VLLM"
@@ -147,3 +151,12 @@ def _release(built: str) -> str:
         return ""
     series, patch, source = found.groups()
     return f"{series}.{int(patch) - bool(source)}"
+
+
+def vllm_recipe_key(config: RuntimeConfig) -> RecipeKey | None:
+    """The key, None where nothing compiled outlives the process: besides the Gaudi bridge only Inductor keeps files."""
+    software = f"vllm {installed_release()} torch {version('torch')}"
+    if plugin := installed_version("vllm-gaudi"):
+        software += f" vllm-gaudi {plugin}"
+    compiles = config.engine.execution_mode is ExecutionMode.TORCH_COMPILE
+    return kept_recipe_key(config, software, keeps_files=compiles)

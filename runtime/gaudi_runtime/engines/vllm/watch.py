@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gaudi_runtime.child_processes import pulse
-from gaudi_runtime.engines.vllm.death import died
-from gaudi_runtime.engines.vllm.ranks import Ranks
+from gaudi_runtime.engines.vllm.ranks import Ranks, died
 from gaudi_runtime.errors import EngineLost, RankFailed
 
 log = logging.getLogger(__name__)

@@ -2,15 +2,21 @@
 
 Every name of ours begins with `gaudi`, since the class is mixed into a worker of vLLM. A subclass and no worker
 extension: vLLM refuses an extension that overrides anything, and calls methods of a subclass just as well.
+
+A worker ends when the runtime that started it is gone: it would otherwise outlive a SIGKILL of the runtime.
 """
 
 import json
+import os
+import threading
+import time
 from contextlib import AbstractContextManager
 from typing import Any
 
-from gaudi_runtime.engines.vllm.orders import Orders, read_orders
-from gaudi_runtime.engines.vllm.orphan_watch import watch_runtime
-from gaudi_runtime.engines.vllm.start_failure import recorded
+import psutil
+
+from gaudi_runtime.engines.vllm.launch import Orders, read_orders
+from gaudi_runtime.engines.vllm.start_errors import recorded
 from gaudi_runtime.errors import RuntimeStartError
 
 
@@ -71,3 +77,25 @@ class DrivenWorker:
     def gaudi_step(self, step: str) -> AbstractContextManager[None]:
         """Keeps the reason when a step of the start fails."""
         return recorded(self.gaudi_orders.failures, step)
+
+
+LOOK_SECONDS = 1.0
+
+
+def watch_runtime(pid: int) -> None:
+    """Watch process `pid` in a thread of its own and end this process, without ceremony, once it is gone."""
+    threading.Thread(target=_watch, args=(pid,), name="orphan-watch", daemon=True).start()
+
+
+def _watch(pid: int) -> None:
+    while _is_there(pid):
+        time.sleep(LOOK_SECONDS)
+    os._exit(1)
+
+
+def _is_there(pid: int) -> bool:
+    """A process that was killed and that nobody has asked about yet is gone, too."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

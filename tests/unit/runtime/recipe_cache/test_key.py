@@ -23,7 +23,7 @@ from gaudi_runtime.contract.config import (
 from gaudi_runtime.engines.host_cpu import cpu_of
 from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.engines.recipe_key import HPU_CACHE, kept_recipe_key
-from gaudi_runtime.engines.vllm import recipes
+from gaudi_runtime.engines.vllm import versions
 
 X86 = "processor\t: 0\nmodel name\t: Xeon A\nflags\t\t: sse avx2\n\nprocessor\t: 1\nmodel name\t: Xeon A\n"
 
@@ -97,8 +97,11 @@ def test_another_release_of_the_software_has_another_key(checkpoint: Path) -> No
 def test_another_release_of_the_plugin_has_another_key(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = []
     for release in ("", "1.0", "1.1"):
-        monkeypatch.setattr(recipes, "installed_version", {"vllm-gaudi": release}.__getitem__)
-        keys.append(recipes.vllm_recipe_key(config(checkpoint)))
+        installed = {"vllm-gaudi": release}
+        monkeypatch.setattr(
+            versions, "installed_version", lambda *names, found=installed: found.get(names[0], "0.30.0")
+        )
+        keys.append(versions.vllm_recipe_key(config(checkpoint)))
     assert len(set(keys)) == 3
 
 

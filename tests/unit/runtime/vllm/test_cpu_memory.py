@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.engines.vllm.cpu_memory import forecast
+from gaudi_runtime.engines.vllm.memory import forecast
 from gaudi_runtime.errors import ConfigError, ModelNotFound, PlanImpossible, UnsupportedModel
 from tests.unit.runtime.vllm.configs import BLOCK, GIB, MIB, PARAMETERS, checkpoint, cpu_config
 

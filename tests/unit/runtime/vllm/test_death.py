@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.engines.vllm.death import died, died_here
+from gaudi_runtime.engines.vllm.ranks import died, died_here
 
 
 def ended(**codes: int) -> Any:

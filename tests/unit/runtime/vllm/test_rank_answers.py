@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_runtime.engines.vllm.rank_answers import fold_outcomes, fold_sentences, least, most, unwrapped
+from gaudi_runtime.engines.vllm.ranks import fold_outcomes, fold_sentences, least, most, unwrapped
 from gaudi_runtime.errors import EngineLost, RankFailed
 
 GRAPH = {"bytes": 5, "graph": True, "out_of_memory": None}

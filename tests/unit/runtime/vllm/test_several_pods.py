@@ -9,9 +9,8 @@ import pytest
 
 from gaudi_runtime.engines.protocol import Meeting
 from gaudi_runtime.engines.vllm import launch as launching
-from gaudi_runtime.engines.vllm.arguments import meeting_arguments
+from gaudi_runtime.engines.vllm.arguments import VARIABLE, meeting_arguments, tell_own_address
 from gaudi_runtime.engines.vllm.launch import launch
-from gaudi_runtime.engines.vllm.own_address import VARIABLE, tell_own_address
 from gaudi_runtime.errors import RankFailed
 
 LOOPBACK = Meeting("127.0.0.2", 4567)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.engines.vllm.start_errors import KNOWN, MOST_CHARACTERS, why_not_started
-from gaudi_runtime.engines.vllm.start_failure import StartFailure
+from gaudi_runtime.engines.vllm.start_errors import KNOWN, MOST_CHARACTERS, StartFailure, why_not_started
 from gaudi_runtime.errors import (
     ConfigError,
     ModelNotFound,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.engines.vllm.start_failure import MOST_CHARACTERS, read_failure, recorded
+from gaudi_runtime.engines.vllm.start_errors import MOST_KEPT_CHARACTERS, read_failure, recorded
 
 RANK = """
 import sys
-from gaudi_runtime.engines.vllm.start_failure import recorded
+from gaudi_runtime.engines.vllm.start_errors import recorded
 sys.stdin.readline()
 with recorded(sys.argv[1], "the model was loaded"):
     raise ValueError(sys.argv[2])
@@ -54,7 +54,7 @@ def test_a_long_message_is_cut(tmp_path: Path) -> None:
     fail(tmp_path / "failure.json", "the model was loaded", ValueError("x" * 100_000))
     failure = read_failure(tmp_path / "failure.json")
     assert failure is not None
-    assert len(failure.message) == MOST_CHARACTERS
+    assert len(failure.message) == MOST_KEPT_CHARACTERS
 
 
 def test_of_ranks_that_fail_together_one_is_kept_whole_and_nothing_else(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from inspect import signature
 import pytest
 
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.engines.vllm.bridge import open_bridge
 from gaudi_runtime.engines.vllm.capabilities import (
     DEFRAGMENTER,
     GRAPH_MODES,
@@ -16,6 +15,7 @@ from gaudi_runtime.engines.vllm.capabilities import (
     SETUP,
     Name,
     find_capabilities,
+    open_bridge,
 )
 from gaudi_runtime.engines.vllm.hpu import HpuVerbs
 from gaudi_runtime.engines.vllm.versions import RELEASES

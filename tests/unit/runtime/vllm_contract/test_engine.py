@@ -17,7 +17,7 @@ from gaudi_runtime.engines.vllm import engine as adapter
 from gaudi_runtime.engines.vllm import watch
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.hpu import HpuVerbs
-from gaudi_runtime.engines.vllm.orders import VARIABLE
+from gaudi_runtime.engines.vllm.launch import VARIABLE
 from gaudi_runtime.engines.vllm.versions import PAIRS, Pair
 from gaudi_runtime.engines.vllm.worker import DrivenWorker
 from gaudi_runtime.errors import RankFailed

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from gaudi_runtime.engines.vllm import worker as driven
-from gaudi_runtime.engines.vllm.orders import Orders, give_orders
-from gaudi_runtime.engines.vllm.start_failure import read_failure
+from gaudi_runtime.engines.vllm.launch import Orders, give_orders
+from gaudi_runtime.engines.vllm.start_errors import read_failure
 from tests.unit.runtime.vllm.steps import step_of
 from tests.unit.runtime.vllm_contract.driven import plain
 from tests.unit.runtime.vllm_contract.stand_in import CONTRACT, OURS, Card, bridge, generate, plugin
