@@ -2,31 +2,28 @@
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Plan, SetCost, SetGate
-from gaudi_operator.core.autoscaling_condition import learning_seconds
-from gaudi_operator.core.back_off import Record, held, next_try_seconds, records
-from gaudi_operator.core.checks import first_violation, groups_are_not_served, revision_is_not_allowed
-from gaudi_operator.core.children import delete, missing_writes
-from gaudi_operator.core.course import Course, World, problem, set_course
+from gaudi_operator.core.admission.checks import first_violation, groups_are_not_served, revision_is_not_allowed
+from gaudi_operator.core.admission.review import estimated_violation, outlook
+from gaudi_operator.core.children.desired import desired_children, recipe_claims, recipe_readers
+from gaudi_operator.core.children.diff import delete, missing_writes
+from gaudi_operator.core.children.garbage import garbage, unread_config_maps
+from gaudi_operator.core.deadlines import asks_first, look_again_seconds
 from gaudi_operator.core.defaults import InstallationDefaults
-from gaudi_operator.core.desired import desired_children
-from gaudi_operator.core.doubts import estimated_violation
-from gaudi_operator.core.events import events
-from gaudi_operator.core.garbage import garbage, unread_config_maps
-from gaudi_operator.core.inference import Inference, SpecUnreadable, read_identity, read_inference, read_status
-from gaudi_operator.core.last_errors import last_errors
 from gaudi_operator.core.observed import Manifest, Observed
-from gaudi_operator.core.outlook import outlook
-from gaudi_operator.core.patience import asks_first, look_again_seconds
-from gaudi_operator.core.pods import PodView, read_pods, with_gates
-from gaudi_operator.core.policy import rollout_policy
-from gaudi_operator.core.recipe_claims import recipe_claims, recipe_readers
-from gaudi_operator.core.recompiling import judge_gates
-from gaudi_operator.core.revision import Revision, stored_revisions, why_not_kept, wished_revision
-from gaudi_operator.core.scale_down import SEEN_SECONDS, deletion_costs, held_back
-from gaudi_operator.core.situation import Situation
-from gaudi_operator.core.status import make_status, throttled
-from gaudi_operator.core.unreadable import unreadable_status
-from gaudi_operator.core.workload import running_revisions, wished_replicas, with_workloads, written_replicas
+from gaudi_operator.core.pods.gate import judge_gates
+from gaudi_operator.core.pods.terminations import last_errors
+from gaudi_operator.core.pods.view import PodView, read_pods, with_gates
+from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
+from gaudi_operator.core.rollout.backoff import Record, held, next_try_seconds, records
+from gaudi_operator.core.rollout.planner import rollout_policy
+from gaudi_operator.core.rollout.replicas import running_revisions, wished_replicas, with_workloads, written_replicas
+from gaudi_operator.core.rollout.revision import Revision, stored_revisions, why_not_kept, wished_revision
+from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, deletion_costs, held_back
+from gaudi_operator.core.rollout.state import Course, World, problem, set_course
+from gaudi_operator.core.status.conditions import learning_seconds
+from gaudi_operator.core.status.events import events
+from gaudi_operator.core.status.situation import Situation
+from gaudi_operator.core.status.status import make_status, throttled, unreadable_status
 from gaudi_runtime.problem import Problem
 
 

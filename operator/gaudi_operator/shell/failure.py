@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Event, Plan
-from gaudi_operator.core.conditions import conditions_from
-from gaudi_operator.core.verdict import FALSE, TRUE, Verdict
+from gaudi_operator.core.status.conditions import conditions_from
+from gaudi_operator.core.status.situation import FALSE, TRUE, Verdict
 from gaudi_operator.errors import Stalled
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, PLURAL
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
-from gaudi_operator.core.manifests.leader_worker_set import API_VERSION as GROUPS_API_VERSION
-from gaudi_operator.core.manifests.leader_worker_set import KIND as GROUPS_KIND
+from gaudi_operator.core.children.manifests.leader_worker_set import API_VERSION as GROUPS_API_VERSION
+from gaudi_operator.core.children.manifests.leader_worker_set import KIND as GROUPS_KIND
 from gaudi_operator.core.names import NAME_LABEL
 
 

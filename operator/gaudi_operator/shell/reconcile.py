@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gaudi_operator.core.actions import Action, Plan, SetGate
-from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.resource import read_status
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
 from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.events import Publisher

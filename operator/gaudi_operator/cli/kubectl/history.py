@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.revision import Revision
+from gaudi_operator.core.resource import read_status
+from gaudi_operator.core.rollout.revision import Revision
 
 NONE = "<none>"
 HEADER = ("REVISION", "NAME", "PHASE", "CREATED", "FAILED")

@@ -10,8 +10,8 @@ import typer
 from gaudi_operator.cli.kubectl.asking import Asked, asks
 from gaudi_operator.cli.kubectl.refusal import Refused
 from gaudi_operator.cli.plan.form import Form
-from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.resource import read_status
 from gaudi_runtime.contract.ports import TRAFFIC_PATH
 from gaudi_runtime.errors import ConfigError
 

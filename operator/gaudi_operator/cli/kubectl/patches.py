@@ -6,8 +6,7 @@ from typing import Any
 from gaudi_operator.cli.kubectl.refusal import Refused
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.revision import Revision
-from gaudi_operator.core.undo import undo_patch
+from gaudi_operator.core.rollout.revision import Revision, undo_patch
 
 MergePatch = dict[str, Any]
 TRY_AGAIN: MergePatch = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import typer
 
-from gaudi_operator.core.inference import SpecUnreadable
+from gaudi_operator.core.resource import SpecUnreadable
 from gaudi_runtime.errors import RuntimeStartError
 
 

@@ -9,7 +9,7 @@ from gaudi_operator.cli.kubectl import history as kept
 from gaudi_operator.cli.kubectl import patches, target
 from gaudi_operator.cli.kubectl.asking import Asked, asks
 from gaudi_operator.cli.kubectl.refusal import Refused
-from gaudi_operator.core.revision import Revision, stored_revisions
+from gaudi_operator.core.rollout.revision import Revision, stored_revisions
 
 RevisionOption = Annotated[str | None, typer.Option("--revision", help="Show all of this one: a number or a name.")]
 ToRevision = Annotated[

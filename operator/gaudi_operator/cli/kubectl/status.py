@@ -12,7 +12,7 @@ from gaudi_operator.cli.kubectl.asking import Asked, asks
 from gaudi_operator.cli.kubectl.refusal import Refused
 from gaudi_operator.cli.kubectl.verdict import Outcome, Verdict, judge
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.revision import stored_revisions
+from gaudi_operator.core.rollout.revision import stored_revisions
 
 LONGEST_WATCH_SECONDS = 240.0
 """A watch is begun anew after so long: what stands between may cut it without a word."""

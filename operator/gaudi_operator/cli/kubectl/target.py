@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from gaudi_operator.cli.kubectl.refusal import Refused
-from gaudi_operator.core.inference import read_inference
-from gaudi_operator.core.inputs import revision_inputs, same_inputs
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.revision import Revision
+from gaudi_operator.core.resource import read_inference
+from gaudi_operator.core.rollout.revision import Revision, revision_inputs, same_inputs
 
 UNSAID = (None, "0")
 """A revision that is left out; kubectl takes 0 for that."""

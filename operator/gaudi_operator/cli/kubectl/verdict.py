@@ -6,9 +6,9 @@ from enum import Enum, auto
 
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, RevisionPhase
-from gaudi_operator.core.inference import read_identity, read_status
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.revision import Revision
+from gaudi_operator.core.resource import read_identity, read_status
+from gaudi_operator.core.rollout.revision import Revision
 
 GIVEN_UP = (RevisionPhase.FAILED, RevisionPhase.ROLLED_BACK)
 

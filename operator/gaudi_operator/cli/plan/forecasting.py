@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gaudi_operator.cli.plan.document import read_text
 from gaudi_operator.cli.plan.question import PlanQuestion
-from gaudi_operator.core.hints import hints
-from gaudi_operator.core.subject import subject
+from gaudi_operator.core.admission.estimate import subject
+from gaudi_operator.core.admission.review import hints
 from gaudi_runtime.cards.card import Card
 from gaudi_runtime.cards.catalog import card_named
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig

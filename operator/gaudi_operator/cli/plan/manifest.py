@@ -8,7 +8,7 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.inference import Identity, Inference
+from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.errors import ConfigError
 
 

@@ -124,6 +124,6 @@ def _restarts(old: PlanQuestion, new: PlanQuestion) -> bool | None:
     """Whether pods are replaced (docs/revisions.md); only two GaudiInferences can tell."""
     if old.inference is None or new.inference is None:
         return None
-    from gaudi_operator.core.inputs import revision_inputs, same_inputs, stored_form
+    from gaudi_operator.core.rollout.revision import revision_inputs, same_inputs, stored_form
 
     return not same_inputs(stored_form(revision_inputs(old.inference)), revision_inputs(new.inference))

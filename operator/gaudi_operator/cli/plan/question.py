@@ -17,7 +17,7 @@ from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.quoting import quoted
 
 if TYPE_CHECKING:
-    from gaudi_operator.core.inference import Inference
+    from gaudi_operator.core.resource import Inference
     from gaudi_runtime.contract.config import RuntimeConfig
 
 
@@ -104,9 +104,9 @@ def read_question(document: Document) -> PlanQuestion:
 
 def _from_manifest(document: Document) -> PlanQuestion:
     from gaudi_operator.cli.plan.manifest import read_manifest
-    from gaudi_operator.core.outlook import outlook
-    from gaudi_operator.core.runtime_config import runtime_config
-    from gaudi_operator.core.settings_check import why_settings_are_wrong
+    from gaudi_operator.core.admission.checks import why_settings_are_wrong
+    from gaudi_operator.core.admission.review import outlook
+    from gaudi_operator.core.children.runtime_config import runtime_config
 
     inference = read_manifest(document)
     wrong = why_settings_are_wrong(inference)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.manifests.pod_template import pod_template
+from gaudi_operator.core.children.manifests.pod_template import pod_template
+from gaudi_operator.core.resource import Inference
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 HUB = {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}}

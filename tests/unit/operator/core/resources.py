@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gaudi_operator.core.defaults import InstallationDefaults
-from gaudi_operator.core.inference import Inference, read_inference
+from gaudi_operator.core.resource import Inference, read_inference
 from tests.builders import Object, gaudi_inference
 
 NOW = datetime(2026, 8, 1, 12, 0, 0, tzinfo=UTC)

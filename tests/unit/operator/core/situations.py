@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.outlook import outlook
-from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.rollout import Policy, Progress, Step
-from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.admission.review import outlook
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.planner import Policy, Progress, Step
+from gaudi_operator.core.status.situation import Situation
 from gaudi_runtime.contract.report import WarmupReport
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW, inference

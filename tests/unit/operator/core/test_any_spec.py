@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_operator.core.actions import Apply
-from gaudi_operator.core.outlook import outlook
+from gaudi_operator.core.admission.review import outlook
 from tests.conformance import violations
 from tests.forecasts import seed
 from tests.unit.operator.core.cluster import Cluster

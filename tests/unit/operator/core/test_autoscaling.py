@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.autoscaling_condition import judge_autoscaler_active
-from gaudi_operator.core.drift import has_drifted
-from gaudi_operator.core.manifests.horizontal_pod_autoscaler import horizontal_pod_autoscaler
-from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
+from gaudi_operator.core.children.diff import has_drifted
+from gaudi_operator.core.children.manifests.horizontal_pod_autoscaler import horizontal_pod_autoscaler
+from gaudi_operator.core.status.conditions import judge_autoscaler_active
+from gaudi_operator.core.status.situation import FALSE, TRUE, UNKNOWN, Verdict
 from tests.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.resources import NOW, inference

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionPhase, RevisionState
-from gaudi_operator.core.back_off import Record, held, next_try_seconds, records
 from gaudi_operator.core.names import DESIRED_ANNOTATION
-from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.backoff import Record, held, next_try_seconds, records
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.builders import Object
 from tests.unit.operator.core.cluster import Cluster, stamp

@@ -2,8 +2,8 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.core.canary import observed_seconds, on_trial
-from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.target import observed_seconds, on_trial
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.checks import first_violation
+from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_runtime.problem import Problem
 from tests.builders import merged

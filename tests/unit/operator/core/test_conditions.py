@@ -6,14 +6,9 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
-from gaudi_operator.core.conditions import (
-    CONDITIONS,
-    conditions_from,
-    judge_conditions,
-)
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.situation import Situation
-from gaudi_operator.core.verdict import FALSE, TRUE, UNKNOWN, Verdict
+from gaudi_operator.core.status.conditions import CONDITIONS, conditions_from, judge_conditions
+from gaudi_operator.core.status.situation import FALSE, TRUE, UNKNOWN, Situation, Verdict
 from gaudi_runtime.contract.report import BucketPhase, ColdShape
 from gaudi_runtime.problem import Problem
 from tests.conformance import violations

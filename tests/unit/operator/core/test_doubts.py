@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.doubts import doubt, estimated_violation
-from gaudi_operator.core.estimate import Estimate, Fitting
-from gaudi_operator.core.outlook import outlook
-from gaudi_operator.core.subject import MOST_TIME_SCALE
+from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, Fitting
+from gaudi_operator.core.admission.review import doubt, estimated_violation, outlook
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.problem import Problem

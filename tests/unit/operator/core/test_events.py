@@ -2,9 +2,9 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, Revisions
 from gaudi_operator.core.actions import Event, SetGate
-from gaudi_operator.core.conditions import conditions_from
-from gaudi_operator.core.events import events
-from gaudi_operator.core.verdict import FALSE, TRUE, Verdict
+from gaudi_operator.core.status.conditions import conditions_from
+from gaudi_operator.core.status.events import events
+from gaudi_operator.core.status.situation import FALSE, TRUE, Verdict
 from tests.unit.operator.core.resources import NOW
 
 NOTHING = GaudiInferenceStatus()

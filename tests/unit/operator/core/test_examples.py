@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gaudi_operator.core.checks import first_violation
-from gaudi_operator.core.doubts import doubt, estimated_violation
-from gaudi_operator.core.hints import hints
-from gaudi_operator.core.inference import Inference, read_inference
-from gaudi_operator.core.runtime_config import runtime_config
-from gaudi_operator.core.settings_check import why_settings_are_ignored
+from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
+from gaudi_operator.core.admission.review import doubt, estimated_violation, hints
+from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.knobs.render import Rendered, render
 from tests.unit.operator.core.resources import DEFAULTS
 

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from gaudi_operator.core.failed_pods import failed_in_a_row, failed_pods_problem
-from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.pods.problems import failed_in_a_row, failed_pods_problem
+from gaudi_operator.core.pods.view import PodView
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW

@@ -3,9 +3,9 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.fetching import fetching
-from gaudi_operator.core.status import make_status
-from gaudi_operator.core.troubles import Circumstances, pod_problem
+from gaudi_operator.core.children.runtime_config import fetching
+from gaudi_operator.core.pods.problems import Circumstances, pod_problem
+from gaudi_operator.core.status.status import make_status
 from gaudi_runtime.contract.report import FetchProgress, Phase, RuntimeFailure
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_operator.core.garbage import garbage
+from gaudi_operator.core.children.garbage import garbage
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from tests.builders import Object

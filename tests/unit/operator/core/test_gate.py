@@ -6,8 +6,8 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_operator.core.actions import SetGate
-from gaudi_operator.core.gate import Record, judge, record_of
-from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.pods.gate import Record, judge, record_of
+from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.unit.operator.core.pod_objects import gate_condition, pod, view
 from tests.unit.operator.core.reports import PLAN, report

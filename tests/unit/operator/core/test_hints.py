@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.checks import first_violation
-from gaudi_operator.core.hints import hints
-from gaudi_operator.core.plan_conditions import judge_plan_accepted
+from gaudi_operator.core.admission.checks import first_violation
+from gaudi_operator.core.admission.review import hints
+from gaudi_operator.core.status.plan import judge_plan_accepted
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 from tests.unit.operator.core.situations import situation
 

@@ -5,10 +5,9 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, GaudiInferenceStatus, RevisionPhase
-from gaudi_operator.core.history import revision_states
-from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.revision import Revision
-from gaudi_operator.core.status import throttled
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.status.status import revision_states, throttled
 from gaudi_runtime.problem import Problem
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.situations import serving, situation

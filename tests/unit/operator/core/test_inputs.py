@@ -2,8 +2,14 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.inputs import RevisionInputs, revision_inputs, revision_name, same_inputs, stored_form
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.rollout.revision import (
+    RevisionInputs,
+    revision_inputs,
+    revision_name,
+    same_inputs,
+    stored_form,
+)
 from tests.unit.operator.core.resources import CARD, inference
 
 

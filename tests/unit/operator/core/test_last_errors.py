@@ -3,8 +3,8 @@
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
-from gaudi_operator.core.last_errors import last_errors
 from gaudi_operator.core.observed import PodReport
+from gaudi_operator.core.pods.terminations import last_errors
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.builders import Object
 from tests.unit.operator.core.pod_objects import pod, view

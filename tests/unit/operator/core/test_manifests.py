@@ -2,9 +2,9 @@
 
 import pytest
 
-from gaudi_operator.core.manifests.config_map import config_map
-from gaudi_operator.core.manifests.pod_disruption_budget import pod_disruption_budget
-from gaudi_operator.core.manifests.service import endpoint, service
+from gaudi_operator.core.children.manifests.config_map import config_map
+from gaudi_operator.core.children.manifests.pod_disruption_budget import pod_disruption_budget
+from gaudi_operator.core.children.manifests.service import endpoint, service
 from tests.unit.operator.core.resources import inference
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gaudi_operator.core.missing_bucket import NO_GRAPH, suggestion
+from gaudi_operator.core.status.cold_shapes import NO_GRAPH, suggestion
 from gaudi_runtime.contract.report import BucketPhase, ColdShape, MemorySplit, PhaseProgress, Shape, WarmupReport
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.core.patience import asks_first, look_again_seconds
-from gaudi_operator.core.pods import PodView
+from gaudi_operator.core.deadlines import asks_first, look_again_seconds
+from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view

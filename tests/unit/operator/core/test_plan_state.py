@@ -3,9 +3,8 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
-from gaudi_operator.core.plan_sentence import plan_sentence
-from gaudi_operator.core.plan_state import known_blocks, plan_state
-from gaudi_operator.core.situation import Situation
+from gaudi_operator.core.status.plan import known_blocks, plan_sentence, plan_state
+from gaudi_operator.core.status.situation import Situation
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
 from gaudi_runtime.problem import Problem
 from tests.builders import Object

@@ -1,8 +1,7 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
-from gaudi_operator.core.policy import pods_of, rollout_policy
-from gaudi_operator.core.rollout import Policy
+from gaudi_operator.core.rollout.planner import Policy, pods_of, rollout_policy
 
 
 @pytest.mark.parametrize(

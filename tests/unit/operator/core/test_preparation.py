@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.patience import look_again_seconds
-from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.troubles import Circumstances, pod_problem
+from gaudi_operator.core.deadlines import look_again_seconds
+from gaudi_operator.core.pods.problems import Circumstances, pod_problem
+from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.problem import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view

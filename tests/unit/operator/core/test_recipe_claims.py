@@ -3,8 +3,8 @@
 from typing import Any
 
 from gaudi_operator.core.actions import Action, Apply, Delete
-from gaudi_operator.core.recipe_claims import recipe_claims
-from gaudi_operator.core.revision import Revision, wished_revision
+from gaudi_operator.core.children.desired import recipe_claims
+from gaudi_operator.core.rollout.revision import Revision, wished_revision
 from tests.builders import Object
 from tests.unit.operator.core.resources import DEFAULTS, inference
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
-from gaudi_operator.core.pods import PodView, with_gates
-from gaudi_operator.core.recompiling import RECOMPILING, judge_gates
-from gaudi_operator.core.timestamp import timestamp
+from gaudi_operator.core.notation import timestamp
+from gaudi_operator.core.pods.gate import RECOMPILING, judge_gates
+from gaudi_operator.core.pods.view import PodView, with_gates
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import PLAN, report
 from tests.unit.operator.core.resources import NOW

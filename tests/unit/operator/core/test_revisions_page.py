@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.inputs import revision_inputs, revision_name, same_inputs, stored_form
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.rollout.revision import revision_inputs, revision_name, same_inputs, stored_form
 from tests.unit.operator.core.resources import inference
 
 PAGE = (Path(__file__).parents[4] / "docs" / "revisions.md").read_text()

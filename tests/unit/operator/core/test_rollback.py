@@ -6,10 +6,10 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import OnFailure, Rollout
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.revision import Revision
-from gaudi_operator.core.rollback import choose, last_good
-from gaudi_operator.core.troubles import Circumstances
+from gaudi_operator.core.pods.problems import Circumstances
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.target import choose, last_good
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.problem import Problem
 from tests.unit.operator.core.pod_objects import pod, view

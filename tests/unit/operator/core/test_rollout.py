@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gaudi_operator.core.rollout import Policy, Progress, RevisionPods, Step, next_step
+from gaudi_operator.core.rollout.planner import Policy, Progress, RevisionPods, Step, next_step
 
 SURGE = Policy(wished=2, max_surge=1, max_unavailable=0)
 IN_PLACE = Policy(wished=2, max_surge=0, max_unavailable=1)

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.checks import first_violation
-from gaudi_operator.core.inference import Inference
-from gaudi_operator.core.manifests.volumes import shared_memory
-from gaudi_operator.core.quantity import whole_bytes
-from gaudi_operator.core.runtime_config import runtime_config
-from gaudi_operator.core.settings_check import why_settings_are_ignored
+from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
+from gaudi_operator.core.children.manifests.volumes import shared_memory
+from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.notation import whole_bytes
+from gaudi_operator.core.resource import Inference
 from gaudi_runtime.knobs.render import render
 from tests.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.revision import wished_revision
-from gaudi_operator.core.runtime_config import checkpoint_folder, runtime_config
+from gaudi_operator.core.children.runtime_config import checkpoint_folder, runtime_config
+from gaudi_operator.core.rollout.revision import wished_revision
 from gaudi_runtime.contract.config import (
     ExecutionMode,
     HubRepository,

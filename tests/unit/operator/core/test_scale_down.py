@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gaudi_operator.core.actions import SetCost
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, LEAVES_FIRST
-from gaudi_operator.core.pods import PodCondition, PodView
-from gaudi_operator.core.scale_down import deletion_costs, held_back, leavers
+from gaudi_operator.core.pods.view import PodCondition, PodView
+from gaudi_operator.core.rollout.scale_down import deletion_costs, held_back, leavers
 from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests
 from tests.builders import Object
 from tests.unit.operator.core.cluster import Cluster

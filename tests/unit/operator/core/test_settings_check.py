@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.checks import first_violation
-from gaudi_operator.core.inference import Inference, read_inference
+from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored, why_settings_are_wrong
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
-from gaudi_operator.core.plan_conditions import judge_settings_effective
-from gaudi_operator.core.revision import Revision, wished_revision
-from gaudi_operator.core.settings_check import why_settings_are_ignored, why_settings_are_wrong
-from gaudi_operator.core.verdict import FALSE, TRUE, Verdict
+from gaudi_operator.core.resource import Inference, read_inference
+from gaudi_operator.core.rollout.revision import Revision, wished_revision
+from gaudi_operator.core.status.plan import judge_settings_effective
+from gaudi_operator.core.status.situation import FALSE, TRUE, Verdict
 from gaudi_runtime.problem import Problem
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster

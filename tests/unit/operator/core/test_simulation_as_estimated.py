@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.outlook import outlook
-from gaudi_operator.core.runtime_config import runtime_config
+from gaudi_operator.core.admission.review import outlook
+from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.startup import start_engine

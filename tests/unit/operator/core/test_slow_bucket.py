@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.core.patience import look_again_seconds
-from gaudi_operator.core.pod_states import pod_states
-from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.serving_conditions import judge_warmed_up
-from gaudi_operator.core.slow_bucket import slow_bucket
+from gaudi_operator.core.deadlines import look_again_seconds
+from gaudi_operator.core.pods.delays import slow_bucket
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.status.conditions import judge_warmed_up
+from gaudi_operator.core.status.pods import pod_states
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report

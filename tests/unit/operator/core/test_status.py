@@ -15,9 +15,9 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     WarmupProgress,
 )
-from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.situation import Situation
-from gaudi_operator.core.status import make_status, throttled
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.status.situation import Situation
+from gaudi_operator.core.status.status import make_status, throttled
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,

@@ -7,8 +7,8 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
-from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.surge import unblock, why_in_place
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.mode import unblock, why_in_place
 from tests.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view

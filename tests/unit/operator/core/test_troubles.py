@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.pods import PodView
-from gaudi_operator.core.troubles import Circumstances, blames_the_revision, first_problem, pod_problem
+from gaudi_operator.core.pods.problems import Circumstances, blames_the_revision, first_problem, pod_problem
+from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, Requests, RuntimeFailure, Skipped
 from gaudi_runtime.problem import Problem
 from tests.unit.operator.core.cluster import stamp

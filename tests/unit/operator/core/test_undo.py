@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.inference import SpecUnreadable, read_inference
-from gaudi_operator.core.inputs import revision_inputs, revision_name, stored_form
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.undo import undo_patch
+from gaudi_operator.core.resource import SpecUnreadable, read_inference
+from gaudi_operator.core.rollout.revision import revision_inputs, revision_name, stored_form, undo_patch
 from tests.builders import Object, patched
 from tests.unit.operator.core.resources import CARD, resource
 

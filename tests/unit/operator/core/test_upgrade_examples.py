@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.core.checks import first_violation
-from gaudi_operator.core.inference import read_inference
-from gaudi_operator.core.inputs import revision_inputs
+from gaudi_operator.core.admission.checks import first_violation
+from gaudi_operator.core.resource import read_inference
+from gaudi_operator.core.rollout.revision import revision_inputs
 from tests.builders import merged
 from tests.unit.operator.core.resources import DEFAULTS
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gaudi_operator.cli.plan.manifest import read_manifest
-from gaudi_operator.core.outlook import outlook
+from gaudi_operator.core.admission.review import outlook
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 ROOT = Path(__file__).parents[5]

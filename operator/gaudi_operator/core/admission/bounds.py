@@ -1,0 +1,46 @@
+"""Bounds on what a memory budget can hold, known before any model is read.
+
+The operator does not see the checkpoint, so it takes the least that any model needs: what is refused here can
+never work, what passes is judged again by the runtime after its profile run (docs/warmup.md, Memory split).
+"""
+
+from math import ceil
+
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.children.runtime_config import execution_mode, plan_limits
+from gaudi_operator.core.notation import whole_bytes
+from gaudi_runtime.contract.config import ExecutionMode
+
+LEAST_BYTES_PER_TOKEN = 2
+"""Of a KV block: a key and a value of one head, one dimension and one byte, in one layer."""
+
+MOST_MEMORY = 2**60
+"""Bytes of any device, and so KV blocks of any device."""
+
+
+def captures(spec: GaudiInferenceSpec) -> bool:
+    """Whether pods capture graphs at all."""
+    return spec.warmup.enabled and execution_mode(spec) not in (ExecutionMode.LAZY, ExecutionMode.EAGER)
+
+
+def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
+    """No model can have more KV blocks than this, nor use more."""
+    limits = plan_limits(spec)
+    useful = ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs
+    budget = usable_bytes(spec)
+    if budget is None:
+        return useful
+    kept = budget * (1 - spec.warmup.graph_memory_share)
+    return min(useful, int(kept) // (LEAST_BYTES_PER_TOKEN * limits.block_size))
+
+
+def least_memory(spec: GaudiInferenceSpec) -> int:
+    """Bytes of a memory budget below which no model has a KV block, MOST_MEMORY at most; graphs must not have all."""
+    kept = spec.engine.device_memory_utilization * (1 - spec.warmup.graph_memory_share)
+    return ceil(min(MOST_MEMORY, LEAST_BYTES_PER_TOKEN * spec.engine.block_size / kept))
+
+
+def usable_bytes(spec: GaudiInferenceSpec) -> int | None:
+    """Bytes of the budget that may be used; None when the memory is a card's and measured."""
+    memory = spec.accelerator.device_memory
+    return None if memory is None else int(whole_bytes(memory) * spec.engine.device_memory_utilization)

@@ -1,0 +1,320 @@
+"""What makes a spec impossible before a pod is started: ordered small checks, the first violation counts.
+
+What the API server can see by itself is refused there, by rules beside the fields; these need the installation,
+the bucket planner or the memory budget.
+
+Settings of the engine: what is wrong with them, and which have no effect (docs/knobs.md).
+
+The rules are the runtime's (gaudi_runtime/knobs); here they meet a resource, in sentences that name its fields.
+
+Whether the graphs that readiness asks for can fit at all: a bound that holds for any model.
+
+What is refused here can never work. What passes may still fall short: that is an estimate's work, and an estimate
+refuses nothing (docs/conditions.md, Before a pod runs).
+"""
+
+from collections.abc import Callable, Iterator
+from math import ceil
+
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.warmup import Shortfall
+from gaudi_operator.core.admission.bounds import MOST_MEMORY, captures, least_memory, most_kv_blocks, usable_bytes
+from gaudi_operator.core.admission.review import plan_of, why_impossible
+from gaudi_operator.core.children.manifests.container import image
+from gaudi_operator.core.children.manifests.volumes import shared_memory
+from gaudi_operator.core.children.runtime_config import (
+    bucket_policy,
+    execution_mode,
+    on_cpu,
+    plan_limits,
+    runtime_config,
+    tokens,
+)
+from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.notation import at_least, whole_bytes
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.ignored import ignored_settings
+from gaudi_runtime.contract.config import EngineName, ExecutionMode
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.knobs.arguments import wrong_arguments
+from gaudi_runtime.knobs.check import wrong_settings, wrong_variables
+from gaudi_runtime.knobs.ignored import ignored_knobs
+from gaudi_runtime.problem import Problem
+
+
+def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+    """The first check that fails; None when the spec may run."""
+    return next((found for check in CHECKS if (found := check(inference, defaults))), None)
+
+
+def host_path_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+    """hostPath reads the node's files, so the installation decides."""
+    model = inference.spec.model
+    where = "spec.model.source" if model.source.host_path else "spec.model.adapters.source"
+    asked = model.source.host_path or any(each.source.host_path for each in model.adapters)
+    if not asked or defaults.allow_host_path:
+        return None
+    return Problem(
+        "HostPathNotAllowed",
+        f"{where}.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage, "
+        "or have the operator installed with hostPath allowed.",
+    )
+
+
+def revision_is_not_allowed(revision: Revision, defaults: InstallationDefaults) -> Problem | None:
+    """What is stored was allowed when it was made; the installation may have changed its mind since."""
+    paths = ", ".join(revision.host_paths)
+    if not paths or defaults.allow_host_path:
+        return None
+    return Problem(
+        "HostPathNotAllowed",
+        f"Revision {revision.name} mounts {paths} of its nodes (hostPath), which this installation does not allow: it "
+        "gets no more pods. Change the spec, or spec.rollout.revision where it is pinned, or have the operator "
+        "installed with hostPath allowed.",
+    )
+
+
+def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """A field that is promised by the API and not served by this release is refused, never ignored."""
+    found = next((f"{path}{advice}" for path, advice, asked in _not_built(inference.spec) if asked), None)
+    return None if found is None else Problem("NotBuilt", found)
+
+
+_POOLING = ("embed", "classify")
+
+
+def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
+    release = " is not built in this release"
+    unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
+    simulated = spec.engine.name is EngineName.SIM
+    source = (
+        f"{release}: mount the bucket by its CSI driver and name the claim, or use huggingFace, persistentVolumeClaim, "
+        "hostPath or ociImage."
+    )
+    several = f"{release}: name one Secret and key in all."
+    adapters = [each.source for each in spec.model.adapters]
+    unplanned = f"{release}: its decode shapes are not in the plan; leave it out, or use generation none."
+    ranks = spec.parallelism
+    on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
+    pooling = spec.engine.settings.get("--runner") == "pooling" or spec.engine.settings.get("--convert") in _POOLING
+    return (
+        ("spec.model.source.objectStore", source, spec.model.source.object_store is not None),
+        (
+            "spec.parallelism.nodes above 1 for engine vllm on a card",
+            f"{release}, for nobody has seen it work: use 1, or generation none.",
+            on_card and ranks.nodes > 1,
+        ),
+        (
+            "spec.parallelism.data above 1 over several nodes with engine vllm",
+            f"{release}: use tensor or pipeline, or more replicas.",
+            spec.engine.name is EngineName.VLLM and ranks.nodes > 1 and ranks.data > 1,
+        ),
+        ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
+        ("spec.model.adapters", unsimulated, simulated and bool(adapters)),
+        ("spec.model.adapters.source.objectStore", source, any(each.object_store for each in adapters)),
+        ("more than one tokenSecretRef in spec.model", several, len(tokens(spec.model)) > 1),
+        (
+            "spec.engine.settings --speculative-config on a card",
+            unplanned,
+            on_card and "--speculative-config" in spec.engine.settings,
+        ),
+        (
+            "spec.engine.settings --runner pooling or --convert on a card",
+            f"{release}: leave it out, or use generation none.",
+            on_card and pooling,
+        ),
+        ("spec.route", f"{release}: leave it out.", spec.route is not None),
+    )
+
+
+def settings_are_wrong(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """The engine would not know a knob, or take its value for something else without a word."""
+    sentence = why_settings_are_wrong(inference)
+    return None if sentence is None else Problem("SettingsWrong", sentence)
+
+
+def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+    """The installation may have no image for cards: it is built on Intel's base."""
+    if image(inference.spec, defaults):
+        return None
+    kind = "the CPU" if on_cpu(inference.spec.accelerator) else "cards"
+    return Problem(
+        "NoRuntimeImage",
+        f"spec.engine.image is left out and this installation has no default image for {kind}: name an image.",
+    )
+
+
+def memory_is_above_all_devices(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """Most likely a wrong unit; and the figures of a plan are numbers of 64 bits."""
+    memory = inference.spec.accelerator.device_memory
+    if memory is None or whole_bytes(memory) <= MOST_MEMORY:
+        return None
+    return Problem(
+        "PlanImpossible",
+        f"spec.accelerator.deviceMemory {memory} is more than 1Ei, and no device has as much: lower it.",
+    )
+
+
+def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """What is written to a volume in memory counts against the limit of the container."""
+    memory, shared = inference.spec.pod.resources.memory, shared_memory(inference.spec)
+    if memory is None or whole_bytes(memory) > whole_bytes(shared):
+        return None
+    return Problem(
+        "MemoryTooSmall",
+        f"spec.pod.resources.memory {memory} must be above the {shared} of /dev/shm, which counts as memory of the "
+        "container: raise it, or lower sharedMemory.",
+    )
+
+
+def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """No KV block fits, or no bucket is left."""
+    spec = inference.spec
+    if spec.warmup.graph_memory_share == 1:
+        return Problem(
+            "PlanImpossible",
+            "spec.warmup.graphMemoryShare is 1, so no memory is left for a single KV block: lower it.",
+        )
+    if most_kv_blocks(spec) < 1:
+        return Problem(
+            "PlanImpossible",
+            f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} has no room for a single KV block: "
+            f"raise it to {at_least(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryShare.",
+        )
+    sentence = why_impossible(inference)
+    if sentence is None:
+        return None
+    prefix = "spec." if sentence.startswith("bucketing.") else "spec.bucketing: "
+    return Problem("PlanImpossible", f"{prefix}{sentence}.")
+
+
+def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """Not even the smallest graphs that the thresholds ask for fit into the memory, and the gate would stay closed."""
+    sentence = why_unreachable(inference.spec)
+    return None if sentence is None else Problem("ThresholdsUnreachable", sentence)
+
+
+def groups_are_not_served(inference: Inference, observed: Observed) -> Problem | None:
+    """A replica over several nodes is a group, which only the LeaderWorkerSet controller can make."""
+    if inference.spec.parallelism.nodes == 1 or observed.groups_served:
+        return None
+    return Problem(
+        "LeaderWorkerSetMissing",
+        f"spec.parallelism.nodes is {inference.spec.parallelism.nodes}, and this cluster has no LeaderWorkerSets: "
+        "install the LeaderWorkerSet controller (lws.sigs.k8s.io) in version 0.9 or newer. It is seen within seconds.",
+    )
+
+
+CHECKS: tuple[Callable[[Inference, InstallationDefaults], Problem | None], ...] = (
+    host_path_is_not_allowed,
+    something_is_not_built,
+    settings_are_wrong,
+    no_image_is_known,
+    memory_is_above_all_devices,
+    shared_memory_takes_all,
+    plan_is_impossible,
+    thresholds_are_unreachable,
+)
+
+
+MOST_SENTENCES = 5
+
+
+def why_settings_are_wrong(inference: Inference) -> str | None:
+    """One text that names every wrong setting, as far as people read; None when all can be passed on."""
+    return _text([f"spec.{each}" for each in _wrong(inference)])
+
+
+def why_settings_are_ignored(inference: Inference) -> str | None:
+    """One text that names every setting without effect; None when all have one."""
+    config = runtime_config(inference)
+    ignored = (*ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
+    return _text([f"spec.{each}" for each in ignored])
+
+
+def _wrong(inference: Inference) -> Iterator[str]:
+    engine = inference.spec.engine
+    variables = [each.name for each in engine.env]
+    yield from (f"engine.settings: {each}" for each in wrong_settings(engine.settings))
+    yield from (f"engine.extraArgs: {each}" for each in wrong_arguments(engine.extra_args))
+    yield from (f"engine.env: {each}" for each in wrong_variables(variables))
+    for name in sorted(engine.settings.keys() & set(variables)):
+        yield f"engine.env: {name} stands in engine.settings too: give it once"
+
+
+def _text(sentences: list[str]) -> str | None:
+    if not sentences:
+        return None
+    more = len(sentences) - MOST_SENTENCES
+    shown = "; ".join(sentences[:MOST_SENTENCES])
+    return f"{shown}; and {more} more." if more > 0 else f"{shown}."
+
+
+LEAST_BYTES_PER_INPUT = 4
+"""Of a graph: one token id per input position, and nothing else."""
+
+
+def why_unreachable(spec: GaudiInferenceSpec) -> str | None:
+    """The sentence that says why the gate can never open; None when a small enough model may open it."""
+    if not captures(spec) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+        return None
+    prompt, decode = spec.readiness.min_captured_prompt_percent, spec.readiness.min_captured_decode_percent
+    if spec.warmup.graph_memory_share == 0 and (prompt or decode):
+        return (
+            "spec.warmup.graphMemoryShare is 0, so no memory is kept for graphs, but spec.readiness asks for "
+            f"{prompt} % of prompt and {decode} % of decode graphs: raise the share or lower the percentages."
+        )
+    return _why_too_long(spec, prompt) or _why_too_large(spec, prompt, decode)
+
+
+def _why_too_long(spec: GaudiInferenceSpec, percent: int) -> str | None:
+    """Only what a single sequence has counts, for the engine decides whether a whole batch counts too."""
+    limit = spec.warmup.max_graph_tokens
+    if limit is None or spec.engine.name is not EngineName.VLLM or execution_mode(spec) is not ExecutionMode.HPU_GRAPHS:
+        return None
+    planned = _most_buckets(spec)
+    if planned is None:
+        return None
+    total = len(planned.prompt)
+    within = sum(each.query_len + each.num_blocks * spec.engine.block_size <= limit for each in planned.prompt)
+    most = 100 * within // total
+    if most >= percent:
+        return None
+    return (
+        f"spec.warmup.maxGraphTokens {limit} leaves {total - within} of {total} prompt buckets without a graph, but "
+        f"spec.readiness asks for {percent} % of prompt graphs: raise it, or lower minCapturedPromptPercent to {most}."
+    )
+
+
+def _why_too_large(spec: GaudiInferenceSpec, prompt: int, decode: int) -> str | None:
+    budget = usable_bytes(spec)
+    if budget is None:
+        return None
+    plan = _most_buckets(spec)
+    if plan is None:
+        return None
+    least = _least_graph_bytes(plan.prompt, prompt) + _least_graph_bytes(plan.decode, decode)
+    if least <= budget:
+        return None
+    return (
+        f"spec.readiness asks for {prompt} % of {len(plan.prompt)} prompt and {decode} % of {len(plan.decode)} decode "
+        f"graphs, whose inputs alone take {least} bytes; spec.accelerator.deviceMemory leaves {budget}: "
+        f"raise it to {at_least(ceil(least / spec.engine.device_memory_utilization))}, plan fewer buckets or lower the "
+        "percentages."
+    )
+
+
+def _most_buckets(spec: GaudiInferenceSpec) -> BucketPlan | None:
+    try:
+        return plan_of(bucket_policy(spec), plan_limits(spec), most_kv_blocks(spec))
+    except PlanImpossible:
+        return None
+
+
+def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
+    needed = ceil(len(buckets) * percent / 100)
+    sizes = sorted(bucket.batch_size * bucket.query_len for bucket in buckets)
+    return LEAST_BYTES_PER_INPUT * sum(sizes[:needed])

@@ -1,0 +1,182 @@
+"""What a described card would make of a plan: pure numbers for the outlook (docs/memory.md has the rules).
+
+Which described card and which known model a spec speaks of, so that it can be forecast without a checkpoint.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.admission.bounds import MOST_MEMORY
+from gaudi_operator.core.children.runtime_config import on_cpu
+from gaudi_runtime.cards.catalog import CARDS, card_named
+from gaudi_runtime.contract.config import EngineName
+from gaudi_runtime.figure import Confidence, weakest
+from gaudi_runtime.forecast.forecast import forecast
+from gaudi_runtime.forecast.inputs import ForecastInputs
+from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, PhaseForecast
+from gaudi_runtime.models.known import known_shape
+from gaudi_runtime.problem import Problem
+
+_TOLD = frozenset({"card", "model", "timeScale", "loadSeconds", "promptTokensPerSecond", "tokensPerSecond"})
+"""Keys of a simulation that leave the memory and the graphs of the described card as they are."""
+
+MOST_TIME_SCALE = 1000
+"""The largest time scale that a script may have."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A card and a model by name.
+
+    `sure` is False for a model that was only recognized by a served name. `exact` is True for a simulation, which
+    does just what the card's description says. `time_scale` is how long a described second takes.
+    """
+
+    card: str
+    model: str
+    sure: bool = True
+    exact: bool = False
+    time_scale: float = 1.0
+
+
+def subject(spec: GaudiInferenceSpec) -> Subject | None:
+    """The card and the model; None where one of them is unknown, or a simulation follows a script of its own."""
+    if spec.engine.name is EngineName.SIM:
+        return _simulated(spec.engine.simulation or {})
+    source, card = spec.model.source.hugging_face, spec.accelerator.generation.value
+    if source is not None:
+        return Subject(card, source.repo) if known_shape(source.repo) else None
+    served = next((name for name in spec.model.served_names if known_shape(name)), None)
+    return None if served is None else Subject(card, served, sure=False)
+
+
+def why_unknown(spec: GaudiInferenceSpec) -> str:
+    """Why a spec is not estimated, as the end of a sentence."""
+    if spec.engine.name is EngineName.SIM:
+        return "the simulation describes no known card and model, or sizes, times or faults of its own"
+    if on_cpu(spec.accelerator):
+        return "nothing is known of graphs on a CPU"
+    return "the model is not among the known ones; a public repository among spec.model.servedNames gives an estimate"
+
+
+def _simulated(script: dict[str, str]) -> Subject | None:
+    card = CARDS.get(script.get("card", "").lower())
+    if card is None or not script.keys() <= _TOLD:
+        return None
+    model = script.get("model") or (card.rates.model if card.rates else "")
+    time_scale = _time_scale(script.get("timeScale", "1"))
+    if known_shape(model) is None or time_scale is None:
+        return None
+    return Subject(card.name, model, exact=True, time_scale=time_scale)
+
+
+def _time_scale(text: str) -> float | None:
+    """How long a simulated second takes; None where the runtime will refuse it, NaN among it."""
+    try:
+        scale = float(text)
+    except ValueError:
+        return None
+    return scale if 0 <= scale <= MOST_TIME_SCALE else None
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Graphs of one phase that fit, of `planned`: as expected, and as many as can fit if all that is proven holds."""
+
+    planned: int
+    expected: int
+    at_best: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Figures of one card. `prompt` and `decode` are None where nothing is captured or nothing is known of graphs.
+
+    `problem` is why the deployment would not start; `proven` that it holds whatever the estimated parts are.
+    """
+
+    source: str
+    kv_blocks: int
+    graph_bytes: int | None
+    warmup_seconds: int | None
+    prompt: Fitting | None
+    decode: Fitting | None
+    problem: Problem | None
+    proven: bool
+
+
+def estimate(inputs: ForecastInputs, subject: Subject) -> Estimate | None:
+    """The estimate; None where not even the memory of a card can be estimated."""
+    found = forecast(inputs, known_shape(subject.model), card_named(subject.card))
+    problem = next((each for each in found.problems if each.reason in _ROOM), None)
+    if found.memory is None and problem is None:
+        return None
+    return Estimate(
+        source=_source(found, subject),
+        kv_blocks=min(MOST_MEMORY, int(found.kv_blocks.value)),
+        graph_bytes=_graph_bytes(found),
+        warmup_seconds=_seconds(found, subject),
+        prompt=_fitting(found.prompt, subject),
+        decode=_fitting(found.decode, subject),
+        problem=problem,
+        proven=problem is not None and _is_proven(problem, found.memory, inputs, subject),
+    )
+
+
+_FATAL = frozenset({Misfit.PARALLELISM, Misfit.WEIGHTS_TOO_LARGE, Misfit.NO_KV_BLOCK})
+"""Without a single KV block nothing can be served; a sequence that is too long is only refused itself."""
+
+_ROOM = _FATAL | {Misfit.SEQUENCE_TOO_LONG}
+
+
+def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: ForecastInputs, subject: Subject) -> bool:
+    """Whether the problem stands without the workspace, which is estimated; the weights of a known model are exact."""
+    if problem.reason not in _FATAL:
+        return False
+    if subject.exact or not subject.sure or memory is None:
+        return subject.exact or (subject.sure and problem.reason is Misfit.PARALLELISM)
+    room = max(0.0, memory.total.most - memory.weights.least) * inputs.utilization
+    return room * (1 - inputs.warmup.graph_memory_share) < memory.block.least
+
+
+def _fitting(phase: PhaseForecast | None, subject: Subject) -> Fitting | None:
+    if phase is None or phase.captured is None:
+        return None
+    expected = len(phase.captured)
+    return Fitting(phase.planned, expected, expected if subject.exact else _at_best(phase, subject))
+
+
+def _at_best(phase: PhaseForecast, subject: Subject) -> int:
+    """With the lowest bytes that any source gives; nothing is proven of a guessed model, or by another model."""
+    measured = phase.graph_bytes is not None and phase.graph_bytes.confidence.rank <= Confidence.MEASURED.rank
+    proven = subject.sure and measured and phase.captured_at_best is not None
+    return phase.captured_at_best or 0 if proven else phase.planned
+
+
+def _graph_bytes(found: Forecast) -> int | None:
+    known = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase and phase.graph_bytes]
+    return round(sum(figure.value for figure in known)) if known else None
+
+
+def _seconds(found: Forecast, subject: Subject) -> int | None:
+    return None if found.warmup_seconds is None else ceil(found.warmup_seconds.value * subject.time_scale)
+
+
+def _source(found: Forecast, subject: Subject) -> str:
+    """The card and the model, and how sure the least sure of graphs and times is."""
+    graphs = [phase.graph_bytes for phase in (found.prompt, found.decode) if phase]
+    figures = [figure for figure in (*graphs, found.warmup_seconds) if figure]
+    sure = weakest(*figures) if figures else Confidence.CALCULATED
+    known_by = "" if subject.sure else ", recognized by its served name"
+    return f"the description of card {subject.card} and the model {subject.model}{known_by} ({_HOW_SURE[sure]})"
+
+
+_HOW_SURE = {
+    Confidence.EXACT: "exact",
+    Confidence.MEASURED: "as measured with this model",
+    Confidence.PUBLISHED: "as published",
+    Confidence.CALCULATED: "calculated",
+    Confidence.SCALED: "scaled from another model",
+    Confidence.ASSUMED: "assumed",
+}

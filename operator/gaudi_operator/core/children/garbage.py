@@ -1,0 +1,50 @@
+"""Children that nothing needs any more: old workloads, forgotten revisions and the ConfigMaps of neither."""
+
+from collections.abc import Collection, Iterable
+
+from gaudi_operator.core.actions import Delete
+from gaudi_operator.core.children.diff import delete
+from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.pods.view import ENDED
+from gaudi_operator.core.rollout.replicas import desired_replicas
+from gaudi_operator.core.rollout.revision import Revision
+
+
+def garbage(
+    observed: Observed, current: str, stored: Iterable[Revision], history_limit: int, stable: str | None = None
+) -> tuple[list[Delete], set[str]]:
+    """Deletes of workloads and ControllerRevisions that are over, and the names of the revisions still in use.
+
+    In use is the `current` revision and whatever has pods or wishes some. A pod that has ended runs nothing any more:
+    it goes with its workload, and its last error stays in the status (back_off.py). `stored` is newest first;
+    `history_limit` is how many revisions that are not in use are kept, beside the `stable` one.
+    """
+    in_use = {current, *(_revision(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}
+    in_use |= {_revision(each) for each in observed.workloads if desired_replicas(each)}
+    history = [revision.name for revision in stored if revision.name not in {*in_use, stable}]
+    done = (each for each in observed.workloads if _revision(each) not in in_use)
+    forgotten = (each for each in observed.revisions if _revision(each) in history[history_limit:])
+    deletes = [
+        *_deletes(done, "its revision is replaced and has no pods"),
+        *_deletes(forgotten, "the history of revisions is full"),
+    ]
+    return deletes, in_use
+
+
+def unread_config_maps(observed: Observed, needed: Collection[str | None]) -> list[Delete]:
+    """Deletes of ConfigMaps whose names are not `needed`."""
+    unread = (each for each in observed.config_maps if each["metadata"]["name"] not in needed)
+    return _deletes(unread, "no pod reads it")
+
+
+def _has_ended(pod: Manifest) -> bool:
+    return (pod.get("status") or {}).get("phase") in ENDED
+
+
+def _deletes(objects: Iterable[Manifest], reason: str) -> list[Delete]:
+    return [delete(each, reason) for each in objects if "deletionTimestamp" not in each["metadata"]]
+
+
+def _revision(manifest: Manifest) -> str:
+    return str((manifest["metadata"].get("labels") or {}).get(REVISION_LABEL, ""))

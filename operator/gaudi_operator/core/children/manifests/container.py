@@ -1,0 +1,190 @@
+"""The runtime container: image, arguments, environment, resources, ports, probes and its rights.
+
+Variables of a container that shares recipes: its revision, and what a store of recipes wants to see.
+"""
+
+from gaudi_operator.api.v1alpha1.accelerator import Accelerator
+from gaudi_operator.api.v1alpha1.engine import EnvVar
+from gaudi_operator.api.v1alpha1.recipe_store import RecipeObjectStore
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache
+from gaudi_operator.core.children.manifests.metadata import Object
+from gaudi_operator.core.children.manifests.volumes import TEMPORARY_PATH, mounts
+from gaudi_operator.core.children.runtime_config import on_cpu, repositories, runtime_config, tokens
+from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
+from gaudi_operator.core.resource import Inference
+from gaudi_runtime.contract.config import EngineName, ServingConfig
+from gaudi_runtime.contract.ports import (
+    API_KEY_VARIABLE,
+    CACHE_PATH,
+    CONFIG_PATH,
+    FETCH_PATH,
+    LIVEZ_PATH,
+    MODEL_PORT_NAME,
+    READYZ_PATH,
+    RECIPE_PATH,
+    REVISION_VARIABLE,
+    STATUS_PORT_NAME,
+    STORE_KEY_ID_VARIABLE,
+    STORE_SECRET_VARIABLE,
+    STORE_SESSION_VARIABLE,
+    STORE_TOKEN_VARIABLE,
+)
+from gaudi_runtime.knobs.render import render
+
+PROBE_TIMEOUT_SECONDS = 5
+"""A status port that shares its machine with a running compile may be slow to answer."""
+
+
+def container(inference: Inference, defaults: InstallationDefaults) -> Object:
+    """The one container of a pod."""
+    spec, ports = inference.spec, ServingConfig()
+    return {
+        "name": CONTAINER,
+        "image": image(spec, defaults),
+        "imagePullPolicy": spec.engine.image_pull_policy.value,
+        "args": ["serve", "--config", CONFIG_PATH],
+        "env": environment(inference),
+        "resources": _resources(spec),
+        "ports": [
+            {"name": MODEL_PORT_NAME, "containerPort": ports.model_port, "protocol": "TCP"},
+            {"name": STATUS_PORT_NAME, "containerPort": ports.status_port, "protocol": "TCP"},
+        ],
+        "readinessProbe": _probe(READYZ_PATH, period=1, failures=3),
+        # The runtime itself judges progress, so a failing /livez is final; some patience is for a busy machine.
+        "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
+        "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
+        "volumeMounts": mounts(spec),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
+    """The runtime image: the resource's own, or the installation's for this kind of device."""
+    default = defaults.runtime_image if on_cpu(spec.accelerator) else defaults.hpu_image
+    return spec.engine.image or default
+
+
+def environment(inference: Inference) -> list[Object]:
+    """Variables of the container: ours, then the engine's knobs, then the user's; a later one replaces an earlier.
+
+    The knobs stand here, not only in the RuntimeConfig: the device's software reads them when a process starts.
+    """
+    plain = {**_writable_places(inference.spec), **_network(inference.spec), **_knobs(inference)}
+    variables = {name: {"name": name, "value": value} for name, value in plain.items()}
+    return list(
+        {
+            **variables,
+            **_secrets(inference.spec),
+            **recipe_environment(inference.spec.recipe_cache),
+            **{each.name: _variable(each) for each in inference.spec.engine.env},
+        }.values()
+    )
+
+
+def _knobs(inference: Inference) -> dict[str, str]:
+    """Without files of a fetched model: the runtime itself names them, once it knows the commit."""
+    found = render(runtime_config(inference)).env
+    return {name: value for name, value in found.items() if not value.startswith(f"{FETCH_PATH}/")}
+
+
+def _variable(variable: EnvVar) -> Object:
+    return variable.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _writable_places(spec: GaudiInferenceSpec) -> dict[str, str]:
+    """The root file system is read-only and the user id has no entry in the image's list of users."""
+    logs = {} if on_cpu(spec.accelerator) else {"HABANA_LOGS": f"{TEMPORARY_PATH}/habana_logs"}
+    vllm = {"VLLM_CACHE_ROOT": f"{CACHE_PATH}/vllm", "VLLM_NO_USAGE_STATS": "1"}
+    return {
+        "HOME": TEMPORARY_PATH,
+        "TMPDIR": TEMPORARY_PATH,
+        "USER": "gaudi",
+        "XDG_CACHE_HOME": CACHE_PATH,
+        "HF_HOME": f"{CACHE_PATH}/huggingface",
+        "TORCHINDUCTOR_CACHE_DIR": f"{RECIPE_PATH}/inductor",
+        **logs,
+        **(vllm if spec.engine.name is EngineName.VLLM else {}),
+    }
+
+
+def _network(spec: GaudiInferenceSpec) -> dict[str, str]:
+    """Libraries ask the hub only where something comes from it."""
+    return {} if repositories(spec.model) else {"HF_HUB_OFFLINE": "1"}
+
+
+def _secrets(spec: GaudiInferenceSpec) -> dict[str, Object]:
+    """The hub's access token and the key of the API by reference: their values stand in Secrets alone."""
+    found = {"HF_TOKEN": next(iter(tokens(spec.model)), None), API_KEY_VARIABLE: spec.engine.api_key_secret_ref}
+    return {
+        name: {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
+        for name, secret in found.items()
+        if secret
+    }
+
+
+def _probe(path: str, period: int, failures: int) -> Object:
+    return {
+        "httpGet": {"path": path, "port": STATUS_PORT_NAME, "scheme": "HTTP"},
+        "periodSeconds": period,
+        "timeoutSeconds": PROBE_TIMEOUT_SECONDS,
+        "failureThreshold": failures,
+    }
+
+
+def _resources(spec: GaudiInferenceSpec) -> Object:
+    wished, accelerator = spec.pod.resources, spec.accelerator
+    fixed = {"memory": wished.memory, "hugepages-2Mi": accelerator.hugepages}
+    if not on_cpu(accelerator) and not accelerator.resource_claim_template_name:
+        fixed[accelerator.resource_name] = str(cards_per_pod(spec))
+    limits = {name: amount for name, amount in fixed.items() if amount}
+    resources: Object = {"limits": limits, "requests": {**limits, **_cpu(wished.cpu, accelerator)}}
+    if accelerator.resource_claim_template_name:
+        resources["claims"] = [{"name": "cards"}]
+    return {key: value for key, value in resources.items() if value}
+
+
+def cards_per_pod(spec: GaudiInferenceSpec) -> int:
+    """Cards of one pod: every rank has one."""
+    ranks = spec.parallelism
+    return spec.accelerator.cards or ranks.tensor * ranks.pipeline * ranks.data // ranks.nodes
+
+
+def _cpu(cpu: str | None, accelerator: Accelerator) -> dict[str, str]:
+    """Kubernetes refuses hugepages in a container that requests neither CPU nor memory."""
+    cpu = cpu or ("1" if accelerator.hugepages else None)
+    return {"cpu": cpu} if cpu else {}
+
+
+_KEYS = {
+    STORE_KEY_ID_VARIABLE: "AWS_ACCESS_KEY_ID",
+    STORE_SECRET_VARIABLE: "AWS_SECRET_ACCESS_KEY",
+    STORE_SESSION_VARIABLE: "AWS_SESSION_TOKEN",
+}
+
+
+def recipe_environment(cache: RecipeCache) -> dict[str, Object]:
+    """By name; none where recipes are not shared. The revision is the label that the pod has anyway."""
+    if not cache.enabled:
+        return {}
+    label = {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}}
+    found = {REVISION_VARIABLE: label, **(_credentials(cache.object_store) if cache.object_store else {})}
+    return {name: {"name": name, "valueFrom": source} for name, source in found.items()}
+
+
+def _credentials(store: RecipeObjectStore) -> dict[str, Object]:
+    if token := store.token_secret_ref:
+        return {STORE_TOKEN_VARIABLE: _secret(token.name, token.key)}
+    s3 = store.s3
+    return {name: _secret(s3.credentials_secret_name, key) for name, key in _KEYS.items()} if s3 else {}
+
+
+def _secret(name: str, key: str) -> Object:
+    """Optional: what is missing costs recipes, not the start."""
+    return {"secretKeyRef": {"name": name, "key": key, "optional": True}}

@@ -1,0 +1,62 @@
+"""The NetworkPolicy: clients reach the model port, only the operator the status port, pods of a group each other."""
+
+from gaudi_operator.api.v1alpha1.network import ClientRule, ServiceType
+from gaudi_operator.core.children.manifests.metadata import Object, child, selector_labels
+from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.names import NAMESPACE_LABEL, OPERATOR_POD_LABELS
+from gaudi_operator.core.resource import Inference
+from gaudi_runtime.contract.ports import MODEL_PORT_NAME, STATUS_PORT_NAME
+
+
+def network_policy(inference: Inference, defaults: InstallationDefaults) -> Object:
+    """Ingress only: what the pods call is the cluster's business, not the operator's."""
+    owner = inference.identity
+    spec = {
+        "podSelector": {"matchLabels": selector_labels(owner)},
+        "policyTypes": ["Ingress"],
+        "ingress": [*_client_rules(inference), _operator_rule(defaults), *_group_rules(inference)],
+    }
+    return child("networking.k8s.io/v1", "NetworkPolicy", owner.name, owner, {"spec": spec})
+
+
+def _operator_rule(defaults: InstallationDefaults) -> Object:
+    peer = {
+        "namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: defaults.operator_namespace}},
+        "podSelector": {"matchLabels": dict(OPERATOR_POD_LABELS)},
+    }
+    return {"from": [peer], "ports": [_port(STATUS_PORT_NAME)]}
+
+
+def _group_rules(inference: Inference) -> list[Object]:
+    """Ranks meet on ports that their libraries choose."""
+    if inference.spec.parallelism.nodes == 1:
+        return []
+    return [{"from": [{"podSelector": {"matchLabels": selector_labels(inference.identity)}}]}]
+
+
+def _client_rules(inference: Inference) -> list[Object]:
+    """None when nobody may reach the model port: a rule without peers would let everybody in."""
+    ports = [_port(MODEL_PORT_NAME)]
+    access = inference.spec.network_access
+    if access.allow_all_clients:
+        # Traffic from outside comes from addresses that no selector of pods matches.
+        outside = inference.spec.service.type is not ServiceType.CLUSTER_IP
+        return [{"ports": ports} if outside else {"from": [{"namespaceSelector": {}}], "ports": ports}]
+    if not access.clients:
+        return []
+    return [{"from": [_peer(rule) for rule in access.clients], "ports": ports}]
+
+
+def _peer(rule: ClientRule) -> Object:
+    pods = {"podSelector": _selector(dict(rule.pod_labels))}
+    if not rule.namespace_labels:
+        return pods
+    return {"namespaceSelector": _selector(dict(rule.namespace_labels)), **pods}
+
+
+def _selector(labels: dict[str, str]) -> Object:
+    return {"matchLabels": labels} if labels else {}
+
+
+def _port(name: str) -> Object:
+    return {"port": name, "protocol": "TCP"}

@@ -1,0 +1,26 @@
+"""The PodDisruptionBudget: node drains take as many pods as a rollout may, and at least one (docs/scaling.md)."""
+
+from gaudi_operator.core.children.manifests.metadata import Object, child, selector_labels
+from gaudi_operator.core.resource import Inference
+
+
+def pod_disruption_budget(inference: Inference, wished: int, max_unavailable: int) -> Object:
+    """The budget over all pods of a resource: `wished` replicas, of which `max_unavailable` may be missing.
+
+    It names how many stay, not how many may go: the latter is counted from what the ReplicaSets ask for at the
+    moment, which is less than what is wished while pods are replaced in place.
+
+    AlwaysAllow: a pod that does not serve yet protects nobody, so it never blocks a drain.
+    """
+    owner = inference.identity
+    spec = {
+        "minAvailable": _least_pods(wished - max(1, max_unavailable), inference.spec.parallelism.nodes),
+        "selector": {"matchLabels": selector_labels(owner)},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    return child("policy/v1", "PodDisruptionBudget", owner.name, owner, {"spec": spec})
+
+
+def _least_pods(replicas: int, pods: int) -> int:
+    """Ready pods that must stay so that `replicas` of so many `pods` each do: the next one takes a whole replica."""
+    return (replicas + 1) * pods - 1 if replicas > 0 else 0

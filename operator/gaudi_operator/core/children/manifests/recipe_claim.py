@@ -1,0 +1,44 @@
+"""The volume claim that pods share compiled recipes over (docs/warmup.md, Recipe cache).
+
+The ConfigMap that tells pods which revisions can still be run (docs/warmup.md, Recipe cache).
+"""
+
+from collections.abc import Iterable
+from posixpath import basename
+
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache
+from gaudi_operator.core.children.manifests.metadata import Object, child
+from gaudi_operator.core.notation import parse_quantity
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.resource import Identity
+from gaudi_runtime.contract.kept_revisions import KeptRevisions
+from gaudi_runtime.contract.ports import KEPT_REVISIONS_PATH
+
+
+def recipe_claim_name(owner: Identity) -> str:
+    """`<resource>-recipes`."""
+    return f"{owner.name}-recipes"
+
+
+def recipe_claim(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:
+    """The claim. It outlives every revision and goes with the resource.
+
+    A `live` claim that was made larger by others keeps its size: Kubernetes refuses to make one smaller.
+    """
+    storage = max(filter(None, (cache.size, _requested(live))), key=parse_quantity)
+    spec: Object = {"accessModes": [cache.access_mode.value], "resources": {"requests": {"storage": storage}}}
+    if cache.storage_class_name:
+        spec["storageClassName"] = cache.storage_class_name
+    return child("v1", "PersistentVolumeClaim", recipe_claim_name(owner), owner, {"spec": spec})
+
+
+def _requested(live: Manifest | None) -> str | None:
+    spec = live["spec"] if live else {}
+    requested = spec.get("resources", {}).get("requests", {}).get("storage")
+    return None if requested is None else str(requested)
+
+
+def kept_revisions(owner: Identity, names: Iterable[str]) -> Object:
+    """Named as the claim of recipes; unlike the ConfigMap of a configuration it changes while pods run."""
+    text = KeptRevisions(resource=owner.uid, revisions=tuple(sorted(names))).model_dump_json()
+    return child("v1", "ConfigMap", recipe_claim_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}})

@@ -1,0 +1,124 @@
+"""The volumes of a pod and where the container sees them."""
+
+from posixpath import dirname
+
+from gaudi_operator.api.base import Quantity
+from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, OciImageSource
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache
+from gaudi_operator.core.children.manifests.metadata import Object
+from gaudi_operator.core.children.manifests.recipe_claim import recipe_claim_name
+from gaudi_operator.core.children.runtime_config import adapter_mount, repositories
+from gaudi_operator.core.resource import Inference
+from gaudi_runtime.contract.ports import (
+    CACHE_PATH,
+    CONFIG_PATH,
+    FETCH_PATH,
+    KEPT_REVISIONS_PATH,
+    MODEL_PATH,
+    SEED_RECIPES_PATH,
+    SHARED_RECIPES_PATH,
+)
+
+TEMPORARY_PATH = "/tmp"  # noqa: S108 - the mount point of a volume of the pod's own
+SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - as above
+
+
+def volumes(inference: Inference, config_map: str) -> list[Object]:
+    """The volumes; the root file system is read-only, so everything that is written has one."""
+    spec = inference.spec
+    shared = {"medium": "Memory", "sizeLimit": shared_memory(spec)}
+    mounted = mounted_source(spec.model.source)
+    return [
+        {"name": "config", "configMap": {"name": config_map}},
+        *([{"name": "model", **mounted}] if mounted else []),
+        *_adapter_volumes(spec.model),
+        *([{"name": "fetched", **_fetched(spec.model.cache)}] if repositories(spec.model) else []),
+        *_recipe_volumes(spec.recipe_cache, recipe_claim_name(inference.identity)),
+        {"name": "cache", "emptyDir": {}},
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "shared-memory", "emptyDir": shared},
+    ]
+
+
+def mounts(spec: GaudiInferenceSpec) -> list[Object]:
+    """Where the container sees the volumes; what the runtime does not bring itself is read-only."""
+    mounted = mounted_source(spec.model.source)
+    return [
+        {"name": "config", "mountPath": dirname(CONFIG_PATH), "readOnly": True},
+        *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
+        *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
+        *([{"name": "fetched", "mountPath": FETCH_PATH}] if repositories(spec.model) else []),
+        *_recipe_mounts(spec.recipe_cache),
+        {"name": "cache", "mountPath": CACHE_PATH},
+        {"name": "tmp", "mountPath": TEMPORARY_PATH},
+        {"name": "shared-memory", "mountPath": SHARED_MEMORY_PATH},
+    ]
+
+
+def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
+    """Size of /dev/shm; each of several ranks has queues of its own there (docs/running-vllm.md, Memory of a pod)."""
+    spread = spec.parallelism
+    ranks = spread.tensor * spread.pipeline * spread.data // spread.nodes
+    queues = ranks if ranks > 1 else 0
+    return spec.pod.resources.shared_memory or f"{1024 + 512 * queues}Mi"
+
+
+def _adapter_volumes(model: Model) -> list[Object]:
+    found = ((at, mounted_source(each.source)) for at, each in enumerate(model.adapters))
+    return [{"name": f"adapter-{at}", **source} for at, source in found if source]
+
+
+def _adapter_mounts(model: Model) -> list[Object]:
+    return [
+        {"name": f"adapter-{at}", "mountPath": adapter_mount(at)}
+        for at, each in enumerate(model.adapters)
+        if mounted_source(each.source)
+    ]
+
+
+def _recipe_volumes(cache: RecipeCache, claim: str) -> list[Object]:
+    if not cache.enabled:
+        return []
+    seed = [{"name": "seed-recipes", **mounted_image(cache.oci_image)}] if cache.oci_image else []
+    # Optional: a pod that cannot know what is kept removes nothing, and starts.
+    kept = {"name": "kept-revisions", "configMap": {"name": claim, "optional": True}}
+    return [{"name": "recipes", "persistentVolumeClaim": {"claimName": claim}}, kept, *seed]
+
+
+def _recipe_mounts(cache: RecipeCache) -> list[Object]:
+    if not cache.enabled:
+        return []
+    seed = {"name": "seed-recipes", "mountPath": SEED_RECIPES_PATH, "readOnly": True}
+    kept = {"name": "kept-revisions", "mountPath": dirname(KEPT_REVISIONS_PATH), "readOnly": True}
+    return [{"name": "recipes", "mountPath": SHARED_RECIPES_PATH}, kept, *([seed] if cache.oci_image else [])]
+
+
+def mounted_image(image: OciImageSource) -> Object:
+    """An image volume, which is always read-only."""
+    return {"image": {"reference": image.reference, "pullPolicy": image.pull_policy.value}}
+
+
+def mounted_source(source: ModelSource) -> Object | None:
+    """What a volume of `source` is made of, always read-only; None where the runtime fetches it instead.
+
+    ValueError for a source that checks.py refuses before it comes here.
+    """
+    if claim := source.persistent_volume_claim:
+        return {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
+    if image := source.oci_image:
+        return mounted_image(image)
+    if folder := source.host_path:
+        # No `type`: with one, a missing folder would keep the container from starting, and its report from saying so.
+        return {"hostPath": {"path": folder.path}}
+    if source.hugging_face:
+        return None
+    raise ValueError("spec.model.source names nothing that a volume can be made of")
+
+
+def _fetched(cache: FetchCache) -> Object:
+    """A claim that outlives its pods, or a folder that outlives a restart of the container."""
+    if claim := cache.persistent_volume_claim:
+        return {"persistentVolumeClaim": {"claimName": claim.claim_name}}
+    limit = cache.empty_dir.size_limit if cache.empty_dir else None
+    return {"emptyDir": {"sizeLimit": limit} if limit else {}}

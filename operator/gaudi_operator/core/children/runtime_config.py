@@ -1,0 +1,222 @@
+"""From a spec to the RuntimeConfig that its pods read, and to the limits of its bucket plan.
+
+What pods fetch from a hub, by which token, and the sentence about one that does (docs/model-sources.md).
+"""
+
+from posixpath import join, normpath
+
+from gaudi_operator.api.base import SecretKey
+from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
+from gaudi_operator.api.v1alpha1.model import Adapter, HuggingFaceSource, Model, ModelSource
+from gaudi_operator.api.v1alpha1.recipe_store import RecipeObjectStore
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache
+from gaudi_operator.core.notation import whole_bytes
+from gaudi_operator.core.resource import Inference
+from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits
+from gaudi_runtime.contract.config import (
+    AdapterConfig,
+    CompileBackend,
+    EngineConfig,
+    ExecutionMode,
+    HubRepository,
+    ItemsPerPrompt,
+    ModelConfig,
+    ParallelismConfig,
+    QuantizationConfig,
+    RecipeStore,
+    RuntimeConfig,
+    ServingConfig,
+    SharedRecipes,
+    WarmupConfig,
+)
+from gaudi_runtime.contract.ports import (
+    ADAPTERS_PATH,
+    FETCH_PATH,
+    KEPT_REVISIONS_PATH,
+    MODEL_PATH,
+    RECIPE_PATH,
+    SEED_RECIPES_PATH,
+    SHARED_RECIPES_PATH,
+)
+from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.warmup.log_lines import size
+
+_DAY_SECONDS = 86_400
+
+
+def runtime_config(inference: Inference) -> RuntimeConfig:
+    """Everything that a runtime of this resource is told."""
+    spec = inference.spec
+    return RuntimeConfig(
+        model=ModelConfig(
+            path=checkpoint_folder(spec.model.source),
+            hub=_hub(spec.model.source),
+            fetch_limit_bytes=_fetch_limit(spec.model),
+            served_names=spec.model.served_names or (inference.identity.name,),
+            dtype=spec.model.dtype,
+            kv_cache_dtype=spec.model.kv_cache_dtype,
+            quantization=_quantization(spec.model),
+            allow_long_max_model_len=spec.model.allow_long_max_model_len,
+            adapters=tuple(_adapter(at, each) for at, each in enumerate(spec.model.adapters)),
+            max_adapter_rank=spec.model.max_adapter_rank,
+            max_adapters_per_batch=spec.model.max_adapters_per_batch,
+            items_per_prompt=ItemsPerPrompt.model_validate(spec.model.items_per_prompt.model_dump()),
+        ),
+        engine=_engine(spec),
+        parallelism=ParallelismConfig(
+            tensor=spec.parallelism.tensor,
+            pipeline=spec.parallelism.pipeline,
+            data=spec.parallelism.data,
+            experts=spec.parallelism.experts,
+            nodes=spec.parallelism.nodes,
+        ),
+        limits=plan_limits(spec),
+        bucketing=bucket_policy(spec),
+        warmup=WarmupConfig.model_validate(spec.warmup.model_dump()),
+        serving=ServingConfig(
+            max_queued_requests=spec.engine.max_queued_requests,
+            drain_seconds=spec.pod.drain_seconds,
+            stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
+        ),
+        recipe_cache_dir=RECIPE_PATH,
+        shared_recipes=_shared_recipes(spec.recipe_cache),
+    )
+
+
+def checkpoint_folder(source: ModelSource) -> str:
+    """Folder of the checkpoint inside the container; a hostPath is mounted as that folder itself.
+
+    What is fetched gets a folder of its own below the one that is named here, by its repository and commit.
+    """
+    return _folder(source, MODEL_PATH)
+
+
+def adapter_mount(at: int) -> str:
+    """Where the adapter with number `at` is mounted."""
+    return f"{ADAPTERS_PATH}/{at}"
+
+
+def _folder(source: ModelSource, mount: str) -> str:
+    if source.hugging_face:
+        return FETCH_PATH
+    inside = source.persistent_volume_claim or source.oci_image
+    return normpath(join(mount, inside.path)) if inside else mount
+
+
+def execution_mode(spec: GaudiInferenceSpec) -> ExecutionMode:
+    """The asked-for mode; HPU graphs on a card and torch.compile without one when none is asked for."""
+    default = ExecutionMode.TORCH_COMPILE if on_cpu(spec.accelerator) else ExecutionMode.HPU_GRAPHS
+    return spec.engine.execution_mode or default
+
+
+def on_cpu(accelerator: Accelerator) -> bool:
+    """Whether the pods run without a card."""
+    return accelerator.generation is Generation.NONE
+
+
+def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
+    """The bucket policy as the contract knows it."""
+    return BucketPolicy.model_validate(spec.bucketing.model_dump())
+
+
+def plan_limits(spec: GaudiInferenceSpec) -> Limits:
+    """The limits that shape the bucket plan."""
+    engine = spec.engine
+    return Limits(
+        max_model_len=spec.model.max_model_len,
+        max_num_seqs=engine.max_num_seqs,
+        max_num_prefill_seqs=engine.max_num_prefill_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens or spec.model.max_model_len,
+        block_size=engine.block_size,
+        contiguous_paged_attention=engine.contiguous_paged_attention,
+        prefix_caching=engine.prefix_caching,
+        sliding_window_slices=engine.sliding_window_slices
+        and AttentionSlices.model_validate(engine.sliding_window_slices.model_dump()),
+    )
+
+
+def _hub(source: ModelSource) -> HubRepository | None:
+    found = source.hugging_face
+    return HubRepository(repo=found.repo, revision=found.revision) if found else None
+
+
+def _adapter(at: int, adapter: Adapter) -> AdapterConfig:
+    return AdapterConfig(name=adapter.name, path=_folder(adapter.source, adapter_mount(at)), hub=_hub(adapter.source))
+
+
+def _fetch_limit(model: Model) -> int | None:
+    """The kubelet ends a pod whose emptyDir is above its limit, and no pod can see that limit by itself."""
+    folder = model.cache.empty_dir
+    return whole_bytes(folder.size_limit) if folder and folder.size_limit else None
+
+
+def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
+    """A tenth of the volume is left to its file system."""
+    if not cache.enabled:
+        return None
+    return SharedRecipes(
+        path=SHARED_RECIPES_PATH,
+        seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
+        store=_store(cache.object_store) if cache.object_store else None,
+        limit_bytes=whole_bytes(cache.size) * 9 // 10,
+        max_age_seconds=cache.max_age_days * _DAY_SECONDS,
+        kept_revisions=KEPT_REVISIONS_PATH,
+    )
+
+
+def _store(store: RecipeObjectStore) -> RecipeStore:
+    region = store.s3.region if store.s3 else None
+    return RecipeStore(url=store.url, s3_region=region, timeout_seconds=store.timeout_seconds)
+
+
+def _quantization(model: Model) -> QuantizationConfig | None:
+    wished = model.quantization
+    if wished is None:
+        return None
+    config = wished.config_file
+    return QuantizationConfig(
+        method=wished.method,
+        config_file=normpath(join(checkpoint_folder(model.source), config)) if config else None,
+        runtime_scales=wished.runtime_scales,
+        channelwise=wished.channelwise,
+    )
+
+
+def _engine(spec: GaudiInferenceSpec) -> EngineConfig:
+    memory = spec.accelerator.device_memory
+    return EngineConfig(
+        name=spec.engine.name,
+        execution_mode=execution_mode(spec),
+        compile_backend=spec.engine.compile_backend or CompileBackend.EAGER,
+        device="cpu" if on_cpu(spec.accelerator) else "hpu",
+        card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,
+        device_memory_bytes=whole_bytes(memory) if memory else None,
+        device_memory_utilization=spec.engine.device_memory_utilization,
+        layers_per_graph=spec.engine.layers_per_graph,
+        chunked_prefill=spec.engine.chunked_prefill,
+        settings=dict(spec.engine.settings),
+        extra_args=spec.engine.extra_args,
+        sim_script=dict(spec.engine.simulation or {}),
+    )
+
+
+def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:
+    """The repositories that the runtime fetches: those of the checkpoint and of adapters."""
+    sources = (model.source, *(each.source for each in model.adapters))
+    return tuple(source.hugging_face for source in sources if source.hugging_face)
+
+
+def tokens(model: Model) -> tuple[SecretKey, ...]:
+    """The different access tokens that they name; a pod has room for one, and uses it for all of them."""
+    return tuple(dict.fromkeys(each.token_secret_ref for each in repositories(model) if each.token_secret_ref))
+
+
+def fetching(progress: FetchProgress) -> str:
+    """How much is here, and of how much; a pod that waits for another one says so."""
+    if progress.waiting:
+        return f"Waits for another process that fetches the model: {size(progress.done_bytes)} are here."
+    if not progress.total_bytes:
+        return "Fetches the model."
+    percent = progress.done_bytes * 100 // progress.total_bytes
+    return f"Fetches the model: {size(progress.done_bytes)} of {size(progress.total_bytes)} ({percent} %)."

@@ -1,1 +1,0 @@
-"""One builder per child: what server-side apply sends, and nothing that the operator does not own."""

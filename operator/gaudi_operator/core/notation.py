@@ -1,0 +1,136 @@
+"""One text per value: the base of every hash that names or compares an object.
+
+Moments as Kubernetes writes them.
+
+Kubernetes quantities as exact numbers: "1Gi" and "1024Mi" are the same amount.
+
+Counts against thresholds, and counts as percentages (docs/warmup.md, Percentages).
+"""
+
+import hashlib
+import json
+import re
+from datetime import UTC, datetime
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from gaudi_operator.api.v1alpha1.warmup import Readiness
+from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, WarmupReport
+from gaudi_runtime.warmup.percent import meets, percent
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no blanks: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def short_hash(value: Any, digits: int = 10) -> str:
+    """The first hex digits of the SHA-256 of a JSON value; fit for names and labels."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:digits]
+
+
+def timestamp(moment: datetime) -> str:
+    """A moment as Kubernetes writes it: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_FORM = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$")
+_SCALES: dict[str | None, Fraction] = {
+    None: Fraction(1),
+    "m": Fraction(1, 1000),
+    **{unit: Fraction(1000**power) for power, unit in enumerate("kMGTPE", start=1)},
+    **{f"{unit}i": Fraction(1024**power) for power, unit in enumerate("KMGTPE", start=1)},
+}
+
+
+def parse_quantity(text: str) -> Fraction:
+    """The amount in units (bytes, cores, pieces). ValueError when `text` is no quantity."""
+    match = _FORM.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no quantity such as 500m, 4 or 64Gi")
+    return Fraction(match[1]) * _SCALES[match[2]]
+
+
+def at_least(size: int) -> str:
+    """The least memory quantity of at most four digits that holds `size` bytes: 3805, 16Ki, 1024Mi."""
+    unit = next(unit for unit in (None, "Ki", "Mi", "Gi", "Ti", "Pi", "Ei") if size <= 9999 * _SCALES[unit])
+    return f"{ceil(size / _SCALES[unit])}{unit or ''}"
+
+
+def whole_bytes(text: str) -> int:
+    """Bytes of a memory quantity, rounded down. ValueError when `text` is no quantity."""
+    return int(parse_quantity(text))
+
+
+DONE = frozenset({Phase.SERVING, Phase.DRAINING})
+_MAX_REASON = 300
+
+
+def captured_percent(progress: PhaseProgress) -> int | None:
+    """Captured graphs in percent of the plan, floored; None for a phase that is empty or has no graphs."""
+    return percent(progress.captured, progress.planned) if progress.capture_applies else None
+
+
+def warmup_percent(report: WarmupReport) -> int:
+    """Warm-up done in percent of all buckets compiled and captured, floored; 100 only once it is over."""
+    if report.phase in DONE:
+        return 100
+    steps = [(each.warmed + each.captured * each.capture_applies, each) for each in (report.prompt, report.decode)]
+    total = sum(each.planned * (2 if each.capture_applies else 1) for _, each in steps)
+    done = sum(done for done, _ in steps)
+    return min(99, done * 100 // total) if total else 0
+
+
+def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
+    """A clause for each phase below its threshold; counts are compared, so rounding never opens a gate."""
+    return tuple(clause for _, clause in _short(report, readiness))
+
+
+def first_left_out(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
+    """A sentence for each phase below its threshold: the first bucket that was left out, and why."""
+    found = []
+    for phase, _ in _short(report, readiness):
+        skipped = next((each for each in report.skipped if each.phase is phase), None)
+        if skipped is not None:
+            reason = skipped.reason[:_MAX_REASON].rstrip(".")
+            found.append(f"{phase.capitalize()} bucket {skipped.bucket} was the first to be left out: {reason}.")
+    return tuple(found)
+
+
+def _short(report: WarmupReport, readiness: Readiness) -> tuple[tuple[BucketPhase, str], ...]:
+    if report.warmup_skipped:
+        return ()
+    phases = (
+        (BucketPhase.PROMPT, report.prompt, readiness.min_captured_prompt_percent),
+        (BucketPhase.DECODE, report.decode, readiness.min_captured_decode_percent),
+    )
+    return tuple((phase, clause) for phase, progress, least in phases if (clause := _shortfall(phase, progress, least)))
+
+
+def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str | None:
+    planned = progress.planned
+    if planned == 0 or not progress.capture_applies:
+        if progress.warmed >= planned:
+            return None
+        return f"{progress.warmed} of {planned} {phase} buckets are warmed, and without graphs all must be"
+    if meets(progress.captured, planned, least):
+        return None
+    floored = percent(progress.captured, planned)
+    return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured, {least} % are asked for"
+
+
+def counts(report: WarmupReport) -> str:
+    """The clause that an opened gate carries."""
+    if report.warmup_skipped:
+        return "warm-up is switched off"
+    return " and ".join(
+        _count(phase, progress)
+        for phase, progress in ((BucketPhase.PROMPT, report.prompt), (BucketPhase.DECODE, report.decode))
+    )
+
+
+def _count(phase: BucketPhase, progress: PhaseProgress) -> str:
+    if progress.planned and progress.capture_applies:
+        return f"{progress.captured} of {progress.planned} {phase} graphs captured"
+    return f"{progress.warmed} of {progress.planned} {phase} buckets warmed"

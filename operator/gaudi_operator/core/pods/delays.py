@@ -1,0 +1,109 @@
+"""Where a pod has no place yet: what the scheduler, a quota or an admission rule says about it.
+
+A pod that has a node and gets no container there: its volumes or its network do not come.
+
+A bucket that takes much longer than others like it, named long before it counts as a standstill (docs/warmup.md).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.pods.view import PodView
+from gaudi_runtime.contract.report import BucketPhase, Phase, Shape
+
+UNSCHEDULABLE_SECONDS = 30
+"""Shorter spells are usual: a pod that ends still holds its cards until it has drained."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a ReplicaSet cannot make pods, and since when."""
+
+    message: str
+    since: datetime | None
+
+
+def unscheduled_since(pod: PodView) -> datetime | None:
+    """When the scheduler first found no node; None when it has found one or has not looked."""
+    scheduled = pod.conditions.get("PodScheduled")
+    if scheduled is None or scheduled.true or scheduled.reason != "Unschedulable":
+        return None
+    return scheduled.since
+
+
+def refusal(replica_set: Manifest) -> Refusal | None:
+    """What keeps a ReplicaSet from making pods; None when nothing does."""
+    for condition in (replica_set.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            since = condition.get("lastTransitionTime")
+            said = condition.get("message") or condition.get("reason") or "no reason was given"
+            return Refusal(said, datetime.fromisoformat(since) if since else None)
+    return None
+
+
+UNPREPARED_SECONDS = 180
+"""Attaching a disk takes a minute or two where all is well."""
+
+
+def unprepared_since(pod: PodView) -> datetime | None:
+    """When the kubelet began to wait; None when the pod has its sandbox, has no node, or its kubelet does not say."""
+    prepared = pod.conditions.get("PodReadyToStartContainers")
+    return None if prepared is None or prepared.true else prepared.since
+
+
+def why_unprepared(pod: PodView, now: datetime) -> str | None:
+    """The sentence about a pod that has waited for long; None while it may yet be prepared."""
+    since = unprepared_since(pod)
+    if since is None or now - since < timedelta(seconds=UNPREPARED_SECONDS):
+        return None
+    return (
+        f"Pod {pod.name} has a node and waits for its volumes or its network for more than {UNPREPARED_SECONDS} s. The "
+        f"events of `kubectl describe pod {pod.name}` name what is missing. A ReadWriteOnce claim serves the pods of "
+        "one node only: use ReadWriteMany, or spec.pod.nodeSelector."
+    )
+
+
+FACTOR = 4
+"""How many times its forecast a bucket may take before it is named."""
+
+LEAST_SECONDS = 30.0
+"""Shorter steps are never named: their times vary by chance."""
+
+
+@dataclass(frozen=True)
+class BucketInWork:
+    """What a pod compiles or captures now: for so many seconds already, of those that were forecast."""
+
+    phase: BucketPhase
+    bucket: Shape
+    seconds: float
+    forecast: float
+
+    @property
+    def limit(self) -> float:
+        """Seconds after which it is slow."""
+        return max(LEAST_SECONDS, FACTOR * self.forecast)
+
+
+def slow_bucket(pod: PodView, now: datetime) -> str | None:
+    """The sentence that names it; None while all goes at its pace, or no forecast is known."""
+    at = in_work(pod, now)
+    if at is None or pod.report is None or at.seconds <= at.limit:
+        return None
+    return (
+        f"{at.phase.capitalize()} bucket {at.bucket} takes more than {at.limit:.0f} s in phase {pod.report.phase}; "
+        f"buckets like it lead to expect {at.forecast:.1f} s (an estimate)."
+    )
+
+
+def in_work(pod: PodView, now: datetime) -> BucketInWork | None:
+    """The bucket in work, if its time was forecast. Nothing moves within one, so its time is that without progress."""
+    report = pod.report
+    if report is None or pod.received is None or report.phase not in (Phase.COMPILING, Phase.CAPTURING):
+        return None
+    seconds = report.since_progress_seconds + max(0.0, (now - pod.received).total_seconds())
+    for phase, progress in ((BucketPhase.PROMPT, report.prompt), (BucketPhase.DECODE, report.decode)):
+        if progress.current is not None and progress.forecast_seconds is not None:
+            return BucketInWork(phase, progress.current, seconds, progress.forecast_seconds)
+    return None

@@ -1,0 +1,310 @@
+"""What keeps a revision from serving until a person acts: pod by pod, as the kubelet, scheduler and report say.
+
+Pods that end as a whole before they ever serve: refused by their node, or evicted in the middle of a warm-up.
+
+They are no replicas any more, and the ReplicaSet makes others in their stead; but they stay in the cluster, and with
+them what their node said (docs/conditions.md, While pods start).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import chain
+
+from gaudi_operator.api.v1alpha1.warmup import Readiness
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.pods.delays import UNSCHEDULABLE_SECONDS, refusal, unscheduled_since, why_unprepared
+from gaudi_operator.core.pods.gate import why_below
+from gaudi_operator.core.pods.terminations import at_work
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.backoff import Record
+from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.problem import Problem
+
+_IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
+_CONTAINER = "Check that what spec.engine.env, spec.model.source and spec.pod name exists in this namespace."
+_WAITING = {
+    "ImagePullBackOff": _IMAGE,
+    "ErrImagePull": _IMAGE,
+    "ErrImageNeverPull": _IMAGE,
+    "InvalidImageName": _IMAGE,
+    "CreateContainerConfigError": _CONTAINER,
+    "CreateContainerError": _CONTAINER,
+    "RunContainerError": _CONTAINER,
+}
+_SURROUNDINGS = frozenset(_WAITING) - {"InvalidImageName"} | {
+    "Unschedulable",
+    "UpgradeBlocked",
+    "VolumeNotBound",
+    "PodNotPrepared",
+    "PodsRefused",
+    "HubUnreachable",
+    "DiskFull",
+    "DeviceUnavailable",
+    "EngineLost",
+    "PortUnavailable",
+}
+"""Reasons that another revision would meet too, or that may pass: they take no revision back."""
+
+FEWEST_ERRORS = 5
+"""Answers that fail before we speak of a share: fewer may be chance."""
+
+CRASHES = 2
+"""Ends of a container that never served before we speak of a loop: one may be chance."""
+
+_COMPILING = (Phase.COMPILING, Phase.CAPTURING, Phase.SAMPLER, Phase.DEFRAGMENTER)
+_COMPILES = tuple(f"In phase {phase}" for phase in _COMPILING)
+_VOLUME_WORDS = ("persistentvolumeclaim", "volume node affinity", "unbound immediate")
+STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a pod's problems are judged by, beside the pod.
+
+    `unblock` says what lets an upgrade start that finds no room beside old pods; None when none is waiting for that.
+    `most_recompiles` and `most_error_percent` bound compiles on the request path and answers that fail while a
+    revision is observed. `last_errors` are by pod.
+    """
+
+    readiness: Readiness
+    room_to_come: bool
+    now: datetime
+    unblock: str | None = None
+    most_recompiles: int | None = None
+    most_error_percent: int | None = None
+    last_errors: Mapping[str, str] = field(default_factory=dict)
+
+
+def first_problem(
+    pods: Iterable[PodView], replica_sets: Iterable[Manifest], circumstances: Circumstances
+) -> Problem | None:
+    """The first problem of the current revision's `pods`, then of its ReplicaSet; None when all goes its way."""
+    refused = (found for each in replica_sets if (found := _refused_pods(each, circumstances)))
+    return next(chain(pod_problems(pods, circumstances), refused), None)
+
+
+def pod_problems(pods: Iterable[PodView], circumstances: Circumstances) -> Iterator[Problem]:
+    """What only a person can mend, pod by pod."""
+    return (found for pod in pods if (found := pod_problem(pod, circumstances)))
+
+
+def blames_the_revision(problem: Problem) -> bool:
+    """Whether what the revision is made of is at fault, not what surrounds its pods."""
+    return problem.reason not in _SURROUNDINGS
+
+
+def pod_problem(pod: PodView, circumstances: Circumstances) -> Problem | None:
+    """What only a person can mend about one pod."""
+    checks: tuple[Callable[[PodView, Circumstances], Problem | None], ...] = (
+        _failed_start,
+        _container_waits,
+        _crash_loop,
+        _unschedulable,
+        _unprepared,
+        _workers,
+        _standstill,
+        _shortfall,
+        _recompiles,
+        _errors,
+    )
+    return next((found for check in checks if (found := check(pod, circumstances))), None)
+
+
+def _failed_start(pod: PodView, _: Circumstances) -> Problem | None:
+    failure = pod.report.failure if pod.report else None
+    if failure is None:
+        return None
+    said = (f"Pod {pod.name} {could} start: {failure.message}" for could in ("cannot", "could not"))
+    return Problem(failure.reason, *said)
+
+
+def _container_waits(pod: PodView, _: Circumstances) -> Problem | None:
+    reason = pod.container.waiting_reason if pod.container else None
+    if pod.container is None or reason not in _WAITING:
+        return None
+    why = f"{_sentence(pod.container.waiting_message or reason)} {_WAITING[reason]}"
+    said = (f"Pod {pod.name} {could} start its container: {why}" for could in ("cannot", "could not"))
+    return Problem(reason, *said)
+
+
+def _crash_loop(pod: PodView, circumstances: Circumstances) -> Problem | None:
+    """Our own count beside the kubelet's: it forgets between two ends, while the next container warms up again."""
+    if pod.container is None:
+        return None
+    again = pod.container.restarts >= CRASHES and not pod.served
+    if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
+        return None
+    said = circumstances.last_errors.get(pod.name) or pod.container.last_exit or "its end is unknown"
+    reason, advice = _kind_of_crash(said)
+    log = f"Read its log with `kubectl logs {pod.name} --previous`."
+    return Problem(
+        reason,
+        " ".join((f"The container of pod {pod.name} ends again and again. {_sentence(said)}", *advice, log)),
+        " ".join((f"The container of pod {pod.name} ended again and again. {_sentence(said)}", *advice)),
+    )
+
+
+def _kind_of_crash(said: str) -> tuple[str, Sequence[str]]:
+    """Its reason, and what to change in the spec where that is known."""
+    if "OOMKilled" in said:
+        return "HostOutOfMemory", ("Raise spec.pod.resources.memory: the node's memory ran out, not the card's.",)
+    if said.startswith(_COMPILES):
+        return "CompileCrashed", ("Leave that bucket out of spec.bucketing, or try another image.",)
+    return "CrashLoopBackOff", ()
+
+
+def _unschedulable(pod: PodView, circumstances: Circumstances) -> Problem | None:
+    since = unscheduled_since(pod)
+    if since is None or circumstances.room_to_come:
+        return None
+    if circumstances.now - since < timedelta(seconds=UNSCHEDULABLE_SECONDS):
+        return None
+    said = _sentence(pod.conditions["PodScheduled"].message or "no node fits")
+    if any(word in said.lower() for word in _VOLUME_WORDS):
+        return Problem(
+            "VolumeNotBound",
+            f"Pod {pod.name} waits for a volume: {said} Check that the claim of spec.model exists, that its storage "
+            "class can provide it, and that its volume is reachable from a node with cards.",
+        )
+    if circumstances.unblock:
+        return Problem("UpgradeBlocked", f"Pod {pod.name} finds no node: {said} {circumstances.unblock}")
+    return Problem(
+        "Unschedulable",
+        f"Pod {pod.name} finds no node: {said} Free or add cards and memory, or lower spec.replicas.",
+    )
+
+
+def _unprepared(pod: PodView, circumstances: Circumstances) -> Problem | None:
+    sentence = why_unprepared(pod, circumstances.now)
+    return None if sentence is None else Problem("PodNotPrepared", sentence)
+
+
+def _workers(pod: PodView, circumstances: Circumstances) -> Problem | None:
+    """What keeps another pod of the group from starting; how it fares then is in the leader's report."""
+    found = (
+        _container_waits(worker, circumstances) or _unprepared(worker, circumstances)
+        for worker in pod.workers
+        if worker.active
+    )
+    return next((each for each in found if each), None)
+
+
+def _standstill(pod: PodView, circumstances: Circumstances) -> Problem | None:
+    report, limit = pod.report, circumstances.readiness.stall_timeout_seconds
+    if report is None or report.phase not in STARTING or report.since_progress_seconds <= limit:
+        return None
+    found = f"in pod {pod.name} for more than {limit} s, in {at_work(report)}."
+    return Problem(
+        "WarmupStalled",
+        f"Nothing has moved {found} Its container is restarted; if that repeats, read its log, or raise "
+        "spec.readiness.stallTimeoutSeconds if a step takes longer.",
+        f"Nothing moved {found} Raise spec.readiness.stallTimeoutSeconds if a step takes longer.",
+    )
+
+
+def _shortfall(pod: PodView, circumstances: Circumstances) -> Problem | None:
+    if pod.report is None or pod.report.phase is not Phase.SERVING:
+        return None
+    below = why_below(pod.report, circumstances.readiness)
+    if below is None:
+        return None
+    reason, message = below
+    why = (
+        f"no traffic: {message} Give graphs more memory (spec.warmup.graphMemoryShare), plan fewer buckets, lower the "
+        "percentages in spec.readiness, or set its onShortfall to serveAndWarn."
+    )
+    return Problem(reason, f"Pod {pod.name} takes {why}", f"Pod {pod.name} took {why}")
+
+
+def _recompiles(pod: PodView, circumstances: Circumstances) -> Problem | None:
+    most, report = circumstances.most_recompiles, pod.report
+    if most is None or report is None or report.warmup_skipped or report.recompiles_since_ready <= most:
+        return None
+    worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
+    shape = f", most often {worst.phase} {worst.shape}" if worst else ""
+    return Problem(
+        "TooManyRecompiles",
+        f"Requests waited for {report.recompiles_since_ready} compiles in pod {pod.name}{shape}; "
+        f"spec.rollout.canary.maxRecompiles is {most}. Change spec.bucketing so that buckets hold these shapes.",
+    )
+
+
+def _errors(pod: PodView, circumstances: Circumstances) -> Problem | None:
+    most, requests = circumstances.most_error_percent, pod.report.requests if pod.report else None
+    if most is None or requests is None or requests.failed < FEWEST_ERRORS:
+        return None
+    if requests.failed * 100 <= requests.answered * most:
+        return None
+    found = (
+        f"{requests.failed} of {requests.answered} answers of pod {pod.name} failed; "
+        f"spec.rollout.canary.maxErrorPercent is {most}."
+    )
+    return Problem("TooManyErrors", f"{found} Read its log with `kubectl logs {pod.name}`.", found)
+
+
+def _refused_pods(replica_set: Manifest, circumstances: Circumstances) -> Problem | None:
+    found = refusal(replica_set)
+    if found is None or circumstances.room_to_come:
+        return None
+    if found.since and circumstances.now - found.since < timedelta(seconds=UNSCHEDULABLE_SECONDS):
+        return None
+    said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {_sentence(found.message)}"
+    if circumstances.unblock and "quota" in found.message:
+        return Problem("UpgradeBlocked", f"{said} {circumstances.unblock}")
+    return Problem("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.")
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())[:600]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+FEWEST = 2
+"""Ended pods before we speak of them: one may be chance."""
+
+
+def failed_in_a_row(pods: Iterable[PodView], revision: str) -> list[PodView]:
+    """Failed pods of a revision that never served, oldest first, since the last of its pods became ready."""
+    mine = [pod for pod in pods if pod.revision == revision]
+    ready = max((since for pod in mine if pod.ready and (since := pod.conditions["Ready"].since)), default=None)
+    failed = ((pod.ended_at, pod) for pod in mine if pod.ended_at and not pod.served)
+    return [pod for at, pod in sorted(failed, key=_when) if ready is None or at > ready]
+
+
+def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | None:
+    """What is said of them: how many, and the last one's own reason."""
+    failed = failed_in_a_row(pods, revision)
+    if len(failed) < FEWEST:
+        return None
+    last = failed[-1]
+    return Problem(
+        "PodsFail",
+        f"{len(failed)} pods of revision {revision} ended before they served, the last one {last.name}: {last.ended} "
+        f"Check its node and spec.pod.resources; `kubectl describe pod {last.name}` tells more.",
+    )
+
+
+def with_next_try(
+    problem: Problem | None, known: Record | None, active: int, wished: int, now: datetime
+) -> Problem | None:
+    """The problem of a revision, and when the next pod is made while it backs off; that alone where no pod is left.
+
+    `active` pods of the `wished` ones are there.
+    """
+    pause = known.pause(now) if known else None
+    if pause is None or known is None or active >= wished:
+        return problem
+    tries = f"{pause.failures} tries in a row ended before a pod served"
+    if problem:
+        return replace(problem, message=f"{problem.message} {tries}: no new pod is made before {pause.until}.")
+    error = known.last_error
+    if active or error is None:
+        return None
+    said = f"{tries}, the last one with pod {error.pod}: {error.message.rstrip('.')}."
+    return Problem("PodsFail", f"{said} The next pod is made at {pause.until}.")
+
+
+def _when(found: tuple[datetime, PodView]) -> tuple[datetime, str]:
+    at, pod = found
+    return at, pod.name

@@ -1,0 +1,107 @@
+"""How long no new pod of a revision is made after its pods have ended.
+
+docs/revisions.md, When pods end again and again.
+
+A kubelet delays the restarts of one container in one pod. A pod that ends as a whole, or is replaced, is made anew at
+once by the ReplicaSet, and its containers begin to count at zero. So the same figures are counted here once more, by
+revision: from the ends that pods show, and from the written status, which remembers the pods that are gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError
+from gaudi_operator.core.names import GATE
+from gaudi_operator.core.notation import timestamp
+from gaudi_operator.core.pods.terminations import End, ends
+from gaudi_operator.core.pods.view import PodView
+
+FIRST_SECONDS, MOST_SECONDS = 10, 300
+"""The pause after the second end in a row, doubled after each further one; the first is followed by none."""
+
+FORGOTTEN = timedelta(seconds=600)
+"""An end so long after the one before it begins a new count."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is remembered of the ends of a revision's pods."""
+
+    last_error: LastError | None = None
+    back_off: BackOff | None = None
+
+    def pause(self, now: datetime) -> BackOff | None:
+        """The back-off while it lasts."""
+        return self.back_off if self.back_off and now < datetime.fromisoformat(self.back_off.until) else None
+
+
+def records(pods: Iterable[PodView], before: GaudiInferenceStatus, last_errors: Mapping[str, str]) -> dict[str, Record]:
+    """By revision: what the written status remembers, and what has ended since; `last_errors` are by pod."""
+    known = {row.name: Record(row.last_error, row.back_off) for row in before.revisions}
+    mine: dict[str, list[PodView]] = {name: [] for name in known}
+    for pod in pods:
+        mine.setdefault(pod.revision, []).append(pod)
+    return {name: _record(known.get(name, Record()), each, last_errors) for name, each in mine.items()}
+
+
+def held(
+    replicas: Mapping[str, int], pods: Iterable[PodView], known: Mapping[str, Record], now: datetime
+) -> dict[str, int]:
+    """`replicas` by revision without new pods of those that back off.
+
+    What serves or has served stays, and what was there before the last end, or was taken by a node in the same second.
+    A pod that the ReplicaSet has made since then, at once as it does, goes again: it is seconds old.
+    """
+    pauses = {name: pause for name in replicas if name in known and (pause := known[name].pause(now))}
+    seen = [pod for pod in pods if pod.active]
+    return {
+        name: min(count, _standing(seen, name, pauses[name])) if name in pauses else count
+        for name, count in replicas.items()
+    }
+
+
+def next_try_seconds(known: Iterable[Record], now: datetime) -> float | None:
+    """Seconds until the first back-off ends; None where none lasts."""
+    pauses = [pause for record in known if (pause := record.pause(now))]
+    return min(((datetime.fromisoformat(each.until) - now).total_seconds() for each in pauses), default=None)
+
+
+def _record(known: Record, pods: list[PodView], last_errors: Mapping[str, str]) -> Record:
+    """The written one goes on: what it has counted is not counted again, however long a pod is there to be seen."""
+    proven = max((since for pod in pods if pod.ready and (since := pod.conditions[GATE].since)), default=None)
+    error, back_off = known.last_error, known.back_off
+    for end in ends(pods, last_errors):
+        if error is None or end.at > datetime.fromisoformat(error.time):
+            error = LastError(time=timestamp(end.at), pod=end.pod, message=end.said)
+            back_off = _counted(back_off, end) if end.counts and (proven is None or end.at > proven) else back_off
+    if back_off and proven and proven >= datetime.fromisoformat(back_off.since):
+        back_off = None
+    return Record(error, back_off)
+
+
+def _counted(known: BackOff | None, end: End) -> BackOff:
+    """A try is over with its first end: the others that began before it are of the same try."""
+    since = datetime.fromisoformat(known.since) if known else None
+    if known and since and end.began < since:
+        return known
+    failures = known.failures + 1 if known and since and end.at - since <= FORGOTTEN else 1
+    pause = timedelta(seconds=_pause_seconds(failures))
+    return BackOff(failures=failures, since=timestamp(end.at), until=timestamp(end.at + pause))
+
+
+def _pause_seconds(failures: int) -> int:
+    return 0 if failures < 2 else min(MOST_SECONDS, FIRST_SECONDS << min(failures - 2, 8))
+
+
+def _standing(active: Iterable[PodView], revision: str, pause: BackOff) -> int:
+    """Pods that stay; of groups the last ones go, so whoever stands before one that stays does too."""
+    since = datetime.fromisoformat(pause.since)
+    staying = [pod for pod in active if pod.revision == revision and _stays(pod, since)]
+    return max([len(staying), *(1 + pod.ordinal for pod in staying if pod.ordinal is not None)])
+
+
+def _stays(pod: PodView, since: datetime) -> bool:
+    if pod.served or pod.created is None or pod.created < since:
+        return True
+    return pod.created == since and pod.container is not None

@@ -1,0 +1,230 @@
+"""The rollout planner: from the replicas of all revisions, and how many are ready, to the next scale step.
+
+No progress is stored anywhere: every pass derives the next step from what there is, so an operator that was
+killed in the middle goes on where it stopped. What makes it harder than it looks: several old revisions at once,
+replicas that change in the middle, old pods that are broken and must not hold the room of their successors, old
+pods that are only away for a moment and must not be given up, and a ceiling that may sink below what runs.
+
+A new revision is on trial until its first pod, the canary, has proven itself: until then it has that one pod, and no
+old pod goes for its sake unless its place is needed.
+
+The rules, in this order: revisions never exceed replicas + maxSurge in sum; old pods that never served go at
+once, for they protect nobody; other old pods go only while (their number + the new ready ones) stays at or above
+replicas - maxUnavailable, those that are not ready first, as the ReplicaSet controller does.
+
+The rollout's numbers of pods from what the resource says.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
+
+
+@dataclass(frozen=True)
+class RevisionPods:
+    """Pods of one revision: wished by its ReplicaSet, ready now, and ever ready (`served`, ready ones included).
+
+    `unplaced` are those that have no node, or that were not even allowed to be made. A revision that has `failed` gets
+    no more pods while the rollout is held: it would only be tried again. One that is `forbidden` never does.
+    """
+
+    name: str
+    number: int
+    replicas: int
+    ready: int = 0
+    served: int = 0
+    unplaced: int = 0
+    failed: bool = False
+    forbidden: bool = False
+
+    def settled(self, replicas: int | None = None) -> "RevisionPods":
+        """As it will be once the ReplicaSet controller has followed: it removes pods that are not ready first."""
+        wished = self.replicas if replicas is None else replicas
+        ready = min(self.ready, wished)
+        return replace(self, replicas=wished, ready=ready, served=min(max(self.served, ready), wished))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Numbers of pods, percentages resolved (policy.py); on `trial` the new revision has one pod (canary.py)."""
+
+    wished: int
+    max_surge: int
+    max_unavailable: int
+    paused: bool = False
+    trial: bool = False
+
+    @property
+    def floor(self) -> int:
+        """Pods that stay available during a rollout."""
+        return max(0, self.wished - self.max_unavailable)
+
+    @property
+    def ceiling(self) -> int:
+        """Most pods in sum, those that are already going aside."""
+        return self.wished + self.max_surge
+
+
+class Progress(StrEnum):
+    """Where a rollout stands."""
+
+    DONE = "Done"
+    MOVING = "Moving"
+    WAITING = "Waiting"
+    PAUSED = "Paused"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One ReplicaSet's new number of replicas, and why."""
+
+    revision: str
+    replicas: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do next; `scales` is empty unless the rollout is MOVING or PAUSED with replicas changed."""
+
+    progress: Progress
+    scales: tuple[Scale, ...]
+    reason: str
+
+
+def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy, leaving: int = 0) -> Step:
+    """The next step towards `policy.wished` ready pods of `current` and none of `olds`.
+
+    `leaving` are pods that still end. Without a surge a new pod waits for them: its place is theirs until then. With
+    one a successor comes in the step that takes its predecessor; what takes is to be written before what adds.
+    """
+    before = [current.settled(), *(old.settled() for old in sorted(olds, key=lambda old: old.number))]
+    if policy.paused and any(old.replicas for old in olds):
+        return _step(before, _hold(before, policy), policy, Progress.PAUSED)
+    planned = [_withdraw(before, current.unplaced, policy), *before[1:]]
+    retired = [planned[0], *_retire(planned, policy)]
+    after = [_grow(retired if policy.max_surge else planned, policy, leaving), *retired[1:]]
+    after = _under_ceiling(after, policy)
+    return _step(before, after, policy, Progress.MOVING)
+
+
+def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: Policy) -> RevisionPods:
+    """New pods without a node go first where there are too many: nothing is lost with them."""
+    excess = sum(each.replicas for each in pods) - policy.ceiling
+    return pods[0].settled(pods[0].replicas - max(0, min(excess, unplaced, pods[0].replicas)))
+
+
+def _grow(pods: Sequence[RevisionPods], policy: Policy, leaving: int) -> RevisionPods:
+    current = pods[0]
+    room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else leaving)
+    wished = min(policy.wished, _most(current, policy), current.replicas + max(0, room))
+    return current.settled(wished)
+
+
+def _most(current: RevisionPods, policy: Policy) -> int:
+    if current.forbidden or (current.failed and policy.paused):
+        return current.replicas
+    return max(1, current.replicas) if policy.trial else policy.wished
+
+
+def _retire(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
+    current, olds = pods[0].settled(min(pods[0].replicas, policy.wished)), pods[1:]
+    olds = [old.settled(old.served) for old in olds]
+    spare = sum(old.served for old in olds) + current.ready - policy.floor
+    if policy.trial:
+        spare = min(spare - current.ready, _in_the_way(current, olds, policy))
+    return _take(_take(olds, spare, keep_ready=True), spare - _not_ready(olds), keep_ready=False)
+
+
+def _in_the_way(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy) -> int:
+    """Old pods that go although nothing has proven itself: above what is wished, or in the place of the canary."""
+    old = sum(each.replicas for each in olds)
+    return max(0, old - policy.wished, old + max(min(1, policy.wished), current.replicas) - policy.ceiling)
+
+
+def _not_ready(pods: Sequence[RevisionPods]) -> int:
+    return sum(each.replicas - each.ready for each in pods)
+
+
+def _take(pods: Sequence[RevisionPods], count: int, *, keep_ready: bool) -> list[RevisionPods]:
+    """Take up to `count` pods, from the first revision on."""
+    left = []
+    for each in pods:
+        may_go = each.replicas - each.ready if keep_ready else each.replicas
+        taken = max(0, min(count, may_go))
+        count -= taken
+        left.append(each.settled(each.replicas - taken))
+    return left
+
+
+def _under_ceiling(pods: list[RevisionPods], policy: Policy) -> list[RevisionPods]:
+    """A ceiling that sank below what runs takes new pods that are not ready: they can be made again."""
+    excess = sum(each.replicas for each in pods) - policy.ceiling
+    return [*_take(pods[:1], excess, keep_ready=True), *pods[1:]]
+
+
+def _hold(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
+    """Paused: no revision replaces another, but the wished number of pods is kept."""
+    total = sum(each.replicas for each in pods)
+    most = policy.wished + min(policy.max_surge, pods[0].replicas)
+    if total < policy.wished:
+        proven = (each for each in pods if each.replicas and not each.failed and not each.forbidden)
+        grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number), default=None)
+        return [each.settled(each.replicas + policy.wished - total) if each is grown else each for each in pods]
+    excess = max(0, total - most)
+    kept = _take(pods, excess, keep_ready=True)
+    return _take(kept, excess - (total - sum(each.replicas for each in kept)), keep_ready=False)
+
+
+def _step(before: Sequence[RevisionPods], after: Sequence[RevisionPods], policy: Policy, moving: Progress) -> Step:
+    scales = tuple(
+        Scale(old.name, new.replicas, _why(old, new, policy))
+        for old, new in zip(before, after, strict=True)
+        if old.replicas != new.replicas
+    )
+    if moving is Progress.PAUSED:
+        return Step(moving, scales, "The rollout is paused: old and new pods stay as they are.")
+    if scales:
+        return Step(moving, scales, "; ".join(scale.reason for scale in scales))
+    return _rest(before, policy)
+
+
+def _why(old: RevisionPods, new: RevisionPods, policy: Policy) -> str:
+    if new.replicas > old.replicas:
+        return f"start {new.replicas - old.replicas} of revision {old.name}: at most {policy.ceiling} pods in sum"
+    return f"stop {old.replicas - new.replicas} of revision {old.name}: at least {policy.floor} stay available"
+
+
+def _rest(pods: Sequence[RevisionPods], policy: Policy) -> Step:
+    current, old = pods[0], sum(each.replicas for each in pods[1:])
+    if not old and current.replicas == policy.wished and current.ready >= policy.wished:
+        return Step(Progress.DONE, (), f"All {policy.wished} replicas run revision {current.name}.")
+    waiting = f"{current.ready} of {current.replicas} pods of revision {current.name} are ready"
+    behind = f"; {old} of older revisions serve until more are" if old else ""
+    return Step(Progress.WAITING, (), f"{waiting}{behind}.")
+
+
+def rollout_policy(
+    rollout: Rollout, wished: int, *, frozen: bool = False, in_place: bool = False, trial: bool = False
+) -> Policy:
+    """Percentages are of `wished` replicas: maxSurge rounds up and maxUnavailable down, as Deployments do.
+
+    `frozen` holds the rollout as spec.rollout.paused does, `in_place` takes the surge from mode auto, and `trial` lets
+    one pod of the new revision run. Where both numbers come to 0, one pod may be missing:
+    otherwise no pod could ever be replaced.
+    """
+    surge = 0 if in_place or rollout.mode is RolloutMode.IN_PLACE else pods_of(rollout.max_surge, wished, round_up=True)
+    unavailable = pods_of(rollout.max_unavailable, wished, round_up=False)
+    if surge == 0:
+        unavailable = max(1, unavailable)
+    return Policy(wished, surge, min(unavailable, wished), paused=rollout.paused or frozen, trial=trial)
+
+
+def pods_of(amount: int | str, wished: int, *, round_up: bool) -> int:
+    """A number of pods, or percent of `wished` such as "25%"."""
+    if isinstance(amount, int):
+        return amount
+    hundredths = int(amount.removesuffix("%")) * wished
+    return -(-hundredths // 100) if round_up else hundredths // 100

@@ -1,0 +1,124 @@
+"""The workloads of all revisions (ReplicaSets, LeaderWorkerSets), as the rollout counts them and as we write them."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.planner import RevisionPods, Step
+from gaudi_operator.core.rollout.revision import Group, Revision
+
+OVERDUE = timedelta(seconds=10)
+"""What a kubelet may need beyond the grace period of a pod to report its end."""
+
+
+def live_workloads(observed: Observed) -> dict[str, Manifest]:
+    """ReplicaSets and LeaderWorkerSets that are not being deleted, by revision."""
+    return {
+        each["metadata"]["labels"][REVISION_LABEL]: each
+        for each in observed.workloads
+        if "deletionTimestamp" not in each["metadata"]
+    }
+
+
+def count_pods(
+    current: Revision,
+    stored: Iterable[Revision],
+    observed: Observed,
+    pods: Iterable[PodView],
+    forbidden: Collection[str] = (),
+) -> tuple[RevisionPods, list[RevisionPods]]:
+    """Pods of the current revision, and of each older one that has a workload; the `forbidden` get no more."""
+    known = {revision.name: revision for revision in (*stored, current)}
+    wished = {current.name: 0, **written_replicas(observed)}
+    active = [pod for pod in pods if pod.active]
+    counted = {
+        name: replace(
+            _counted(name, known.get(name), replicas, [pod for pod in active if pod.revision == name]),
+            forbidden=name in forbidden,
+        )
+        for name, replicas in wished.items()
+    }
+    mine = counted.pop(current.name)
+    return mine, [_held(old, active) for old in counted.values()]
+
+
+def _counted(name: str, known: Revision | None, replicas: int, pods: list[PodView]) -> RevisionPods:
+    return RevisionPods(
+        name=name,
+        number=known.number if known else 0,
+        replicas=replicas,
+        ready=sum(pod.ready for pod in pods),
+        served=sum(pod.served for pod in pods),
+        unplaced=max(0, replicas - sum(pod.placed for pod in pods)),
+        failed=known is not None and known.failure is not None,
+    )
+
+
+def _held(old: RevisionPods, active: Iterable[PodView]) -> RevisionPods:
+    """Of groups those with the highest numbers go first, ready or not: whoever stands before a ready one stays too."""
+    groups = [pod for pod in active if pod.revision == old.name and pod.ordinal is not None]
+    if not groups:
+        return old
+    ready, served = (_reach(groups, lambda pod: pod.ready), _reach(groups, lambda pod: pod.served))
+    return replace(old, ready=min(ready, old.replicas), served=min(served, old.replicas))
+
+
+def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
+    return max((1 + (pod.ordinal or 0) for pod in groups if holds(pod)), default=0)
+
+
+def leaving(pods: Sequence[PodView], observed: Observed) -> int:
+    """Pods that end within their grace period, and those that are still to be told so: more than are written.
+
+    One that is overdue is on a node that nobody hears of.
+    """
+    now, written = observed.now, written_replicas(observed)
+    ending = sum(pod.terminating and pod.gone_by is not None and now < pod.gone_by + OVERDUE for pod in pods)
+    active = Counter(pod.revision for pod in pods if pod.active)
+    return ending + sum(max(0, count - written.get(name, 0)) for name, count in active.items())
+
+
+def written_replicas(observed: Observed) -> dict[str, int]:
+    """Replicas of each revision's workload as they stand there, or as they will again after a back-off."""
+    return {name: desired_replicas(each) for name, each in live_workloads(observed).items()}
+
+
+def desired_replicas(workload: Manifest) -> int:
+    """Replicas that a workload has, or has again after a back-off."""
+    kept = (workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION)
+    return int(kept) if kept else int(workload["spec"].get("replicas", 1))
+
+
+def wished_replicas(current: Revision, observed: Observed, step: Step) -> dict[str, int]:
+    """Replicas of each revision's workload after `step`."""
+    return {current.name: 0, **written_replicas(observed), **{scale.revision: scale.replicas for scale in step.scales}}
+
+
+def running_revisions(
+    current: Revision, stored: Iterable[Revision], observed: Observed, in_use: set[str]
+) -> list[Revision]:
+    """The older revisions whose workloads may still have to make pods, and the current one.
+
+    Workloads are written in this order, so that room is made before it is taken. A revision whose ControllerRevision
+    was deleted by others is read back from its workload, so that it can be scaled.
+    """
+    olds = [each for each in with_workloads(stored, observed) if each.name in in_use and each.name != current.name]
+    return [*olds, current]
+
+
+def with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revision]:
+    """The revisions that have a workload, also those whose ControllerRevision is gone."""
+    known = {revision.name: revision for revision in stored}
+    return [known.get(name) or _read_back(name, each) for name, each in live_workloads(observed).items()]
+
+
+def _read_back(name: str, workload: Manifest) -> Revision:
+    templates = workload["spec"].get("leaderWorkerTemplate")
+    if templates is None:
+        return Revision(name, 0, {}, workload["spec"]["template"], "")
+    group = Group(templates["size"], templates["workerTemplate"])
+    return Revision(name, 0, {}, templates["leaderTemplate"], "", group=group)

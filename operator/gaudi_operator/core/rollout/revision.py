@@ -1,0 +1,301 @@
+"""Revisions: found among the stored ControllerRevisions by their inputs, or rendered anew (docs/revisions.md).
+
+Why a revision was given up: kept on its ControllerRevision, so that no operator tries it again unasked.
+
+docs/revisions.md, When a revision fails.
+
+Revision inputs: what changes what a pod runs, and the rule that compares them (docs/revisions.md).
+
+Back to a kept revision by the spec: the patch that makes the spec wish what the revision was made from.
+
+Whoever cannot patch the spec, because another hand holds it, sets spec.rollout.revision instead (docs/revisions.md,
+Going back).
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from gaudi_operator.api.base import ApiModel, Seconds
+from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
+from gaudi_operator.api.v1alpha1.bucketing import Bucketing
+from gaudi_operator.api.v1alpha1.engine import Engine
+from gaudi_operator.api.v1alpha1.model import Model
+from gaudi_operator.api.v1alpha1.pod import Pod
+from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
+from gaudi_operator.core.children.manifests.config_map import config_map_name
+from gaudi_operator.core.children.manifests.pod_template import pod_template, worker_template
+from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.notation import canonical_json, short_hash
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.resource import Inference, SpecUnreadable, read_inference
+from gaudi_runtime.contract.config import plan_hash
+from gaudi_runtime.problem import Problem
+
+MAX_REASON, MAX_MESSAGE = 64, 1024
+
+
+def failure_annotations(failure: Problem | None) -> dict[str, str]:
+    """The annotations of a ControllerRevision that say it; none without a failure."""
+    if failure is None:
+        return {}
+    said = Problem(failure.reason[:MAX_REASON], failure.message[:MAX_MESSAGE])
+    return {FAILURE_ANNOTATION: canonical_json({"reason": said.reason, "message": said.message})}
+
+
+def read_failure(annotations: Mapping[str, str]) -> Problem | None:
+    """The failure that stands there; one that a person has written in another form counts as it is."""
+    text = annotations.get(FAILURE_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        said = json.loads(text)
+        return Problem(str(said["reason"])[:MAX_REASON], str(said["message"])[:MAX_MESSAGE])
+    except (ValueError, TypeError, KeyError):
+        return Problem("MarkedFailed", text[:MAX_MESSAGE])
+
+
+class RevisionInputs(ApiModel):
+    """The parts of a resource that make a revision.
+
+    The stall timeout is one of them, although it stands beside the thresholds: the runtime's own liveness
+    judges by it. The default image of the installation is none: it is resolved when a revision is made and
+    stands only in the revision's rendering.
+    """
+
+    model: Model
+    accelerator: Accelerator
+    parallelism: Parallelism = Parallelism()
+    engine: Engine = Engine()
+    bucketing: Bucketing = Bucketing()
+    warmup: Warmup = Warmup()
+    recipe_cache: RecipeCache = RecipeCache()
+    pod: Pod = Pod()
+    stall_timeout_seconds: Seconds = Readiness().stall_timeout_seconds
+    restarted_at: str | None = None
+
+
+def revision_inputs(inference: Inference) -> RevisionInputs:
+    """The inputs that `inference` wishes now."""
+    spec = inference.spec
+    return RevisionInputs(
+        model=spec.model,
+        accelerator=spec.accelerator,
+        parallelism=spec.parallelism,
+        engine=spec.engine,
+        bucketing=spec.bucketing,
+        warmup=spec.warmup,
+        recipe_cache=spec.recipe_cache,
+        pod=spec.pod,
+        stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
+        restarted_at=inference.identity.restarted_at,
+    )
+
+
+def stored_form(inputs: RevisionInputs) -> dict[str, Any]:
+    """The inputs as they stand in a ControllerRevision."""
+    return inputs.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def revision_name(inputs: RevisionInputs) -> str:
+    """Ten hex digits that name the revision of these inputs."""
+    return short_hash(stored_form(inputs))
+
+
+def same_inputs(stored: object, wished: BaseModel) -> bool:
+    """Whether `wished` runs what a revision with the `stored` inputs runs.
+
+    A field that is absent from the stored inputs is new since then: at its default it changes nothing. A stored
+    field that this operator does not know is of a newer one and is not looked at. So neither an upgrade nor a
+    step back of operator or CRD makes a revision.
+    """
+    if not isinstance(stored, dict):
+        return False
+    return all(
+        _same_field(stored, field.alias or name, getattr(wished, name), field)
+        for name, field in type(wished).model_fields.items()
+    )
+
+
+def _same_field(stored: dict[str, Any], key: str, wished: object, field: FieldInfo) -> bool:
+    return _same(stored[key], wished) if key in stored else bool(wished == field.get_default())
+
+
+def _same(stored: object, wished: object) -> bool:
+    if isinstance(wished, BaseModel):
+        return same_inputs(stored, wished)
+    if isinstance(wished, tuple):
+        return isinstance(stored, list) and len(stored) == len(wished) and all(map(_same, stored, wished))
+    return stored == wished
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a replica over several nodes is besides its leader: pods in sum, and the pod template of the others."""
+
+    size: int
+    worker: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One revision: `number` orders them by when they were last to run, `inputs` made it, the rest was rendered.
+
+    `template` is a pod template in wire form, that of the leader where there is a `group`; `config` is a RuntimeConfig
+    as JSON text, because the API server may write a number of an object in another way and the text names a ConfigMap.
+    """
+
+    name: str
+    number: int
+    inputs: dict[str, Any]
+    template: dict[str, Any]
+    config: str
+    failure: Problem | None = None
+    created: str | None = None
+    group: Group | None = None
+
+    @property
+    def config_map(self) -> str | None:
+        """Name of the ConfigMap that its pods mount."""
+        volumes = self.template.get("spec", {}).get("volumes", ())
+        return next((each["configMap"]["name"] for each in volumes if "configMap" in each), None)
+
+    @property
+    def host_paths(self) -> list[str]:
+        """The folders of their nodes that its pods mount."""
+        templates = (self.template, *((self.group.worker,) if self.group else ()))
+        volumes = (volume for each in templates for volume in each.get("spec", {}).get("volumes") or ())
+        return sorted({str(each["hostPath"].get("path")) for each in volumes if each.get("hostPath")})
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What its ControllerRevision stores."""
+        group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}
+        return {"inputs": self.inputs, "template": self.template, "config": self.config, **group}
+
+
+def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
+    """The revisions of the ControllerRevisions that are not being deleted, newest first."""
+    alive = [each for each in manifests if "deletionTimestamp" not in each["metadata"]]
+    return tuple(sorted(map(_read, alive), key=lambda revision: revision.number, reverse=True))
+
+
+def _read(manifest: Manifest) -> Revision:
+    data = manifest.get("data") or {}
+    return Revision(
+        name=manifest["metadata"]["labels"][REVISION_LABEL],
+        number=manifest["revision"],
+        inputs=data.get("inputs", {}),
+        template=data.get("template", {}),
+        config=data.get("config", ""),
+        group=Group(**data["group"]) if "group" in data else None,
+        failure=read_failure(manifest["metadata"].get("annotations") or {}),
+        created=manifest["metadata"].get("creationTimestamp"),
+    )
+
+
+def wished_revision(inference: Inference, stored: tuple[Revision, ...], defaults: InstallationDefaults) -> Revision:
+    """The revision that is asked for: the pinned one, a stored one of the spec's inputs, or a new one.
+
+    A stored rendering is used as it is, even if this operator would render it otherwise: only changed inputs
+    restart pods. A pinned revision that is not stored is why_not_kept()'s affair.
+    """
+    inputs, pinned = revision_inputs(inference), inference.spec.rollout.revision
+    for revision in stored:
+        if revision.name == pinned or (pinned is None and same_inputs(revision.inputs, inputs)):
+            return revision
+    config = runtime_config(inference)
+    text = canonical_json(config.model_dump(mode="json", by_alias=True, exclude_none=True))
+    name = revision_name(inputs)
+    hashed = plan_hash(config.bucketing, config.limits)
+    template = pod_template(inference, name, hashed, config_map_name(inference.identity, text), defaults)
+    nodes = inference.spec.parallelism.nodes
+    group = Group(nodes, worker_template(template)) if nodes > 1 else None
+    return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text, group=group)
+
+
+def to_run(revision: Revision, stored: tuple[Revision, ...]) -> Revision:
+    """The revision with the highest number of all, for it is the one to run now."""
+    newest = _newest(stored)
+    return revision if revision.number >= newest else replace(revision, number=newest + 1)
+
+
+def why_not_kept(inference: Inference, stored: tuple[Revision, ...]) -> str | None:
+    """The sentence about a pinned revision that is not stored; None when nothing or a kept one is pinned."""
+    pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
+    if pinned is None or any(revision.name == pinned for revision in stored):
+        return None
+    return (
+        f"spec.rollout.revision is {pinned}, which is not kept: name one of {kept or 'none'}, or leave the field out "
+        "so that pods run what the spec says."
+    )
+
+
+def _newest(stored: tuple[Revision, ...]) -> int:
+    return max((revision.number for revision in stored), default=0)
+
+
+_STALL = "stallTimeoutSeconds"
+_RESTARTED = "restartedAt"
+
+
+def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The JSON patch (RFC 6902) of `resource` that makes its spec wish the `inputs` of a ControllerRevision's data.
+
+    Only what makes a revision and differs is written: replicas, thresholds and the rollout's settings stay, and a
+    pinned revision is let go. Defaults are left out, for the rules of the API may ask whether a field was set at all.
+    Raises SpecUnreadable when a release that this one does not understand wrote the spec or the inputs.
+    """
+    now, then = _said(revision_inputs(read_inference(resource))), _said(_read_inputs(inputs))
+    return [
+        *_sections(resource["spec"], now, then),
+        *_readiness(resource["spec"], then),
+        *_annotation(resource, then),
+    ]
+
+
+def _read_inputs(inputs: Mapping[str, Any]) -> RevisionInputs:
+    try:
+        return RevisionInputs.model_validate(inputs)
+    except ValidationError as error:
+        raise SpecUnreadable(
+            "The revision was kept by another release, which wrote what this one cannot read."
+        ) from error
+
+
+def _said(inputs: RevisionInputs) -> dict[str, Any]:
+    return inputs.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _sections(spec: Mapping[str, Any], now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in dict.fromkeys([*now, *then]):
+        if name not in (_STALL, _RESTARTED) and now.get(name) != then.get(name):
+            yield from _write(f"/spec/{name}", spec.get(name), then.get(name))
+    if "revision" in spec.get("rollout", {}):
+        yield {"op": "remove", "path": "/spec/rollout/revision"}
+
+
+def _readiness(spec: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    was = spec.get("readiness") or {}
+    others = {key: value for key, value in was.items() if key != _STALL}
+    stored = {_STALL: inputs[_STALL]} if _STALL in inputs else {}
+    yield from _write("/spec/readiness", was or None, {**others, **stored} or None)
+
+
+def _annotation(resource: Manifest, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    was = resource["metadata"].get("annotations") or {}
+    others = {key: value for key, value in was.items() if key != RESTARTED_AT_ANNOTATION}
+    stored = {RESTARTED_AT_ANNOTATION: inputs[_RESTARTED]} if inputs.get(_RESTARTED) else {}
+    yield from _write("/metadata/annotations", was or None, {**others, **stored} or None)
+
+
+def _write(path: str, was: object, wished: object) -> Iterator[dict[str, Any]]:
+    if was == wished:
+        return
+    yield {"op": "remove", "path": path} if wished is None else {"op": "add", "path": path, "value": wished}

@@ -1,0 +1,88 @@
+"""Which pods go when a ReplicaSet is lowered: those that hurt least (docs/scaling.md, Which pods go).
+
+The ReplicaSet controller takes pods that are not ready first, and among ready ones those of the least deletion cost.
+A pod whose gate has just closed is ready in its eyes until the kubelet has followed, so that one goes by cost too.
+So a cost is written only where a ready pod has to go and others have more to lose: first the costs, and the lower
+number of replicas in a later pass, when they stand on the pods. Once written they are the choice, whatever the load
+does meanwhile, so that any later operator goes on with it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from gaudi_operator.core.actions import SetCost
+from gaudi_operator.core.names import LEAVES_FIRST
+from gaudi_operator.core.notation import captured_percent
+from gaudi_operator.core.pods.view import PodView
+
+SEEN_SECONDS = 0.2
+"""From costs to the lower number of replicas: the ReplicaSet controller hears of both by watches of their own."""
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list[SetCost]:
+    """The costs to be written or taken back so that each revision comes down to `replicas` by the right pods."""
+    found: dict[str, list[PodView]] = defaultdict(list)
+    for pod in pods:
+        if pod.active and pod.revision in replicas and pod.ordinal is None:  # of groups the last ones go
+            found[pod.revision].append(pod)
+    return [cost for revision, mine in found.items() for cost in _costs(mine, replicas[revision])]
+
+
+def held_back(replicas: Mapping[str, int], live: Mapping[str, int], costs: Iterable[SetCost]) -> dict[str, int]:
+    """`replicas` by revision without the steps down from `live` that wait for costs to stand on their pods.
+
+    Nor are there the steps up into the room that they are to make.
+    """
+    waiting = {cost.revision for cost in costs if cost.leaves_first}
+    kept = {name: max(replicas[name], live[name]) for name in waiting & replicas.keys() & live.keys()}
+    missing = sum(count - replicas[name] for name, count in kept.items())
+    return {name: _without(missing, count, live.get(name, 0)) for name, count in {**replicas, **kept}.items()}
+
+
+def _without(room: int, count: int, live: int) -> int:
+    return max(count - room, live) if count > live else count
+
+
+def leavers(ready: Sequence[PodView], count: int) -> list[PodView]:
+    """The `count` of these ready pods that hurt least; none when all have the same to lose: then any may go."""
+    if not 0 < count < len(ready) or len({_loss(pod) for pod in ready}) == 1:
+        return []
+    return sorted(ready, key=lambda pod: (_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]
+
+
+def _costs(active: Sequence[PodView], wished: int) -> Iterable[SetCost]:
+    shown = [pod for pod in active if "Ready" in pod.conditions and pod.conditions["Ready"].true]
+    chosen = leavers(shown, len(shown) - wished)
+    for pod in active:
+        if pod in chosen and pod.deletion_cost != LEAVES_FIRST:
+            yield SetCost(pod.name, pod.uid, pod.revision, True, f"it goes first: {_said(pod)}")
+        elif pod.deletion_cost == LEAVES_FIRST and (wished >= len(active) or (chosen and pod not in chosen)):
+            yield SetCost(pod.name, pod.uid, pod.revision, False, "it does not have to go any more")
+
+
+def _loss(pod: PodView) -> tuple[bool, int, int, int]:
+    """What would be lost: (whether it takes traffic, cost given before, requests in steps of two, captured percent).
+
+    The gate of a pod that is shown as ready may just have closed: the kubelet has not followed yet.
+    """
+    report = pod.report
+    if report is None:
+        return pod.ready, pod.deletion_cost, 1, 0
+    captured = [captured_percent(phase) for phase in (report.prompt, report.decode)]
+    percents = [percent for percent in captured if percent is not None]
+    return pod.ready, pod.deletion_cost, report.requests.running.bit_length(), min(percents, default=100)
+
+
+def _ready_since(pod: PodView) -> datetime:
+    return pod.conditions["Ready"].since or _LONG_AGO
+
+
+def _said(pod: PodView) -> str:
+    if not pod.ready:
+        return "its gate has closed"
+    if pod.report is None:
+        return "it has not reported"
+    return f"{pod.report.requests.running} requests run there"

@@ -1,0 +1,89 @@
+"""The bucket that would have caught most of what ran cold while serving (docs/conditions.md, Recompiles).
+
+What it takes is estimated: bytes from the graphs that a pod has captured, seconds from the rates of the seeds' Gaudi 2.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from gaudi_operator.core.admission.review import plan_of
+from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
+from gaudi_operator.core.status.situation import Situation
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase, PhaseProgress, WarmupReport
+from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.optimal.prices import warmup_seconds
+from gaudi_runtime.warmup.log_lines import size
+from gaudi_runtime.warmup.order import weight
+
+NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise warmup.graphMemoryShare or plan fewer."
+
+
+class Miss(NamedTuple):
+    """Batches that ran cold: the smallest bucket that holds them, and how many they were."""
+
+    phase: BucketPhase
+    bucket: Bucket
+    batches: int
+
+    def holds(self, other: "Miss") -> bool:
+        """Whether its bucket holds the batches of another."""
+        return self.phase is other.phase and all(map(int.__ge__, self.bucket, other.bucket))
+
+
+def suggestion(situation: Situation) -> str | None:
+    """The sentence that says how pods of the current revision would meet fewer cold shapes; None when none is known."""
+    reports = {pod.name: pod.report for pod in situation.serving_updated if pod.report and pod.report.cold_shapes}
+    spec = situation.inference.spec
+    for name, report in reports.items():
+        if report.memory is None:
+            continue
+        with suppress(PlanImpossible):
+            limits = plan_limits(spec)
+            plan = plan_of(bucket_policy(spec), limits, report.memory.kv_blocks)
+            missed = [miss for each in reports.values() for miss in _misses(each, plan, limits)]
+            return _bucket_to_add(missed, plan, limits, name, report) if missed else NO_GRAPH
+    return None
+
+
+def _misses(report: WarmupReport, plan: BucketPlan, limits: Limits) -> Iterator[Miss]:
+    """What no bucket of the plan holds. Queries are rounded up to whole blocks, as those of plans are."""
+    for cold in report.cold_shapes:
+        batch, query, blocks = cold.needed or cold.shape
+        if cold.phase is BucketPhase.PROMPT:
+            query = min(-(-query // limits.block_size) * limits.block_size, max(query, limits.max_num_batched_tokens))
+        if plan.find(cold.phase, *(cold.needed or cold.shape)) is None:
+            yield Miss(cold.phase, Bucket(batch, query, blocks), cold.count)
+
+
+def _bucket_to_add(missed: Sequence[Miss], plan: BucketPlan, limits: Limits, pod: str, report: WarmupReport) -> str:
+    def caught(miss: Miss) -> int:
+        return sum(other.batches for other in missed if miss.holds(other))
+
+    best = max(missed, key=lambda miss: (caught(miss), -weight(miss.phase, miss.bucket, limits.block_size)))
+    total = sum(miss.batches for miss in missed)
+    # A share, for a count would change with every batch, and the status with it.
+    held = f"{caught(best) * 100 // total} % of the batches"
+    return (
+        f"A {best.phase} bucket {tuple(best.bucket)} would have held {held} that had none; it "
+        f"takes {_amounts(best, plan, limits, pod, report)}. `kubectl gaudi plan learn` plans for all that was met."
+    )
+
+
+def _amounts(miss: Miss, plan: BucketPlan, limits: Limits, pod: str, report: WarmupReport) -> str:
+    progress = report.prompt if miss.phase is BucketPhase.PROMPT else report.decode
+    seconds = f"about {warmup_seconds(miss.phase, miss.bucket):.2g} s of warm-up as on a Gaudi 2"
+    if not progress.capture_applies or not progress.captured:
+        return seconds
+    nbytes = _graph_bytes(miss, plan.of(miss.phase), limits, progress)
+    return f"about {size(nbytes)} by what pod {pod} measured and {seconds}"
+
+
+def _graph_bytes(miss: Miss, buckets: Sequence[Bucket], limits: Limits, progress: PhaseProgress) -> int:
+    """In proportion to its weight where all graphs are known, otherwise the mean of those that were captured."""
+    if progress.captured < len(buckets):
+        return progress.graph_bytes // progress.captured
+    weights = sum(weight(miss.phase, bucket, limits.block_size) for bucket in buckets)
+    return progress.graph_bytes * weight(miss.phase, miss.bucket, limits.block_size) // weights

@@ -1,0 +1,107 @@
+"""The figures of status: captured graphs, warm-up, memory and recompiles, over the pods that they speak of."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from gaudi_operator.api.v1alpha1.status import (
+    BucketCounts,
+    Buckets,
+    CapturedPercent,
+    ColdShape,
+    MemorySplit,
+    PodState,
+    Recompiles,
+    WarmupProgress,
+)
+from gaudi_operator.core.notation import timestamp
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.status.situation import Situation
+from gaudi_runtime.contract.report import PhaseProgress, WarmupReport
+
+ETA_SECONDS = 10
+MAX_COLD_SHAPES = 10
+_Shape = tuple[str, tuple[int, int, int]]
+
+
+def basis(situation: Situation) -> tuple[PodView, ...]:
+    """The pods that percentages speak of: those that serve or, if none does, those of the current revision."""
+    return situation.serving or situation.updated
+
+
+def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
+    """The least percentage of each phase over the given pods; None where no pod has one."""
+    found = [row.captured_percent for row in rows]
+    return CapturedPercent(
+        prompt=min((each.prompt for each in found if each.prompt is not None), default=None),
+        decode=min((each.decode for each in found if each.decode is not None), default=None),
+    )
+
+
+def buckets(reports: Sequence[WarmupReport]) -> Buckets | None:
+    """Counts of the pod with the fewest captured, then fewest warmed buckets."""
+    worst = min(reports, key=lambda report: (_sum(report, "captured"), _sum(report, "warmed")), default=None)
+    return None if worst is None else Buckets(prompt=_counts(worst.prompt), decode=_counts(worst.decode))
+
+
+def memory(reports: Sequence[WarmupReport]) -> MemorySplit | None:
+    """The split of the pod with the fewest KV blocks."""
+    splits = [report.memory for report in reports if report.memory]
+    least = min(splits, key=lambda split: split.kv_blocks, default=None)
+    if least is None:
+        return None
+    return MemorySplit(
+        usable_bytes=least.usable,
+        graph_bytes=least.graphs,
+        kv_cache_bytes=least.kv_cache,
+        kv_blocks=least.kv_blocks,
+    )
+
+
+def recompiles(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Recompiles:
+    """Compiles on the request path over the serving pods, and their most frequent cold shapes."""
+    counts, compiles = Counter[_Shape](), Counter[_Shape]()
+    for cold in (cold for report in reports for cold in report.cold_shapes):
+        counts[cold.phase.value, cold.shape] += cold.count
+        compiles[cold.phase.value, cold.shape] += cold.compiles
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_COLD_SHAPES]
+    return Recompiles(
+        since_ready=sum(row.recompiles_since_ready for row in rows),
+        recent=sum(report.recent_recompiles for report in reports),
+        prompt=sum(report.served.prompt.recompiles for report in reports),
+        decode=sum(report.served.decode.recompiles for report in reports),
+        cold_shapes=tuple(
+            ColdShape(phase=phase, shape=shape, count=count, compiles=compiles[phase, shape])
+            for (phase, shape), count in most
+        ),
+    )
+
+
+def warmup(situation: Situation, rows: Iterable[PodState]) -> WarmupProgress | None:
+    """Progress of the least advanced pod of the current revision; None without one."""
+    mine = [row for row in rows if row.revision == situation.current]
+    least = min(mine, key=lambda row: (row.warmup_percent, row.name), default=None)
+    if least is None:
+        return None
+    pod = next(each for each in situation.updated if each.name == least.name)
+    return WarmupProgress(percent=least.warmup_percent, phase=least.phase, eta=_eta(pod, situation))
+
+
+def _eta(pod: PodView, situation: Situation) -> str | None:
+    """The end of warm-up, rounded to 10 s; an estimate that moves by no more than that stays as it was written."""
+    if pod.report is None or pod.received is None or pod.report.eta_seconds is None:
+        return None
+    end = pod.received + timedelta(seconds=pod.report.eta_seconds)
+    written = situation.before.warmup.eta if situation.before.warmup else None
+    if written and abs((datetime.fromisoformat(written) - end).total_seconds()) <= ETA_SECONDS:
+        return written
+    rounded = round(end.timestamp() / ETA_SECONDS) * ETA_SECONDS
+    return timestamp(datetime.fromtimestamp(rounded, UTC))
+
+
+def _counts(progress: PhaseProgress) -> BucketCounts:
+    return BucketCounts(planned=progress.planned, warmed=progress.warmed, captured=progress.captured)
+
+
+def _sum(report: WarmupReport, count: str) -> int:
+    return int(getattr(report.prompt, count) + getattr(report.decode, count))
