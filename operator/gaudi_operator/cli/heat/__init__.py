@@ -1,1 +1,1 @@
-"""Heat maps of a plan, batch size by length: pure values, drawn in a terminal or as a PNG."""
+"""Heat maps of a plan, batch size by length: pure values, drawn in a terminal or as SVG."""

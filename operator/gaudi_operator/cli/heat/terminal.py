@@ -1,15 +1,20 @@
-"""A heat map in a terminal: numbers on colours, and shaded characters where there are no colours."""
+"""Heat maps drawn in a terminal or as SVG: numbers on colours, and shaded characters where there are no colours."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from io import StringIO
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 from rich.text import Text
 
 from gaudi_operator.cli.heat.colours import MISS, Colour, colour, ink
 from gaudi_operator.cli.heat.heat_map import Cell, HeatMap
 
 MAX_ROWS = 40
+PICTURE_COLUMNS, PICTURE_ROWS, PICTURE_WIDTH = 32, 64, 80
+"""Of an SVG: most batch sizes, most lengths, and the letters that a line has at least, for the captions."""
 LABEL_WIDTH = 9
 CELL_WIDTH = 7
 SHADES = " ░▒▓█"
@@ -22,10 +27,31 @@ def print_maps(maps: Iterable[HeatMap]) -> None:
         console.print(heat_table(heat_map, console))
 
 
-def heat_table(heat_map: HeatMap, console: Console) -> RenderableType:
+def svg(maps: Sequence[HeatMap]) -> str:
+    """The text of an SVG file, black on white, with all maps one below the other; it loads nothing from elsewhere."""
+    columns = min(PICTURE_COLUMNS, max(len(each.batches) for each in maps))
+    # All that a console would take from the environment is said here, so that equal maps are equal files.
+    console = Console(
+        file=StringIO(),
+        record=True,
+        width=max(PICTURE_WIDTH, LABEL_WIDTH + columns * CELL_WIDTH),
+        height=PICTURE_ROWS,
+        force_terminal=True,
+        color_system="truecolor",
+        no_color=False,
+        legacy_windows=False,
+    )
+    for each in maps:
+        console.print(heat_table(each, console, PICTURE_ROWS))
+    drawn = console.export_svg(title="gaudi-plan", theme=DEFAULT_TERMINAL_THEME)
+    # Rich names a font of a public web server; without it the viewer's own monospace font is taken.
+    return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
+
+
+def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -> RenderableType:
     """The map as it fits the width of `console`, with title above and caption below."""
     columns = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
-    shown = heat_map.thinned(columns, MAX_ROWS)
+    shown = heat_map.thinned(columns, most_rows)
     table = Table(box=None, padding=0, pad_edge=False, show_edge=False)
     table.add_column("", justify="right", min_width=LABEL_WIDTH - 1, no_wrap=True)
     for batch in shown.batches:

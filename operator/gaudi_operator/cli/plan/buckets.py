@@ -16,7 +16,7 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 
 HeatOption = Annotated[
-    Heat | None, typer.Option(help="Show a heat map of this in place of the table; a png shows padding by itself.")
+    Heat | None, typer.Option(help="Show a heat map of this in place of the table; an svg shows padding by itself.")
 ]
 CardOption = Annotated[str | None, typer.Option(help="Card whose graph bytes are shown: gaudi2 or gaudi3.")]
 ModelOption = Annotated[str | None, typer.Option(help="Model whose graph bytes are shown, as for forecast.")]
@@ -38,10 +38,10 @@ def buckets(
     gaudi-plan buckets -f examples/llama-3.1-8b-gaudi3.yaml
     gaudi-plan buckets --from-cluster llama -n models --heat padding
     gaudi-plan buckets -f model.yaml --heat hits --trace requests.csv
-    gaudi-plan buckets -f limits.json -o png > plan.png
+    gaudi-plan buckets -f limits.json -o svg > plan.svg
     """
-    if heat and output not in (Output.TABLE, Output.PNG):
-        raise ConfigError(f"--heat draws a map, which is not {output}; choose -o table or -o png")
+    if heat and output not in (Output.TABLE, Output.SVG):
+        raise ConfigError(f"--heat draws a map, which is not {output}; choose -o table or -o svg")
     unified = question.policy.strategy is Strategy.UNIFIED
     if heat and unified:
         raise ConfigError("--heat maps prompt and decode buckets, and strategy unified has neither; leave --heat out")
@@ -52,10 +52,10 @@ def _plan(question: PlanQuestion, heat: Heat | None, subject: Subject) -> Answer
     plan = question.plan()
     warnings = question.warnings_about(plan)
 
-    def picture() -> bytes:
-        from gaudi_operator.cli.heat.picture import picture
+    def picture() -> str:
+        from gaudi_operator.cli.heat.terminal import svg
 
-        return picture(heat_maps(question, plan, heat or Heat.PADDING, subject))
+        return svg(heat_maps(question, plan, heat or Heat.PADDING, subject))
 
     return Answer(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},

@@ -60,11 +60,11 @@ def _answer(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str |
 
         print_diff(found, costs)
 
-    def picture() -> bytes:
+    def picture() -> str:
         from gaudi_operator.cli.heat.maps import change_map
-        from gaudi_operator.cli.heat.picture import picture
+        from gaudi_operator.cli.heat.terminal import svg
 
-        return picture([change_map(phase, each.kept, each.added, each.dropped) for phase, each in found.phases.items()])
+        return svg([change_map(phase, each.kept, each.added, each.dropped) for phase, each in found.phases.items()])
 
     return Answer(
         data=_data(found, costs, warnings), rows=lambda: _rows(found), show=show, picture=picture, warnings=warnings

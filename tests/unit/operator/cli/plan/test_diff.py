@@ -117,7 +117,10 @@ def test_table_tells_the_whole_story(folder: Path) -> None:
 
 
 def test_picture_shows_both_phases(folder: Path) -> None:
-    assert run(folder, LIMITS, LIMITS | {"max_num_seqs": 8}, "-o", "png").stdout_bytes.startswith(b"\x89PNG")
+    picture = run(folder, LIMITS, LIMITS | {"max_num_seqs": 8}, "-o", "svg").stdout.replace("&#160;", " ")
+    assert picture.startswith("<svg")
+    assert "prompt buckets: batch size across" in picture
+    assert "decode buckets: batch size across" in picture
 
 
 def test_warnings_say_whose_they_are(folder: Path) -> None:
