@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, PLURAL, SHORT_NAMES, SINGULAR
+from gaudi_operator.cli.asking import questions
 from gaudi_operator.cli.kubectl.refusal import Refused, one_sentence
-from gaudi_operator.cli.question import questions
 
 if TYPE_CHECKING:
     from gaudi_operator.cli.cluster import Cluster

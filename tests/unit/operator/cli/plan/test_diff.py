@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.plan.app import app
-from gaudi_operator.cli.plan.plan_diff import compare
+from gaudi_operator.cli.plan.diff import compare
 from gaudi_operator.cli.plan.question import PlanQuestion, read_question
 from gaudi_runtime.contract.report import BucketPhase
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence

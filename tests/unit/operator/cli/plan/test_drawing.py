@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gaudi_operator.cli.heat.colours import BLACK, WHITE, colour, ink
-from gaudi_operator.cli.heat.heat_map import MISS, Cell, HeatMap
-from gaudi_operator.cli.heat.terminal import heat_table, svg
+from gaudi_operator.cli.plan.drawing import BLACK, WHITE, colour, heat_table, ink, svg
+from gaudi_operator.cli.plan.heat import MISS, Cell, HeatMap
 
 MAP = HeatMap("two buckets", "what it means", [1, 2], [128, 256], {(1, 128): Cell("12%", 0.9), (2, 128): MISS}.get)
 

@@ -9,8 +9,17 @@ from rich.table import Table
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 from rich.text import Text
 
-from gaudi_operator.cli.heat.colours import MISS, Colour, colour, ink
-from gaudi_operator.cli.heat.heat_map import Cell, HeatMap
+from gaudi_operator.cli.plan.heat import Cell, HeatMap
+
+Colour = tuple[int, int, int]
+"""Red, green, blue, each 0 to 255."""
+
+_ANCHORS: tuple[Colour, ...] = ((255, 246, 211), (253, 196, 101), (226, 104, 62), (150, 36, 74), (62, 12, 66))
+"""Light and yellow is little, dark and violet is much."""
+WHITE: Colour = (255, 255, 255)
+BLACK: Colour = (24, 24, 28)
+MISS_COLOUR: Colour = (86, 156, 214)
+"""A miss is blue: no heat has this colour."""
 
 MAX_ROWS = 40
 PICTURE_COLUMNS, PICTURE_ROWS, PICTURE_WIDTH = 32, 64, 80
@@ -66,7 +75,7 @@ def _cell(cell: Cell | None, *, plain: bool) -> Text:
         return Text("·".rjust(CELL_WIDTH - 1), style="dim")
     if plain:
         return Text(f"{_shade(cell)}{cell.text:>{CELL_WIDTH - 2}}")
-    background = MISS if cell.heat is None else colour(cell.heat)
+    background = MISS_COLOUR if cell.heat is None else colour(cell.heat)
     return Text(f"{cell.text:>{CELL_WIDTH - 1}} ", style=f"{_hex(ink(background))} on {_hex(background)}")
 
 
@@ -74,6 +83,21 @@ def _shade(cell: Cell) -> str:
     if cell.heat is None:
         return "!"
     return SHADES[min(int(cell.heat * len(SHADES)), len(SHADES) - 1)]
+
+
+def colour(heat: float) -> Colour:
+    """The colour of a heat from 0 to 1."""
+    position = min(max(heat, 0.0), 1.0) * (len(_ANCHORS) - 1)
+    start = min(int(position), len(_ANCHORS) - 2)
+    share = position - start
+    red, green, blue = (round(a + (b - a) * share) for a, b in zip(_ANCHORS[start], _ANCHORS[start + 1], strict=True))
+    return red, green, blue
+
+
+def ink(background: Colour) -> Colour:
+    """Black or white, whichever can be read on it (relative luminance, ITU-R BT.709)."""
+    red, green, blue = background
+    return BLACK if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 128 else WHITE
 
 
 def _hex(value: Colour) -> str:
