@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.kubectl.asking import Asked, asks
-from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
 from gaudi_operator.cli.plan.options import Form, FormOption
 from gaudi_operator.core.inference import read_status
 from gaudi_operator.core.observed import Manifest

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.kubectl.asking import Refused
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.revision import Revision

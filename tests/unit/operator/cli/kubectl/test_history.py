@@ -1,6 +1,6 @@
 """The kept revisions as rows and as a document."""
 
-from gaudi_operator.cli.kubectl.history import HEADER, columns, details, rows
+from gaudi_operator.cli.kubectl.revisions import HEADER, columns, details, rows
 from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision, shown
 
 STORED = (revision("b", 12, FAILURE, **NEWER), revision("a", 2))

@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.cli.kubectl import patches
-from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.kubectl.asking import Refused
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from tests.unit.operator.cli.kubectl.kept import NEWER, revision
 from tests.unit.operator.core.resources import resource

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gaudi_operator.cli.kubectl.refusal import Refused
-from gaudi_operator.cli.kubectl.target import chosen, earlier, named, why_not_back
+from gaudi_operator.cli.kubectl.asking import Refused
+from gaudi_operator.cli.kubectl.revisions import chosen, earlier, named, why_not_back
 from gaudi_operator.core.revision import Revision
 from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision
 from tests.unit.operator.core.resources import resource
