@@ -40,7 +40,7 @@ def restart(resource: Manifest, now: str) -> MergePatch:
 
 
 def undo(resource: Manifest, revision: Revision) -> list[dict[str, Any]]:
-    """Wish `revision` again, unless the spec has changed in between; empty when the spec wishes it already.
+    """Ask for `revision` again, unless the spec has changed in between; empty when the spec asks for it already.
 
     Raises Refused while the rollout is paused, SpecUnreadable when another release wrote the spec or the revision.
     """

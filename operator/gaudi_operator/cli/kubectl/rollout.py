@@ -34,7 +34,7 @@ def history(asked: Asked, revision: RevisionOption = None) -> None:
 
 @asks
 def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> None:
-    """Make the spec wish an earlier revision again; replicas, thresholds and the rollout's settings stay."""
+    """Make the spec ask for an earlier revision again; replicas, thresholds and the rollout's settings stay."""
     resource, stored = asked.cluster.inference(asked.name), _stored(asked)
     to = revisions.chosen(resource, stored, to_revision)
     patch = patches.undo(resource, to)
@@ -46,7 +46,7 @@ def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> 
     if patch or to.failure:
         typer.echo(f"{asked.full_name} rolled back to revision {to.number} ({to.name})")
     else:
-        typer.echo(f"{asked.full_name} skipped rollback (the spec already wishes revision {to.number}, {to.name})")
+        typer.echo(f"{asked.full_name} skipped rollback (the spec already asks for revision {to.number}, {to.name})")
 
 
 @asks
