@@ -67,7 +67,12 @@ def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -
         table.add_column(str(batch), justify="right", min_width=CELL_WIDTH, no_wrap=True)
     for length, cells in shown.rows():
         table.add_row(str(length), *(_cell(cell, plain=console.color_system is None) for cell in cells))
-    return Group(Text(shown.title, style="bold"), table, Text(shown.caption, style="dim"), Text())
+    return Group(Text(shown.title, style="bold"), table, Text(_printable(shown.caption), style="dim"), Text())
+
+
+def _printable(caption: str) -> str:
+    """Names of files and models may hold what no XML file may, and orders to a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in caption)
 
 
 def _cell(cell: Cell | None, *, plain: bool) -> Text:

@@ -58,3 +58,8 @@ def test_svg_of_a_large_map_stays_small() -> None:
 
 def test_svg_breaks_a_long_caption() -> None:
     assert "the&#160;end" in svg([HeatMap("long", "word " * 40 + "the end", [1], [128], {}.get)])
+
+
+def test_svg_shows_what_cannot_be_printed_as_question_marks() -> None:
+    picture = svg([HeatMap("odd", "requests of \x1b[2J\udcff.csv", [1], [128], {}.get)])
+    assert "requests&#160;of&#160;?[2J?.csv" in picture
