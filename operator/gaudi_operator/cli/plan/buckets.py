@@ -1,6 +1,6 @@
 """`gaudi-plan buckets` and `find`: all buckets that a server prepares, and the one that a batch is padded to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Shape = tuple[int, int, int]
+MOST_SHOWN = 30_000
+"""Buckets of a phase: a table is laid out as a whole, and nobody reads as many."""
 
 
 def bucket_list(question: PlanQuestion, heat: Heat | None, source: HeatSource) -> Answer:
@@ -106,10 +108,11 @@ def _print_unified(buckets: Sequence[UnifiedBucket]) -> None:
     Console().print(table)
 
 
-def _table(title: str, blocks: str, buckets: Iterable[Bucket]) -> "Table":
+def _table(title: str, blocks: str, buckets: Sequence[Bucket]) -> "Table":
     from rich.table import Table
 
-    table = Table("batch size", "query", blocks, title=title)
-    for (batch_size, query), row in groupby(buckets, key=lambda b: (b.batch_size, b.query_len)):
+    caption = f"the first {MOST_SHOWN}; -o csv lists all" if len(buckets) > MOST_SHOWN else None
+    table = Table("batch size", "query", blocks, title=title, caption=caption)
+    for (batch_size, query), row in groupby(buckets[:MOST_SHOWN], key=lambda b: (b.batch_size, b.query_len)):
         table.add_row(str(batch_size), str(query), " ".join(str(b.num_blocks) for b in row))
     return table
