@@ -1,1 +1,4 @@
-"""Commands for people: they read, compute and print, and change nothing."""
+"""Commands for people: `gaudi-plan` (plan/) changes nothing, and `kubectl gaudi` (kubectl/) sends patches.
+
+cluster.py is all that either asks of a cluster; asking.py gives the commands of a tool the same options.
+"""

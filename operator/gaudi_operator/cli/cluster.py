@@ -1,19 +1,22 @@
-"""What commands for people ask of one cluster, and the patches that they send to it.
+"""The cluster that kubectl would talk to: the way there, what commands for people ask of it, and the patches they send.
 
 Every method raises ConfigError with one sentence when the API server does not answer, refuses, or has no such object.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from kubernetes import client, watch
+from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
+from yaml import YAMLError
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, KIND, PLURAL, VERSION
-from gaudi_operator.cli.connection import Way, cause
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.errors import ConfigError
@@ -24,21 +27,66 @@ STATUS_PORT = ServingConfig().status_port
 Manifest = dict[str, Any]
 Patch = list[dict[str, Any]] | dict[str, Any]
 """A JSON patch (RFC 6902) where it is a list, else a merge patch."""
+MALFORMED = (YAMLError, OSError, AttributeError, TypeError, ValueError)
+"""What the client meets in a kubeconfig of another shape, which it does not check."""
 
 
 def read_inference(name: str, namespace: str | None) -> Manifest:
     """The manifest of a GaudiInference; without a namespace, in that of the current context."""
-    return Cluster(Way(namespace=namespace)).inference(name)
+    return Cluster(Connection(namespace=namespace)).inference(name)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What a command line says of the way to the cluster; None is kubectl's own choice."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+    def open(self) -> Any:
+        """A client of the API server. Raises ConfigError when no cluster is known."""
+        settings = client.Configuration()
+        settings.retries = False
+        try:
+            if self._inside_a_pod():
+                config.load_incluster_config(client_configuration=settings)
+            else:
+                config.load_kube_config(self._file(), context=self.context, client_configuration=settings)
+        except config.ConfigException as error:
+            raise ConfigError(f"no cluster is known: {_cause(error)}; set KUBECONFIG as for kubectl") from error
+        except MALFORMED as error:
+            raise ConfigError(f"no cluster is known: {self._file()} is not a kubeconfig; set KUBECONFIG") from error
+        return client.ApiClient(settings)
+
+    def namespace_in_use(self) -> str:
+        """The namespace: as said, or that of the context."""
+        if self.namespace:
+            return self.namespace
+        try:
+            contexts, current = config.list_kube_config_contexts(self._file())
+        except (config.ConfigException, *MALFORMED):
+            return "default"
+        chosen = next((each for each in contexts if each["name"] == self.context), current)
+        return str(chosen.get("context", {}).get("namespace") or "default")
+
+    def _file(self) -> str:
+        """Read at every call: the client's own default is what the variable was when it was imported."""
+        return self.kubeconfig or os.environ.get("KUBECONFIG") or config.KUBE_CONFIG_DEFAULT_LOCATION
+
+    def _inside_a_pod(self) -> bool:
+        known = any(Path(each).expanduser().exists() for each in self._file().split(os.pathsep) if each)
+        return not known and not self.kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 class Cluster:
     """One namespace of the cluster that kubectl would talk to."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, connection: Connection) -> None:
         """Nothing is asked yet. Raises ConfigError when no cluster is known."""
-        self._api = way.open()
+        self._api = connection.open()
         self._objects = client.CustomObjectsApi(self._api)
-        self.namespace = way.place()
+        self.namespace = connection.namespace_in_use()
 
     def inference(self, name: str) -> Manifest:
         """The manifest of a GaudiInference."""
@@ -126,7 +174,7 @@ class Cluster:
         except ApiException as error:
             raise ConfigError(self._refusal(error, verb, f"{KIND} {name} in namespace {self.namespace}")) from error
         except HTTPError as error:
-            raise ConfigError(f"the cluster of the current context does not answer: {cause(error)}") from error
+            raise ConfigError(f"the cluster of the current context does not answer: {_cause(error)}") from error
 
     def _refusal(self, error: ApiException, verb: str, what: str) -> str:
         match error.status:
@@ -144,3 +192,8 @@ def _message(error: ApiException) -> str:
         return str(json.loads(error.body or "{}").get("message", "")).rstrip(".")
     except (ValueError, TypeError, AttributeError):
         return ""
+
+
+def _cause(error: Exception) -> str:
+    """What an error of the client says, on one line."""
+    return " ".join(str(getattr(error, "reason", None) or error).split()).rstrip(".")

@@ -1,19 +1,23 @@
-"""The argument and the options that every command has: which resource, in which cluster.
+"""The argument and the options that every command has: which resource, in which cluster; and how a refusal is told.
 
     @asks
     def pause(asked: Asked) -> None: ...
 
-A command declares them as its first parameter and gets them with an open cluster.
+A command declares them as its first parameter and gets them with an open cluster. One that cannot do what it was asked
+ends with one sentence on standard error and exit code 1, as with kubectl.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, PLURAL, SHORT_NAMES, SINGULAR
-from gaudi_operator.cli.kubectl.refusal import Refused, one_sentence
-from gaudi_operator.cli.question import questions
+from gaudi_operator.cli.asking import questions
+from gaudi_operator.core.resource import SpecUnreadable
+from gaudi_runtime.errors import RuntimeStartError
 
 if TYPE_CHECKING:
     from gaudi_operator.cli.cluster import Cluster
@@ -26,6 +30,10 @@ Namespace = Annotated[
 ]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; the current one when left out.")]
 Kubeconfig = Annotated[str | None, typer.Option(help="Path of the kubeconfig; as for kubectl when left out.")]
+
+
+class Refused(Exception):
+    """The command does not do it; the message is a sentence without its dot."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +52,10 @@ class Asked:
 def ask(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> Asked:
     """What a command line asks about. Raises Refused, or ConfigError when no cluster is known."""
     try:
-        from gaudi_operator.cli.cluster import Cluster
-        from gaudi_operator.cli.connection import Way
+        from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed; install the extra `cli`") from error
-    return Asked(plain_name(name), Cluster(Way(kubeconfig, context, namespace)))
+    return Asked(plain_name(name), Cluster(Connection(kubeconfig, context, namespace)))
 
 
 def plain_name(name: str) -> str:
@@ -57,6 +64,21 @@ def plain_name(name: str) -> str:
     if slash and kind.lower() not in KINDS:
         raise Refused(f"{kind} is no kind that this command knows: give the name of a GaudiInference")
     return plain
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Turn what went wrong into that sentence and that code."""
+    try:
+        yield
+    except (Refused, RuntimeStartError, SpecUnreadable) as error:
+        typer.echo(f"error: {_on_one_line(str(error)).rstrip('.')}.", err=True)
+        raise typer.Exit(1) from error
+
+
+def _on_one_line(text: str) -> str:
+    """Texts of a cluster may hold line breaks, and orders to a terminal: they are shown, not sent."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else repr(char)[1:-1] for char in text)
 
 
 asks = questions(ask, one_sentence)

@@ -7,17 +7,13 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.kubectl.asking import Asked, asks
-from gaudi_operator.cli.kubectl.refusal import Refused
-from gaudi_operator.cli.plan.form import Form
+from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.cli.plan.options import Form, FormOption
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
 from gaudi_runtime.contract.ports import TRAFFIC_PATH
 from gaudi_runtime.errors import ConfigError
 
-FormOption = Annotated[
-    Form, typer.Option("--as", help="optimal keeps the traffic in the spec, file the buckets that were chosen.")
-]
 Apply = Annotated[bool, typer.Option("--apply", help="Change the resource, which makes a revision.")]
 
 
@@ -31,9 +27,8 @@ def learn(asked: Asked, form: FormOption = Form.OPTIMAL, apply: Apply = False) -
     from rich.console import Console
 
     # Imported here: no other command pays for the optimizer.
-    from gaudi_operator.cli.plan.contest import Budget
-    from gaudi_operator.cli.plan.learned_table import print_learned
-    from gaudi_operator.cli.plan.learning import learn, read_texts
+    from gaudi_operator.cli.plan.comparison import Budget
+    from gaudi_operator.cli.plan.learn import learn, print_learned, read_texts
     from gaudi_operator.cli.plan.output import warn
     from gaudi_operator.cli.plan.question import read_question
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.kubectl.asking import Refused
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.rollout.revision import Revision, undo_patch
@@ -39,7 +39,7 @@ def restart(resource: Manifest, now: str) -> MergePatch:
 
 
 def undo(resource: Manifest, revision: Revision) -> list[dict[str, Any]]:
-    """Wish `revision` again, unless the spec has changed in between; empty when the spec wishes it already.
+    """Ask for `revision` again, unless the spec has changed in between; empty when the spec asks for it already.
 
     Raises Refused while the rollout is paused, SpecUnreadable when another release wrote the spec or the revision.
     """

@@ -5,10 +5,8 @@ from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.kubectl import history as kept
-from gaudi_operator.cli.kubectl import patches, target
-from gaudi_operator.cli.kubectl.asking import Asked, asks
-from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.kubectl import patches, revisions
+from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
 from gaudi_operator.core.rollout.revision import Revision, stored_revisions
 
 RevisionOption = Annotated[str | None, typer.Option("--revision", help="Show all of this one: a number or a name.")]
@@ -22,23 +20,23 @@ Force = Annotated[bool, typer.Option("--force", help="Go back to a revision even
 def history(asked: Asked, revision: RevisionOption = None) -> None:
     """Show the kept revisions, or what one of them was made from."""
     resource, stored = asked.cluster.inference(asked.name), _stored(asked)
-    if revision in target.UNSAID:
+    if revision in revisions.UNSAID:
         typer.echo(asked.full_name)
-        for line in kept.columns(list(kept.rows(resource, stored))):
+        for line in revisions.columns(list(revisions.rows(resource, stored))):
             typer.echo(line)
         return
     import yaml
 
-    shown = target.named(stored, str(revision))
+    shown = revisions.named(stored, str(revision))
     typer.echo(f"{asked.full_name} with revision #{shown.number}")
-    typer.echo(yaml.safe_dump(kept.details(resource, shown), sort_keys=False, width=120), nl=False)
+    typer.echo(yaml.safe_dump(revisions.details(resource, shown), sort_keys=False, width=120), nl=False)
 
 
 @asks
 def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> None:
-    """Make the spec wish an earlier revision again; replicas, thresholds and the rollout's settings stay."""
+    """Make the spec ask for an earlier revision again; replicas, thresholds and the rollout's settings stay."""
     resource, stored = asked.cluster.inference(asked.name), _stored(asked)
-    to = target.chosen(resource, stored, to_revision)
+    to = revisions.chosen(resource, stored, to_revision)
     patch = patches.undo(resource, to)
     _warn(to, force)
     if to.failure:
@@ -48,7 +46,7 @@ def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> 
     if patch or to.failure:
         typer.echo(f"{asked.full_name} rolled back to revision {to.number} ({to.name})")
     else:
-        typer.echo(f"{asked.full_name} skipped rollback (the spec already wishes revision {to.number}, {to.name})")
+        typer.echo(f"{asked.full_name} skipped rollback (the spec already asks for revision {to.number}, {to.name})")
 
 
 @asks
@@ -78,7 +76,7 @@ def _stored(asked: Asked) -> tuple[Revision, ...]:
 
 
 def _warn(to: Revision, force: bool) -> None:
-    failed = target.why_not_back(to)
+    failed = revisions.why_not_back(to)
     if failed and not force:
         raise Refused(f"{failed}. With --force it is tried once more")
     if failed:

@@ -1,21 +1,26 @@
 """`kubectl gaudi rollout status`: waits until a rollout is over, and says by its exit code how it went."""
 
+import re
 import time
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from gaudi_operator.cli.kubectl import duration
-from gaudi_operator.cli.kubectl.asking import Asked, asks
-from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
 from gaudi_operator.cli.kubectl.verdict import Outcome, Verdict, judge
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.rollout.revision import stored_revisions
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 LONGEST_WATCH_SECONDS = 240.0
 """A watch is begun anew after so long: what stands between may cut it without a word."""
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 
 
 class Truth(StrEnum):
@@ -37,16 +42,14 @@ def status(asked: Asked, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> 
     """
     from rich.console import Console
 
-    from gaudi_operator.cli.kubectl.progress import Course
-
-    seconds = duration.seconds(timeout)
-    manifests = _followed(asked, seconds) if watch is Truth.TRUE else iter([asked.cluster.inference(asked.name)])
-    with Course(Console()) as course:
+    limit = seconds(timeout)
+    manifests = _followed(asked, limit) if watch is Truth.TRUE else iter([asked.cluster.inference(asked.name)])
+    with RolloutProgress(Console()) as progress:
         for manifest in manifests:
             verdict = _judge(asked, manifest)
             if verdict.outcome is Outcome.FAILED:
                 raise Refused(verdict.sentence)
-            course.show(verdict)
+            progress.show(verdict)
             if verdict.outcome is Outcome.DONE:
                 return
     if watch is Truth.TRUE:
@@ -66,3 +69,52 @@ def _followed(asked: Asked, seconds: float) -> Iterator[Manifest]:
 
 def _judge(asked: Asked, manifest: Manifest) -> Verdict:
     return judge(manifest, stored_revisions(asked.cluster.revisions(asked.name)))
+
+
+def seconds(text: str) -> float:
+    """Seconds of a duration as kubectl reads them: 90s, 5m, 1h30m, or 0 for no end. Raises Refused otherwise."""
+    parts = _PART.findall(text)
+    if text == "0":
+        return 0.0
+    if not parts or "".join(amount + unit for amount, unit in parts) != text:
+        raise Refused(f"{text} is no duration: write one such as 90s, 5m or 1h30m")
+    return sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
+
+
+class RolloutProgress:
+    """A bar on a terminal, a line for every news elsewhere. Use as a context manager; a sentence is written once."""
+
+    def __init__(self, console: "Console") -> None:
+        """A console that is no terminal gets lines alone."""
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        self._console, self._said = console, ""
+        text = TextColumn("{task.description}  ready {task.fields[ready]}  warm-up of the least advanced pod")
+        self._bar = Progress(text, BarColumn(), TaskProgressColumn(), console=console, transient=True)
+        self._task = self._bar.add_task("", total=100, ready="")
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away; lines stay."""
+        if self._console.is_terminal:
+            self._bar.stop()
+
+    def show(self, verdict: Verdict) -> None:
+        """Say what is new."""
+        self._bar.update(
+            self._task,
+            refresh=self._console.is_terminal,
+            description=verdict.phase,
+            completed=verdict.percent,
+            ready=verdict.ready,
+        )
+        if verdict.sentence != self._said:
+            self._said = verdict.sentence
+            self._console.print(self._said, markup=False, highlight=False, soft_wrap=True)

@@ -36,7 +36,7 @@ class Verdict:
 
 
 def judge(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
-    """`stored` are the kept revisions, which tell whether the operator has seen a wish that is an annotation."""
+    """`stored` are the kept revisions, which tell whether the operator has seen what an annotation asks for."""
     status = read_status(resource)
     outcome, sentence = _outcome(resource, status, stored)
     percent = 100 if outcome is Outcome.DONE else status.warmup.percent if status.warmup else 0
@@ -70,10 +70,10 @@ def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence
     if _refused(status) or (resource["spec"].get("rollout") or {}).get("revision"):
         return True
     asked, phases = read_identity(resource).restarted_at, {each.name: each.phase for each in status.revisions}
-    wished = [each for each in stored if each.inputs.get("restartedAt") == asked]
+    desired = [each for each in stored if each.inputs.get("restartedAt") == asked]
     return any(
         each.name == status.revision.current or (each.failure is not None and phases.get(each.name) in GIVEN_UP)
-        for each in wished
+        for each in desired
     )
 
 

@@ -1,18 +1,37 @@
-"""The commands of `gaudi-plan`, one module each.
+"""The commands of `gaudi-plan` and their options.
 
-A module imports only light things at its top, because every call pays for all of them; rich, yaml, the models of the
-resource and the Kubernetes client are imported by the functions that need them.
+Only light things are imported at the top, because every call pays for all of them; a command imports the module that
+answers it, which imports what it needs, but rich where it prints for people.
 """
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from gaudi_operator.cli.plan.buckets import buckets
-from gaudi_operator.cli.plan.compare import compare
-from gaudi_operator.cli.plan.diff import diff
-from gaudi_operator.cli.plan.find import find
-from gaudi_operator.cli.plan.forecast import forecast
-from gaudi_operator.cli.plan.learn import learn
-from gaudi_operator.cli.plan.trace import trace
+from gaudi_operator.cli.plan.options import (
+    BytesOption,
+    CostModel,
+    DecodeOption,
+    Form,
+    FormOption,
+    FromCluster,
+    GraphsOption,
+    Heat,
+    KvBlocks,
+    Name,
+    Namespace,
+    SecondsOption,
+    ask,
+    asks,
+    one_sentence,
+)
+from gaudi_operator.cli.plan.output import Output, OutputOption, warn, write
+from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError
+
+MAX_TRAFFIC_BYTES = 1024 * 1024
 
 HELP = """Plan the buckets of a Gaudi inference server before a card is paid for.
 
@@ -38,13 +57,206 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command()(buckets)
-app.command()(find)
-app.command()(forecast)
-app.command()(diff)
-app.command()(compare)
-app.command()(trace)
-app.command()(learn)
+
+
+@app.command()
+@asks
+def buckets(
+    question: PlanQuestion,
+    heat: Annotated[
+        Heat | None,
+        typer.Option(help="Show a heat map of this in place of the table; an svg shows padding by itself."),
+    ] = None,
+    card: Annotated[str | None, typer.Option(help="Card whose graph bytes are shown: gaudi2 or gaudi3.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model whose graph bytes are shown, as for forecast.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="CSV of requests whose hits are shown, as for trace.")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print all buckets that a server prepares.
+
+    \b
+    gaudi-plan buckets -f examples/llama-3.1-8b-gaudi3.yaml
+    gaudi-plan buckets --from-cluster llama -n models --heat padding
+    gaudi-plan buckets -f model.yaml --heat hits --trace requests.csv
+    gaudi-plan buckets -f limits.json -o svg > plan.svg
+    """
+    from gaudi_operator.cli.plan.buckets import bucket_list
+    from gaudi_operator.cli.plan.heat import HeatSource
+
+    if heat and output not in (Output.TABLE, Output.SVG):
+        raise ConfigError(f"--heat draws a map, which is not {output}; choose -o table or -o svg")
+    write(bucket_list(question, heat, HeatSource(card, model, trace)), output)
+
+
+@app.command()
+@asks
+def find(
+    question: PlanQuestion,
+    batch_size: Annotated[int, typer.Argument(min=0, help="Sequences.")],
+    query: Annotated[int, typer.Argument(min=0, help="New tokens per sequence; 1 for decode.")],
+    blocks: Annotated[int, typer.Argument(min=0, help="Context blocks per sequence, or KV blocks of the batch.")],
+    phase: Annotated[BucketPhase, typer.Option(help="prompt or decode.")] = BucketPhase.PROMPT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print the bucket that a batch is padded to.
+
+    \b
+    gaudi-plan find -f model.yaml 3 412 0                  3 prompts of up to 412 tokens
+    gaudi-plan find -f model.yaml --phase decode 3 1 33    3 sequences with 33 KV blocks
+    """
+    from gaudi_operator.cli.plan.buckets import bucket_of
+
+    write(bucket_of(question, phase, (batch_size, query, blocks)), output)
+
+
+@app.command()
+@asks
+def forecast(
+    question: PlanQuestion,
+    card: Annotated[str | None, typer.Option(help="Card to forecast for: gaudi2, gaudi3 or none (the CPU).")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Repository of a public model, or the path of a checkpoint's config.json.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print what a deployment will need: memory, graphs and time, each figure with its source.
+
+    \b
+    gaudi-plan forecast -f examples/llama-3.1-8b-gaudi3.yaml
+    gaudi-plan forecast -f limits.json --model Qwen/Qwen3-32B --card gaudi3
+    gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
+    """
+    from gaudi_operator.cli.plan.forecast import answer, foresee
+
+    write(answer(foresee(question, card, model)), output)
+
+
+@app.command()
+def diff(
+    files: Annotated[list[Path], typer.Argument(metavar="[OLD] NEW", help="Two documents; one with --from-cluster.")],
+    from_cluster: FromCluster = None,
+    namespace: Namespace = None,
+    name: Name = None,
+    kv_blocks: KvBlocks = None,
+    card: Annotated[str | None, typer.Option(help="Card to forecast both for: gaudi2, gaudi3 or none.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model to forecast both for, as for forecast.")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print what changes: buckets, what is compiled again, whether pods are replaced, memory and minutes.
+
+    \b
+    gaudi-plan diff old.yaml new.yaml
+    gaudi-plan diff --from-cluster llama -n models new.yaml
+    """
+    from gaudi_operator.cli.plan.diff import answer
+
+    with one_sentence():
+        if len(files) != (1 if from_cluster else 2) or files == [Path("-"), Path("-")]:
+            raise ConfigError("give two documents, OLD and NEW, or --from-cluster NAME and NEW")
+        old_file = None if from_cluster else files[0]
+        old = ask(old_file, from_cluster, namespace, None if from_cluster else name, None, kv_blocks)
+        new = ask(files[-1], None, None, name, None, kv_blocks)
+        write(answer(old, new, card, model), output)
+
+
+@app.command()
+@asks
+def compare(question: PlanQuestion, output: OutputOption = Output.TABLE) -> None:
+    """Show what each strategy would prepare: graphs, memory, warm-up, and batches left without a bucket.
+
+    For padding on real traffic see: gaudi-plan trace --help
+
+    Example:
+
+        gaudi-plan compare -f model.yaml
+    """
+    from gaudi_operator.cli.plan.comparison import compare
+
+    write(compare(question), output)
+
+
+@app.command()
+@asks
+def trace(
+    question: PlanQuestion,
+    trace: Annotated[Path, typer.Option("--trace", help="CSV of requests: arrival time, context, generated tokens.")],
+    learn: Annotated[
+        Path | None,
+        typer.Option("--learn", help="Learn from this CSV; without it, from the earlier half of --trace."),
+    ] = None,
+    graphs: GraphsOption = None,
+    decode_graphs: DecodeOption = None,
+    graph_bytes: BytesOption = None,
+    warmup_seconds: SecondsOption = None,
+    save_traffic: Annotated[
+        Path | None, typer.Option(help="Write what was learned here, for bucketing.optimal.traffic.")
+    ] = None,
+    arrival_column: Annotated[str | None, typer.Option(help="Column of the arrival time.")] = None,
+    context_column: Annotated[str | None, typer.Option(help="Column of the context (prompt) tokens.")] = None,
+    generated_column: Annotated[str | None, typer.Option(help="Column of the generated tokens.")] = None,
+    prompt_speed: Annotated[
+        float, typer.Option(min=1, help="Prompt tokens per second of the simulated server.")
+    ] = 15_000,
+    step_seconds: Annotated[float, typer.Option(min=0.0001, help="Seconds of its decode step.")] = 0.025,
+    cost: Annotated[CostModel, typer.Option("--cost", help="What padding is counted in.")] = CostModel.TOKENS,
+    card: Annotated[str | None, typer.Option(help="Card of the roofline: gaudi2 or gaudi3.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model of the roofline, as for forecast.")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Judge every strategy on the traffic of a trace, optimal on traffic that it has not seen.
+
+    Examples:
+
+        gaudi-plan trace -f limits.json --trace requests.csv
+
+        gaudi-plan trace -f model.yaml --trace today.csv --learn yesterday.csv --graphs 10 -o json
+
+        gaudi-plan trace -f limits.json --trace requests.csv --cost roofline --model Qwen/Qwen3-32B --card gaudi3
+    """
+    from gaudi_operator.cli.plan.comparison import Budget
+    from gaudi_operator.cli.plan.trace import TraceFile, Traces, cost_of, judge_traces
+    from gaudi_runtime.traffic.batching import Pace
+    from gaudi_runtime.traffic.columns import ColumnNames
+
+    counted = cost_of(question, cost, card, model)
+    columns = ColumnNames(arrival_column, context_column, generated_column)
+    learned = TraceFile(learn, columns) if learn else None
+    traces = Traces(TraceFile(trace, columns), learned, Pace(prompt_speed, step_seconds))
+    budget = Budget(graphs, decode_graphs, graph_bytes, warmup_seconds)
+    write(judge_traces(question, traces, budget, counted, save_traffic), output)
+
+
+@app.command()
+@asks
+def learn(
+    question: PlanQuestion,
+    traffic: Annotated[
+        list[Path], typer.Option("--traffic", help="What a pod answers at /v1/traffic; once for every pod.")
+    ],
+    form: FormOption = Form.OPTIMAL,
+    graphs: GraphsOption = None,
+    decode_graphs: DecodeOption = None,
+    graph_bytes: BytesOption = None,
+    warmup_seconds: SecondsOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Choose buckets for the traffic that pods met, and print the change of spec.bucketing as a merge patch.
+
+    \b
+    gaudi-plan learn --from-cluster llama --traffic traffic.txt
+    gaudi-plan learn --from-cluster llama --traffic traffic.txt --graphs 20 -o yaml > patch.yaml
+    kubectl patch gi llama --type merge --patch-file patch.yaml
+    """
+    from gaudi_operator.cli.plan.comparison import Budget
+    from gaudi_operator.cli.plan.document import read_text
+    from gaudi_operator.cli.plan.learn import learn, read_texts
+
+    observed = read_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
+    found = learn(question, observed, Budget(graphs, decode_graphs, graph_bytes, warmup_seconds), form)
+    if output in (Output.JSON, Output.YAML):
+        # Beside the patch, because there is no place for them inside.
+        warn(found.warnings)
+    write(found.answer(), output)
 
 
 def main() -> None:

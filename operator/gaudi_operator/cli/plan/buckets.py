@@ -1,61 +1,44 @@
-"""`gaudi-plan buckets`: all buckets that a server prepares."""
+"""`gaudi-plan buckets` and `find`: all buckets that a server prepares, and the one that a batch is padded to."""
 
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import typer
 
-from gaudi_operator.cli.plan.asking import asks
-from gaudi_operator.cli.plan.heating import Heat, Subject, heat_maps
-from gaudi_operator.cli.plan.output import Answer, Output, OutputOption, write
+from gaudi_operator.cli.plan.heat import HeatSource, heat_maps
+from gaudi_operator.cli.plan.options import Heat
+from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
-from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.unified import plan_unified
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.unified import UnifiedBucket, plan_unified
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 
-HeatOption = Annotated[
-    Heat | None, typer.Option(help="Show a heat map of this in place of the table; a png shows padding by itself.")
-]
-CardOption = Annotated[str | None, typer.Option(help="Card whose graph bytes are shown: gaudi2 or gaudi3.")]
-ModelOption = Annotated[str | None, typer.Option(help="Model whose graph bytes are shown, as for forecast.")]
-TraceOption = Annotated[Path | None, typer.Option(help="CSV of requests whose hits are shown, as for trace.")]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Shape = tuple[int, int, int]
+MOST_SHOWN = 30_000
+"""Buckets of a phase: a table is laid out as a whole, and nobody reads as many."""
 
 
-@asks
-def buckets(
-    question: PlanQuestion,
-    heat: HeatOption = None,
-    card: CardOption = None,
-    model: ModelOption = None,
-    trace: TraceOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Print all buckets that a server prepares.
-
-    \b
-    gaudi-plan buckets -f examples/llama-3.1-8b-gaudi3.yaml
-    gaudi-plan buckets --from-cluster llama -n models --heat padding
-    gaudi-plan buckets -f model.yaml --heat hits --trace requests.csv
-    gaudi-plan buckets -f limits.json -o png > plan.png
-    """
-    if heat and output not in (Output.TABLE, Output.PNG):
-        raise ConfigError(f"--heat draws a map, which is not {output}; choose -o table or -o png")
-    unified = question.policy.strategy is Strategy.UNIFIED
-    if heat and unified:
-        raise ConfigError("--heat maps prompt and decode buckets, and strategy unified has neither; leave --heat out")
-    write(_unified(question) if unified else _plan(question, heat, Subject(card, model, trace)), output)
-
-
-def _plan(question: PlanQuestion, heat: Heat | None, subject: Subject) -> Answer:
+def bucket_list(question: PlanQuestion, heat: Heat | None, source: HeatSource) -> Answer:
+    """All buckets, or a heat map of them. Raises ConfigError for a map of what has none."""
+    if question.policy.strategy is Strategy.UNIFIED:
+        if heat:
+            raise ConfigError(
+                "--heat maps prompt and decode buckets, and strategy unified has neither; leave --heat out"
+            )
+        return _unified(question)
     plan = question.plan()
     warnings = question.warnings_about(plan)
 
-    def picture() -> bytes:
-        from gaudi_operator.cli.heat.picture import picture
+    def picture() -> str:
+        from gaudi_operator.cli.plan.drawing import svg
 
-        return picture(heat_maps(question, plan, heat or Heat.PADDING, subject))
+        return svg(heat_maps(question, plan, heat or Heat.PADDING, source))
 
     return Answer(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
@@ -63,33 +46,73 @@ def _plan(question: PlanQuestion, heat: Heat | None, subject: Subject) -> Answer
             ("phase", "batch_size", "query_len", "num_blocks"),
             *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.of(phase)),
         ],
-        show=lambda: _show(question, plan, heat, subject),
+        show=lambda: _print_heat(question, plan, heat, source) if heat else _print_plan(plan),
         picture=picture,
         warnings=warnings,
     )
 
 
-def _show(question: PlanQuestion, plan: BucketPlan, heat: Heat | None, subject: Subject) -> None:
-    from gaudi_operator.cli.heat.terminal import print_maps
-    from gaudi_operator.cli.plan.tables import print_plan
-
-    if heat:
-        print_maps(heat_maps(question, plan, heat, subject))
-    else:
-        print_plan(plan)
-
-
 def _unified(question: PlanQuestion) -> Answer:
     unified = plan_unified(question.limits, question.blocks)
-
-    def show() -> None:
-        from gaudi_operator.cli.plan.tables import print_unified
-
-        print_unified(unified)
-
     return Answer(
         data={"prompt": (), "decode": (), "unified": unified, "warnings": question.warnings},
         rows=lambda: [("query_len", "shared_blocks", "unique_blocks", "causal"), *unified],
-        show=show,
+        show=lambda: _print_unified(unified),
         warnings=question.warnings,
     )
+
+
+def bucket_of(question: PlanQuestion, phase: BucketPhase, wanted: Shape) -> Answer:
+    """The bucket that a batch is padded to, and what it would be compiled as without one."""
+    plan = question.plan()
+    found = plan.find(phase, *wanted)
+    fallback = plan.fallback(phase, question.limits, *wanted)
+    outcome = tuple(found) if found else f"no bucket; it would be compiled as {tuple(fallback)} while serving"
+    shapes = (("wanted", wanted), ("found", found), ("fallback", fallback))
+    return Answer(
+        data={"phase": phase, "wanted": wanted, "found": found, "fallback": fallback},
+        rows=lambda: [
+            ("phase", "what", "batch_size", "query_len", "num_blocks"),
+            *((phase.value, what, *shape) for what, shape in shapes if shape),
+        ],
+        show=lambda: typer.echo(f"{phase} {wanted} -> {outcome}"),
+        warnings=question.warnings,
+    )
+
+
+def _print_heat(question: PlanQuestion, plan: BucketPlan, heat: Heat, source: HeatSource) -> None:
+    from gaudi_operator.cli.plan.drawing import print_maps
+
+    print_maps(heat_maps(question, plan, heat, source))
+
+
+def _print_plan(plan: BucketPlan) -> None:
+    """Two tables, then what the planner dropped."""
+    from rich.console import Console
+
+    console = Console()
+    console.print(_table(f"{len(plan.prompt)} prompt buckets", "context blocks", plan.prompt))
+    console.print(_table(f"{len(plan.decode)} decode buckets", "KV blocks of the batch", plan.decode))
+    for dropped in plan.dropped:
+        console.print(f"{dropped.count} {dropped.phase} candidates left out: {dropped.rule}")
+
+
+def _print_unified(buckets: Sequence[UnifiedBucket]) -> None:
+    """One table of all unified buckets by query length and number of shared blocks."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("query", "shared blocks", "unique blocks (causal marked c)", title=f"{len(buckets)} unified buckets")
+    for (query, shared), row in groupby(buckets, key=lambda b: (b.query, b.shared)):
+        table.add_row(str(query), str(shared), " ".join(f"{b.unique}{'c' * b.causal}" for b in row))
+    Console().print(table)
+
+
+def _table(title: str, blocks: str, buckets: Sequence[Bucket]) -> "Table":
+    from rich.table import Table
+
+    caption = f"the first {MOST_SHOWN}; -o csv lists all" if len(buckets) > MOST_SHOWN else None
+    table = Table("batch size", "query", blocks, title=title, caption=caption)
+    for (batch_size, query), row in groupby(buckets[:MOST_SHOWN], key=lambda b: (b.batch_size, b.query_len)):
+        table.add_row(str(batch_size), str(query), " ".join(str(b.num_blocks) for b in row))
+    return table

@@ -1,77 +1,198 @@
-"""`gaudi-plan diff`: what a change of limits or buckets costs before it is applied."""
+"""`diff`: what a change of limits or buckets costs before it is applied.
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+`compare` says what changes between two questions and between their plans, `forecasts` what that costs in memory and
+minutes: estimates, each with its source (docs/memory.md). `answer` writes both.
+"""
 
-import typer
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from gaudi_operator.cli.plan.asking import FromCluster, KvBlocks, Name, Namespace, ask, one_sentence
-from gaudi_operator.cli.plan.output import Answer, Output, OutputOption, write
-from gaudi_operator.cli.plan.plan_diff import PhaseDiff, PlanDiff, compare
+from gaudi_operator.cli.plan.forecast import amount, foresee
+from gaudi_operator.cli.plan.heat import change_map
+from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_operator.core.rollout.revision import revision_inputs, same_inputs, stored_form
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.figure import Figure, weakest
 
 if TYPE_CHECKING:
-    from gaudi_operator.cli.plan.diff_forecast import Costs
-    from gaudi_runtime.figure import Figure
+    from rich.table import Table
 
-CardOption = Annotated[str | None, typer.Option(help="Card to forecast both for: gaudi2, gaudi3 or none.")]
-ModelOption = Annotated[str | None, typer.Option(help="Model to forecast both for, as for forecast.")]
-Files = Annotated[list[Path], typer.Argument(metavar="[OLD] NEW", help="Two documents; one with --from-cluster.")]
+RECIPES_DEPEND_ON = (
+    "model.source",
+    "model.path",
+    "model.dtype",
+    "model.hub",
+    "model.kvCacheDtype",
+    "model.quantization",
+    "model.adapters",
+    "model.maxAdapterRank",
+    "model.maxAdaptersPerBatch",
+    "accelerator.generation",
+    "parallelism",
+    "engine.name",
+    "engine.image",
+    "engine.executionMode",
+    "engine.compileBackend",
+    "engine.device",
+    "engine.card",
+    "engine.layersPerGraph",
+    "engine.blockSize",
+    "engine.contiguousPagedAttention",
+    "limits.blockSize",
+    "limits.contiguousPagedAttention",
+    "release",
+)
+"""Fields that change what a compiled recipe holds: after such a change none can be used again
+(docs/warmup.md, Recipe cache)."""
+MOST_CHANGES = 30
+LONGEST_VALUE = 40
 
 
-def diff(
-    files: Files,
-    from_cluster: FromCluster = None,
-    namespace: Namespace = None,
-    name: Name = None,
-    kv_blocks: KvBlocks = None,
-    card: CardOption = None,
-    model: ModelOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Print what changes: buckets, what is compiled again, whether pods are replaced, memory and minutes.
+@dataclass(frozen=True)
+class Change:
+    """A field with its value before and after; None where it is not set."""
 
-    \b
-    gaudi-plan diff old.yaml new.yaml
-    gaudi-plan diff --from-cluster llama -n models new.yaml
+    path: str
+    old: Any
+    new: Any
+
+    @property
+    def discards_recipes(self) -> bool:
+        """Whether recipes that were compiled before are of no use after it."""
+        return any(self.path == field or self.path.startswith(f"{field}.") for field in RECIPES_DEPEND_ON)
+
+
+@dataclass(frozen=True)
+class PhaseDiff:
+    """The buckets of one phase, each list in plan order."""
+
+    kept: tuple[Bucket, ...]
+    added: tuple[Bucket, ...]
+    dropped: tuple[Bucket, ...]
+
+
+@dataclass(frozen=True)
+class PlanDiff:
+    """Two questions and their plans, compared. `restarts` is None where the questions do not say who would restart."""
+
+    changes: tuple[Change, ...]
+    restarts: bool | None
+    phases: Mapping[BucketPhase, PhaseDiff]
+
+    @property
+    def discarding(self) -> tuple[str, ...]:
+        """Paths of the changes after which every recipe is compiled anew."""
+        return tuple(change.path for change in self.changes if change.discards_recipes)
+
+    @property
+    def compiled_anew(self) -> int:
+        """Buckets that even a full recipe cache of the old plan does not spare."""
+        return sum(len(each.added) + len(each.kept) * bool(self.discarding) for each in self.phases.values())
+
+    @property
+    def planned(self) -> int:
+        """Buckets of the new plan: what is compiled without a recipe cache."""
+        return sum(len(each.kept) + len(each.added) for each in self.phases.values())
+
+
+def compare(old: PlanQuestion, new: PlanQuestion, old_plan: BucketPlan, new_plan: BucketPlan) -> PlanDiff:
+    """What the new question changes against the old one."""
+    return PlanDiff(
+        changes=tuple(_changes("", _settings(old), _settings(new))),
+        restarts=_restarts(old, new),
+        phases={phase: _phase(old_plan.of(phase), new_plan.of(phase)) for phase in BucketPhase},
+    )
+
+
+def _phase(old: tuple[Bucket, ...], new: tuple[Bucket, ...]) -> PhaseDiff:
+    before, after = set(old), set(new)
+    return PhaseDiff(
+        kept=tuple(bucket for bucket in new if bucket in before),
+        added=tuple(bucket for bucket in new if bucket not in before),
+        dropped=tuple(bucket for bucket in old if bucket not in after),
+    )
+
+
+def _settings(question: PlanQuestion) -> dict[str, Any]:
+    """Everything the document says, with defaults, as it is written in that kind of document."""
+    source = question.inference.spec if question.inference else question.config
+    if source:
+        return source.model_dump(mode="json", by_alias=True, exclude_none=True)
+    limits = question.limits.model_dump(mode="json", by_alias=True)
+    bucketing = question.policy.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {"limits": limits, "bucketing": bucketing, "release": question.release}
+
+
+def _changes(path: str, old: object, new: object) -> Iterator[Change]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from _changes(f"{path}.{key}" if path else key, old.get(key), new.get(key))
+    elif old != new:
+        yield Change(path, old, new)
+
+
+def _restarts(old: PlanQuestion, new: PlanQuestion) -> bool | None:
+    """Whether pods are replaced (docs/revisions.md); only two GaudiInferences can tell."""
+    if old.inference is None or new.inference is None:
+        return None
+    return not same_inputs(stored_form(revision_inputs(old.inference)), revision_inputs(new.inference))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One figure before and after, in `unit` (bytes, blocks, seconds); None where nothing is known."""
+
+    name: str
+    unit: str
+    old: Figure | None
+    new: Figure | None
+
+
+Costs = tuple[Cost, ...]
+
+
+def forecasts(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str | None) -> Costs:
+    """Every figure that one of the two forecasts knows, in the order of the forecast. Raises ConfigError.
+
+    Nothing is forecast for release 1.22: the figures of its side are unknown.
     """
-    with one_sentence():
-        if len(files) != (1 if from_cluster else 2) or files == [Path("-"), Path("-")]:
-            raise ConfigError("give two documents, OLD and NEW, or --from-cluster NAME and NEW")
-        old_file = None if from_cluster else files[0]
-        old = ask(old_file, from_cluster, namespace, None if from_cluster else name, None, kv_blocks)
-        new = ask(files[-1], None, None, name, None, kv_blocks)
-        write(_answer(old, new, card, model), output)
+    before, after = _figures(old, card, model), _figures(new, card, model)
+    names = [*before, *(key for key in after if key not in before)]
+    return tuple(Cost(*key, before.get(key), after.get(key)) for key in names)
 
 
-def _answer(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str | None) -> Answer:
-    from gaudi_operator.cli.plan.diff_forecast import forecasts
+def _figures(question: PlanQuestion, card: str | None, model: str | None) -> dict[tuple[str, str], Figure]:
+    if question.release != "current":
+        return {}
+    return {(name, unit): figure for name, unit, figure in foresee(question, card, model).figures()}
 
+
+def answer(old: PlanQuestion, new: PlanQuestion, card: str | None, model: str | None) -> Answer:
+    """What the new question changes, and what that costs on this card with this model. Raises ConfigError."""
     old_plan, new_plan = old.plan(), new.plan()
     found = compare(old, new, old_plan, new_plan)
     costs = forecasts(old, new, card, model)
     sides = {"old": old.warnings_about(old_plan), "new": new.warnings_about(new_plan)}
     warnings = tuple(f"{side}: {warning}" for side, said in sides.items() for warning in said)
 
-    def show() -> None:
-        from gaudi_operator.cli.plan.diff_table import print_diff
+    def picture() -> str:
+        from gaudi_operator.cli.plan.drawing import svg
 
-        print_diff(found, costs)
-
-    def picture() -> bytes:
-        from gaudi_operator.cli.heat.maps import change_map
-        from gaudi_operator.cli.heat.picture import picture
-
-        return picture([change_map(phase, each.kept, each.added, each.dropped) for phase, each in found.phases.items()])
+        return svg([change_map(phase, each.kept, each.added, each.dropped) for phase, each in found.phases.items()])
 
     return Answer(
-        data=_data(found, costs, warnings), rows=lambda: _rows(found), show=show, picture=picture, warnings=warnings
+        data=_data(found, costs, warnings),
+        rows=lambda: _rows(found),
+        show=lambda: _print(found, costs),
+        picture=picture,
+        warnings=warnings,
     )
 
 
-def _data(found: PlanDiff, costs: "Costs", warnings: tuple[str, ...]) -> dict[str, Any]:
+def _data(found: PlanDiff, costs: Costs, warnings: tuple[str, ...]) -> dict[str, Any]:
     return {
         "changes": [{"path": each.path, "old": each.old, "new": each.new} for each in found.changes],
         "restarts": found.restarts,
@@ -89,7 +210,7 @@ def _data(found: PlanDiff, costs: "Costs", warnings: tuple[str, ...]) -> dict[st
     }
 
 
-def _figure(figure: "Figure | None") -> dict[str, Any] | None:
+def _figure(figure: Figure | None) -> dict[str, Any] | None:
     if figure is None:
         return None
     return {"value": figure.value, "confidence": figure.confidence, "source": figure.source}
@@ -106,3 +227,84 @@ def _rows(found: PlanDiff) -> list[tuple[object, ...]]:
         rows += [("added", phase.value, *bucket) for bucket in each.added]
         rows += [("dropped", phase.value, *bucket) for bucket in each.dropped]
     return rows
+
+
+def _print(found: PlanDiff, costs: Costs) -> None:
+    """What was changed, what that does to the buckets, and what it costs."""
+    from rich.console import Console
+
+    from gaudi_operator.cli.plan.drawing import heat_table
+
+    console = Console()
+    if found.changes:
+        console.print(_change_table(found.changes))
+    for phase, each in found.phases.items():
+        console.print(_summary(phase, each))
+        if each.added or each.dropped:
+            console.print(heat_table(change_map(phase, each.kept, each.added, each.dropped), console))
+    if costs:
+        console.print(_cost_table(costs))
+    for line in _consequences(found):
+        console.print(line)
+
+
+def _change_table(changes: tuple[Change, ...]) -> "Table":
+    from rich.table import Table
+
+    more = len(changes) - MOST_CHANGES
+    table = Table("field", "old", "new", title="What is different", caption=f"and {more} more" if more > 0 else None)
+    for change in changes[:MOST_CHANGES]:
+        table.add_row(change.path, _short(change.old), _short(change.new))
+    return table
+
+
+def _short(value: object) -> str:
+    text = "-" if value is None else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def _cost_table(costs: Costs) -> "Table":
+    from rich.table import Table
+
+    table = Table(
+        "figure",
+        "old",
+        "new",
+        "sure",
+        title="An estimate",
+        caption="`gaudi-plan forecast` says where figures come from",
+    )
+    for cost in costs:
+        old, new = (amount(figure.value, cost.unit) if figure else "unknown" for figure in (cost.old, cost.new))
+        if old != new or cost is costs[-1]:
+            table.add_row(cost.name, old, new, weakest(*(figure for figure in (cost.old, cost.new) if figure)))
+    return table
+
+
+def _summary(phase: BucketPhase, each: PhaseDiff) -> str:
+    before, after = len(each.kept) + len(each.dropped), len(each.kept) + len(each.added)
+    if not (each.added or each.dropped):
+        return f"{phase}: the same {after} buckets"
+    return f"{phase}: {before} -> {after} buckets, {len(each.added)} added, {len(each.dropped)} dropped"
+
+
+def _consequences(found: PlanDiff) -> list[str]:
+    return [line for line in (_restart_line(found), _compile_line(found)) if line]
+
+
+def _restart_line(found: PlanDiff) -> str | None:
+    if found.restarts is None:
+        return None
+    if found.restarts:
+        return "A new revision: every pod is replaced, one after the other, as spec.rollout says."
+    return "No new revision: no pod restarts."
+
+
+def _compile_line(found: PlanDiff) -> str | None:
+    if found.restarts is False:
+        return None
+    discarded = f", because recipes depend on {', '.join(found.discarding)}" if found.discarding else ""
+    return (
+        f"A new pod compiles {found.planned} buckets; with a recipe cache of the old plan "
+        f"{found.compiled_anew}{discarded}."
+    )

@@ -1,13 +1,25 @@
-"""The text of a question: read with bounds, parsed as JSON or YAML, and the one document that is meant."""
+"""The documents that `gaudi-plan` reads: their text, within bounds, and the two forms that have no model of their own.
+
+`parse` finds the one document that is meant. `read_manifest` makes a resource of a GaudiInference: no API server has
+looked at it, so what the schema would refuse is refused here, unknown fields above all. `BareLimits` is the flat form,
+in the names of the public planners (docs/bucketing.md, Asking).
+"""
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
+
+from gaudi_runtime.buckets.env import policy_from_env
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.quoting import quoted
+
+if TYPE_CHECKING:
+    from gaudi_operator.core.resource import Identity, Inference
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 MOST_NAMES = 10
@@ -90,3 +102,124 @@ def _items(document: object) -> Iterator[Document]:
 def _name(document: Document) -> object:
     metadata = document.get("metadata")
     return metadata.get("name") if isinstance(metadata, dict) else None
+
+
+def read_manifest(document: Mapping[str, Any]) -> "Inference":
+    """The resource. Raises ConfigError, or pydantic's ValidationError with places below spec."""
+    # Imported here and below: bare limits do not pay for the models of the resource.
+    from gaudi_operator.api.v1alpha1.resource import API_VERSION
+    from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+    from gaudi_operator.core.resource import Inference
+
+    version = document.get("apiVersion", API_VERSION)
+    if version != API_VERSION:
+        raise ConfigError(f"apiVersion {version!r} is not read; write {API_VERSION}")
+    spec = document.get("spec", {})
+    inference = Inference(_identity(document), GaudiInferenceSpec.model_validate(spec))
+    written = inference.spec.model_dump(by_alias=True, exclude_unset=True)
+    unknown = next(_unknown(spec, written, "spec"), None)
+    if unknown:
+        raise ConfigError(f"{unknown} is not a field of a GaudiInference; docs/reference.md lists them")
+    return inference
+
+
+def _identity(document: Mapping[str, Any]) -> "Identity":
+    from gaudi_operator.core.resource import Identity
+
+    metadata = document.get("metadata")
+    known = metadata if isinstance(metadata, Mapping) else {}
+    return Identity(
+        name=str(known.get("name", "unnamed")),
+        namespace=str(known.get("namespace", "default")),
+        uid=str(known.get("uid", "")),
+        generation=0,
+        deleting=False,
+        restarted_at=None,
+    )
+
+
+def _unknown(given: object, read: object, path: str) -> Iterator[str]:
+    """Paths of what stands in the manifest and was not read: the models drop what they do not know."""
+    if isinstance(given, Mapping) and isinstance(read, Mapping):
+        for key, value in given.items():
+            if key in read:
+                yield from _unknown(value, read[key], f"{path}.{key}")
+            else:
+                yield f"{path}.{key}"
+    elif isinstance(given, list) and isinstance(read, tuple):
+        for number, (value, taken) in enumerate(zip(given, read, strict=True)):
+            yield from _unknown(value, taken, f"{path}[{number}]")
+
+
+PUBLIC_NAMES = {"exp": Strategy.EXPONENTIAL, "lin": Strategy.LINEAR, "pad": Strategy.PADDING_AWARE}
+"""What the public servers call the strategies."""
+
+
+def _our_name(strategy: object) -> object:
+    return PUBLIC_NAMES.get(strategy, strategy) if isinstance(strategy, str) else strategy
+
+
+def _variable(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("a variable is a whole number or its text")
+    return value
+
+
+def _known_to_its_release(release: object, info: ValidationInfo) -> object:
+    strategy = info.data.get("strategy")
+    if release == "1.22" and strategy not in (Strategy.EXPONENTIAL, Strategy.UNIFIED):
+        raise ValueError(f"1.22 has exponential and unified plans only, and strategy is {strategy}")
+    return release
+
+
+Whole = Annotated[int, Strict(), Field(ge=1, le=16_777_216)]
+Flag = Annotated[bool, Strict()]
+Variable = Annotated[str | int, BeforeValidator(_variable)]
+Release = Annotated[Literal["current", "1.22"], BeforeValidator(_known_to_its_release)]
+
+
+class BareLimits(BaseModel):
+    """Limits and variables of a server. The recorded answers of a vector may stand beside them and are not read."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    strategy: Annotated[Strategy, BeforeValidator(_our_name)] = Strategy.EXPONENTIAL
+    release: Release = "current"
+    max_model_len: Whole
+    max_num_seqs: Whole
+    max_num_prefill_seqs: Whole = 1
+    max_num_batched_tokens: Whole
+    num_blocks: Whole | None = None
+    block_size: Whole = 128
+    contiguous_pa: Flag = True
+    prefix_caching: Flag = True
+    env: dict[str, Variable] | None = None
+    file: str | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The limits as the planner takes them."""
+        return Limits(
+            max_model_len=self.max_model_len,
+            max_num_seqs=self.max_num_seqs,
+            max_num_prefill_seqs=self.max_num_prefill_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            block_size=self.block_size,
+            contiguous_paged_attention=self.contiguous_pa,
+            prefix_caching=self.prefix_caching,
+        )
+
+    @property
+    def policy(self) -> BucketPolicy:
+        """Strategy, variables and file. Raises ConfigError naming the variable at fault."""
+        return policy_from_env(self.strategy, self.env or {}).model_copy(update={"file": self.file})
+
+
+def read_bare_limits(document: Mapping[str, Any]) -> BareLimits:
+    """Bare limits without the recorded answers. Raises pydantic's ValidationError."""
+    return BareLimits.model_validate({key: value for key, value in document.items() if not _is_answer(key, value)})
+
+
+def _is_answer(key: str, value: object) -> bool:
+    recorded = isinstance(value, dict) and "sha256" in value
+    return key == "lookups" or (key in ("prompt", "decode") and recorded)

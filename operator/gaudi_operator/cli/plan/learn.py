@@ -1,63 +1,133 @@
-"""`gaudi-plan learn`: a better plan from the traffic that pods met."""
+"""From the traffic that pods met to a change of spec.bucketing that pads it less (docs/traffic.md, While serving).
 
-from pathlib import Path
-from typing import Annotated, Any
+`read_texts` sums what pods answered, `learn` chooses buckets for it, `print_learned` shows both plans side by side.
+"""
 
-import typer
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from gaudi_operator.cli.plan.asking import asks
-from gaudi_operator.cli.plan.form import Form
-from gaudi_operator.cli.plan.output import Answer, Output, OutputOption, warn, write
+from gaudi_operator.cli.plan.comparison import Budget, verdict_cells
+from gaudi_operator.cli.plan.options import Form
+from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
-from gaudi_operator.cli.plan.trace import BytesOption, DecodeOption, GraphsOption, SecondsOption
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.optimal.cost import token_cost
+from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic, write_traffic
+from gaudi_runtime.traffic.judge import Verdict, judge
 
-MAX_TRAFFIC_BYTES = 1024 * 1024
-
-TrafficOption = Annotated[
-    list[Path], typer.Option("--traffic", help="What a pod answers at /v1/traffic; once for every pod.")
-]
-FormOption = Annotated[
-    Form, typer.Option("--as", help="optimal keeps the traffic in the spec, file the buckets that were chosen.")
-]
-
-
-@asks
-def learn(
-    question: PlanQuestion,
-    traffic: TrafficOption,
-    form: FormOption = Form.OPTIMAL,
-    graphs: GraphsOption = None,
-    decode_graphs: DecodeOption = None,
-    graph_bytes: BytesOption = None,
-    warmup_seconds: SecondsOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Choose buckets for the traffic that pods met, and print the change of spec.bucketing as a merge patch.
-
-    \b
-    gaudi-plan learn --from-cluster llama --traffic traffic.txt
-    gaudi-plan learn --from-cluster llama --traffic traffic.txt --graphs 20 -o yaml > patch.yaml
-    kubectl patch gi llama --type merge --patch-file patch.yaml
-    """
-    # Imported here: no other command pays for the optimizer.
-    from gaudi_operator.cli.plan.contest import Budget
-    from gaudi_operator.cli.plan.document import read_text
-    from gaudi_operator.cli.plan.learning import learn, read_texts
-
-    met = read_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
-    budget = Budget(graphs, decode_graphs, graph_bytes, warmup_seconds)
-    found = learn(question, met, budget, form)
-    if output in (Output.JSON, Output.YAML):
-        # Beside the patch, because there is no place for them inside.
-        warn(found.warnings)
-    write(Answer(data=found.patch, rows=found.rows, show=lambda: _show(found), warnings=found.warnings), output)
-
-
-def _show(found: Any) -> None:
+if TYPE_CHECKING:
     from rich.console import Console
 
-    from gaudi_operator.cli.plan.learned_table import print_learned
+MOST_FILE_BYTES = 64 * 1024
 
-    console = Console()
-    print_learned(found, console)
-    console.print("-o yaml prints the patch of the GaudiInference.")
+
+@dataclass(frozen=True)
+class Learned:
+    """A merge patch of a GaudiInference, and the verdicts on the plan of now and on the learned one.
+
+    Both are judged on the traffic that was learned from.
+    """
+
+    patch: Mapping[str, Any]
+    now: Mapping[BucketPhase, Verdict]
+    learned: Mapping[BucketPhase, Verdict]
+    warnings: tuple[str, ...]
+
+    def rows(self) -> Iterator[Sequence[object]]:
+        """As CSV, the header first."""
+        yield "phase", "plan", "graphs", "padding", "coverage"
+        for phase in BucketPhase:
+            for plan, verdicts in (("now", self.now), ("learned", self.learned)):
+                verdict = verdicts[phase]
+                yield phase.value, plan, verdict.graphs, verdict.padding, verdict.coverage
+
+    def answer(self) -> Answer:
+        """As a command prints it."""
+        return Answer(data=self.patch, rows=self.rows, show=self._show, warnings=self.warnings)
+
+    def _show(self) -> None:
+        from rich.console import Console
+
+        console = Console()
+        print_learned(self, console)
+        console.print("-o yaml prints the patch of the GaudiInference.")
+
+
+def learn(question: PlanQuestion, traffic: Traffic, budget: Budget, form: Form = Form.OPTIMAL) -> Learned:
+    """A plan for `traffic` within `budget`, compared with that of the question.
+
+    Raises PlanImpossible when the budget or the limits do not allow one, ConfigError for traffic without shapes and for
+    more buckets than a bucket file may hold.
+    """
+    if not any(traffic.of(phase) for phase in BucketPhase):
+        raise ConfigError("the traffic has no shapes: nothing was served yet")
+    policy = _policy(question.policy, traffic, budget)
+    plan = make_plan(policy, question.limits, question.blocks)
+    cost = token_cost(question.limits.block_size)
+    return Learned(
+        patch={"spec": {"bucketing": _bucketing(policy, plan, form)}},
+        now={phase: judge(question.plan(), phase, traffic, cost) for phase in BucketPhase},
+        learned={phase: judge(plan, phase, traffic, cost) for phase in BucketPhase},
+        warnings=(*question.warnings, *plan.warnings),
+    )
+
+
+def read_texts(texts: Iterable[tuple[str, str]]) -> Traffic:
+    """One traffic of named texts, as pods answer them. Raises PlanImpossible with the name and the line."""
+    read = [read_traffic(text, name) for name, text in texts]
+    return Traffic(*(_sum(each.of(phase) for each in read) for phase in BucketPhase))
+
+
+def _sum(parts: Iterable[Weights]) -> Weights:
+    weights: dict[Bucket, float] = {}
+    for part in parts:
+        for shape, weight in part.items():
+            weights[shape] = weights.get(shape, 0.0) + weight
+    return weights
+
+
+def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPolicy:
+    """Strategy optimal with this traffic, within `budget` or, where that says nothing, the budget of before."""
+    known = policy.optimal
+    given = {
+        "prompt_graphs": budget.prompt_graphs,
+        "decode_graphs": budget.decode_graphs,
+        "graph_bytes": budget.graph_bytes,
+        "warmup_seconds": budget.warmup_seconds,
+    }
+    kept = known.model_dump(exclude={"traffic"}) if known and not any(given.values()) else given
+    settings = OptimalSettings(traffic=write_traffic(traffic), **kept)
+    return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": settings, "file": None})
+
+
+def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form) -> dict[str, Any]:
+    """The fields of spec.bucketing; null takes away what belongs to another strategy."""
+    if form is Form.OPTIMAL and policy.optimal:
+        settings = policy.optimal.model_dump(by_alias=True)
+        return {"strategy": Strategy.OPTIMAL.value, "optimal": settings, "file": None}
+    text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.of(phase))
+    if len(text) > MOST_FILE_BYTES:
+        raise ConfigError(
+            f"{len(plan.prompt) + len(plan.decode)} buckets take {len(text)} bytes as a file, which may have "
+            f"{MOST_FILE_BYTES}; choose --as optimal or fewer graphs"
+        )
+    return {"strategy": Strategy.FILE.value, "file": text, "optimal": None}
+
+
+def print_learned(found: Learned, console: "Console") -> None:
+    """Both plans, judged on the traffic that was learned from."""
+    from rich.table import Table
+
+    table = Table()
+    for title in ("phase", "plan", "graphs", "padding", "covered"):
+        table.add_column(title, justify="left" if title in ("phase", "plan") else "right")
+    for phase, now in found.now.items():
+        table.add_row(phase.value, "now", *verdict_cells(now))
+        table.add_row(phase.value, "learned", *verdict_cells(found.learned[phase]))
+    console.print("Both plans on the traffic that was learned from; padding 1.0 is none:")
+    console.print(table)

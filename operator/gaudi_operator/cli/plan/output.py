@@ -23,10 +23,10 @@ class Output(StrEnum):
     JSON = "json"
     YAML = "yaml"
     CSV = "csv"
-    PNG = "png"
+    SVG = "svg"
 
 
-OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How the answer is written; png to a file: > F.")]
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How the answer is written; svg to a file: > F.")]
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Answer:
     """An answer in all its forms; only the one that is asked for is made.
 
     `data` is JSON with its warnings inside; `rows` gives CSV with the header first; `show` prints for people;
-    `picture` gives the bytes of a PNG, None where there is nothing to draw.
+    `picture` gives the text of an SVG, None where there is nothing to draw.
     """
 
     data: Mapping[str, Any]
     rows: Callable[[], Iterable[Sequence[object]]]
     show: Callable[[], None]
-    picture: Callable[[], bytes] | None = None
+    picture: Callable[[], str] | None = None
     warnings: Sequence[str] = ()
 
 
@@ -57,7 +57,7 @@ def write(answer: Answer, output: Output) -> None:
         case Output.CSV:
             csv.writer(sys.stdout, lineterminator="\n").writerows(answer.rows())
             warn(answer.warnings)
-        case Output.PNG:
+        case Output.SVG:
             _write_picture(answer.picture)
             warn(answer.warnings)
         case Output.TABLE:
@@ -89,9 +89,9 @@ def _yaml(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, default_flow_style=None, width=120)
 
 
-def _write_picture(picture: Callable[[], bytes] | None) -> None:
+def _write_picture(picture: Callable[[], str] | None) -> None:
     if picture is None:
         raise ConfigError("this answer has no picture; choose table, json, yaml or csv")
     if sys.stdout.isatty():
-        raise ConfigError("a PNG is not for a terminal; send it to a file with > plan.png")
-    sys.stdout.buffer.write(picture())
+        raise ConfigError("an SVG is not for a terminal; send it to a file with > plan.svg")
+    sys.stdout.buffer.write(picture().encode())

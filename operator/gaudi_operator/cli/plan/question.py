@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from gaudi_operator.cli.plan.bare_limits import read_bare_limits
-from gaudi_operator.cli.plan.document import KIND, Document
+from gaudi_operator.cli.plan.document import KIND, Document, read_bare_limits, read_manifest
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.buckets.ignored import ignored_settings
@@ -103,7 +102,6 @@ def read_question(document: Document) -> PlanQuestion:
 
 
 def _from_manifest(document: Document) -> PlanQuestion:
-    from gaudi_operator.cli.plan.manifest import read_manifest
     from gaudi_operator.core.admission.checks import why_settings_are_wrong
     from gaudi_operator.core.admission.review import outlook
     from gaudi_operator.core.children.runtime_config import runtime_config

@@ -1,110 +1,144 @@
-"""`gaudi-plan trace`: what every strategy makes of the traffic in a trace."""
+"""`trace`: what every strategy makes of the traffic in a trace, optimal learning from traffic that it is not judged on.
 
-from dataclasses import replace
+A trace is a CSV of requests on disk, read as often as a question needs: it is streamed, never kept.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
 
-import typer
-
-from gaudi_operator.cli.plan.asking import asks
-from gaudi_operator.cli.plan.cost_model import CostModel
-from gaudi_operator.cli.plan.output import Answer, Output, OutputOption, write
+from gaudi_operator.cli.plan.comparison import Budget, compare_on_traffic
+from gaudi_operator.cli.plan.forecast import asked_card, asked_inputs, asked_shape
+from gaudi_operator.cli.plan.options import CostModel
+from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
-
-TraceOption = Annotated[Path, typer.Option("--trace", help="CSV of requests: arrival time, context, generated tokens.")]
-LearnOption = Annotated[
-    Path | None, typer.Option("--learn", help="Learn from this CSV; without it, from the earlier half of --trace.")
-]
-GraphsOption = Annotated[int | None, typer.Option(min=1, help="Prompt graphs of optimal [as exponential].")]
-DecodeOption = Annotated[int | None, typer.Option(min=1, help="Decode graphs of optimal [as exponential].")]
-BytesOption = Annotated[int | None, typer.Option(min=1, help="Budget in bytes of graph memory instead.")]
-SecondsOption = Annotated[int | None, typer.Option(min=1, help="Budget in seconds of warm-up instead.")]
-SaveOption = Annotated[Path | None, typer.Option(help="Write what was learned here, for bucketing.optimal.traffic.")]
-ArrivalOption = Annotated[str | None, typer.Option(help="Column of the arrival time.")]
-ContextOption = Annotated[str | None, typer.Option(help="Column of the context (prompt) tokens.")]
-GeneratedOption = Annotated[str | None, typer.Option(help="Column of the generated tokens.")]
-SpeedOption = Annotated[float, typer.Option(min=1, help="Prompt tokens per second of the simulated server.")]
-StepOption = Annotated[float, typer.Option(min=0.0001, help="Seconds of its decode step.")]
-CostOption = Annotated[CostModel, typer.Option("--cost", help="What padding is counted in.")]
-CardOption = Annotated[str | None, typer.Option(help="Card of the roofline: gaudi2 or gaudi3.")]
-ModelOption = Annotated[str | None, typer.Option(help="Model of the roofline, as for forecast.")]
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.errors import ConfigError, TraceUnreadable
+from gaudi_runtime.forecast.inputs import spread_of
+from gaudi_runtime.optimal.cost import Cost, token_cost
+from gaudi_runtime.optimal.roofline import roofline_of
+from gaudi_runtime.traffic.batching import Pace
+from gaudi_runtime.traffic.columns import ColumnNames
+from gaudi_runtime.traffic.halves import count_requests, first_half
+from gaudi_runtime.traffic.histogram import Traffic, write_traffic
+from gaudi_runtime.traffic.learning import traffic_of
+from gaudi_runtime.traffic.order import in_order
+from gaudi_runtime.traffic.trace import Request, read_trace
 
 
-@asks
-def trace(
-    question: PlanQuestion,
-    trace: TraceOption,
-    learn: LearnOption = None,
-    graphs: GraphsOption = None,
-    decode_graphs: DecodeOption = None,
-    graph_bytes: BytesOption = None,
-    warmup_seconds: SecondsOption = None,
-    save_traffic: SaveOption = None,
-    arrival_column: ArrivalOption = None,
-    context_column: ContextOption = None,
-    generated_column: GeneratedOption = None,
-    prompt_speed: SpeedOption = 15_000,
-    step_seconds: StepOption = 0.025,
-    cost: CostOption = CostModel.TOKENS,
-    card: CardOption = None,
-    model: ModelOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Judge every strategy on the traffic of a trace, optimal on traffic that it has not seen.
+@dataclass(frozen=True)
+class Server:
+    """The server whose batches a trace is turned into."""
 
-    Examples:
+    limits: Limits
+    kv_blocks: int
+    pace: Pace
 
-        gaudi-plan trace -f limits.json --trace requests.csv
 
-        gaudi-plan trace -f model.yaml --trace today.csv --learn yesterday.csv --graphs 10 -o json
+@dataclass(frozen=True)
+class TraceFile:
+    """A CSV of requests. Every method raises ConfigError with the file's name when it cannot be read."""
 
-        gaudi-plan trace -f limits.json --trace requests.csv --cost roofline --model Qwen/Qwen3-32B --card gaudi3
+    path: Path
+    names: ColumnNames
+
+    def requests(self) -> Iterator[Request]:
+        """The requests in order of arrival."""
+        if self.path.exists() and not self.path.is_file():
+            raise ConfigError(f"{self.path} is no file; a trace is read more than once, so save it first")
+        try:
+            with self.path.open("rb") as lines:
+                yield from in_order(read_trace(lines, self.names))
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be read: {error.strerror}") from error
+        except TraceUnreadable as error:
+            raise ConfigError(f"trace {self.path} {error}") from error
+
+    def traffic(self, server: Server) -> Traffic:
+        """Traffic of all requests."""
+        return traffic_of(self.requests(), server.limits, server.kv_blocks, server.pace)
+
+    def halves(self, server: Server) -> tuple[Traffic, Traffic]:
+        """Traffic of the earlier and of the later half of the requests."""
+        try:
+            count = count_requests(self.requests())
+        except TraceUnreadable as error:
+            raise ConfigError(f"trace {self.path} {error}") from error
+        requests = self.requests()
+        earlier = traffic_of(first_half(requests, count), server.limits, server.kv_blocks, server.pace)
+        return earlier, traffic_of(requests, server.limits, server.kv_blocks, server.pace)
+
+
+@dataclass(frozen=True)
+class Traces:
+    """The trace to judge on, the one to learn from, None for the earlier half of the former, and how fast the simulated
+    server is.
     """
-    # Imported here: no other command pays for the optimizer and the trace reader.
-    from gaudi_operator.cli.plan.contest import Budget, hold
-    from gaudi_operator.cli.plan.costing import cost_of
-    from gaudi_operator.cli.plan.trace_file import Server, TraceFile
-    from gaudi_runtime.traffic.batching import Pace
-    from gaudi_runtime.traffic.columns import ColumnNames
 
+    judged: TraceFile
+    learned: TraceFile | None
+    pace: Pace
+
+    def traffic(self, server: Server) -> tuple[Traffic, Traffic]:
+        """To learn from, and to judge on."""
+        if self.learned is None:
+            return self.judged.halves(server)
+        return self.learned.traffic(server), self.judged.traffic(server)
+
+    def sentences(self) -> tuple[str, ...]:
+        """What an answer rests on."""
+        judged = self.judged.path
+        learned = self.learned.path if self.learned else f"the earlier half of {judged}"
+        return (
+            f"optimal learned from {learned}; all are judged on {judged if self.learned else 'the later half'}",
+            "decode batches are an estimate: a server with continuous batching was simulated at "
+            f"{self.pace.prompt_tokens_per_second:g} prompt tokens/s and {self.pace.decode_step_seconds:g} s a decode "
+            "step",
+            "prefix caching is left aside: a trace does not say which prompts share a prefix",
+        )
+
+
+def judge_traces(
+    question: PlanQuestion, traces: Traces, budget: Budget, cost: tuple[Cost, str], save_to: Path | None
+) -> Answer:
+    """Every strategy on the traffic of a trace; what was learned is also written to `save_to`.
+
+    Raises ConfigError for a file that cannot be read or written, PlanImpossible for the budget.
+    """
     # A trace does not say which prompts share a prefix, so no plan is asked for buckets with cached context.
     limits = question.limits.model_copy(update={"prefix_caching": False})
-    counted, counted_in = cost_of(question, cost, card, model)
-    server = Server(limits, question.blocks, Pace(prompt_speed, step_seconds))
-    names = ColumnNames(arrival_column, context_column, generated_column)
-    judged = TraceFile(trace, names)
-    learned, seen = (
-        (TraceFile(learn, names).traffic(server), judged.traffic(server)) if learn else judged.halves(server)
-    )
-    if save_traffic:
-        _save(save_traffic, learned)
-    budget = Budget(graphs, decode_graphs, graph_bytes, warmup_seconds)
-    result = hold(replace(question, limits=limits), learned, seen, budget, counted)
-    said = (
-        f"optimal learned from {learn or f'the earlier half of {trace}'}; "
-        f"all are judged on {trace if learn else 'the later half'}",
-        "decode batches are an estimate: a server with continuous batching was simulated at "
-        f"{prompt_speed:g} prompt tokens/s and {step_seconds:g} s a decode step",
-        "prefix caching is left aside: a trace does not say which prompts share a prefix",
-        counted_in,
-    )
-    write(_answer(result, (*question.warnings, *said)), output)
+    learned, seen = traces.traffic(Server(limits, question.blocks, traces.pace))
+    if save_to:
+        _save(save_to, learned)
+    counted, counted_in = cost
+    found = compare_on_traffic(replace(question, limits=limits), learned, seen, budget, counted)
+    warnings = (*question.warnings, *traces.sentences(), counted_in)
+    return Answer(data={**found.data(), "warnings": warnings}, rows=found.rows, show=found.show, warnings=warnings)
 
 
-def _save(path: Path, learned: Any) -> None:
-    from gaudi_runtime.errors import ConfigError
-    from gaudi_runtime.traffic.histogram import write_traffic
-
+def _save(path: Path, learned: Traffic) -> None:
     try:
         path.write_text(write_traffic(learned))
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _answer(result: Any, warnings: tuple[str, ...]) -> Answer:
-    def show() -> None:
-        from gaudi_operator.cli.plan.contest_table import print_contest
+def cost_of(question: PlanQuestion, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
+    """What padding is counted in, tokens or the seconds of a roofline, and a sentence on it (docs/traffic.md, Cost).
 
-        print_contest(result)
-
-    return Answer(data={**result.data(), "warnings": warnings}, rows=result.rows, show=show, warnings=warnings)
+    Raises ConfigError for a roofline of what is unknown.
+    """
+    block = question.limits.block_size
+    if wanted is CostModel.TOKENS:
+        if card or model:
+            raise ConfigError("--card and --model are read with --cost roofline alone; tokens depend on neither")
+        return token_cost(block), "padding is counted in tokens"
+    shape, described = asked_shape(question, model), asked_card(question, card)
+    if shape is None:
+        raise ConfigError("--cost roofline needs the model: name a public repository or a config.json with --model")
+    roofline = roofline_of(shape, spread_of(asked_inputs(question), shape), described, block)
+    return roofline, (
+        "padding is counted in estimated seconds: a roofline of "
+        f"{shape.name or f'a {shape.family} model'} on card {described.name}, "
+        f"{roofline.operations_per_second / 1e12:g} TFLOPS and {roofline.bytes_per_second / 1e12:g} TB/s as published"
+    )

@@ -9,10 +9,9 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.kubectl.app import app, main
-from gaudi_operator.cli.kubectl.asking import plain_name
+from gaudi_operator.cli.kubectl.asking import Refused, plain_name
 from gaudi_operator.cli.kubectl.learn import ready_pods
-from gaudi_operator.cli.kubectl.progress import Course
-from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.kubectl.status import RolloutProgress
 from gaudi_operator.cli.kubectl.verdict import Outcome, Verdict
 
 
@@ -62,16 +61,16 @@ def test_another_kind_is_refused() -> None:
 
 def test_lines_of_a_pipe_are_whole_and_said_once() -> None:
     out, sentence = StringIO(), "Waiting for " + 40 * "long [words] "
-    with Course(Console(file=out, width=80)) as course:
+    with RolloutProgress(Console(file=out, width=80)) as progress:
         for percent in (1, 2):
-            course.show(Verdict(Outcome.WAITING, sentence, "WarmingUp", percent, "0/1"))
+            progress.show(Verdict(Outcome.WAITING, sentence, "WarmingUp", percent, "0/1"))
     assert out.getvalue() == sentence + "\n"
 
 
 def test_terminal_has_a_bar_of_the_warm_up() -> None:
     out = StringIO()
-    with Course(Console(file=out, width=160, force_terminal=True)) as course:
-        course.show(Verdict(Outcome.WAITING, "Waiting.", "WarmingUp", 45, "1/2"))
+    with RolloutProgress(Console(file=out, width=160, force_terminal=True)) as progress:
+        progress.show(Verdict(Outcome.WAITING, "Waiting.", "WarmingUp", 45, "1/2"))
     assert "WarmingUp  ready 1/2" in out.getvalue()
     assert "45%" in out.getvalue()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_operator.cli.kubectl import patches
-from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.kubectl.asking import Refused
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from tests.unit.operator.cli.kubectl.kept import NEWER, revision
 from tests.unit.operator.core.resources import resource
@@ -54,5 +54,5 @@ def test_undo_holds_only_for_the_spec_that_was_looked_at() -> None:
     assert [change["path"] for change in changes] == ["/spec/engine"]
 
 
-def test_undo_to_what_the_spec_wishes_is_no_patch() -> None:
+def test_undo_to_what_the_spec_asks_for_is_no_patch() -> None:
     assert patches.undo(resource(**NEWER), revision("b", 2, **NEWER)) == []

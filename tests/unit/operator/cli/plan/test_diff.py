@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.plan.app import app
-from gaudi_operator.cli.plan.plan_diff import compare
+from gaudi_operator.cli.plan.diff import compare
 from gaudi_operator.cli.plan.question import PlanQuestion, read_question
 from gaudi_runtime.contract.report import BucketPhase
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, one_sentence
@@ -117,7 +117,10 @@ def test_table_tells_the_whole_story(folder: Path) -> None:
 
 
 def test_picture_shows_both_phases(folder: Path) -> None:
-    assert run(folder, LIMITS, LIMITS | {"max_num_seqs": 8}, "-o", "png").stdout_bytes.startswith(b"\x89PNG")
+    picture = run(folder, LIMITS, LIMITS | {"max_num_seqs": 8}, "-o", "svg").stdout.replace("&#160;", " ")
+    assert picture.startswith("<svg")
+    assert "prompt buckets: batch size across" in picture
+    assert "decode buckets: batch size across" in picture
 
 
 def test_warnings_say_whose_they_are(folder: Path) -> None:

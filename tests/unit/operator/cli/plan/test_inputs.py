@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.cli.plan.manifest import read_manifest
+from gaudi_operator.cli.plan.document import read_manifest
 from gaudi_operator.core.admission.review import outlook
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 

@@ -104,6 +104,6 @@ def test_bad_line_is_named_with_its_file(tmp_path: Path) -> None:
 
 
 def test_buckets_beyond_a_bucket_file_are_refused(met: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaudi_operator.cli.plan.learning.MOST_FILE_BYTES", 20)
+    monkeypatch.setattr("gaudi_operator.cli.plan.learn.MOST_FILE_BYTES", 20)
     said = refusal(inference(), "--traffic", str(met), *BLOCKS, "--as", "file", "--graphs", "1", command="learn")
     assert "bytes as a file, which may have 20; choose --as optimal or fewer graphs" in said

@@ -1,20 +1,21 @@
 import csv
 import io
 import json
-import struct
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from gaudi_operator.cli.plan.app import app
 from gaudi_operator.cli.plan.output import Output
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, one_sentence, plan, refusal
 
 SMALL = BARE | {"max_model_len": 512, "max_num_batched_tokens": 1024}
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_yaml_holds_what_json_holds() -> None:
@@ -42,11 +43,40 @@ def test_csv_holds_every_bucket() -> None:
     assert rows == [[phase, *map(str, bucket)] for phase in ("prompt", "decode") for bucket in printed[phase]]
 
 
-def test_png_is_a_picture() -> None:
-    picture = plan(SMALL, "-o", "png").stdout_bytes
-    width, height = struct.unpack(">II", picture[16:24])
-    assert picture.startswith(b"\x89PNG")
-    assert width > height > 100
+def drawn(result: Result) -> ElementTree.Element:
+    """The picture on standard output, parsed."""
+    assert result.exit_code == 0, result.stderr
+    return ElementTree.fromstring(result.stdout)  # noqa: S314 - what we wrote ourselves
+
+
+def test_svg_shows_a_map_of_each_phase() -> None:
+    lines = "".join(drawn(plan(SMALL, "-o", "svg")).itertext()).replace("\N{NO-BREAK SPACE}", " ")
+    assert "4 prompt buckets: batch size across, query tokens down" in lines
+    assert "decode buckets: batch size across, KV blocks of the batch down" in lines
+
+
+def test_svg_has_the_colours_of_its_cells() -> None:
+    fills = {each.get("fill") for each in drawn(plan(SMALL, "-o", "svg")).iter(f"{SVG}rect")}
+    assert len(fills) > 5
+
+
+def test_svg_loads_nothing_from_elsewhere() -> None:
+    picture = plan(SMALL, "-o", "svg").stdout
+    assert "@font-face" not in picture
+    assert picture.count("url(") == picture.count("url(#")
+
+
+def test_equal_questions_have_equal_pictures_whatever_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = plan(SMALL, "-o", "svg").stdout
+    for name, value in (("NO_COLOR", "1"), ("COLUMNS", "40"), ("TERM", "dumb")):
+        monkeypatch.setenv(name, value)
+    assert plan(SMALL, "-o", "svg").stdout == picture
+
+
+def test_png_is_refused_with_the_forms_that_there_are() -> None:
+    result = plan(SMALL, "-o", "png")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'png' is not one of 'table', 'json', 'yaml', 'csv', 'svg'" in result.stderr
 
 
 def test_bytes_heat_says_estimate_card_and_source() -> None:
@@ -72,7 +102,7 @@ def test_hits_count_the_requests_of_a_trace(tmp_path: Path) -> None:
 
 def test_heat_as_json_is_refused() -> None:
     assert refusal(SMALL, "--heat", "padding") == (
-        "gaudi-plan: --heat draws a map, which is not json; choose -o table or -o png.\n"
+        "gaudi-plan: --heat draws a map, which is not json; choose -o table or -o svg.\n"
     )
 
 
@@ -82,13 +112,13 @@ def test_hits_without_a_trace_are_refused() -> None:
 
 
 def test_warnings_stay_out_of_the_picture() -> None:
-    result = plan(RUNTIME_CONFIG, "-o", "png")
-    assert b"KV blocks are assumed" not in result.stdout_bytes
+    result = plan(RUNTIME_CONFIG, "-o", "svg")
+    assert "assumed" not in "".join(drawn(result).itertext())
     assert "warning: 4 KV blocks are assumed" in result.stderr
 
 
 def test_find_has_no_picture() -> None:
-    said = CliRunner().invoke(app, ["find", "-f", "-", "-o", "png", "1", "1", "0"], input=json.dumps(SMALL))
+    said = CliRunner().invoke(app, ["find", "-f", "-", "-o", "svg", "1", "1", "0"], input=json.dumps(SMALL))
     assert said.exit_code == 2
     assert said.stderr == "gaudi-plan: this answer has no picture; choose table, json, yaml or csv.\n"
 
@@ -117,13 +147,13 @@ def test_unified_in_csv_has_four_columns() -> None:
     )
 
 
-@pytest.mark.parametrize("output", [output for output in Output if output is not Output.PNG])
+@pytest.mark.parametrize("output", [output for output in Output if output is not Output.SVG])
 def test_unified_is_written_in_every_form_of_text(output: Output) -> None:
     assert plan(SMALL | {"strategy": "unified"}, "-o", output).exit_code == 0
 
 
 def test_unified_has_no_picture() -> None:
-    assert "no picture" in plan(SMALL | {"strategy": "unified"}, "-o", "png").stderr
+    assert "no picture" in plan(SMALL | {"strategy": "unified"}, "-o", "svg").stderr
 
 
 def test_batches_without_a_bucket_are_warned_of() -> None:

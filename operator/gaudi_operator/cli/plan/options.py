@@ -1,27 +1,28 @@
-"""The options that say what is asked about, the same for every command.
+"""The options that commands share: what is asked about, and the choices of the others.
 
     @asks
     def buckets(question: PlanQuestion, output: OutputOption = Output.TABLE) -> None: ...
 
 A command declares the question as its first parameter and gets it read; a document that is wrong, or a plan that is
-impossible, ends with one sentence on standard error and exit code 2.
+impossible, ends with one sentence on standard error and exit code 2. The choices stand apart from what computes them,
+so that no command pays for the imports of another.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gaudi_operator.cli.asking import questions
 from gaudi_operator.cli.plan.document import WANTED, Document, parse, read_text
 from gaudi_operator.cli.plan.question import PlanQuestion, read_question
-from gaudi_operator.cli.question import questions
 from gaudi_runtime.errors import ConfigError, RuntimeStartError
 
 MAX_BUCKET_FILE_BYTES = 64 * 1024
-SOURCE = "Question"
 
 File = Annotated[
     Path | None,
@@ -34,6 +35,37 @@ Namespace = Annotated[
 Name = Annotated[str | None, typer.Option(help="Which GaudiInference of the file, when it holds several.")]
 BucketFile = Annotated[Path | None, typer.Option(help="Take the buckets from this file (strategy file).")]
 KvBlocks = Annotated[int | None, typer.Option(min=1, help="KV blocks that exist on the device.")]
+
+
+class Heat(StrEnum):
+    """What the colours of a heat map mean."""
+
+    PADDING = "padding"
+    BYTES = "bytes"
+    HITS = "hits"
+
+
+class CostModel(StrEnum):
+    """What the cost of a batch is counted in."""
+
+    TOKENS = "tokens"
+    ROOFLINE = "roofline"
+
+
+class Form(StrEnum):
+    """How a learned plan stands in a spec: as traffic to plan for, or as the buckets that were chosen."""
+
+    OPTIMAL = "optimal"
+    FILE = "file"
+
+
+FormOption = Annotated[
+    Form, typer.Option("--as", help="optimal keeps the traffic in the spec, file the buckets that were chosen.")
+]
+GraphsOption = Annotated[int | None, typer.Option(min=1, help="Prompt graphs of optimal [as exponential].")]
+DecodeOption = Annotated[int | None, typer.Option(min=1, help="Decode graphs of optimal [as exponential].")]
+BytesOption = Annotated[int | None, typer.Option(min=1, help="Budget in bytes of graph memory instead.")]
+SecondsOption = Annotated[int | None, typer.Option(min=1, help="Budget in seconds of warm-up instead.")]
 
 
 def ask(

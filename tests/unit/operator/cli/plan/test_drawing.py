@@ -1,9 +1,11 @@
 import io
 
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
-from gaudi_operator.cli.heat.heat_map import MISS, Cell, HeatMap
-from gaudi_operator.cli.heat.terminal import heat_table
+from gaudi_operator.cli.plan.drawing import BLACK, WHITE, colour, heat_table, ink, svg
+from gaudi_operator.cli.plan.heat import MISS, Cell, HeatMap
 
 MAP = HeatMap("two buckets", "what it means", [1, 2], [128, 256], {(1, 128): Cell("12%", 0.9), (2, 128): MISS}.get)
 
@@ -41,3 +43,23 @@ def test_very_narrow_terminal_shows_the_largest_batch_size() -> None:
     lines = drawn(MAP, width=16)
     assert ["2"] in [line.split() for line in lines]
     assert ["128", "!", "none"] in [line.split() for line in lines]
+
+
+@given(st.floats(0, 1))
+def test_every_shade_can_be_read(heat: float) -> None:
+    assert ink(colour(heat)) in (BLACK, WHITE)
+    assert sum(abs(a - b) for a, b in zip(ink(colour(heat)), colour(heat), strict=True)) > 250
+
+
+def test_svg_of_a_large_map_stays_small() -> None:
+    large = HeatMap("large", "", range(1, 200), range(1, 200), lambda _: Cell("1", 0.3))
+    assert "32&#160;of&#160;199&#160;batch&#160;sizes,&#160;64&#160;of&#160;199&#160;lengths" in svg([large])
+
+
+def test_svg_breaks_a_long_caption() -> None:
+    assert "the&#160;end" in svg([HeatMap("long", "word " * 40 + "the end", [1], [128], {}.get)])
+
+
+def test_svg_shows_what_cannot_be_printed_as_question_marks() -> None:
+    picture = svg([HeatMap("odd", "requests of \x1b[2J\udcff.csv", [1], [128], {}.get)])
+    assert "requests&#160;of&#160;?[2J?.csv" in picture

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.cli.heat.heat_map import MISS, Cell, HeatMap
-from gaudi_operator.cli.heat.maps import bytes_map, padding_map
+from gaudi_operator.cli.plan.heat import MISS, Cell, HeatMap, byte_text, bytes_map, count_text, padding_map
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
@@ -98,3 +97,53 @@ def test_most_bytes_are_hottest() -> None:
     heat = bytes_map(plan, BucketPhase.PROMPT, lambda bucket: bucket.query_len, "a test")
     less, most = (cell.heat or 0 for cell in drawn(heat) if cell)
     assert 0 < less < most == 1
+
+
+VALUES = st.lists(st.integers(1, 10_000), min_size=1, max_size=300, unique=True).map(sorted)
+
+
+def heat_map(batches: list[int], lengths: list[int]) -> HeatMap:
+    return HeatMap("title", "caption", batches, lengths, {(batches[-1], lengths[-1]): Cell("x", 1.0)}.get)
+
+
+@given(VALUES, VALUES, st.integers(1, 40), st.integers(1, 40))
+def test_thinned_map_fits_and_keeps_the_largest(
+    batches: list[int], lengths: list[int], columns: int, rows: int
+) -> None:
+    thinned = heat_map(batches, lengths).thinned(columns, rows)
+    assert len(thinned.batches) == min(columns, len(batches))
+    assert len(thinned.lengths) == min(rows, len(lengths))
+    assert (thinned.batches[-1], thinned.lengths[-1]) == (batches[-1], lengths[-1])
+    assert list(thinned.batches) == sorted(set(thinned.batches) & set(batches))
+
+
+def test_title_of_a_thinned_map_says_what_is_shown() -> None:
+    thinned = heat_map([1, 2, 4], list(range(1, 101))).thinned(8, 10)
+    assert thinned.title == "title (shown: 10 of 100 lengths)"
+
+
+def test_map_that_fits_stays_as_it_is() -> None:
+    small = heat_map([1, 2], [128])
+    assert small.thinned(2, 1) == small
+
+
+def test_rows_have_a_place_for_every_batch_size() -> None:
+    assert list(heat_map([1, 2], [128, 256]).rows()) == [(128, [None, None]), (256, [None, Cell("x", 1.0)])]
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0B"), (1023, "1023B"), (1024, "1.0K"), (367 * 2**20, "367M"), (1.43 * 2**30, "1.4G"), (33 * 2**40, "33T")],
+)
+def test_bytes_are_told_in_powers_of_1024(amount: float, text: str) -> None:
+    assert byte_text(amount) == text
+
+
+@pytest.mark.parametrize(("amount", "text"), [(0, "0"), (999, "999"), (1200, "1.2k"), (19_366, "19k"), (3e6, "3.0m")])
+def test_counts_are_told_in_powers_of_1000(amount: float, text: str) -> None:
+    assert count_text(amount) == text
+
+
+@given(st.floats(0, 1e17))
+def test_bytes_fit_a_cell(amount: float) -> None:
+    assert len(byte_text(amount)) <= 5

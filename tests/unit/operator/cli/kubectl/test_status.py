@@ -2,8 +2,8 @@
 
 import pytest
 
-from gaudi_operator.cli.kubectl.duration import seconds
-from gaudi_operator.cli.kubectl.refusal import Refused
+from gaudi_operator.cli.kubectl.asking import Refused
+from gaudi_operator.cli.kubectl.status import seconds
 
 
 @pytest.mark.parametrize(

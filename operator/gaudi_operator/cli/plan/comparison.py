@@ -1,0 +1,253 @@
+"""The strategies side by side: `compare` before there is any traffic, `compare_on_traffic` judged on some.
+
+`candidate_plans` makes a plan of every strategy under the same limits; one that is impossible is told with its reason.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gaudi_operator.cli.plan.output import Answer
+from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.coverage import uncovered
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError, PlanImpossible
+from gaudi_runtime.optimal import prices
+from gaudi_runtime.optimal.cost import Cost
+from gaudi_runtime.optimal.from_policy import BOTH
+from gaudi_runtime.optimal.strategy import Chosen, Optimizer
+from gaudi_runtime.traffic.histogram import Traffic
+from gaudi_runtime.traffic.judge import Verdict, judge
+
+DIGITS = 4
+FACTS = ("strategy", "prompt_graphs", "decode_graphs", "graph_bytes", "warmup_seconds", "admissible_without_bucket")
+
+PlanOrRefusal = BucketPlan | str
+
+
+def candidate_plans(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Mapping[Strategy, PlanOrRefusal]:
+    """A plan of each strategy that needs no traffic, or the sentence that says why it has none.
+
+    Strategy file takes part where the policy has a bucket file; ranges of the policy count where a strategy reads them.
+    """
+    strategies = [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]
+    if policy.file is not None:
+        strategies.append(Strategy.FILE)
+    return {each: _plan(policy.model_copy(update={"strategy": each}), limits, kv_blocks) for each in strategies}
+
+
+def _plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> PlanOrRefusal:
+    """The plan of a policy, or the sentence that says why it has none."""
+    try:
+        return make_plan(policy, limits, kv_blocks)
+    except PlanImpossible as error:
+        return str(error)
+
+
+def compare(question: PlanQuestion) -> Answer:
+    """What each strategy would prepare: graphs, memory, warm-up, and batches left without a bucket."""
+    plans = dict(candidate_plans(question.policy, question.limits, question.blocks))
+    if question.policy.optimal:
+        optimal = question.policy.model_copy(update={"strategy": Strategy.OPTIMAL})
+        plans[Strategy.OPTIMAL] = _plan(optimal, question.limits, question.blocks)
+    facts = {name.value: _facts(question, plan) for name, plan in plans.items() if not isinstance(plan, str)}
+    refused = {name.value: plan for name, plan in plans.items() if isinstance(plan, str)}
+    warnings = (
+        *question.warnings,
+        "graph_bytes and warmup_seconds are estimates for all graphs, from the rates that the seeds logged for "
+        "Llama 3.1 8B on one Gaudi 2",
+    )
+    return Answer(
+        data={"strategies": facts, **({"refused": refused} if refused else {}), "warnings": warnings},
+        rows=lambda: [FACTS, *((name, *each.values()) for name, each in facts.items())],
+        show=lambda: _print_facts(facts, refused),
+        warnings=warnings,
+    )
+
+
+def _facts(question: PlanQuestion, plan: BucketPlan) -> dict[str, float]:
+    """What a plan takes and leaves out; the estimates are rounded to what they are worth."""
+    missing = uncovered(plan, question.limits, question.blocks)
+    buckets = [(phase, bucket) for phase in BucketPhase for bucket in plan.of(phase)]
+    bytes_of = prices.graph_bytes(question.limits.block_size)
+    return {
+        "prompt_graphs": len(plan.prompt),
+        "decode_graphs": len(plan.decode),
+        "graph_bytes": round(sum(bytes_of(*each) for each in buckets)),
+        "warmup_seconds": round(sum(prices.warmup_seconds(*each) for each in buckets), 1),
+        "admissible_without_bucket": missing.prompt.missing + missing.decode.missing,
+    }
+
+
+def _print_facts(facts: dict[str, dict[str, float]], refused: dict[str, str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="estimated for all graphs of a plan")
+    table.add_column("strategy", no_wrap=True)
+    for title in ("prompt graphs", "decode graphs", "GiB", "warm-up s", "shapes without bucket"):
+        table.add_column(title, justify="right")
+    for name, each in facts.items():
+        gib, seconds = f"{each['graph_bytes'] / 2**30:.1f}", f"{each['warmup_seconds']:.0f}"
+        graphs = (f"{each['prompt_graphs']}", f"{each['decode_graphs']}")
+        table.add_row(name, *graphs, gib, seconds, f"{each['admissible_without_bucket']}")
+    Console().print(table)
+    for name, why in refused.items():
+        Console().print(f"{name}: {why}")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What strategy optimal may use: graphs per phase, or bytes, or seconds of both phases together."""
+
+    prompt_graphs: int | None = None
+    decode_graphs: int | None = None
+    graph_bytes: int | None = None
+    warmup_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for more than one kind."""
+        kinds = [self.prompt_graphs or self.decode_graphs, self.graph_bytes, self.warmup_seconds]
+        if sum(kind is not None for kind in kinds) > 1:
+            raise ConfigError("give one kind of budget: graphs, --graph-bytes or --warmup-seconds")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A strategy in one phase: its verdict on the judged traffic; of optimal also what it expected from the learned
+    traffic and by how much one graph more would lower the padding there.
+    """
+
+    verdict: Verdict
+    expected: float | None = None
+    next_graph: float | None = None
+
+    def data(self) -> dict[str, Any]:
+        """As JSON, without what is unknown beyond the verdict."""
+        optional = {"expected": self.expected, "next_graph": self.next_graph}
+        known = {name: value for name, value in optional.items() if value is not None}
+        return {name: _short(value) for name, value in (asdict(self.verdict) | known).items()}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Strategies by phase, and why a strategy has no plan."""
+
+    judged: dict[Strategy, dict[BucketPhase, Judged]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def data(self) -> dict[str, Any]:
+        """As JSON."""
+        strategies = {
+            strategy.value: {phase.value: each.data() for phase, each in phases.items()}
+            for strategy, phases in self.judged.items()
+        }
+        return {"strategies": strategies, **({"refused": self.refused} if self.refused else {})}
+
+    def rows(self) -> Iterator[Sequence[object]]:
+        """As CSV, the header first."""
+        yield "strategy", "phase", "graphs", "padding", "coverage", "expected", "next_graph"
+        for strategy, phases in self.judged.items():
+            for phase, each in phases.items():
+                values = (each.verdict.padding, each.verdict.coverage, each.expected, each.next_graph)
+                yield strategy.value, phase.value, each.verdict.graphs, *map(_short, values)
+
+    def show(self) -> None:
+        """For people: one row per strategy, what one more graph would bring, and which strategy has no plan."""
+        from rich.console import Console
+        from rich.table import Table
+
+        console = Console()
+        table = Table(title="padding is padded / real cost: 1.0 is none")
+        table.add_column("strategy", no_wrap=True)
+        for phase in BucketPhase:
+            for title in ("graphs", "padding", "covered"):
+                table.add_column(f"{phase} {title}", justify="right", min_width=len("padding"))
+        for strategy, phases in self.judged.items():
+            table.add_row(strategy.value, *(cell for phase in BucketPhase for cell in _judged_cells(phases.get(phase))))
+        console.print(table)
+        for phases in self.judged.values():
+            for phase, judged in phases.items():
+                if judged.next_graph is not None and judged.expected is not None:
+                    console.print(
+                        f"{phase}: optimal expected {judged.expected:.3f}; one more graph lowers that by about "
+                        f"{judged.next_graph:.4f}"
+                    )
+        for name, why in self.refused.items():
+            console.print(f"{name}: {why}")
+
+
+def compare_on_traffic(
+    question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
+) -> Comparison:
+    """Judge all strategies on `seen`, padding being a share of `cost`; optimal learns from `learned` alone.
+
+    Raises PlanImpossible for its budget.
+    """
+    comparison = Comparison()
+    comparison.judged[Strategy.OPTIMAL] = _optimal(question, learned, seen, budget, cost)
+    for strategy, plan in candidate_plans(question.policy, question.limits, question.blocks).items():
+        if isinstance(plan, str):
+            comparison.refused[strategy.value] = plan
+        else:
+            comparison.judged[strategy] = {phase: Judged(judge(plan, phase, seen, cost)) for phase in BOTH}
+    return comparison
+
+
+def _optimal(
+    question: PlanQuestion, learned: Traffic, seen: Traffic, budget: Budget, cost: Cost
+) -> dict[BucketPhase, Judged]:
+    optimizer = Optimizer(learned, question.limits, question.blocks, cost)
+    chosen = _choose(question, optimizer, budget, learned)
+    prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
+    plan = BucketPlan(prompt, decode)
+    return {
+        phase: Judged(
+            verdict=judge(plan, phase, seen, cost),
+            expected=judge(plan, phase, learned, cost).padding,
+            next_graph=each.next_gain,
+        )
+        for phase, each in chosen.items()
+    }
+
+
+def _choose(
+    question: PlanQuestion, optimizer: Optimizer, budget: Budget, learned: Traffic
+) -> Mapping[BucketPhase, Chosen]:
+    phases = tuple(phase for phase in BOTH if learned.of(phase))
+    if budget.graph_bytes:
+        price = prices.graph_bytes(question.limits.block_size)
+        return dict.fromkeys(phases, optimizer.choose(phases, price, budget.graph_bytes, "--graph-bytes"))
+    if budget.warmup_seconds:
+        together = optimizer.choose(phases, prices.warmup_seconds, budget.warmup_seconds, "--warmup-seconds")
+        return dict.fromkeys(phases, together)
+    return {phase: _choose_graphs(question, optimizer, budget, phase) for phase in phases}
+
+
+def _choose_graphs(question: PlanQuestion, optimizer: Optimizer, budget: Budget, phase: BucketPhase) -> Chosen:
+    wanted, flag = {
+        BucketPhase.PROMPT: (budget.prompt_graphs, "--graphs"),
+        BucketPhase.DECODE: (budget.decode_graphs, "--decode-graphs"),
+    }[phase]
+    graphs = wanted or optimizer.default_graphs(phase)
+    return optimizer.choose((phase,), prices.one_graph, graphs, flag)
+
+
+def _judged_cells(judged: Judged | None) -> tuple[str, str, str]:
+    if judged is None:
+        return "-", "-", "-"
+    return verdict_cells(judged.verdict)
+
+
+def verdict_cells(verdict: Verdict) -> tuple[str, str, str]:
+    """Graphs, padding and coverage."""
+    padding = "-" if verdict.padding is None else f"{verdict.padding:.3f}"
+    coverage = "-" if verdict.coverage is None else f"{verdict.coverage:.1%}"
+    return str(verdict.graphs), padding, coverage
+
+
+def _short(value: float | None) -> float | None:
+    return value if value is None or isinstance(value, int) else round(value, DIGITS)

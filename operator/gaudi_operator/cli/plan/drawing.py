@@ -1,0 +1,109 @@
+"""Heat maps drawn in a terminal or as SVG: numbers on colours, and shaded characters where there are no colours."""
+
+import re
+from collections.abc import Iterable, Sequence
+from io import StringIO
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME
+from rich.text import Text
+
+from gaudi_operator.cli.plan.heat import Cell, HeatMap
+
+Colour = tuple[int, int, int]
+"""Red, green, blue, each 0 to 255."""
+
+_ANCHORS: tuple[Colour, ...] = ((255, 246, 211), (253, 196, 101), (226, 104, 62), (150, 36, 74), (62, 12, 66))
+"""Light and yellow is little, dark and violet is much."""
+WHITE: Colour = (255, 255, 255)
+BLACK: Colour = (24, 24, 28)
+MISS_COLOUR: Colour = (86, 156, 214)
+"""A miss is blue: no heat has this colour."""
+
+MAX_ROWS = 40
+PICTURE_COLUMNS, PICTURE_ROWS, PICTURE_WIDTH = 32, 64, 80
+"""Of an SVG: most batch sizes, most lengths, and the letters that a line has at least, for the captions."""
+LABEL_WIDTH = 9
+CELL_WIDTH = 7
+SHADES = " ░▒▓█"
+
+
+def print_maps(maps: Iterable[HeatMap]) -> None:
+    """All maps, one below the other, on standard output."""
+    console = Console()
+    for heat_map in maps:
+        console.print(heat_table(heat_map, console))
+
+
+def svg(maps: Sequence[HeatMap]) -> str:
+    """The text of an SVG file, black on white, with all maps one below the other; it loads nothing from elsewhere."""
+    columns = min(PICTURE_COLUMNS, max(len(each.batches) for each in maps))
+    # All that a console would take from the environment is said here, so that equal maps are equal files.
+    console = Console(
+        file=StringIO(),
+        record=True,
+        width=max(PICTURE_WIDTH, LABEL_WIDTH + columns * CELL_WIDTH),
+        height=PICTURE_ROWS,
+        force_terminal=True,
+        color_system="truecolor",
+        no_color=False,
+        legacy_windows=False,
+    )
+    for each in maps:
+        console.print(heat_table(each, console, PICTURE_ROWS))
+    drawn = console.export_svg(title="gaudi-plan", theme=DEFAULT_TERMINAL_THEME)
+    # Rich names a font of a public web server; without it the viewer's own monospace font is taken.
+    return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
+
+
+def heat_table(heat_map: HeatMap, console: Console, most_rows: int = MAX_ROWS) -> RenderableType:
+    """The map as it fits the width of `console`, with title above and caption below."""
+    columns = max(1, (console.width - LABEL_WIDTH) // CELL_WIDTH)
+    shown = heat_map.thinned(columns, most_rows)
+    table = Table(box=None, padding=0, pad_edge=False, show_edge=False)
+    table.add_column("", justify="right", min_width=LABEL_WIDTH - 1, no_wrap=True)
+    for batch in shown.batches:
+        table.add_column(str(batch), justify="right", min_width=CELL_WIDTH, no_wrap=True)
+    for length, cells in shown.rows():
+        table.add_row(str(length), *(_cell(cell, plain=console.color_system is None) for cell in cells))
+    return Group(Text(shown.title, style="bold"), table, Text(_printable(shown.caption), style="dim"), Text())
+
+
+def _printable(caption: str) -> str:
+    """Names of files and models may hold what no XML file may, and orders to a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in caption)
+
+
+def _cell(cell: Cell | None, *, plain: bool) -> Text:
+    if cell is None:
+        return Text("·".rjust(CELL_WIDTH - 1), style="dim")
+    if plain:
+        return Text(f"{_shade(cell)}{cell.text:>{CELL_WIDTH - 2}}")
+    background = MISS_COLOUR if cell.heat is None else colour(cell.heat)
+    return Text(f"{cell.text:>{CELL_WIDTH - 1}} ", style=f"{_hex(ink(background))} on {_hex(background)}")
+
+
+def _shade(cell: Cell) -> str:
+    if cell.heat is None:
+        return "!"
+    return SHADES[min(int(cell.heat * len(SHADES)), len(SHADES) - 1)]
+
+
+def colour(heat: float) -> Colour:
+    """The colour of a heat from 0 to 1."""
+    position = min(max(heat, 0.0), 1.0) * (len(_ANCHORS) - 1)
+    start = min(int(position), len(_ANCHORS) - 2)
+    share = position - start
+    red, green, blue = (round(a + (b - a) * share) for a, b in zip(_ANCHORS[start], _ANCHORS[start + 1], strict=True))
+    return red, green, blue
+
+
+def ink(background: Colour) -> Colour:
+    """Black or white, whichever can be read on it (relative luminance, ITU-R BT.709)."""
+    red, green, blue = background
+    return BLACK if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 128 else WHITE
+
+
+def _hex(value: Colour) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*value)

@@ -1,0 +1,281 @@
+"""Heat maps of a plan, batch size by length: padding, graph bytes, hits, and what a change adds and drops. Pure values.
+
+`heat_maps` answers a question about one plan and `change_map` one about two. Both give HeatMaps, whose cells are
+computed when they are drawn (drawing.py).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gaudi_operator.cli.plan.options import Heat
+from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gaudi_runtime.forecast.result import Forecast
+    from gaudi_runtime.traffic.histogram import Weights
+
+Place = tuple[int, int]
+"""Batch size and length of a cell: query tokens (prompt) or KV blocks of the batch (decode)."""
+
+
+class Cell(NamedTuple):
+    """What a cell says and how hot it is, from 0 to 1; None is no bucket where requests can come."""
+
+    text: str
+    heat: float | None
+
+
+MISS = Cell("none", None)
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A picture of one phase. `cell` answers None for a place where no request can be, or nothing is to count; it is
+    asked only for what is drawn, because a plan may have millions of places.
+
+    `caption` says what the heat means and where its figures come from.
+    """
+
+    title: str
+    caption: str
+    batches: Sequence[int]
+    lengths: Sequence[int]
+    cell: Callable[[Place], Cell | None]
+
+    def thinned(self, columns: int, rows: int) -> "HeatMap":
+        """At most so many batch sizes and lengths, evenly chosen with the largest among them; the title says so."""
+        batches, lengths = _thin(self.batches, columns), _thin(self.lengths, rows)
+        hidden = [
+            f"{len(shown)} of {len(every)} {what}"
+            for what, shown, every in (("batch sizes", batches, self.batches), ("lengths", lengths, self.lengths))
+            if len(shown) < len(every)
+        ]
+        title = f"{self.title} (shown: {', '.join(hidden)})" if hidden else self.title
+        return replace(self, title=title, batches=batches, lengths=lengths)
+
+    def rows(self) -> Iterable[tuple[int, list[Cell | None]]]:
+        """Every length with its cells, one per batch size."""
+        for length in self.lengths:
+            yield length, [self.cell((batch, length)) for batch in self.batches]
+
+
+def _thin(values: Sequence[int], most: int) -> Sequence[int]:
+    if len(values) <= most:
+        return values
+    step = len(values) / most
+    return [values[len(values) - 1 - int(step * back)] for back in reversed(range(most))]
+
+
+@dataclass(frozen=True)
+class HeatSource:
+    """Where figures come from beside the plan: a card and a model (bytes), a trace of requests (hits)."""
+
+    card: str | None = None
+    model: str | None = None
+    trace: Path | None = None
+
+
+PLAN_ALONE = HeatSource()
+
+
+def heat_maps(question: PlanQuestion, plan: BucketPlan, heat: Heat, source: HeatSource = PLAN_ALONE) -> list[HeatMap]:
+    """One map per phase. Raises ConfigError when the figures that a map needs are unknown."""
+    match heat:
+        case Heat.BYTES:
+            return _bytes_maps(question, plan, source)
+        case Heat.HITS:
+            return _hits_maps(question, plan, source.trace)
+    return [padding_map(plan, phase, question.limits, question.blocks) for phase in BucketPhase]
+
+
+def _hits_maps(question: PlanQuestion, plan: BucketPlan, trace: Path | None) -> list[HeatMap]:
+    """Where the batches of a trace go; what finds no bucket is told in the caption."""
+    if trace is None:
+        raise ConfigError("a heat map of hits needs traffic; give the requests with --trace CSV")
+    from gaudi_operator.cli.plan.trace import Server, TraceFile
+    from gaudi_runtime.traffic.batching import DEFAULT_PACE
+    from gaudi_runtime.traffic.columns import ColumnNames
+
+    traffic = TraceFile(trace, ColumnNames()).traffic(Server(question.limits, question.blocks, DEFAULT_PACE))
+    return [_hits_map(plan, phase, traffic.of(phase), trace) for phase in BucketPhase]
+
+
+def _hits_map(plan: BucketPlan, phase: BucketPhase, shapes: "Weights", trace: Path) -> HeatMap:
+    hits: Counter[Bucket | None] = Counter()
+    for shape, count in shapes.items():
+        hits[plan.find(phase, *shape)] += round(count)
+    missed = hits.pop(None, 0)
+    how = "prompts of" if phase is BucketPhase.PROMPT else "decode steps, simulated from the arrivals of"
+    source = f"{sum(hits.values()) + missed} {how} {trace}, {missed} find no bucket"
+    return hits_map(plan, phase, {bucket: count for bucket, count in hits.items() if bucket}, source)
+
+
+def _bytes_maps(question: PlanQuestion, plan: BucketPlan, source: HeatSource) -> list[HeatMap]:
+    from gaudi_operator.cli.plan.forecast import foresee
+
+    found = foresee(question, source.card, source.model).forecast
+    return [_bytes_map(question, plan, phase, found) for phase in BucketPhase]
+
+
+def _bytes_map(question: PlanQuestion, plan: BucketPlan, phase: BucketPhase, found: "Forecast") -> HeatMap:
+    """The forecast's bytes of all graphs of a phase, shared out by what each bucket weighs."""
+    from gaudi_runtime.warmup.order import weight
+
+    foreseen = found.prompt if phase is BucketPhase.PROMPT else found.decode
+    if found.plan is None or foreseen is None or foreseen.all_graph_bytes is None:
+        raise ConfigError(f"nothing is known about the graphs of card {found.card}; choose another with --card")
+    size = question.limits.block_size
+    total = foreseen.all_graph_bytes
+    rate = total.value / sum(weight(phase, bucket, size) for bucket in found.plan.of(phase))
+    per = "token" if phase is BucketPhase.PROMPT else "sequence"
+    source = f"{rate / 2**20:.2f} MiB a {per} for {found.model or 'a model'} on {found.card}, {total.confidence}: "
+    return bytes_map(plan, phase, lambda bucket: rate * weight(phase, bucket, size), source + total.source)
+
+
+def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket], float], source: str) -> HeatMap:
+    """Estimated bytes of the graphs of every cell, all contexts together; `source` says where the estimate is from."""
+    amounts = _sums(plan, phase, bytes_of)
+    total = byte_text(sum(amounts.values()))
+    return _map(
+        phase, plan.of(phase), _hot(amounts, byte_text).get, f"Estimated graph memory, {total} in all: {source}."
+    )
+
+
+def hits_map(plan: BucketPlan, phase: BucketPhase, hits: Mapping[Bucket, int], source: str) -> HeatMap:
+    """How many batches met the buckets of every cell; `source` names the traffic."""
+    amounts = _sums(plan, phase, lambda bucket: hits.get(bucket, 0))
+    return _map(
+        phase, plan.of(phase), _hot(amounts, count_text).get, f"Batches that are padded to each bucket: {source}."
+    )
+
+
+def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> HeatMap:
+    """Mean padding of the shapes between a bucket and its smaller neighbours, in percent of what is computed.
+
+    Every shape counts alike, whether requests have it or not. Prompts: tokens without cached context; decode: batch
+    size * KV blocks. A cell whose shapes find no bucket is a miss (docs/bucketing.md, Coverage).
+    """
+    counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
+    caption = f"Mean padding of the shapes that end there ({counted}), every shape alike; none = no bucket."
+    return _map(phase, plan.of(phase), _Padding(plan, phase, limits, kv_blocks).cell, caption)
+
+
+def change_map(
+    phase: BucketPhase, kept: Sequence[Bucket], added: Sequence[Bucket], dropped: Sequence[Bucket]
+) -> HeatMap:
+    """Where two plans differ; a prompt cell counts all its contexts together."""
+    counts: defaultdict[Place, Counter[str]] = defaultdict(Counter)
+    for sign, buckets in (("=", kept), ("+", added), ("-", dropped)):
+        for bucket in buckets:
+            counts[bucket.batch_size, length_of(phase, bucket)][sign] += 1
+    cells = {place: _change_cell(count) for place, count in counts.items()}
+    drawn = _map(phase, (*kept, *added, *dropped), cells.get, "= kept, + added, - dropped; dark is dropped.")
+    before, after = len(kept) + len(dropped), len(kept) + len(added)
+    return replace(drawn, title=f"{before} -> {after} {drawn.title.split(' ', 1)[1]}")
+
+
+def _change_cell(count: Counter[str]) -> Cell:
+    text = "".join(f"{sign}{count[sign]}" for sign in "+-" if count[sign])
+    heat = {(True, False): 0.3, (True, True): 0.6, (False, True): 0.9}
+    return Cell(text, heat[count["+"] > 0, count["-"] > 0]) if text else Cell("=", 0.0)
+
+
+def length_of(phase: BucketPhase, bucket: Bucket) -> int:
+    """The dimension that stands beside the batch size: query tokens of a prompt, KV blocks of a decode batch."""
+    return bucket.query_len if phase is BucketPhase.PROMPT else bucket.num_blocks
+
+
+def _map(phase: BucketPhase, buckets: Sequence[Bucket], cell: Callable[[Place], Cell | None], caption: str) -> HeatMap:
+    down = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
+    return HeatMap(
+        title=f"{len(buckets)} {phase} buckets: batch size across, {down} down",
+        caption=caption,
+        batches=sorted({bucket.batch_size for bucket in buckets}),
+        lengths=sorted({length_of(phase, bucket) for bucket in buckets}),
+        cell=cell,
+    )
+
+
+def _sums(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float]) -> dict[Place, float]:
+    sums: defaultdict[Place, float] = defaultdict(float)
+    for bucket in plan.of(phase):
+        sums[bucket.batch_size, length_of(phase, bucket)] += amount(bucket)
+    return sums
+
+
+def _hot(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[Place, Cell]:
+    """Amounts span decades, so heat grows with their logarithm, from the least above zero to the most."""
+    some = [amount for amount in amounts.values() if amount > 0] or [1.0]
+    low, span = log(min(some)), log(max(some) / min(some)) or 1.0
+    return {
+        place: Cell(text(amount), min(1.0, max(0.05, (log(amount) - low) / span)) if amount > 0 else 0.0)
+        for place, amount in amounts.items()
+    }
+
+
+class _Padding:
+    """The padding of one phase, cell by cell."""
+
+    def __init__(self, plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> None:
+        self._plan, self._phase, self._limits, self._kv_blocks = plan, phase, limits, kv_blocks
+        self._fewer = _before({bucket.batch_size for bucket in plan.of(phase)})
+        self._shorter = _before({length_of(phase, bucket) for bucket in plan.of(phase)})
+
+    def cell(self, place: Place) -> Cell | None:
+        batch, length = place
+        fewest, shortest = self._fewer[batch] + 1, self._shorter[length] + 1
+        if length == 0 or not _admits(self._phase, self._limits, self._kv_blocks, (fewest, batch), (shortest, length)):
+            return None
+        query, blocks = (length, 0) if self._phase is BucketPhase.PROMPT else (1, length)
+        found = self._plan.find(self._phase, batch, query, blocks)
+        if found is None:
+            return MISS
+        asked = (fewest + batch) / 2 * (shortest + length) / 2
+        padding = 1 - asked / (found.batch_size * length_of(self._phase, found))
+        return Cell(f"{padding:.0%}", padding)
+
+
+def _before(values: Iterable[int]) -> dict[int, int]:
+    """Every value with the next smaller one; 0 for the smallest."""
+    ordered = sorted(values)
+    return dict(zip(ordered, [0, *ordered], strict=False))
+
+
+def _admits(phase: BucketPhase, limits: Limits, kv_blocks: int, batch: Place, length: Place) -> bool:
+    """Whether a request can have a shape of the cell; `batch` and `length` are its (smallest, largest) values."""
+    if phase is BucketPhase.PROMPT:
+        return length[0] <= limits.max_model_len and batch[0] * length[0] <= limits.max_num_batched_tokens
+    if limits.contiguous_paged_attention:
+        return length[0] <= kv_blocks
+    referenced = batch[1] * -(-limits.max_model_len // limits.block_size)
+    return length[0] <= min(referenced, kv_blocks) and batch[0] <= length[1]
+
+
+_BINARY = ("B", "K", "M", "G", "T", "P")
+_DECIMAL = ("", "k", "m", "g")
+
+
+def byte_text(amount: float) -> str:
+    """Bytes in powers of 1024: 367M, 1.4G."""
+    return _scaled(amount, 1024, _BINARY)
+
+
+def count_text(amount: float) -> str:
+    """A count in powers of 1000: 12, 1.2k, 3m for millions."""
+    return _scaled(amount, 1000, _DECIMAL)
+
+
+def _scaled(amount: float, base: int, units: tuple[str, ...]) -> str:
+    position = 0
+    while amount >= base and position < len(units) - 1:
+        amount /= base
+        position += 1
+    return f"{amount:.1f}{units[position]}" if position and amount < 10 else f"{amount:.0f}{units[position]}"
