@@ -11,8 +11,8 @@ from gaudi_operator.core.checks import Violation
 from gaudi_operator.core.estimate import Estimate, Fitting
 from gaudi_operator.core.inference import Inference
 from gaudi_operator.core.outlook import outlook
+from gaudi_runtime.contract.report import meets, percent
 from gaudi_runtime.forecast.result import Problem, Trouble
-from gaudi_runtime.warmup.percent import meets, percent
 
 
 def estimated_violation(inference: Inference) -> Violation | None:

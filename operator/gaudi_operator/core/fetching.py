@@ -3,7 +3,7 @@
 from gaudi_operator.api.base import SecretKey
 from gaudi_operator.api.v1alpha1.model import HuggingFaceSource, Model
 from gaudi_runtime.contract.report import FetchProgress
-from gaudi_runtime.warmup.log_lines import size
+from gaudi_runtime.units import size
 
 
 def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:

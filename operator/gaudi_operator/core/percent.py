@@ -1,8 +1,7 @@
 """Counts against thresholds, and counts as percentages (docs/warmup.md, Percentages)."""
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, WarmupReport
-from gaudi_runtime.warmup.percent import meets, percent
+from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, WarmupReport, meets, percent
 
 DONE = frozenset({Phase.SERVING, Phase.DRAINING})
 _MAX_REASON = 300

@@ -1,7 +1,7 @@
 """The sentence of PlanAccepted: what the plan takes, and where the figures come from."""
 
 from gaudi_operator.api.v1alpha1.status import PlanBasis, PlanState
-from gaudi_runtime.warmup.log_lines import size
+from gaudi_runtime.units import size
 
 
 def plan_sentence(state: PlanState) -> str:

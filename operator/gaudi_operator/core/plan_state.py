@@ -10,8 +10,7 @@ from gaudi_operator.core.percent import DONE, captured_percent
 from gaudi_operator.core.pods import PodView
 from gaudi_operator.core.situation import Situation
 from gaudi_operator.core.subject import why_unknown
-from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.warmup.percent import percent
+from gaudi_runtime.contract.report import WarmupReport, percent
 
 
 def plan_state(situation: Situation) -> PlanState | None:

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.rates import PhaseRates
 from gaudi_runtime.memory import GraphPool
-from gaudi_runtime.warmup.order import weight
 from gaudi_runtime.warmup.schedule import CaptureBudget
 
 Rates = Mapping[BucketPhase, PhaseRates]

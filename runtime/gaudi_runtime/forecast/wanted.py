@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gaudi_runtime.contract.report import meets
 from gaudi_runtime.forecast.result import Forecast, PhaseForecast, Problem, Trouble
-from gaudi_runtime.warmup.percent import meets
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from gaudi_runtime.group.place import Place
 from gaudi_runtime.group.rank import PHASES, Rank
 from gaudi_runtime.lost import leave_when_lost
 from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.signals import Signals
-from gaudi_runtime.warmup.stop import Stopped
+from gaudi_runtime.signals import Signals, Stopped
 from gaudi_runtime.worker import in_worker_thread
 
 TRY_SECONDS = 1.0

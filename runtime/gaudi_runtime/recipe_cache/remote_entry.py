@@ -18,7 +18,7 @@ from gaudi_runtime.recipe_cache.manifest import (
     StoredFile,
     parse_manifest,
 )
-from gaudi_runtime.warmup.log_lines import size
+from gaudi_runtime.units import size
 
 Answer = TypeVar("Answer")
 

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
+from gaudi_runtime.signals import Stopped, raise_if_stopped
 from gaudi_runtime.sources.download import FULL, bytes_of, download
 from gaudi_runtime.sources.listing import Listing, RemoteFile, is_pinned, wanted
 from gaudi_runtime.sources.progress import Progress
 from gaudi_runtime.sources.source import Source
 from gaudi_runtime.sources.store import Store, bytes_below
-from gaudi_runtime.warmup.log_lines import size
-from gaudi_runtime.warmup.stop import Stopped, raise_if_stopped
+from gaudi_runtime.units import size
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")

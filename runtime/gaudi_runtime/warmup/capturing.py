@@ -6,12 +6,12 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused
 from gaudi_runtime.memory import graph_pool
+from gaudi_runtime.signals import raise_if_stopped
 from gaudi_runtime.warmup import log_lines
 from gaudi_runtime.warmup.job import Job
 from gaudi_runtime.warmup.pace import StepKind
 from gaudi_runtime.warmup.phase_budget import CaptureStep
 from gaudi_runtime.warmup.schedule import CaptureBudget
-from gaudi_runtime.warmup.stop import raise_if_stopped
 
 log = logging.getLogger("gaudi_runtime.warmup")
 

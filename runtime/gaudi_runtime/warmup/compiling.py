@@ -3,10 +3,10 @@
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped
 from gaudi_runtime.errors import DeviceOutOfMemory
+from gaudi_runtime.signals import raise_if_stopped
 from gaudi_runtime.warmup.job import Job, left_out
 from gaudi_runtime.warmup.order import compile_order
 from gaudi_runtime.warmup.pace import Step, StepKind
-from gaudi_runtime.warmup.stop import raise_if_stopped
 
 
 def compile_buckets(job: Job) -> frozenset[tuple[BucketPhase, Bucket]]:

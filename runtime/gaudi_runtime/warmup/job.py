@@ -9,10 +9,10 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Skipped
 from gaudi_runtime.engines.protocol import Engine
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.signals import raise_if_stopped
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.pace import Pace, Step
 from gaudi_runtime.warmup.progress import Progress
-from gaudi_runtime.warmup.stop import raise_if_stopped
 from gaudi_runtime.warmup.time_budget import TimeBudget
 
 MAX_REASON = 2048

@@ -1,4 +1,4 @@
-"""In which order buckets are compiled and captured, and what they weigh (docs/warmup.md, Capture order)."""
+"""In which order buckets are compiled and captured (docs/warmup.md, Capture order)."""
 
 from collections.abc import Iterable
 
@@ -21,16 +21,6 @@ def capture_order(plan: BucketPlan, phase: BucketPhase, order: CaptureOrder) -> 
     if order is CaptureOrder.LARGEST_FIRST:
         return tuple(sorted(plan.of(phase), reverse=True))
     return tuple(sorted(plan.of(phase), key=lambda b: (-b.batch_size, b.query_len, b.num_blocks)))
-
-
-def weight(phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
-    """What the bytes of a bucket's graph are proportional to: tokens with context for prompt, sequences for decode.
-
-    `block_size` is in tokens per KV block.
-    """
-    if phase is BucketPhase.DECODE:
-        return bucket.batch_size
-    return bucket.batch_size * (bucket.query_len + bucket.num_blocks * block_size)
 
 
 def _fewest_tokens_first(buckets: Iterable[Bucket], phase: BucketPhase) -> Order:

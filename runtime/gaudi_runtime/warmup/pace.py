@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
-from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.warmup.estimate import Samples, Work, eta_seconds
-from gaudi_runtime.warmup.order import weight
 
 
 class StepKind(StrEnum):

@@ -4,10 +4,9 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.warmup.log_lines import size
-from gaudi_runtime.warmup.order import weight
+from gaudi_runtime.units import size
 
 
 @dataclass(frozen=True)

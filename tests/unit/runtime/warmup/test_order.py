@@ -1,7 +1,7 @@
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.warmup.order import capture_order, compile_order, weight
+from gaudi_runtime.warmup.order import capture_order, compile_order
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 SEED_PLAN = BucketPlan(
@@ -60,11 +60,3 @@ def test_every_order_holds_every_bucket() -> None:
     for phase in BucketPhase:
         for order in CaptureOrder:
             assert sorted(capture_order(SEED_PLAN, phase, order)) == list(SEED_PLAN.of(phase))
-
-
-def test_prompt_weighs_its_tokens_with_context() -> None:
-    assert weight(PROMPT, Bucket(2, 256, 3), block_size=128) == 2 * (256 + 3 * 128)
-
-
-def test_decode_weighs_its_sequences() -> None:
-    assert weight(DECODE, Bucket(8, 1, 1024), block_size=128) == 8

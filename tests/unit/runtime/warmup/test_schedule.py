@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.config import CaptureOrder
-from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.report import BucketPhase, percent
 from gaudi_runtime.memory import GraphPool, graph_pool
-from gaudi_runtime.warmup.order import weight
-from gaudi_runtime.warmup.percent import percent
 from gaudi_runtime.warmup.phase_budget import CaptureStep
 from gaudi_runtime.warmup.schedule import CaptureBudget
 
