@@ -23,8 +23,7 @@ from gaudi_runtime.engines.torch.model import (
 )
 from gaudi_runtime.engines.torch.sequence import Batch
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
-from gaudi_runtime.warmup.defragmenter import SWAP_SIZES, warmup_swaps
-from gaudi_runtime.warmup.sampler import SAMPLER_RUNS
+from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, SWAP_SIZES, warmup_swaps
 
 
 class ModelRunner:
