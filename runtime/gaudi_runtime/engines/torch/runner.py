@@ -81,16 +81,6 @@ class ModelRunner:
             raise
         self.graphs = GraphTable(self.device, self._network, self.cache, self.geometry)
 
-    @torch.inference_mode()
-    def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Compile one bucket."""
-        self.graphs.warm(phase, bucket)
-
-    @torch.inference_mode()
-    def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Capture one bucket and return its bytes. Raises DeviceOutOfMemory."""
-        return self.graphs.capture(phase, bucket)
-
     def is_warm(self, phase: BucketPhase, bucket: Bucket) -> bool:
         """Whether a batch of this bucket runs as fast as it can: from its graph, or compiled where none is made."""
         graphs = self.graphs
