@@ -35,11 +35,10 @@ from gaudi_runtime.openai_api.app import openai_app
 from gaudi_runtime.openai_api.guard import guarded
 from gaudi_runtime.recipe_cache.cache import RecipeCache
 from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.signals import Signals
+from gaudi_runtime.signals import Signals, Stopped
 from gaudi_runtime.sources.start import with_model_here
 from gaudi_runtime.startup import start_engine
 from gaudi_runtime.status_api import STATUS_LIMITS, status_app
-from gaudi_runtime.warmup.stop import Stopped
 from gaudi_runtime.worker import in_worker_thread
 
 log = logging.getLogger(__name__)

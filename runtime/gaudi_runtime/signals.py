@@ -1,8 +1,18 @@
-"""The three wishes that reach this process from outside: close soon, stop, and stop between two buckets."""
+"""What is asked of this process from outside: to close soon, to stop, and to stop between two steps of start-up."""
 
 import asyncio
 import signal
 import threading
+
+
+class Stopped(Exception):
+    """SIGTERM came; start-up ended between two steps."""
+
+
+def raise_if_stopped(stop: threading.Event) -> None:
+    """Raises Stopped once `stop` is set: blocking work calls it between its steps."""
+    if stop.is_set():
+        raise Stopped
 
 
 class Signals:

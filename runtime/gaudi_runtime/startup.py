@@ -18,10 +18,11 @@ from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.memory import Split, kv_blocks, split_memory
 from gaudi_runtime.recipe_cache.cache import RecipeCache
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.signals import raise_if_stopped
 from gaudi_runtime.sources.start import with_model_here
-from gaudi_runtime.warmup.log_lines import memory_split, size
+from gaudi_runtime.units import size
+from gaudi_runtime.warmup.log_lines import memory_split
 from gaudi_runtime.warmup.runner import warm_up
-from gaudi_runtime.warmup.stop import raise_if_stopped
 
 log = logging.getLogger(__name__)
 

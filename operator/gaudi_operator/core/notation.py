@@ -16,8 +16,7 @@ from math import ceil
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, WarmupReport
-from gaudi_runtime.warmup.percent import meets, percent
+from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, WarmupReport, meets, percent
 
 
 def canonical_json(value: Any) -> str:

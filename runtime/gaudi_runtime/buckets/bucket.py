@@ -80,3 +80,13 @@ class BucketPlan:
     @cached_property
     def _decode_finder(self) -> Finder:
         return Finder(self.decode)
+
+
+def weight(phase: BucketPhase, bucket: Bucket, block_size: int) -> int:
+    """What the bytes of a bucket's graph are proportional to: tokens with context for prompt, sequences for decode.
+
+    `block_size` is in tokens per KV block.
+    """
+    if phase is BucketPhase.DECODE:
+        return bucket.batch_size
+    return bucket.batch_size * (bucket.query_len + bucket.num_blocks * block_size)

@@ -225,3 +225,13 @@ class WarmupReport(Tolerant):
         (), description="What the engine's own processes were started with; only of engine vllm."
     )
     failure: RuntimeFailure | None = None
+
+
+def percent(part: int, planned: int) -> int | None:
+    """`part` of `planned` buckets in whole percent, floored, so 999 of 1000 is 99. None when nothing is planned."""
+    return None if planned == 0 else part * 100 // planned
+
+
+def meets(part: int, planned: int, min_percent: int) -> bool | None:
+    """Whether `part` of `planned` reaches `min_percent`, without rounding. None when nothing is planned."""
+    return None if planned == 0 else part * 100 >= min_percent * planned

@@ -2,7 +2,7 @@
 
 from gaudi_runtime.doctor.facts import ImageFacts, MachineFacts
 from gaudi_runtime.doctor.row import MODEL_ENGINES, VLLM, Row, State
-from gaudi_runtime.warmup.log_lines import size
+from gaudi_runtime.units import size
 
 VLLM_MEMORY = 2 * 1024**3
 """Bytes. The three processes of vLLM 0.32 were seen to have 1.8 GiB with a model of 2 MB: any other needs more."""

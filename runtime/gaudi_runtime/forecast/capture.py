@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.rates import PhaseRates
 from gaudi_runtime.memory import GraphPool
-from gaudi_runtime.warmup.order import weight
-from gaudi_runtime.warmup.schedule import CaptureBudget
+from gaudi_runtime.warmup.budget import CaptureBudget
 
 Rates = Mapping[BucketPhase, PhaseRates]
 GraphBytes = Callable[[BucketPhase, Bucket], int]
@@ -61,8 +60,8 @@ def capture(
     while step := budget.next():
         size = graph_bytes(step.phase, step.bucket)
         if size > left:
-            budget.out_of_memory()
+            budget.of(step.phase).fail()
         else:
-            budget.captured(size)
+            budget.of(step.phase).take(size)
             left -= size
-    return {phase: Captured(budget.buckets(phase), budget.graph_bytes(phase)) for phase in BucketPhase}
+    return {each.phase: Captured(tuple(each.captured), each.graph_bytes) for each in map(budget.of, BucketPhase)}

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from gaudi_runtime.contract.config import KvCacheDtype
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.models.shape import ModelShape
+from gaudi_runtime.units import GIB
 
-GIB = 2**30
 Value = int | float | str
 
 MOST_SHARE = 95

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.report import BucketPhase, percent
 from gaudi_runtime.figure import Figure
 from gaudi_runtime.problem import Problem
-from gaudi_runtime.warmup.percent import percent
 
 
 class Misfit(StrEnum):

@@ -11,14 +11,9 @@ from gaudi_runtime.models.quantization import Quantization
 from gaudi_runtime.models.quantized import ASKED_FOR
 from gaudi_runtime.models.shape import Attention, ModelShape
 from gaudi_runtime.problem import Problem
+from gaudi_runtime.units import gib
 
-GIB = 2**30
 DISCLAIMER = "All figures are estimates; the runtime measures on the card and reports what it found."
-
-
-def gib(size: float) -> str:
-    """Bytes in GiB with two decimals."""
-    return f"{size / GIB:.2f} GiB"
 
 
 def room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> tuple[Problem, ...]:

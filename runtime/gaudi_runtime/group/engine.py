@@ -1,6 +1,6 @@
 """The engine of a replica over several pods: every rank does each verb, and what counts is what all have done.
 
-Requests are the leader's own: an engine that needs its ranks for every step reaches them itself (others.py).
+Requests are the leader's own: an engine that needs its ranks for every step reaches them itself (gathering.py).
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -19,10 +19,8 @@ from gaudi_runtime.engines.protocol import (
     SamplingParams,
     TokenEngine,
 )
-from gaudi_runtime.group.fold import least_memory, most, raise_first_failure
-from gaudi_runtime.group.members import Members
-from gaudi_runtime.group.messages import Verb, Word
-from gaudi_runtime.group.others import wait_for_all
+from gaudi_runtime.group.members import Members, wait_for_all
+from gaudi_runtime.group.messages import Verb, Word, raise_first_failure
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 
 T = TypeVar("T")
@@ -142,3 +140,14 @@ class GroupEngine:
             words = {rank: each.result() for rank, each in asked.items()}
         raise_first_failure(words)
         return answer, words
+
+
+def least_memory(own: DeviceMemory, words: Mapping[int, Word]) -> DeviceMemory:
+    """What every rank has, in bytes."""
+    all_ranks = [own, *(DeviceMemory(*word.answer) for word in words.values())]
+    return DeviceMemory(min(each.free for each in all_ranks), min(each.total for each in all_ranks))
+
+
+def most(own: int, words: Mapping[int, Word]) -> int:
+    """The largest figure."""
+    return max(own, *(int(word.answer) for word in words.values()))

@@ -1,16 +1,17 @@
 """What makes the engine of a pod that serves: its own one, or one over all pods of its group."""
 
+import socket
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import cast
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.protocol import Engine, SpansPods
+from gaudi_runtime.engines.protocol import Engine, Meeting, Progress, SpansPods
 from gaudi_runtime.group.engine import GroupEngine, RankedEngine
-from gaudi_runtime.group.members import Members
-from gaudi_runtime.group.messages import config_digest
-from gaudi_runtime.group.others import OtherPods
+from gaudi_runtime.group.members import Members, wait_for_all
+from gaudi_runtime.group.messages import Verb, Word, config_digest, raise_first_failure
 from gaudi_runtime.group.place import Place
 from gaudi_runtime.lost import ended_when_lost
 from gaudi_runtime.report_board import ReportBoard
@@ -52,3 +53,39 @@ def _say_who_is_missing(board: ReportBoard, ranks: list[int]) -> None:
     warnings = (f"The group waits for the pods of rank {named}.",) if ranks else ()
     if board.report().warnings != warnings:
         board.update(warnings=warnings)
+
+
+class OtherPods:
+    """The other pods of a group for an engine whose own launcher joins their processes to its own.
+
+    `members` are their connections; `waits` hears for which ranks the group waits.
+    """
+
+    def __init__(self, members: Members, waits: Callable[[list[int]], None]) -> None:
+        self._members, self._waits = members, waits
+        self._starting: dict[int, Future[Word]] = {}
+
+    def start(self, progress: Progress) -> Meeting:
+        """Wait until all are there and let each start its processes, which is not waited for."""
+        wait_for_all(self._members, self._waits, progress)
+        meeting = Meeting(self._members.address(), free_port())
+        self._starting = self._members.tell(Verb.LOAD, *meeting)
+        return meeting
+
+    def raise_if_failed(self) -> None:
+        """Raises RankFailed with the reason of a pod that could not start its processes, EngineLost for one lost."""
+        raise_first_failure({rank: each.result() for rank, each in self._starting.items() if each.done()})
+
+    def moves(self) -> int:
+        """Grows whenever something moves in one of them."""
+        return self._members.moves
+
+    def serve(self) -> None:
+        """Let them say that the replica serves; nothing is waited for."""
+        self._members.tell(Verb.SERVE)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now; whoever takes it first has it."""
+    with socket.create_server(("", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -14,6 +14,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
+from gaudi_runtime.engines.protocol import Progress
 from gaudi_runtime.errors import EngineLost, PortUnavailable
 from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Verb, Word, line
 from gaudi_runtime.group.place import Place
@@ -22,6 +23,7 @@ from gaudi_runtime.signals import Signals
 BEAT_SECONDS = 2.0
 SILENT_SECONDS = 30.0
 """Without a word for so long a rank is lost, or a leader: its node may have gone without a farewell."""
+LOOK_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -173,3 +175,11 @@ class Members:
             for writer in self._writers.values():
                 say(writer, Order())
             await asyncio.sleep(BEAT_SECONDS)
+
+
+def wait_for_all(members: Members, waits: Callable[[list[int]], None], progress: Progress) -> None:
+    """Wait until every rank has joined: a pod may wait for a node for hours, and nothing stands still."""
+    while missing := members.missing(LOOK_SECONDS):
+        waits(missing)
+        progress()
+    waits([])

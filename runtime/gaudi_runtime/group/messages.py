@@ -1,5 +1,6 @@
 """What leader and ranks say to each other: lines of JSON (docs/several-nodes.md, How ranks work together)."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any
@@ -8,6 +9,7 @@ from pydantic import Field
 
 from gaudi_runtime.contract.base import Wire
 from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, RankFailed
 
 MOST_LINE_BYTES = 16 * 1024 * 1024
 """Room for a plan of some hundred thousand buckets."""
@@ -74,3 +76,28 @@ def line(message: Wire) -> bytes:
 def config_digest(config: RuntimeConfig) -> str:
     """SHA-256 of all that ranks must agree on, 64 hex digits: each has ports of its own."""
     return sha256(config.model_dump_json(by_alias=True, exclude={"serving"}).encode()).hexdigest()
+
+
+OUT_OF_MEMORY = "DeviceOutOfMemory"
+GRAPH_REFUSED = "GraphRefused"
+
+
+def failure_of(error: Exception) -> Failure:
+    """What a rank says about an error; one that is none of ours goes by its name."""
+    reasons = {DeviceOutOfMemory: OUT_OF_MEMORY, GraphRefused: GRAPH_REFUSED}
+    reason = reasons.get(type(error)) or getattr(error, "reason", "Crashed")
+    said = str(error) if reason != "Crashed" else f"{type(error).__name__}: {error}"
+    return Failure(reason=reason, message=said[:1024])
+
+
+def raise_first_failure(words: Mapping[int, Word]) -> None:
+    """Raise what the first rank that failed has met, naming the rank; `words` by rank."""
+    for rank, word in sorted(words.items()):
+        if word.failure is None:
+            continue
+        said = f"rank {rank}: {word.failure.message}"
+        if word.failure.reason == OUT_OF_MEMORY:
+            raise DeviceOutOfMemory(said)
+        if word.failure.reason == GRAPH_REFUSED:
+            raise GraphRefused(said)
+        raise RankFailed(word.failure.reason, f"R{said[1:]}")

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.cards.gaudi2 import RATES
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.warmup.order import weight
 
 Price = Callable[[BucketPhase, Bucket], float]
 

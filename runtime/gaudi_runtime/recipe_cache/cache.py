@@ -24,9 +24,9 @@ from gaudi_runtime.recipe_cache.need import mark_name
 from gaudi_runtime.recipe_cache.revisions import Revisions
 from gaudi_runtime.recipe_cache.taking import take
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.signals import raise_if_stopped
 from gaudi_runtime.sources.lock import try_lock, use
-from gaudi_runtime.warmup.log_lines import size
-from gaudi_runtime.warmup.stop import raise_if_stopped
+from gaudi_runtime.units import size
 
 log = logging.getLogger(__name__)
 

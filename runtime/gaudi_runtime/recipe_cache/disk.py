@@ -8,8 +8,7 @@ from pathlib import Path
 from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.recipe_cache.entry import Alive, Source, files_below
 from gaudi_runtime.recipe_cache.manifest import Manifest
-from gaudi_runtime.warmup.journal import Journal
-from gaudi_runtime.warmup.recipes import JOURNAL_PREFIX
+from gaudi_runtime.warmup.journal import JOURNAL_PREFIX, Journal
 
 STAGING = ".taking"
 UNFINISHED = (".lock", ".tmp", ".new")

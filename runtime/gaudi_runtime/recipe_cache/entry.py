@@ -23,7 +23,7 @@ from gaudi_runtime.recipe_cache.manifest import (
     manifest_text,
     parse_manifest,
 )
-from gaudi_runtime.warmup.log_lines import size
+from gaudi_runtime.units import size
 
 CHUNK_BYTES = 4 * 1024 * 1024
 Alive = Callable[[], None]

@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from gaudi_runtime.contract.base import Wire
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.warmup.recipes import JournalUnusable, Recipes, parse, text_of
+from gaudi_runtime.warmup.journal import JournalUnusable, Recipes, parse, text_of
 
 MAX_MANIFEST_BYTES = 128 * 1024 * 1024
 """Twice a journal of the most buckets: a larger text is nobody's manifest."""

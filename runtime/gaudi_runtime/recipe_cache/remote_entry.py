@@ -4,7 +4,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,11 +18,11 @@ from gaudi_runtime.recipe_cache.manifest import (
     StoredFile,
     parse_manifest,
 )
-from gaudi_runtime.warmup.log_lines import size
+from gaudi_runtime.transfer import all_at_once, persistently
+from gaudi_runtime.units import size
 
 Answer = TypeVar("Answer")
 
-STREAMS = 4
 PAUSES = (1.0, 4.0)
 """Seconds between the tries for one object."""
 
@@ -60,16 +60,8 @@ class RemoteEntry:
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
         """As Entry.copy(), with the `alive` that this was made with; the first file that fails ends the others."""
-        self._ended.clear()
-        with ThreadPoolExecutor(STREAMS, "recipes") as pool:
-            work = [pool.submit(self._bring, path, stated, target / path) for path, stated in files]
-            try:
-                for each in as_completed(work):
-                    each.result()
-            except BaseException:
-                self._ended.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        tasks = [partial(self._bring, path, stated, target / path) for path, stated in files]
+        all_at_once(tasks, self._ended, "recipes")
 
     def _bring(self, path: str, stated: StoredFile, place: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -101,15 +93,14 @@ class RemoteEntry:
             yield piece
 
     def _persistently(self, ask: Callable[[], Answer]) -> Answer:
-        for pause in (*self._pauses, None):
+        def look_and_ask() -> Answer:
             self._look()
-            try:
-                return ask()
-            except StoreAway as error:
-                if pause is None:
-                    raise EntryUnusable(str(error)) from error
-                self._ended.wait(pause)
-        raise AssertionError  # the last try returns or raises
+            return ask()
+
+        try:
+            return persistently(look_and_ask, StoreAway, self._pauses, lambda seconds, _: self._ended.wait(seconds))
+        except StoreAway as error:
+            raise EntryUnusable(str(error)) from error
 
     def _look(self) -> None:
         self._alive()

@@ -4,24 +4,24 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
+from gaudi_runtime.signals import Stopped, raise_if_stopped
 from gaudi_runtime.sources.download import FULL, bytes_of, download
 from gaudi_runtime.sources.listing import Listing, RemoteFile, is_pinned, wanted
 from gaudi_runtime.sources.progress import Progress
 from gaudi_runtime.sources.source import Source
 from gaudi_runtime.sources.store import Store, bytes_below
-from gaudi_runtime.warmup.log_lines import size
-from gaudi_runtime.warmup.stop import Stopped, raise_if_stopped
+from gaudi_runtime.transfer import all_at_once, persistently
+from gaudi_runtime.units import size
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
-STREAMS = 4
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[60.0] * 9)
 """Seconds between tries that bring no byte, about ten minutes in all."""
 
@@ -134,16 +134,7 @@ class Fetch:
     def _round(self, commit: str, files: Sequence[RemoteFile]) -> None:
         """One try for every file that is missing; the first failure ends those of the others."""
         self._begin(commit, files)
-        self._failed.clear()
-        with ThreadPoolExecutor(STREAMS, "fetch") as pool:
-            work = [pool.submit(self._download, commit, file) for file in files]
-            try:
-                for each in as_completed(work):
-                    each.result()
-            except BaseException:
-                self._failed.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        all_at_once([partial(self._download, commit, file) for file in files], self._failed, "fetch")
 
     def _download(self, commit: str, file: RemoteFile) -> None:
         part, target = self._store.parts(commit) / file.path, self._store.partial(commit) / file.path
@@ -152,18 +143,12 @@ class Fetch:
 
     def _persistently(self, ask: Callable[[], Answer]) -> Answer:
         """Ask again while the hub is away; the pauses begin anew whenever bytes came."""
-        tries, before = 0, self._progress.done
-        while True:
-            try:
-                return ask()
-            except HubUnreachable as error:
-                tries, before = (0, self._progress.done) if self._progress.done > before else (tries, before)
-                if tries == len(self._pauses):
-                    raise
-                self._warn(f"{error} Trying again in {self._pauses[tries]:.0f} s.")
-            self._stop.wait(self._pauses[tries])
-            raise_if_stopped(self._stop)
-            tries += 1
+        return persistently(ask, HubUnreachable, self._pauses, self._wait, lambda: self._progress.done)
+
+    def _wait(self, seconds: float, why: HubUnreachable) -> None:
+        self._warn(f"{why} Trying again in {seconds:.0f} s.")
+        self._stop.wait(seconds)
+        raise_if_stopped(self._stop)
 
     def _wait_for_other(self) -> None:
         self._progress.others(self._store.bytes_here())

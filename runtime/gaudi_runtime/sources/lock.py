@@ -14,7 +14,7 @@ from typing import IO
 from uuid import uuid4
 
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.warmup.stop import raise_if_stopped
+from gaudi_runtime.signals import raise_if_stopped
 
 LOOK_SECONDS = 1.0
 BUSY = (errno.EAGAIN, errno.EACCES)

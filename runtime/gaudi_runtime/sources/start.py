@@ -9,8 +9,8 @@ from gaudi_runtime.contract.config import EngineName, HubRepository, Quantizatio
 from gaudi_runtime.contract.report import FetchProgress, Phase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.signals import raise_if_stopped
 from gaudi_runtime.sources.weights import check_weights
-from gaudi_runtime.warmup.stop import raise_if_stopped
 
 log = logging.getLogger(__name__)
 

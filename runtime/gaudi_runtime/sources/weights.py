@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable
-from gaudi_runtime.warmup.log_lines import size
+from gaudi_runtime.units import size
 
 INDEX_FILE = "model.safetensors.index.json"
 LENGTH_BYTES = 8

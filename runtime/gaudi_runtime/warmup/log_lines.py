@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.memory import GraphPool, Split
-
-_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
-
-
-def size(count: int) -> str:
-    """Bytes with at most four digits in the largest unit that fits: 14.03 GiB, 161.9 MiB, -252 KiB, 12 B."""
-    unit, name = next((each for each in _UNITS if abs(count) >= each[0]), (1, "B"))
-    return f"{count / unit:.4g} {name}"
+from gaudi_runtime.units import size
 
 
 def memory_split(split: Split, kv_blocks: int, utilization: float, graph_share: float) -> str:

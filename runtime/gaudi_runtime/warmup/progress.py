@@ -76,7 +76,7 @@ class Progress:
             **{phase: self._idle(phase) for phase in BucketPhase},
         )
 
-    def capture_over(self, phase: BucketPhase, buckets: tuple[Bucket, ...], graph_bytes: int) -> None:
+    def capture_over(self, phase: BucketPhase, buckets: Sequence[Bucket], graph_bytes: int) -> None:
         """No more graphs of this phase."""
         log.info("%s", log_lines.captured(phase, buckets, self._phases[phase].planned, graph_bytes))
 

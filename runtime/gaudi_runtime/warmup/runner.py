@@ -7,27 +7,56 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, Phase
+from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped
 from gaudi_runtime.engines.protocol import Engine
-from gaudi_runtime.memory import Split
+from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused
+from gaudi_runtime.memory import Split, graph_pool
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.signals import raise_if_stopped
 from gaudi_runtime.warmup import log_lines
-from gaudi_runtime.warmup.capturing import capture_graphs
-from gaudi_runtime.warmup.compiling import compile_buckets, planned_steps
-from gaudi_runtime.warmup.defragmenter import MIN_BLOCKS
-from gaudi_runtime.warmup.job import Job
+from gaudi_runtime.warmup.budget import CaptureBudget, CaptureStep, TimeBudget
+from gaudi_runtime.warmup.estimate import Estimate, Step, StepKind
 from gaudi_runtime.warmup.journal import Journal
-from gaudi_runtime.warmup.pace import Pace
 from gaudi_runtime.warmup.progress import Progress
-from gaudi_runtime.warmup.sampler import sampler_batch_sizes
-from gaudi_runtime.warmup.time_budget import TimeBudget
+from gaudi_runtime.warmup.schedule import MIN_BLOCKS, compile_order, sampler_batch_sizes
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
 EAGER_MODES = (ExecutionMode.LAZY, ExecutionMode.EAGER)
+MAX_REASON = 2048
+
+Cold = frozenset[tuple[BucketPhase, Bucket]]
+"""Buckets that were not compiled: they get no graph either."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all stages of one warm-up share. `clock` returns monotonic seconds."""
+
+    config: RuntimeConfig
+    engine: Engine
+    plan: BucketPlan
+    board: ReportBoard
+    stop: threading.Event
+    clock: Callable[[], float]
+    time_budget: TimeBudget
+    journal: Journal
+    estimate: Estimate
+    progress: Progress
+
+    def moved(self) -> None:
+        """Something moved that the report does not show. Raises Stopped after a SIGTERM."""
+        raise_if_stopped(self.stop)
+        self.board.touch()
+
+    def measured(self, step: Step, seconds: float) -> None:
+        """A step took so long."""
+        self.estimate.measured(step, seconds)
+        self.journal.write(step, seconds)
 
 
 def warm_up(
@@ -54,9 +83,9 @@ def warm_up(
         board=board,
         stop=stop,
         clock=clock,
-        budget=TimeBudget(config.warmup.time_budget_seconds, clock),
+        time_budget=TimeBudget(config.warmup.time_budget_seconds, clock),
         journal=Journal(folder, engine.recipe_key()),
-        pace=Pace(config.limits.block_size),
+        estimate=Estimate(config.limits.block_size),
         progress=Progress(board, plan, captures),
     )
     try:
@@ -71,27 +100,85 @@ def _stages(job: Job, split: Split, kv_blocks: int) -> None:
         log.warning("Warm-up is switched off: the first request of every shape waits for its compile.")
         job.board.update(warmup_skipped=True)
         return
-    free = job.free()
-    cold = compile_buckets(job)
+    free = job.engine.memory().free
+    cold = _compile_buckets(job)
     _warm_sampler(job)
     _warm_defragmenter(job, kv_blocks)
     if job.engine.captures_graphs:
-        capture_graphs(job, split.margin, cold)
-    log.info("%s", log_lines.finished(job.budget.elapsed(), free - job.free()))
+        _capture_graphs(job, split.margin, cold)
+    log.info("%s", log_lines.finished(job.time_budget.elapsed(), free - job.engine.memory().free))
 
 
 def _announce(job: Job) -> None:
     """Publish the plan, and what the journal knows about the time that it will take."""
     recipes = job.journal.recipes
     for step, seconds in recipes.seconds.items():
-        job.pace.measured(step, seconds)
+        job.estimate.measured(step, seconds)
     if job.config.warmup.enabled:
-        job.pace.plan(planned_steps(job))
+        job.estimate.plan(_planned_steps(job))
     cached = {phase: sum(recipes.compiled(phase, each) for each in job.plan.of(phase)) for phase in BucketPhase}
     if job.journal.kept:
         log.info("%s", log_lines.recipes(sum(cached.values()), len(job.plan.prompt) + len(job.plan.decode)))
     warnings = (*job.engine.notes(), *((job.journal.warning,) if job.journal.warning else ()))
-    job.progress.planned(cached, warnings, job.pace.eta_seconds())
+    job.progress.planned(cached, warnings, job.estimate.eta_seconds())
+
+
+def _planned_steps(job: Job) -> list[Step]:
+    """All steps of the plan: each bucket compiled, or loaded from the recipe cache, and then captured."""
+    buckets = [(phase, bucket) for phase in BucketPhase for bucket in job.plan.of(phase)]
+    steps: list[Step] = [(job.journal.recipes.kind(*each), *each) for each in buckets]
+    return steps + [(StepKind.CAPTURE, *each) for each in buckets] if job.engine.captures_graphs else steps
+
+
+def _compile_buckets(job: Job) -> Cold:
+    """Compile every prompt bucket, then every decode bucket; those that stayed cold.
+
+    A bucket that does not fit the device is left out and the next one tried; once the time budget is spent all that
+    are left are left out.
+    """
+    job.board.update(phase=Phase.COMPILING)
+    cold: list[Skipped] = []
+    late: list[Skipped] = []
+    for phase in BucketPhase:
+        for position, bucket in enumerate(compile_order(job.plan, phase), start=1):
+            raise_if_stopped(job.stop)
+            if job.time_budget.spent():
+                late.append(_left_out(phase, bucket, job.time_budget.reason))
+            elif skipped := _compile(job, phase, bucket, position):
+                cold.append(skipped)
+                job.progress.skipped([skipped])
+    if late:
+        job.progress.skipped(late)
+    return _give_up(job, [*cold, *late])
+
+
+def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Skipped | None:
+    """Compile one bucket, or say why it stays cold."""
+    step = (job.journal.recipes.kind(phase, bucket), phase, bucket)
+    job.progress.warming(phase, bucket, position, job.engine.memory().free, job.estimate.forecast(step))
+    started = job.clock()
+    try:
+        job.engine.warm(phase, bucket)
+    except DeviceOutOfMemory as error:
+        return _left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
+    seconds = job.clock() - started
+    job.estimate.over([step])
+    job.measured(step, seconds)
+    job.progress.warmed(phase, job.estimate.eta_seconds(), job.journal.recipes.saved(step, seconds))
+    return None
+
+
+def _left_out(phase: BucketPhase, bucket: Bucket, reason: str) -> Skipped:
+    return Skipped(phase=phase, bucket=bucket, reason=reason[:MAX_REASON])
+
+
+def _give_up(job: Job, cold: list[Skipped]) -> Cold:
+    """No step of these buckets will come any more."""
+    buckets = frozenset((skipped.phase, Bucket(*skipped.bucket)) for skipped in cold)
+    job.estimate.over((job.journal.recipes.kind(*bucket), *bucket) for bucket in buckets)
+    if job.engine.captures_graphs:
+        job.estimate.over((StepKind.CAPTURE, *bucket) for bucket in buckets)
+    return buckets
 
 
 def _warm_sampler(job: Job) -> None:
@@ -115,3 +202,55 @@ def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
     job.moved()
     job.board.update(phase=Phase.DEFRAGMENTER)
     job.board.update(defragmenter_done=job.engine.warm_defragmenter(job.moved))
+
+
+def _capture_graphs(job: Job, margin: int, cold: Cold) -> None:
+    """Capture all that fits but the `cold` buckets; `margin` in bytes is what the memory split left unused."""
+    job.board.update(phase=Phase.CAPTURING)
+    budget = _capture_budget(job, margin, cold)
+    while step := budget.next():
+        raise_if_stopped(job.stop)
+        if job.time_budget.spent():
+            budget.end(job.time_budget.reason)
+        else:
+            _capture(job, step, budget)
+    for phase in BucketPhase:
+        captured = budget.of(phase)
+        job.progress.capture_over(phase, captured.captured, captured.graph_bytes)
+    job.progress.skipped(budget.skipped())
+
+
+def _capture_budget(job: Job, margin: int, cold: Cold) -> CaptureBudget:
+    settings, free = job.config.warmup, job.engine.memory().free
+    pool = graph_pool(free, margin, settings.prompt_ratio)
+    log.info("%s", log_lines.graph_shares(pool, free, settings.prompt_ratio))
+    return CaptureBudget(
+        job.plan,
+        pool,
+        block_size=job.config.limits.block_size,
+        prompt_order=settings.prompt_order,
+        decode_order=settings.decode_order,
+        cold=cold,
+    )
+
+
+def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
+    """Capture one graph; one that does not fit ends its phase, and one that the engine refuses does not."""
+    phase, started = budget.of(step.phase), job.clock()
+    timed = (StepKind.CAPTURE, step.phase, step.bucket)
+    free, forecast = job.engine.memory().free, job.estimate.forecast(timed)
+    job.progress.capturing(step.phase, step.bucket, step.position, free, forecast)
+    try:
+        phase.take(job.engine.capture(step.phase, step.bucket))
+    except DeviceOutOfMemory as error:
+        log.warning("Out of device memory at %s bucket %s: %s", step.phase, list(step.bucket), error)
+        phase.fail()
+        return
+    except GraphRefused as error:
+        phase.refuse(str(error))
+        return
+    job.measured(timed, job.clock() - started)
+    for each in map(budget.of, BucketPhase):
+        # Not `over([step])`: the budget itself leaves buckets out whose turn came, and takes some up again.
+        job.estimate.expect(StepKind.CAPTURE, each.phase, each.waiting, each.waiting_weight)
+    job.progress.captured(step.phase, phase.graph_bytes, job.estimate.eta_seconds())

@@ -127,7 +127,7 @@ def _bytes_maps(question: PlanQuestion, plan: BucketPlan, source: HeatSource) ->
 
 def _bytes_map(question: PlanQuestion, plan: BucketPlan, phase: BucketPhase, found: "Forecast") -> HeatMap:
     """The forecast's bytes of all graphs of a phase, shared out by what each bucket weighs."""
-    from gaudi_runtime.warmup.order import weight
+    from gaudi_runtime.buckets.bucket import weight
 
     foreseen = found.prompt if phase is BucketPhase.PROMPT else found.decode
     if found.plan is None or foreseen is None or foreseen.all_graph_bytes is None:

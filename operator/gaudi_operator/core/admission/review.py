@@ -36,6 +36,7 @@ from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.cards.catalog import card_named
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
+from gaudi_runtime.contract.report import meets, percent
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.forecast.advice import advise, sentence
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
@@ -44,7 +45,6 @@ from gaudi_runtime.forecast.wanted import Wanted
 from gaudi_runtime.models.known import known_shape
 from gaudi_runtime.models.validated import Validated, validated
 from gaudi_runtime.problem import Problem
-from gaudi_runtime.warmup.percent import meets, percent
 
 BYTES_PER_BUCKET = 120
 """As measured: a tuple, its place in the plan and in what finds it; the numbers are shared."""

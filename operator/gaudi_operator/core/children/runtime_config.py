@@ -40,7 +40,7 @@ from gaudi_runtime.contract.ports import (
     SHARED_RECIPES_PATH,
 )
 from gaudi_runtime.contract.report import FetchProgress
-from gaudi_runtime.warmup.log_lines import size
+from gaudi_runtime.units import size
 
 _DAY_SECONDS = 86_400
 

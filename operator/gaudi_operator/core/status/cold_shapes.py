@@ -10,13 +10,12 @@ from typing import NamedTuple
 from gaudi_operator.core.admission.review import plan_of
 from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.status.situation import Situation
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.optimal.prices import warmup_seconds
-from gaudi_runtime.warmup.log_lines import size
-from gaudi_runtime.warmup.order import weight
+from gaudi_runtime.units import size
 
 NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise warmup.graphMemoryShare or plan fewer."
 

@@ -19,9 +19,8 @@ from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.status.cold_shapes import suggestion
 from gaudi_operator.core.status.recipes import why_missed
 from gaudi_operator.core.status.situation import FALSE, TRUE, UNKNOWN, Situation, Verdict
-from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.warmup.log_lines import size
-from gaudi_runtime.warmup.percent import percent
+from gaudi_runtime.contract.report import WarmupReport, percent
+from gaudi_runtime.units import size
 
 
 def plan_state(situation: Situation) -> PlanState | None:

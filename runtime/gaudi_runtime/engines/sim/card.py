@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.sim.script import SimScript
-from gaudi_runtime.warmup.order import weight
-
-GIB = 2**30
+from gaudi_runtime.units import GIB
 
 RECIPE_SHARE = 23 / 66
 """Warm-up of an 8B model in BF16 with its recipes cached, of that without (docs/warmup.md, Recipe cache)."""
@@ -15,7 +13,7 @@ RECIPE_SHARE = 23 / 66
 
 @dataclass(frozen=True)
 class PhaseCost:
-    """Seconds to compile one bucket and to capture one graph; bytes of a graph per unit of weight (order.weight)."""
+    """Seconds to compile one bucket and to capture one graph; bytes of a graph per unit of weight (bucket.weight)."""
 
     compile_seconds: float
     capture_seconds: float

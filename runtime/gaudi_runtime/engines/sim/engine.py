@@ -26,8 +26,7 @@ from gaudi_runtime.engines.sim.script import SimScript, read_script
 from gaudi_runtime.engines.sim.serving import SimServing
 from gaudi_runtime.engines.sim.tokenizer import ByteTokenizer
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
-from gaudi_runtime.warmup.defragmenter import warmup_swaps
-from gaudi_runtime.warmup.sampler import SAMPLER_RUNS
+from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, warmup_swaps
 
 
 class SimEngine:

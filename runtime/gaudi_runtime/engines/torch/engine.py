@@ -88,11 +88,11 @@ class TorchEngine:
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Compile this shape with a real forward."""
-        self._thread.call(lambda: self._runner.warm(phase, bucket))
+        self._thread.call(lambda: self._runner.graphs.warm(phase, bucket))
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Capture the graph of this shape and return its bytes. Raises DeviceOutOfMemory."""
-        return self._thread.call(lambda: self._runner.capture(phase, bucket))
+        return self._thread.call(lambda: self._runner.graphs.capture(phase, bucket))
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Run the sampler's settings for one batch size."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from torch import Tensor
+import torch
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
@@ -52,12 +52,14 @@ class GraphTable:
         """A forward over padding, without compiling anything."""
         forward(*self._arguments(phase, self._buffers(phase, bucket)))
 
+    @torch.inference_mode()
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Compile the shape by a forward over padding. Raises DeviceOutOfMemory."""
         with self._naming_out_of_memory(phase, bucket):
             self._run(phase, bucket, self._buffers(phase, bucket))
             self._device.synchronize()
 
+    @torch.inference_mode()
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Allocate the bucket's static buffers, capture, and return the bytes that the device has less now.
 
@@ -75,7 +77,7 @@ class GraphTable:
             raise
         return max(0, before - self._device.memory().free)
 
-    def run(self, phase: BucketPhase, bucket: Bucket, works: tuple[Work, ...]) -> Tensor:
+    def run(self, phase: BucketPhase, bucket: Bucket, works: tuple[Work, ...]) -> torch.Tensor:
         """Logits (bucket rows, vocabulary) of a batch padded to the bucket; valid until the bucket runs again."""
         if graph := self._graphs.get((phase, bucket)):
             fill(graph.buffers, phase, works, self._geometry, self._padding)

@@ -23,8 +23,7 @@ from gaudi_runtime.engines.torch.model import (
 )
 from gaudi_runtime.engines.torch.sequence import Batch
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
-from gaudi_runtime.warmup.defragmenter import SWAP_SIZES, warmup_swaps
-from gaudi_runtime.warmup.sampler import SAMPLER_RUNS
+from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, SWAP_SIZES, warmup_swaps
 
 
 class ModelRunner:
@@ -81,16 +80,6 @@ class ModelRunner:
                 raise DeviceOutOfMemory(f"the device has no room for {kv_blocks} KV blocks: {error}") from error
             raise
         self.graphs = GraphTable(self.device, self._network, self.cache, self.geometry)
-
-    @torch.inference_mode()
-    def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Compile one bucket."""
-        self.graphs.warm(phase, bucket)
-
-    @torch.inference_mode()
-    def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
-        """Capture one bucket and return its bytes. Raises DeviceOutOfMemory."""
-        return self.graphs.capture(phase, bucket)
 
     def is_warm(self, phase: BucketPhase, bucket: Bucket) -> bool:
         """Whether a batch of this bucket runs as fast as it can: from its graph, or compiled where none is made."""

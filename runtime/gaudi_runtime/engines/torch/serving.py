@@ -19,7 +19,7 @@ from gaudi_runtime.engines.torch.runner import ModelRunner
 from gaudi_runtime.engines.torch.scheduler import Scheduler
 from gaudi_runtime.engines.torch.sequence import Batch, Sequence
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
-from gaudi_runtime.warmup.defragmenter import SWAP_SIZES
+from gaudi_runtime.warmup.schedule import SWAP_SIZES
 
 log = logging.getLogger(__name__)
 

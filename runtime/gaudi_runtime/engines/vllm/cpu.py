@@ -16,7 +16,7 @@ from gaudi_runtime.engines.vllm.dummy_batches import Outcome
 from gaudi_runtime.engines.vllm.dummy_steps import StepShape, make_stage_buffer, run_step, step_shape
 from gaudi_runtime.engines.vllm.fixed_shapes import FixedShapes
 from gaudi_runtime.engines.vllm.observed_shapes import MetShapes, scheduled, shape_of
-from gaudi_runtime.warmup.sampler import SAMPLER_RUNS
+from gaudi_runtime.warmup.schedule import SAMPLER_RUNS
 
 GREEDY = {"temperature": 0.0}
 

@@ -5,7 +5,6 @@ What the runtime tells its workers (Orders) goes by an environment variable that
 
 import os
 import tempfile
-import threading
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -18,6 +17,7 @@ from gaudi_runtime.child_processes import end_children, pulse
 from gaudi_runtime.engines.protocol import Progress
 from gaudi_runtime.engines.vllm.release import parse_arguments
 from gaudi_runtime.engines.vllm.start_errors import read_failure, why_not_started
+from gaudi_runtime.worker import in_daemon_thread
 
 LOOK_SECONDS = 0.5
 
@@ -42,7 +42,7 @@ def launch(
 
 def _built(work: Callable[[], Any], failures: Path, progress: Progress, look: Callable[[], None]) -> Any:
     """`failures` is where workers leave the reason when they cannot start."""
-    starting = _in_thread(work)
+    starting = in_daemon_thread(work, "vllm-start")
     try:
         _wait(starting, progress, look)
         return starting.result()
@@ -69,20 +69,6 @@ def _wait(starting: "Future[Any]", progress: Progress, look: Callable[[], None])
 
 def _error(starting: "Future[Any]") -> BaseException | None:
     return starting.exception() if starting.done() else None
-
-
-def _in_thread(work: Callable[[], Any]) -> "Future[Any]":
-    """A daemon thread: a start cannot be cancelled, and must not keep the process from ending."""
-    outcome: Future[Any] = Future()
-
-    def body() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:  # handed on to who waits
-            outcome.set_exception(error)
-
-    threading.Thread(target=body, name="vllm-start", daemon=True).start()
-    return outcome
 
 
 VARIABLE = "GAUDI_RUNTIME_WORKER_ORDERS"

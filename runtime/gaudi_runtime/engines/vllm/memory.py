@@ -14,7 +14,7 @@ from gaudi_runtime.errors import ConfigError, ModelNotFound, PlanImpossible, Uns
 from gaudi_runtime.memory import Split, kv_blocks, split_memory
 from gaudi_runtime.models.config_json import parse_config
 from gaudi_runtime.models.ranks import Spread, Stage, stages
-from gaudi_runtime.warmup.log_lines import size
+from gaudi_runtime.units import size
 
 Answers = Sequence[dict[str, Any]]
 

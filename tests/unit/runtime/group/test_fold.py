@@ -4,8 +4,8 @@ import pytest
 
 from gaudi_runtime.engines.protocol import DeviceMemory
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ModelNotFound, RankFailed
-from gaudi_runtime.group.fold import failure_of, least_memory, most, raise_first_failure
-from gaudi_runtime.group.messages import Verb, Word
+from gaudi_runtime.group.engine import least_memory, most
+from gaudi_runtime.group.messages import Verb, Word, failure_of, raise_first_failure
 
 
 def done(answer: object = None, error: Exception | None = None) -> Word:

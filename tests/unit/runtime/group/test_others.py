@@ -8,11 +8,10 @@ import pytest
 
 from gaudi_runtime.engines.protocol import Meeting, Progress
 from gaudi_runtime.errors import EngineLost, ModelNotFound, RankFailed
-from gaudi_runtime.group.fold import failure_of
+from gaudi_runtime.group.follow import Rank
+from gaudi_runtime.group.gathering import OtherPods
 from gaudi_runtime.group.members import Members
-from gaudi_runtime.group.messages import Verb, Word
-from gaudi_runtime.group.others import OtherPods
-from gaudi_runtime.group.rank import Rank
+from gaudi_runtime.group.messages import Verb, Word, failure_of
 
 HERE = "10.0.0.7"
 

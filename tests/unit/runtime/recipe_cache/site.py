@@ -12,7 +12,7 @@ from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.recipe_cache.entry import Entry, files_below
 from gaudi_runtime.recipe_cache.manifest import Manifest
 from gaudi_runtime.recipe_cache.need import User, mark_name
-from gaudi_runtime.warmup.recipes import NOTHING_KNOWN
+from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
 

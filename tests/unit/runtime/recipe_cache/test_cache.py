@@ -13,8 +13,8 @@ from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.recipe_cache.entry import Entry, files_below
 from gaudi_runtime.recipe_cache.manifest import Manifest
 from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.signals import Stopped
 from gaudi_runtime.startup import start_engine
-from gaudi_runtime.warmup.stop import Stopped
 from tests.unit.runtime.configs import linear
 from tests.unit.runtime.recipe_cache.site import PLANNED, Site, cached, told
 from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start

@@ -13,7 +13,7 @@ from gaudi_runtime.recipe_cache.cache import RecipeCache
 from gaudi_runtime.recipe_cache.entry import Alive, Entry, files_below
 from gaudi_runtime.recipe_cache.manifest import Manifest
 from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.warmup.recipes import NOTHING_KNOWN
+from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from tests.unit.runtime.configs import sim_config
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")

@@ -33,7 +33,7 @@ from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.recipe_cache.cache import _turn
 from gaudi_runtime.recipe_cache.entry import Entry, files_below
 from gaudi_runtime.recipe_cache.manifest import Manifest
-from gaudi_runtime.warmup.recipes import NOTHING_KNOWN
+from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 
 shared, disk, key = Path(sys.argv[1]), Path(sys.argv[2]), RecipeKey(**json.loads(sys.argv[3]))
 manifest = Manifest(files_below(disk, lambda _: False, lambda: None), NOTHING_KNOWN)

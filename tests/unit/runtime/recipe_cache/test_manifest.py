@@ -11,8 +11,8 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.recipe_cache.manifest import EntryUnusable, Manifest, StoredFile, manifest_text, parse_manifest
-from gaudi_runtime.warmup.pace import StepKind
-from gaudi_runtime.warmup.recipes import Recipes
+from gaudi_runtime.warmup.estimate import StepKind
+from gaudi_runtime.warmup.journal import Recipes
 
 KEY = RecipeKey(software="1.22 hpuGraphs", card="gaudi2", model="llama", dtype="bfloat16", parallelism="tensor 1")
 COMPILED = (StepKind.COMPILE, BucketPhase.PROMPT, Bucket(4, 512, 0))

@@ -15,8 +15,8 @@ from gaudi_runtime.recipe_cache.entry import Entry, files_below
 from gaudi_runtime.recipe_cache.http_store import HttpStore
 from gaudi_runtime.recipe_cache.manifest import EntryUnusable, Manifest
 from gaudi_runtime.recipe_cache.remote_entry import RemoteEntry
-from gaudi_runtime.warmup.recipes import NOTHING_KNOWN
-from gaudi_runtime.warmup.stop import Stopped
+from gaudi_runtime.signals import Stopped
+from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from localcluster.certificates import Authority
 from tests.store_server import StoreState, store_server
 

@@ -15,7 +15,7 @@ from gaudi_runtime.engines.torch.engine import TorchEngine
 from gaudi_runtime.engines.torch.geometry import Geometry
 from gaudi_runtime.engines.torch.runner import ModelRunner
 from gaudi_runtime.errors import DeviceOutOfMemory
-from gaudi_runtime.warmup.defragmenter import warmup_swaps
+from gaudi_runtime.warmup.schedule import warmup_swaps
 from tests.unit.runtime.torch.conftest import Reference
 from tests.unit.runtime.torch.engines import EAGER, answers, collect, greedy, prompt_of, start, torch_config
 

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.warmup.estimate import Samples, Work, eta_seconds
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.warmup.estimate import Estimate, Samples, Step, StepKind, Work, eta_seconds
 
 POSITIVE = st.floats(0.01, 1000)
 TIMED = st.lists(st.tuples(POSITIVE, POSITIVE), max_size=10)
@@ -64,3 +66,60 @@ def test_one_more_step_never_shortens_the_estimate(
     assert shorter is not None
     assert longer is not None
     assert longer >= shorter - 1e-9
+
+
+SMALL, LARGE = Bucket(1, 128, 0), Bucket(1, 256, 0)
+
+
+def step(kind: StepKind, bucket: Bucket = SMALL) -> Step:
+    return (kind, BucketPhase.PROMPT, bucket)
+
+
+def test_a_plan_without_a_measured_step_has_no_estimate() -> None:
+    estimate = Estimate(block_size=128)
+    estimate.plan([step(StepKind.COMPILE)])
+    assert estimate.eta_seconds() is None
+
+
+def test_steps_of_an_earlier_warmup_give_an_estimate_before_the_first_step() -> None:
+    estimate = Estimate(block_size=128)
+    estimate.measured(step(StepKind.LOAD), 2.0)
+    estimate.measured(step(StepKind.LOAD, LARGE), 4.0)
+    estimate.plan([step(StepKind.LOAD), step(StepKind.LOAD, LARGE)])
+    assert estimate.eta_seconds() == pytest.approx(6.0)
+
+
+def test_loading_a_recipe_is_not_judged_by_the_time_of_compiling_one() -> None:
+    estimate = Estimate(block_size=128)
+    estimate.measured(step(StepKind.COMPILE), 60.0)
+    estimate.measured(step(StepKind.LOAD), 1.0)
+    estimate.plan([step(StepKind.LOAD), step(StepKind.LOAD)])
+    assert estimate.eta_seconds() == pytest.approx(2.0)
+
+
+def test_expected_steps_replace_those_that_were_planned() -> None:
+    estimate = Estimate(block_size=128)
+    estimate.measured(step(StepKind.CAPTURE), 2.0)
+    estimate.plan([step(StepKind.CAPTURE)] * 20_000)
+    estimate.expect(StepKind.CAPTURE, BucketPhase.PROMPT, 3, 3 * 128)
+    assert estimate.eta_seconds() == pytest.approx(6.0)
+
+
+def test_a_step_that_is_over_counts_no_more() -> None:
+    estimate = Estimate(block_size=128)
+    estimate.measured(step(StepKind.COMPILE), 3.0)
+    estimate.plan([step(StepKind.COMPILE), step(StepKind.CAPTURE)])
+    estimate.over([step(StepKind.COMPILE), step(StepKind.CAPTURE)])
+    assert estimate.eta_seconds() == 0
+
+
+def test_bucket_is_forecast_by_three_like_it() -> None:
+    estimate = Estimate(block_size=128)
+    for seconds in (2.0, 2.0):
+        estimate.measured(step(StepKind.COMPILE), seconds)
+    assert estimate.forecast(step(StepKind.COMPILE, LARGE)) is None
+    estimate.measured(step(StepKind.COMPILE), 2.0)
+    assert estimate.forecast(step(StepKind.COMPILE, LARGE)) == pytest.approx(2.0)
+    estimate.measured(step(StepKind.COMPILE, LARGE), 4.0)
+    assert estimate.forecast(step(StepKind.COMPILE, LARGE)) == pytest.approx(4.0)
+    assert estimate.forecast(step(StepKind.CAPTURE)) is None

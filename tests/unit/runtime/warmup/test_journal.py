@@ -7,9 +7,8 @@ import pytest
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.warmup.journal import Journal
-from gaudi_runtime.warmup.pace import StepKind
-from gaudi_runtime.warmup.recipes import journal_name
+from gaudi_runtime.warmup.estimate import StepKind
+from gaudi_runtime.warmup.journal import Journal, journal_name
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
 STEP = (StepKind.COMPILE, BucketPhase.DECODE, Bucket(4, 1, 64))

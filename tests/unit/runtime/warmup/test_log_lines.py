@@ -1,30 +1,12 @@
 """The lines of seeds 000 and 002, word for word where the public servers print them."""
 
-import pytest
-
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.memory import GraphPool
+from gaudi_runtime.units import GIB
 from gaudi_runtime.warmup import log_lines
 
 PROMPT = BucketPhase.PROMPT
-MIB, GIB = 2**20, 2**30
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (int(55.43 * GIB), "55.43 GiB"),
-        (int(4.755 * GIB), "4.755 GiB"),
-        (int(39.2 * GIB), "39.2 GiB"),
-        (504 * MIB, "504 MiB"),
-        (int(161.9 * MIB), "161.9 MiB"),
-        (-252 * 1024, "-252 KiB"),
-        (0, "0 B"),
-    ],
-)
-def test_sizes_are_written_as_in_the_logs_of_the_seeds(count: int, text: str) -> None:
-    assert log_lines.size(count) == text
 
 
 def test_a_step_names_stage_position_shape_and_free_memory() -> None:

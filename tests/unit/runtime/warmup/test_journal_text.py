@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.warmup.pace import StepKind
-from gaudi_runtime.warmup.recipes import JournalUnusable, Recipes, header, journal_name, line, parse, text_of
+from gaudi_runtime.warmup.estimate import StepKind
+from gaudi_runtime.warmup.journal import JournalUnusable, Recipes, header, journal_name, line, parse, text_of
 
 KEY = RecipeKey(software="1.22 hpuGraphs", card="gaudi2", model="llama", dtype="bfloat16", parallelism="tensor 1")
 BUCKET = Bucket(4, 512, 0)

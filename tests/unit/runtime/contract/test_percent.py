@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.warmup.percent import meets, percent
+from gaudi_runtime.contract.report import meets, percent
 
 
 @pytest.mark.parametrize(("part", "planned", "expected"), [(15, 24, 62), (999, 1000, 99), (48, 48, 100), (0, 3, 0)])

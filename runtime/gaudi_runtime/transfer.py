@@ -1,0 +1,51 @@
+"""Bring files over a network that fails: several at the same time, and what is away is asked for again."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
+Away = TypeVar("Away", bound=Exception)
+
+STREAMS = 4
+"""Files at the same time."""
+
+
+def persistently(
+    ask: Callable[[], Answer],
+    away: type[Away],
+    pauses: Sequence[float],
+    wait: Callable[[float, Away], object],
+    came: Callable[[], int] = lambda: 0,
+) -> Answer:
+    """What `ask` answers, asked again after each of `pauses` while it raises `away`; raises the last of them.
+
+    `wait` is given the seconds of the pause and why it is needed. The pauses begin anew whenever `came` has grown.
+    """
+    left, before = iter(pauses), came()
+    while True:
+        try:
+            return ask()
+        except away as error:
+            if came() > before:
+                left, before = iter(pauses), came()
+            pause = next(left, None)
+            if pause is None:
+                raise
+            why = error
+        wait(pause, why)
+
+
+def all_at_once(tasks: Iterable[Callable[[], None]], failed: threading.Event, name: str) -> None:
+    """Do all `tasks` in STREAMS threads called `name`; the first failure sets `failed`, which ends the others."""
+    failed.clear()
+    with ThreadPoolExecutor(STREAMS, name) as pool:
+        work = [pool.submit(task) for task in tasks]
+        try:
+            for each in as_completed(work):
+                each.result()
+        except BaseException:
+            failed.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -1,0 +1,10 @@
+from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.contract.report import BucketPhase
+
+
+def test_prompt_weighs_its_tokens_with_context() -> None:
+    assert weight(BucketPhase.PROMPT, Bucket(2, 256, 3), block_size=128) == 2 * (256 + 3 * 128)
+
+
+def test_decode_weighs_its_sequences() -> None:
+    assert weight(BucketPhase.DECODE, Bucket(8, 1, 1024), block_size=128) == 8

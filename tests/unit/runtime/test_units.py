@@ -1,0 +1,23 @@
+import pytest
+
+from gaudi_runtime.units import GIB, MIB, gib, size
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (int(55.43 * GIB), "55.43 GiB"),
+        (int(4.755 * GIB), "4.755 GiB"),
+        (int(39.2 * GIB), "39.2 GiB"),
+        (504 * MIB, "504 MiB"),
+        (int(161.9 * MIB), "161.9 MiB"),
+        (-252 * 1024, "-252 KiB"),
+        (0, "0 B"),
+    ],
+)
+def test_sizes_are_written_as_in_the_logs_of_public_servers(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_gib_keeps_two_decimals_whatever_the_amount() -> None:
+    assert [gib(count) for count in (int(14.032 * GIB), 5 * MIB, -GIB)] == ["14.03 GiB", "0.00 GiB", "-1.00 GiB"]

@@ -1,0 +1,49 @@
+"""Blocking work beside the event loop."""
+
+import asyncio
+import concurrent.futures
+import threading
+
+import pytest
+
+from gaudi_runtime.worker import in_daemon_thread, in_worker_thread
+
+
+async def test_result_reaches_who_waits_from_a_daemon_thread() -> None:
+    assert await in_worker_thread(lambda: threading.current_thread().daemon)
+    assert await in_worker_thread(lambda: None) is None
+
+
+@pytest.mark.parametrize("error", [OSError("gone"), concurrent.futures.CancelledError(), SystemExit(3)])
+async def test_exception_reaches_who_waits_as_it_was_raised(error: BaseException) -> None:
+    def work() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        await in_worker_thread(work)
+    assert raised.value is error
+
+
+async def test_work_whose_waiter_has_gone_ends_all_the_same() -> None:
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go_on.wait()
+        done.set()
+
+    waiting = asyncio.create_task(in_worker_thread(work))
+    await asyncio.to_thread(begun.wait)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    go_on.set()
+    assert await asyncio.to_thread(done.wait, 60)
+
+
+def test_work_that_has_begun_cannot_be_cancelled() -> None:
+    go_on = threading.Event()
+    outcome = in_daemon_thread(lambda: go_on.wait(60), "test")
+    assert not outcome.cancel()
+    go_on.set()
+    assert outcome.result()

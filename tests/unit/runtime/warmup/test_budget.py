@@ -1,0 +1,247 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.contract.config import CaptureOrder
+from gaudi_runtime.contract.report import BucketPhase, percent
+from gaudi_runtime.memory import GraphPool, graph_pool
+from gaudi_runtime.warmup.budget import CaptureBudget, CaptureStep, TimeBudget
+
+PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
+MIB, GIB = 2**20, 2**30
+LOGS = json.loads((Path(__file__).parents[3] / "data" / "seed_plans.json").read_text())
+SEED_PLAN = BucketPlan(
+    prompt=tuple(Bucket(bs, query, 0) for bs, query in LOGS["linear_prompt"]),
+    decode=tuple(Bucket(bs, 1, length) for bs, length in LOGS["linear_decode"]),
+)
+
+
+def seed_bytes(step: CaptureStep) -> int:
+    """The graph bytes that the log of seeds 000 and 002 implies."""
+    if step.phase is DECODE:
+        return int(3.37 * MIB)
+    return int(1.43 * MIB * step.bucket.batch_size * step.bucket.query_len)
+
+
+def run(budget: CaptureBudget, measure: Callable[[CaptureStep], int | None]) -> list[CaptureStep]:
+    """Capture everything; `measure` answers a step's bytes, or None for out of memory."""
+    steps = []
+    while step := budget.next():
+        steps.append(step)
+        graph_bytes = measure(step)
+        if graph_bytes is None:
+            budget.of(step.phase).fail()
+        else:
+            budget.of(step.phase).take(graph_bytes)
+    return steps
+
+
+def small_plan(prompts: int = 4, decodes: int = 3) -> BucketPlan:
+    return BucketPlan(
+        prompt=tuple(Bucket(1, 128 * n, 0) for n in range(1, prompts + 1)),
+        decode=tuple(Bucket(n, 1, 64) for n in range(1, decodes + 1)),
+    )
+
+
+def small_budget(prompt: int, decode: int, plan: BucketPlan | None = None) -> CaptureBudget:
+    return CaptureBudget(plan or small_plan(), GraphPool(prompt + decode, prompt, decode), block_size=128)
+
+
+def by_weight(step: CaptureStep) -> int:
+    return weight(step.phase, step.bucket, block_size=128)
+
+
+def waiting(budget: CaptureBudget, phase: BucketPhase) -> tuple[int, int]:
+    """Buckets of a phase whose turn in this pass is to come, and their weight."""
+    return budget.of(phase).waiting, budget.of(phase).waiting_weight
+
+
+@pytest.fixture(params=[0.5, 0.3], ids=["ratio-0.5", "ratio-0.3"])
+def seed_budget(request: pytest.FixtureRequest) -> CaptureBudget:
+    pool = graph_pool(free_now=round(15.85 * GIB), margin=0, prompt_ratio=request.param)
+    return CaptureBudget(SEED_PLAN, pool, block_size=128)
+
+
+def test_seeds_000_and_002_ratio_half_captures_11_prompt_48_decode_then_4_prompt() -> None:
+    pool = graph_pool(free_now=round(15.85 * GIB), margin=0, prompt_ratio=0.5)
+    steps = run(CaptureBudget(SEED_PLAN, pool, block_size=128), seed_bytes)
+    assert [step.phase for step in steps] == [PROMPT] * 11 + [DECODE] * 48 + [PROMPT] * 4
+    assert max(step.bucket.query_len for step in steps[:11]) == 896
+    assert [step.bucket[:2] for step in steps[-4:]] == [(4, 256), (2, 512), (1, 1024), (2, 640)]
+
+
+def test_seeds_000_and_002_capture_the_logged_15_prompt_buckets(seed_budget: CaptureBudget) -> None:
+    run(seed_budget, seed_bytes)
+    assert [list(bucket[:2]) for bucket in sorted(seed_budget.of(PROMPT).captured)] == LOGS["captured_prompt"]
+
+
+def test_seeds_000_and_002_end_with_62_percent_prompt_and_all_decode(seed_budget: CaptureBudget) -> None:
+    run(seed_budget, seed_bytes)
+    captured = len(seed_budget.of(PROMPT).captured)
+    assert captured / len(SEED_PLAN.prompt) == 0.625
+    assert percent(captured, len(SEED_PLAN.prompt)) == 62
+    assert percent(len(seed_budget.of(DECODE).captured), len(SEED_PLAN.decode)) == 100
+
+
+def test_seeds_000_and_002_prompt_graphs_take_13_94_gib(seed_budget: CaptureBudget) -> None:
+    run(seed_budget, seed_bytes)
+    assert seed_budget.of(PROMPT).graph_bytes / GIB == pytest.approx(13.94, abs=0.005)
+
+
+def test_seeds_000_and_002_steps_are_numbered_like_the_log(seed_budget: CaptureBudget) -> None:
+    steps = [step for step in run(seed_budget, seed_bytes) if step.phase is PROMPT]
+    assert [step.position for step in steps] == list(range(1, 16))
+
+
+def test_pool_with_room_for_all_captures_all() -> None:
+    budget = small_budget(10_000, 10_000)
+    assert len(run(budget, by_weight)) == 7
+    assert budget.skipped() == ()
+
+
+def test_bucket_whose_estimate_equals_what_is_left_is_left_out() -> None:
+    budget = small_budget(128 + 256, 0)
+    assert [step.bucket.query_len for step in run(budget, by_weight)] == [128]
+
+
+def test_larger_bucket_is_passed_over_for_a_smaller_one_behind_it() -> None:
+    plan = BucketPlan(prompt=(Bucket(1, 128, 0),), decode=tuple(Bucket(n, 1, 64) for n in (1, 2, 8)))
+    budget = CaptureBudget(plan, GraphPool(1000, 990, 10), block_size=128, decode_order=CaptureOrder.MIN_TOKENS)
+    taken = [step.bucket.batch_size for step in run(budget, by_weight) if step.phase is DECODE]
+    assert taken == [1, 2, 8]
+
+
+def test_empty_pool_captures_nothing_and_says_so_for_every_bucket() -> None:
+    budget = small_budget(0, 0)
+    assert run(budget, by_weight) == []
+    assert len(budget.skipped()) == 7
+    assert budget.skipped()[0].reason == "it needs about 0 B and 0 B are left for prompt graphs"
+
+
+def test_two_incomplete_phases_keep_to_their_shares() -> None:
+    budget = small_budget(400, 4)
+    run(budget, by_weight)
+    assert budget.of(PROMPT).graph_bytes <= 400
+    assert budget.of(DECODE).graph_bytes <= 4
+
+
+def test_leftover_of_prompt_goes_to_decode() -> None:
+    budget = small_budget(10_000, 4)
+    steps = run(budget, by_weight)
+    assert [step.bucket.batch_size for step in steps if step.phase is DECODE] == [3, 2, 1]
+
+
+def test_out_of_memory_ends_its_phase_and_names_the_bucket() -> None:
+    budget = small_budget(10_000, 10_000)
+    run(budget, lambda step: None if step.bucket == (1, 256, 0) else by_weight(step))
+    assert budget.of(PROMPT).captured == [Bucket(1, 128, 0)]
+    assert [(skipped.bucket, skipped.reason) for skipped in budget.skipped()] == [
+        ((1, 256, 0), "the device ran out of memory while its graph was captured"),
+        ((1, 384, 0), "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"),
+        ((1, 512, 0), "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"),
+    ]
+
+
+def test_out_of_memory_in_prompt_leaves_decode_going() -> None:
+    budget = small_budget(10_000, 10_000)
+    run(budget, lambda step: None if step.phase is PROMPT else by_weight(step))
+    assert len(budget.of(DECODE).captured) == 3
+
+
+def test_out_of_memory_in_the_leftover_pass_ends_capture() -> None:
+    budget = small_budget(200, 1800)
+    steps = run(budget, lambda step: None if step.bucket == (1, 384, 0) else by_weight(step))
+    assert [step.bucket.query_len for step in steps if step.phase is PROMPT] == [128, 256, 384]
+    assert budget.next() is None
+
+
+def test_bytes_above_the_estimate_are_taken_off_the_share() -> None:
+    budget = small_budget(1000, 0)
+    steps = run(budget, lambda step: 900)
+    assert [step.bucket.query_len for step in steps] == [128]
+
+
+def test_what_waits_shrinks_by_what_is_captured_and_by_what_is_left() -> None:
+    budget = small_budget(128 + 256 + 1, 0)
+    assert waiting(budget, PROMPT) == (4, 128 + 256 + 384 + 512)
+    budget.next()
+    budget.of(PROMPT).take(128)
+    assert waiting(budget, PROMPT) == (3, 256 + 384 + 512)
+    budget.next()
+    budget.of(PROMPT).take(256)
+    assert budget.next() is None
+    assert waiting(budget, PROMPT) == (0, 0)
+
+
+def test_what_the_second_pass_tries_again_waits_again() -> None:
+    budget = small_budget(128, 10_000)
+    while (step := budget.next()) and step.phase is PROMPT:
+        budget.of(PROMPT).take(128)
+    while (step := budget.next()) and step.phase is DECODE:
+        budget.of(DECODE).take(1)
+    assert waiting(budget, PROMPT) == (3, 256 + 384 + 512)
+
+
+def test_cold_buckets_get_no_graph_and_are_not_named_twice() -> None:
+    cold = {(PROMPT, Bucket(1, 128, 0)), (DECODE, Bucket(3, 1, 64))}
+    budget = CaptureBudget(small_plan(), GraphPool(20_000, 10_000, 10_000), block_size=128, cold=cold)
+    steps = run(budget, by_weight)
+    assert not {(step.phase, step.bucket) for step in steps} & cold
+    assert budget.skipped() == ()
+
+
+def test_a_phase_whose_warm_buckets_all_have_graphs_leaves_its_rest_to_the_other() -> None:
+    cold = {(PROMPT, Bucket(1, 512, 0))}
+    budget = CaptureBudget(small_plan(), GraphPool(10_004, 10_000, 4), block_size=128, cold=cold)
+    assert len([step for step in run(budget, by_weight) if step.phase is DECODE]) == 3
+
+
+def test_an_end_leaves_all_buckets_of_both_phases_for_its_reason() -> None:
+    budget = small_budget(10_000, 10_000)
+    budget.next()
+    budget.of(PROMPT).take(128)
+    budget.end("time is up")
+    assert budget.next() is None
+    assert [skipped.reason for skipped in budget.skipped()] == ["time is up"] * 6
+
+
+@given(st.integers(0, 20_000), st.integers(0, 200), st.integers(1, 8), st.integers(1, 8))
+def test_captured_never_exceeds_the_pool_when_bytes_follow_weights(
+    prompt: int, decode: int, prompts: int, decodes: int
+) -> None:
+    """Only the first graph of a phase, of which nothing can be known, may be too large."""
+    budget = small_budget(prompt + 128, decode + 8, small_plan(prompts, decodes))
+    run(budget, by_weight)
+    assert budget.of(PROMPT).graph_bytes + budget.of(DECODE).graph_bytes <= prompt + 128 + decode + 8
+
+
+@given(st.integers(0, 3000), st.integers(0, 30), st.integers(1, 8), st.integers(1, 8), st.randoms())
+def test_every_bucket_is_either_captured_or_skipped(
+    prompt: int, decode: int, prompts: int, decodes: int, random: Random
+) -> None:
+    plan = small_plan(prompts, decodes)
+    budget = small_budget(prompt, decode, plan)
+    run(budget, lambda step: None if random.random() < 0.1 else random.randint(1, 500))
+    captured = set(budget.of(PROMPT).captured) | set(budget.of(DECODE).captured)
+    skipped = {Bucket(*skipped.bucket) for skipped in budget.skipped()}
+    assert captured | skipped == set(plan.prompt) | set(plan.decode)
+    assert not captured & skipped
+
+
+def test_no_budget_is_never_spent() -> None:
+    assert not TimeBudget(None, iter([0.0, 1e9]).__next__).spent()
+
+
+def test_a_budget_is_spent_once_its_seconds_have_passed() -> None:
+    budget = TimeBudget(60, iter([100.0, 159.0, 160.0]).__next__)
+    assert [budget.spent(), budget.spent()] == [False, True]
+
+
+def test_the_reason_names_the_seconds() -> None:
+    assert TimeBudget(60, lambda: 0.0).reason == "the time budget of 60 s was spent before its turn"
