@@ -1,16 +1,159 @@
-"""Bucket and BucketPlan: the shapes of a server, and the lookup of the one that a batch is padded to."""
+"""Bucket and BucketPlan: the shapes of a server, and the lookup of the one that a batch is padded to.
+
+Rules that remove a bucket from a plan, each with a name that reports carry (docs/bucketing.md, Filters).
+
+Rounding for a batch that met no bucket (docs/bucketing.md, Misses).
+
+First bucket that holds a batch: bisection over a sorted plan instead of a scan.
+
+A plan is sorted by (batch size, query, blocks), so it falls into one row per batch size, and a row into one run of
+blocks per query length. Most lookups end in the first row and run they touch.
+"""
 
 import hashlib
 import json
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import NamedTuple
 
-from gaudi_runtime.buckets.fallback import fallback
-from gaudi_runtime.buckets.filters import Rule, most_context_blocks
-from gaudi_runtime.buckets.finder import Finder
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
+
+
+class Rule(StrEnum):
+    """Why a bucket is not in the plan, as the end of the sentence "... was dropped: ..."."""
+
+    QUERY_TOO_LONG = "its query is longer than maxModelLen"
+    CONTEXT_TOO_LONG = "its context has more blocks than a sequence of maxModelLen - 1 tokens needs"
+    OVER_BUDGET = "its tokens (batch size * query) exceed maxNumBatchedTokens"
+    OVER_BUDGET_WITH_CONTEXT = "its tokens, context included, exceed maxNumBatchedTokens"
+    NOT_WHOLE_SLICES = "its query is not a multiple of slidingWindowSlices.tokens"
+    FEWER_BLOCKS_THAN_SEQUENCES = "it has fewer KV blocks than sequences"
+
+
+def most_context_blocks(limits: Limits) -> int:
+    """Blocks of the longest context that a prompt token can have."""
+    return math.ceil((limits.max_model_len - 1) / limits.block_size)
+
+
+def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
+    """The rule that forbids a prompt bucket, None when it may stay."""
+    rule = query_rule(limits, batch_size, query_len)
+    if rule is not None:
+        return rule
+    if num_blocks > most_context_blocks(limits):
+        return Rule.CONTEXT_TOO_LONG
+    return Rule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
+
+
+def query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
+    """The rule that forbids prompt buckets of this query whatever their context, None when there is none."""
+    if query_len > limits.max_model_len:
+        return Rule.QUERY_TOO_LONG
+    if batch_size * query_len > limits.max_num_batched_tokens:
+        return Rule.OVER_BUDGET
+    return None
+
+
+def _splits_a_slice(limits: Limits, query_len: int) -> bool:
+    slices = limits.sliding_window_slices
+    return slices is not None and query_len >= slices.from_tokens and query_len % slices.tokens != 0
+
+
+def decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None:
+    """The rule that forbids a decode bucket, None when it may stay. Contiguous attention forbids none."""
+    if not limits.contiguous_paged_attention and batch_size > num_blocks:
+        return Rule.FEWER_BLOCKS_THAN_SEQUENCES
+    return None
+
+
+def clamp_blocks(limits: Limits, batch_size: int, num_blocks: int) -> int:
+    """Blocks of a decode bucket, at most what `batch_size` full sequences can reference (not with contiguous)."""
+    if limits.contiguous_paged_attention:
+        return num_blocks
+    return min(num_blocks, batch_size * math.ceil(limits.max_model_len / limits.block_size))
+
+
+def fallback(value: int, base: int) -> int:
+    """Round `value` up to a multiple of ceil(cube root of value) * base; 0 and 1 stay.
+
+    The cube root makes the rounding coarser for larger values, so few distinct shapes arise.
+    """
+    if value <= 1:
+        return value
+    step = _ceil_cube_root(value) * base
+    return -(-value // step) * step
+
+
+def _ceil_cube_root(value: int) -> int:
+    root = round(math.cbrt(value))
+    while root**3 < value:
+        root += 1
+    while (root - 1) ** 3 >= value:
+        root -= 1
+    return root
+
+
+Triple = tuple[int, int, int]
+
+
+class _Row:
+    """All buckets of one batch size."""
+
+    def __init__(self, first: int, buckets: Sequence[Triple]) -> None:
+        self.queries: list[int] = []
+        self.runs: list[list[int]] = []
+        self.starts: list[int] = []
+        for query, run in groupby(buckets, key=itemgetter(1)):
+            self.queries.append(query)
+            self.runs.append([bucket[2] for bucket in run])
+            self.starts.append(first)
+            first += len(self.runs[-1])
+        self.most_from = _largest_from([run[-1] for run in self.runs])
+
+    def first(self, query: int, blocks: int) -> int | None:
+        at = bisect_left(self.queries, query)
+        if at == len(self.queries) or self.most_from[at] < blocks:
+            return None
+        while self.runs[at][-1] < blocks:
+            at += 1
+        return self.starts[at] + bisect_left(self.runs[at], blocks)
+
+
+class Finder:
+    """Answers lookups for one sorted list of distinct (batch size, query, blocks)."""
+
+    def __init__(self, buckets: Sequence[Triple]) -> None:
+        self._batches: list[int] = []
+        self._rows: list[_Row] = []
+        first = 0
+        for batch, group in groupby(buckets, key=itemgetter(0)):
+            row = list(group)
+            self._batches.append(batch)
+            self._rows.append(_Row(first, row))
+            first += len(row)
+        self._most_from = _largest_from([row.most_from[0] for row in self._rows])
+
+    def first(self, batch: int, query: int, blocks: int) -> int | None:
+        """Position of the first bucket that is >= in all three dimensions, None when there is none."""
+        for at in range(bisect_left(self._batches, batch), len(self._rows)):
+            if self._most_from[at] < blocks:
+                return None
+            found = self._rows[at].first(query, blocks)
+            if found is not None:
+                return found
+        return None
+
+
+def _largest_from(values: Sequence[int]) -> list[int]:
+    """At every position the largest value from there to the end, so that a search knows when to give up."""
+    return list(accumulate(reversed(values), max))[::-1]
 
 
 class Bucket(NamedTuple):

@@ -2,15 +2,211 @@
 
 Every inner corner of what the buckets hold is a gap: an admissible batch at least as large as the corner has no
 bucket. Gaps overlap; the totals count every shape once.
+
+Gaps of a plan: regions of batches that no bucket holds, and how they are told (docs/bucketing.md, Coverage).
+
+Prompt batches that no bucket holds: counted by closed sums over the staircases (docs/bucketing.md, Coverage).
+
+Decode batches that no bucket holds, batch size by batch size (docs/bucketing.md, Coverage).
 """
 
+from bisect import bisect_right, insort
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil
 
-from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.decode_gaps import decode_coverage
-from gaudi_runtime.buckets.gaps import PhaseCoverage
-from gaudi_runtime.buckets.prompt_gaps import prompt_coverage
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.staircase import Level, inner_corners, levels_of
 from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.report import BucketPhase
+
+MAX_GAPS = 20
+"""Most gaps of a phase that are listed; the totals count all of them."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Every admissible shape from `first` to `last`, both included, has no bucket."""
+
+    first: Bucket
+    last: Bucket
+
+
+@dataclass(frozen=True)
+class PhaseCoverage:
+    """`shapes` counts the distinct batches that the limits admit, `missing` those without a bucket.
+
+    `gaps` are the first MAX_GAPS of `gap_count`, smallest shape first; `cure` is what would close them, where one thing
+    does.
+    """
+
+    phase: BucketPhase
+    shapes: int
+    missing: int
+    gap_count: int
+    gaps: tuple[Gap, ...]
+    cure: str | None = None
+
+    def sentence(self) -> str | None:
+        """What has no bucket, with the smallest example and its cure; None when everything has one."""
+        if not self.gaps:
+            return None
+        first, last = self.gaps[0].first, self.gaps[0].last
+        count = "1 gap" if self.gap_count == 1 else f"{self.gap_count} gaps, the first"
+        return (
+            f"{_percent(self.missing, self.shapes)} of the {self.phase} shapes that the limits admit have no bucket: "
+            f"{count} from {tuple(first)} to {tuple(last)}{f', {self.cure}' if self.cure else ''}"
+        )
+
+
+class Firsts:
+    """The smallest shapes of gaps: all are counted, the smallest MAX_GAPS kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.smallest: list[Bucket] = []
+        self.least_blocks: int | None = None
+        """Of all shapes, not only of those that are kept; None before the first."""
+
+    def add(self, first: Bucket) -> None:
+        """Count a gap that begins at this shape."""
+        self.count += 1
+        self.least_blocks = first.num_blocks if self.least_blocks is None else min(self.least_blocks, first.num_blocks)
+        insort(self.smallest, first)
+        del self.smallest[MAX_GAPS:]
+
+
+def _percent(part: int, whole: int) -> str:
+    if part * 1000 < whole:
+        return "under 0.1 %"
+    return f"{part * 100 / whole:.1f} %"
+
+
+NO_PARTS = (
+    "because the parts of a prompt longer than maxNumBatchedTokens have context after the first one: raise "
+    "maxNumBatchedTokens to maxModelLen, or turn prefix caching on"
+)
+
+
+def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
+    """Admissible (batch size, query, context) and those that no bucket holds; `buckets` are in plan order."""
+    firsts, missing = Firsts(), 0
+    for level, corners in inner_corners(levels_of(buckets, limits.max_num_prefill_seqs)):
+        missing += _missing(level, limits)
+        for first in corners:
+            if _prompt_admits(first, limits):
+                firsts.add(first)
+    return PhaseCoverage(
+        phase=BucketPhase.PROMPT,
+        shapes=_missing(Level(1, limits.max_num_prefill_seqs, ()), limits),
+        missing=missing,
+        gap_count=firsts.count,
+        gaps=tuple(_prompt_gap(first, limits) for first in firsts.smallest),
+        cure=_cure(firsts, limits),
+    )
+
+
+def _cure(firsts: Firsts, limits: Limits) -> str | None:
+    """Without prefix caching a plan has no context; only prompts that are computed in parts need it."""
+    only_parts = not limits.prefix_caching and firsts.least_blocks != 0
+    return NO_PARTS if only_parts else None
+
+
+def _most_context(limits: Limits) -> int:
+    """Blocks that can be cached before the last token: none where prompts are neither cached nor computed in parts."""
+    in_parts = limits.max_num_batched_tokens < limits.max_model_len
+    return (limits.max_model_len - 1) // limits.block_size if limits.prefix_caching or in_parts else 0
+
+
+def _prompt_admits(shape: Bucket, limits: Limits) -> bool:
+    return (
+        shape.batch_size * shape.query_len <= limits.max_num_batched_tokens
+        and shape.query_len + shape.num_blocks * limits.block_size <= limits.max_model_len
+        and shape.num_blocks <= _most_context(limits)
+    )
+
+
+def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
+    """The gap of a corner: each dimension of its end is the most that the other two allow."""
+    tokens, length = limits.max_num_batched_tokens, limits.max_model_len
+    last = Bucket(
+        min(limits.max_num_prefill_seqs, tokens // first.query_len),
+        min(tokens // first.batch_size, length - first.num_blocks * limits.block_size),
+        min(_most_context(limits), (length - first.query_len) // limits.block_size),
+    )
+    return Gap(first, last)
+
+
+def _missing(level: Level, limits: Limits) -> int:
+    """Shapes of a level outside its staircase: per stretch of queries between two steps, summed up to each longest."""
+    most, ascending = _most_context(limits), level.stairs[::-1]
+    tops = [query for query, _ in ascending]
+    bottoms = [0, *tops]
+    held = [*(blocks for _, blocks in ascending), -1]
+    stretches = zip(bottoms, tops, held, strict=False)
+    below = [0, *accumulate(_queries_above(low, top, start + 1, most, limits) for low, top, start in stretches)]
+    total = 0
+    for longest, times in _longest_queries(level, limits):
+        at = bisect_right(tops, longest)
+        total += times * (below[at] + _queries_above(bottoms[at], longest, held[at] + 1, most, limits))
+    return total
+
+
+def _longest_queries(level: Level, limits: Limits) -> Iterator[tuple[int, int]]:
+    """(longest query, number of batch sizes that allow it) over the batch sizes of a level."""
+    tokens, size = limits.max_num_batched_tokens, level.low
+    while size <= min(level.high, tokens):
+        longest = min(tokens // size, limits.max_model_len)
+        end = min(tokens // longest, level.high)
+        yield longest, end - size + 1
+        size = end + 1
+
+
+def _queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:
+    """Sum over contexts from `start` to `end` of the queries above `query` that they leave room for."""
+    length, block = limits.max_model_len, limits.block_size
+    if longest <= query:
+        return 0
+    end = min(end, (length - query - 1) // block)
+    flat_end = min(end, (length - longest) // block)
+    falling = max(start, flat_end + 1)
+    flat, fall = max(0, flat_end - start + 1), max(0, end - falling + 1)
+    return flat * (longest - query) + fall * (length - query) - block * (falling + end) * fall // 2
+
+
+def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -> PhaseCoverage:
+    """Admissible (batch size, 1, blocks) and those that no bucket holds; `buckets` are in plan order.
+
+    Every sequence has at least one block of its own.
+    """
+    shapes = missing = 0
+    firsts = Firsts()
+    # All levels at once: a row of queries of one token has a staircase of one step.
+    for level in reversed(list(levels_of(buckets, limits.max_num_seqs))):
+        held = level.stairs[0][1] if level.stairs else 0
+        for size in range(level.low, min(level.high, kv_blocks) + 1):
+            most = _most_decode_blocks(size, limits, kv_blocks)
+            shapes += most - size + 1
+            missing += max(0, most - max(held, size - 1))
+            if most > held and (firsts.least_blocks is None or max(held + 1, size) < firsts.least_blocks):
+                firsts.add(Bucket(size, 1, max(held + 1, size)))
+    largest = min(limits.max_num_seqs, kv_blocks)
+    last = Bucket(largest, 1, _most_decode_blocks(largest, limits, kv_blocks))
+    gaps = tuple(Gap(first, last) for first in firsts.smallest)
+    return PhaseCoverage(BucketPhase.DECODE, shapes, missing, firsts.count, gaps)
+
+
+def _most_decode_blocks(size: int, limits: Limits, kv_blocks: int) -> int:
+    """KV blocks that `size` sequences can make a decode batch read.
+
+    With contiguous paged attention a prefix of the cache that ends with the highest block in use; otherwise each
+    sequence's own blocks, where those that prefix caching shares count for every sequence.
+    """
+    if limits.contiguous_paged_attention:
+        return kv_blocks
+    most = size * ceil(limits.max_model_len / limits.block_size)
+    return most if limits.prefix_caching else min(most, kv_blocks)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.finder import Finder
+from gaudi_runtime.buckets.bucket import Bucket, Finder
 
 MOST_EXCHANGES = 12
 OFFERED = 3

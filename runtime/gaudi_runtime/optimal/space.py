@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple, Protocol
 
-from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.filters import most_context_blocks
+from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from gaudi_operator.cli.plan.document import KIND, Document, read_bare_limits, read_manifest
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
-from gaudi_runtime.buckets.ignored import ignored_settings
+from gaudi_runtime.buckets.old_releases import plan_1_22
 from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.buckets.release_1_22 import plan_1_22
+from gaudi_runtime.buckets.policy import ignored_settings
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.quoting import quoted

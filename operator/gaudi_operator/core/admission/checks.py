@@ -36,7 +36,7 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.ignored import ignored_settings
+from gaudi_runtime.buckets.policy import ignored_settings
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.knobs.arguments import wrong_arguments

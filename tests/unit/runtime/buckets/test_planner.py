@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import BucketPlan, Dropped
-from gaudi_runtime.buckets.filters import Rule, decode_rule, prompt_rule
+from gaudi_runtime.buckets.bucket import BucketPlan, Dropped, Rule, decode_rule, prompt_rule
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,

@@ -2,13 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.ranges import (
-    exponential,
-    exponential_fill,
-    linear,
-    padding_aware,
-    unified_alpha,
-)
+from gaudi_runtime.buckets.ranges import exponential, exponential_fill, linear, padding_aware, unified_alpha
 
 
 def test_linear_with_ramp_doubles_up_to_the_step() -> None:

@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.old_releases import UnifiedBucket, plan_1_22, plan_unified
 from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.buckets.release_1_22 import plan_1_22
-from gaudi_runtime.buckets.unified import UnifiedBucket, plan_unified
 from gaudi_runtime.contract.bucketing import (
     Limits,
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.buckets.ignored import ignored_settings
+from gaudi_runtime.buckets.policy import ignored_settings
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.knobs.ignored import ignored_knobs
 from gaudi_runtime.knobs.knob import Home, Knob
