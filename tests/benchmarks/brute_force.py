@@ -13,12 +13,11 @@ from operator import le
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.optimal.axes import choose_axes
 from gaudi_runtime.optimal.budget import fit
 from gaudi_runtime.optimal.cost import token_cost
 from gaudi_runtime.optimal.exchange import Market, exchanged, grown
-from gaudi_runtime.optimal.search import Search
-from gaudi_runtime.optimal.space import DecodeSpace, PromptSpace, Space
+from gaudi_runtime.optimal.rows import Search
+from gaudi_runtime.optimal.space import DecodeSpace, PromptSpace, Space, choose_axes
 
 BLOCK = 2
 INSTANCES = 12

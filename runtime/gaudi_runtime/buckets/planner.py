@@ -191,7 +191,7 @@ def _sift_decode(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
 def _take_optimal(prompt: Sieve, decode: Sieve, policy: BucketPolicy, limits: Limits, kv_blocks: int) -> list[str]:
     """Keep what strategy optimal chooses: its buckets break no rule."""
     # Imported here: it asks this module what exponential has, and most plans need no optimizer.
-    from gaudi_runtime.optimal.from_policy import optimal_buckets
+    from gaudi_runtime.optimal.strategy import optimal_buckets
 
     buckets, warnings = optimal_buckets(policy, limits, kv_blocks)
     for sieve, phase in ((prompt, BucketPhase.PROMPT), (decode, BucketPhase.DECODE)):

@@ -168,15 +168,15 @@ def _strategy(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> tuple[Ran
 
 
 def _linear(r: Range) -> list[int]:
-    return ranges.linear(r.min, r.step, r.max)
+    return linear(r.min, r.step, r.max)
 
 
 def _padding_aware(r: Range) -> list[int]:
-    return ranges.padding_aware(r.min, r.step, r.max, r.pad_max, r.pad_percent)
+    return padding_aware(r.min, r.step, r.max, r.pad_max, r.pad_percent)
 
 
 def _exponential(r: Range, ends_exact: bool) -> list[int]:
-    return ranges.exponential(r.min, r.step, r.max, r.limit, ends_exact=ends_exact)
+    return exponential(r.min, r.step, r.max, r.limit, ends_exact=ends_exact)
 
 
 def _values(dimension: str, r: Range, ladder: Ladder) -> list[int]:

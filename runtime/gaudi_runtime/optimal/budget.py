@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gaudi_runtime.optimal.knapsack import cheapest_within
+from gaudi_runtime.optimal.ladder import cheapest_within
 from gaudi_runtime.optimal.rows import Choice, Kept, Selection
 
 EPSILON = 1e-12

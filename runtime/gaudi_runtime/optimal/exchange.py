@@ -4,14 +4,19 @@ Each row must hold all of its requests, so every row pays for a bucket that only
 better to let those fall through to a bucket that holds everything. Here a plan grows from the buckets that every plan
 needs, one at a time where it gains most; then the bucket that is missed least is given for the one that gains most,
 as long as that pays.
+
+Whether a plan with few graphs can be bettered beyond rows of ladders (docs/traffic.md, How it chooses).
 """
 
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 from gaudi_runtime.buckets.bucket import Bucket, Finder
+from gaudi_runtime.optimal.rows import Worth
+from gaudi_runtime.optimal.space import Axes, Space, Weights, choose_axes, round_up, smooth
 
 MOST_EXCHANGES = 12
 OFFERED = 3
@@ -115,3 +120,34 @@ def _found(finder: Finder, plan: Plan, shape: Bucket) -> Bucket:
     if position is None:
         raise AssertionError(f"{tuple(shape)} has no bucket")
     return plan[position]
+
+
+FEW_GRAPHS = 24
+"""Up to so many graphs rows lose to plans of any form; beyond, the search would cost more than it gains."""
+
+FEW_VALUES = {0: (), 1: (1,), 2: (12, 24), 3: (4, 8, 10)}
+
+
+def bettered(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: float, plan: Plan) -> Plan:
+    """The cheapest of `plan`, what exchanges make of it, and what grows from the needed buckets, within `budget`."""
+    if len(plan) > FEW_GRAPHS or _varying(traffic) < 2:
+        return plan
+    axes = choose_axes(space, traffic, FEW_VALUES)
+    grid = {shape for shape in map(Bucket._make, product(*axes)) if space.admits(shape)}
+    needed = space.corners()
+    market = Market(_cells(space, traffic, axes), sorted({*grid, *needed, *plan}), needed, cost, price, budget)
+    plans = (plan, exchanged(market, plan), exchanged(market, grown(market)))
+    fine = replace(market, cells=_cells(space, traffic, choose_axes(space, traffic)))
+    return min(plans, key=fine.cost_of)
+
+
+def _varying(traffic: Weights) -> int:
+    """In how many dimensions traffic has more than one value: with one, a single ladder is exact already."""
+    return sum(len(set(values)) > 1 for values in zip(*traffic, strict=True))
+
+
+def _cells(space: Space, traffic: Weights, axes: Axes) -> Weights:
+    """Smoothed traffic on the axes; where rounding up leaves what is admissible, shapes stay as they are."""
+    inside = {shape: weight for shape, weight in traffic.items() if all(map(space.admits, round_up({shape: 1}, axes)))}
+    cells = {cell: weight for cell, weight in smooth(round_up(inside, axes), axes).items() if space.admits(cell)}
+    return {**cells, **{shape: weight for shape, weight in traffic.items() if shape not in inside}}

@@ -3,16 +3,54 @@
 Requests are padded up to the next rung. With rungs r1 < r2 < .. and W(v) requests at most v long, the cost is the sum
 of cost(r) * (W(r) - W(rung before r)): for a fixed rung before, a line in cost(r). So each step of the dynamic
 programme asks for the lowest of many lines, and n values with k rungs take n * k steps instead of n * n * k.
+
+The lowest of many lines at a point that only moves right.
+
+One ladder whose rungs differ in price, within a budget: a knapsack (docs/traffic.md, How it chooses).
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import ceil
 from typing import NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.optimal.hull import LowestLine
+
+
+class LowestLine:
+    """Lines are added with falling slopes and asked for at rising points; each costs constant time on average."""
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[float, float, int]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def add(self, slope: float, intercept: float, tag: int) -> None:
+        """A line whose slope is at most that of every line before."""
+        if self._lines and self._lines[-1][0] == slope:
+            if self._lines[-1][1] <= intercept:
+                return
+            self._lines.pop()
+        while len(self._lines) > 1 and self._is_never_lowest(slope, intercept):
+            self._lines.pop()
+        self._lines.append((slope, intercept, tag))
+
+    def lowest(self, point: float) -> tuple[float, int]:
+        """(value, tag) of the lowest line at `point`, which is at least every point asked for before."""
+        lines = self._lines
+        while len(lines) > 1 and lines[1][0] * point + lines[1][1] <= lines[0][0] * point + lines[0][1]:
+            lines.popleft()
+        slope, intercept, tag = lines[0]
+        return slope * point + intercept, tag
+
+    def _is_never_lowest(self, slope: float, intercept: float) -> bool:
+        """Whether the last line is nowhere below both its predecessor and the new line."""
+        (slope_a, intercept_a, _), (slope_b, intercept_b, _) = self._lines[-2], self._lines[-1]
+        return (intercept - intercept_a) * (slope_a - slope_b) <= (intercept_b - intercept_a) * (slope_a - slope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +135,41 @@ def _path(origin_of: Callable[[int, int], int], count: int) -> tuple[int, ...]:
     while at >= 0:
         kept.append(at)
         at = origin_of(at, len(kept) - 1)
+    return tuple(reversed(kept))
+
+
+UNITS = 256
+"""Parts of the budget that prices are counted in, rounded up: what is chosen always fits."""
+
+
+def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
+    """Positions of the rungs with the least cost whose price is at most `budget`; None when the last one takes more.
+
+    As in a ladder, the cheapest way to end at a rung is the lowest of lines; here there are lines for every number of
+    units that are used by the rungs before.
+    """
+    units = [ceil(rung.price * UNITS / budget) for rung in ladder.rungs]
+    ways = [LowestLine() for _ in range(UNITS + 1)]
+    ways[0].add(0.0, 0.0, -1)
+    origins: list[dict[int, int]] = []
+    ends: dict[int, float] = {}
+    for at, rung in enumerate(ladder.rungs):
+        reached: dict[int, int] = {}
+        ends = {}
+        for used in range(UNITS, units[at] - 1, -1):
+            way = ways[used - units[at]]
+            if way:
+                lowest, reached[used] = way.lowest(rung.cost)
+                ends[used] = lowest + rung.cost * ladder.below[at + 1]
+                ways[used].add(-ladder.below[at + 1], ends[used], at)
+        origins.append(reached)
+    return _knapsack_path(origins, units, min(ends, key=ends.__getitem__)) if ends else None
+
+
+def _knapsack_path(origins: list[dict[int, int]], units: list[int], used: int) -> tuple[int, ...]:
+    """Back from the last rung to the first, giving each rung's units back."""
+    kept, at = [], len(origins) - 1
+    while at >= 0:
+        kept.append(at)
+        at, used = origins[at][used], used - units[at]
     return tuple(reversed(kept))

@@ -1,6 +1,8 @@
 """Strategy optimal: traffic and a budget in, buckets out (docs/traffic.md).
 
 Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are.
+
+Strategy optimal as a policy asks for it: traffic as text, one kind of budget (docs/traffic.md, In a policy).
 """
 
 from collections.abc import Mapping
@@ -9,19 +11,15 @@ from functools import partial
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.optimal.budget import Fit, fit
-from gaudi_runtime.optimal.cost import Cost, token_cost
-from gaudi_runtime.optimal.exchange import Plan
-from gaudi_runtime.optimal.few_graphs import bettered
-from gaudi_runtime.optimal.phase import choice_of
-from gaudi_runtime.optimal.prices import Price, one_graph
-from gaudi_runtime.optimal.rows import Both, Choice
-from gaudi_runtime.optimal.search import Worth
+from gaudi_runtime.optimal.cost import Cost, Price, graph_bytes, one_graph, token_cost, warmup_seconds
+from gaudi_runtime.optimal.exchange import Plan, bettered
+from gaudi_runtime.optimal.rows import Both, Choice, Worth, choice_of
 from gaudi_runtime.optimal.space import DecodeSpace, PromptSpace, Space
-from gaudi_runtime.traffic.histogram import Traffic, Weights, total
+from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic, total
 
 
 @dataclass(frozen=True)
@@ -109,3 +107,67 @@ def _by_phase(found: Fit, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, 
     for kept in found.selection.ladders:
         buckets[kept.ladder.phase].update(kept.buckets())
     return {phase: tuple(sorted(each)) for phase, each in buckets.items()}
+
+
+Buckets = dict[BucketPhase, tuple[Bucket, ...]]
+BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
+
+
+def optimal_buckets(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> tuple[Buckets, list[str]]:
+    """Buckets per phase and warnings.
+
+    Raises PlanImpossible that names the setting at fault.
+    """
+    settings = _settings(policy)
+    traffic = read_traffic(settings.traffic)
+    optimizer = Optimizer(traffic, limits, kv_blocks)
+    warnings = [
+        f"bucketing.optimal.traffic: {share:.2%} of the {phase} weight is beyond the limits and was left out"
+        for phase in BOTH
+        if (share := optimizer.beyond_limits(phase, traffic)) > 0
+    ]
+    return _within(settings, optimizer, limits), warnings
+
+
+def _settings(policy: BucketPolicy) -> OptimalSettings:
+    settings = policy.optimal
+    if settings is None:
+        raise PlanImpossible(
+            "bucketing.strategy: optimal needs the traffic that it is to pad least; give bucketing.optimal.traffic "
+            "(`gaudi-plan trace --save-traffic` makes it from a trace) or choose exponential, linear or paddingAware"
+        )
+    given = _kinds(settings)
+    if len(given) > 1:
+        raise PlanImpossible(
+            f"bucketing.optimal: {' and '.join(given)} are different kinds of budget; give one of them"
+        )
+    return settings
+
+
+def _kinds(settings: OptimalSettings) -> list[str]:
+    kinds = {
+        "promptGraphs or decodeGraphs": settings.prompt_graphs or settings.decode_graphs,
+        "graphBytes": settings.graph_bytes,
+        "warmupSeconds": settings.warmup_seconds,
+    }
+    return [name for name, value in kinds.items() if value]
+
+
+def _within(settings: OptimalSettings, optimizer: Optimizer, limits: Limits) -> Buckets:
+    if settings.graph_bytes:
+        price, budget = graph_bytes(limits.block_size), settings.graph_bytes
+        return dict(optimizer.choose(BOTH, price, budget, "bucketing.optimal.graphBytes").buckets)
+    if settings.warmup_seconds:
+        price, budget = warmup_seconds, settings.warmup_seconds
+        return dict(optimizer.choose(BOTH, price, budget, "bucketing.optimal.warmupSeconds").buckets)
+    return _within_graphs(settings, optimizer)
+
+
+def _within_graphs(settings: OptimalSettings, optimizer: Optimizer) -> Buckets:
+    wanted = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
+    buckets: Buckets = {}
+    for phase in BOTH:
+        graphs = wanted[phase] or optimizer.default_graphs(phase)
+        chosen = optimizer.choose((phase,), one_graph, graphs, f"bucketing.optimal.{phase}Graphs")
+        buckets.update(chosen.buckets)
+    return buckets

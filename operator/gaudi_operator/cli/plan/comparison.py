@@ -15,10 +15,8 @@ from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError, PlanImpossible
-from gaudi_runtime.optimal import prices
-from gaudi_runtime.optimal.cost import Cost
-from gaudi_runtime.optimal.from_policy import BOTH
-from gaudi_runtime.optimal.strategy import Chosen, Optimizer
+from gaudi_runtime.optimal.cost import Cost, graph_bytes, one_graph, warmup_seconds
+from gaudi_runtime.optimal.strategy import BOTH, Chosen, Optimizer
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.traffic.judge import Verdict, judge
 
@@ -72,12 +70,12 @@ def _facts(question: PlanQuestion, plan: BucketPlan) -> dict[str, float]:
     """What a plan takes and leaves out; the estimates are rounded to what they are worth."""
     missing = uncovered(plan, question.limits, question.blocks)
     buckets = [(phase, bucket) for phase in BucketPhase for bucket in plan.of(phase)]
-    bytes_of = prices.graph_bytes(question.limits.block_size)
+    bytes_of = graph_bytes(question.limits.block_size)
     return {
         "prompt_graphs": len(plan.prompt),
         "decode_graphs": len(plan.decode),
         "graph_bytes": round(sum(bytes_of(*each) for each in buckets)),
-        "warmup_seconds": round(sum(prices.warmup_seconds(*each) for each in buckets), 1),
+        "warmup_seconds": round(sum(warmup_seconds(*each) for each in buckets), 1),
         "admissible_without_bucket": missing.prompt.missing + missing.decode.missing,
     }
 
@@ -219,10 +217,10 @@ def _choose(
 ) -> Mapping[BucketPhase, Chosen]:
     phases = tuple(phase for phase in BOTH if learned.of(phase))
     if budget.graph_bytes:
-        price = prices.graph_bytes(question.limits.block_size)
+        price = graph_bytes(question.limits.block_size)
         return dict.fromkeys(phases, optimizer.choose(phases, price, budget.graph_bytes, "--graph-bytes"))
     if budget.warmup_seconds:
-        together = optimizer.choose(phases, prices.warmup_seconds, budget.warmup_seconds, "--warmup-seconds")
+        together = optimizer.choose(phases, warmup_seconds, budget.warmup_seconds, "--warmup-seconds")
         return dict.fromkeys(phases, together)
     return {phase: _choose_graphs(question, optimizer, budget, phase) for phase in phases}
 
@@ -233,7 +231,7 @@ def _choose_graphs(question: PlanQuestion, optimizer: Optimizer, budget: Budget,
         BucketPhase.DECODE: (budget.decode_graphs, "--decode-graphs"),
     }[phase]
     graphs = wanted or optimizer.default_graphs(phase)
-    return optimizer.choose((phase,), prices.one_graph, graphs, flag)
+    return optimizer.choose((phase,), one_graph, graphs, flag)
 
 
 def _judged_cells(judged: Judged | None) -> tuple[str, str, str]:

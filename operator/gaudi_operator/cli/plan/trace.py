@@ -15,8 +15,7 @@ from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, TraceUnreadable
 from gaudi_runtime.forecast.inputs import spread_of
-from gaudi_runtime.optimal.cost import Cost, token_cost
-from gaudi_runtime.optimal.roofline import roofline_of
+from gaudi_runtime.optimal.cost import Cost, roofline_of, token_cost
 from gaudi_runtime.traffic.batching import Pace
 from gaudi_runtime.traffic.columns import ColumnNames
 from gaudi_runtime.traffic.halves import count_requests, first_half

@@ -14,7 +14,7 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.optimal.prices import warmup_seconds
+from gaudi_runtime.optimal.cost import warmup_seconds
 from gaudi_runtime.units import size
 
 NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise warmup.graphMemoryShare or plan fewer."

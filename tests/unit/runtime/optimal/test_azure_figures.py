@@ -11,8 +11,7 @@ from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.optimal.cost import token_cost
-from gaudi_runtime.optimal.prices import one_graph
+from gaudi_runtime.optimal.cost import one_graph, token_cost
 from gaudi_runtime.optimal.strategy import Optimizer
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.traffic.judge import judge

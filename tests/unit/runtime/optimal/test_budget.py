@@ -11,8 +11,8 @@ from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.optimal import prices
-from gaudi_runtime.optimal.prices import Price
+from gaudi_runtime.optimal import cost
+from gaudi_runtime.optimal.cost import Price
 
 LIMITS = Limits(max_model_len=4096, max_num_seqs=8, max_num_batched_tokens=4096)
 TRAFFIC = "".join(f"prompt 1 {300 * n} 0 {20 - n}\n" for n in range(1, 14)) + "".join(
@@ -43,13 +43,13 @@ def test_without_a_budget_there_are_as_many_graphs_as_exponential_has() -> None:
 @settings(max_examples=8)
 @given(st.integers(8 * GIB, 60 * GIB))
 def test_graph_bytes_are_never_exceeded(budget: int) -> None:
-    assert spent(plan(graph_bytes=budget), prices.graph_bytes(128)) <= budget
+    assert spent(plan(graph_bytes=budget), cost.graph_bytes(128)) <= budget
 
 
 @settings(max_examples=8)
 @given(st.integers(3, 90))
 def test_warmup_seconds_are_never_exceeded(budget: int) -> None:
-    assert spent(plan(warmup_seconds=budget), prices.warmup_seconds) <= budget
+    assert spent(plan(warmup_seconds=budget), cost.warmup_seconds) <= budget
 
 
 def test_more_seconds_buy_more_graphs() -> None:

@@ -10,7 +10,7 @@ from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.optimal.prices import one_graph
+from gaudi_runtime.optimal.cost import one_graph
 from gaudi_runtime.optimal.strategy import Optimizer
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 

@@ -7,7 +7,7 @@ from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.models.known import known_shape
 from gaudi_runtime.models.ranks import Spread
 from gaudi_runtime.models.shape import ModelShape
-from gaudi_runtime.optimal.roofline import roofline_of
+from gaudi_runtime.optimal.cost import roofline_of
 
 BF16 = Spread(tensor=1, pipeline=1, dtype_bytes=2, kv_dtype_bytes=2)
 GAUDI2 = card_named("gaudi2")
