@@ -27,8 +27,7 @@ from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.gathering import Make, over_the_group
 from gaudi_runtime.group.place import Place, place_in_group
 from gaudi_runtime.http_server import ServerLimits, http_server
-from gaudi_runtime.leaving import leave_at_once, leave_broken
-from gaudi_runtime.lost import ended_when_lost
+from gaudi_runtime.leaving import ended_when_lost, leave_at_once, leave_broken
 from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
 from gaudi_runtime.openai_api.api_key import asked_key
 from gaudi_runtime.openai_api.app import openai_app

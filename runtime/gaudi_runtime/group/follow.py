@@ -14,7 +14,7 @@ from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.members import BEAT_SECONDS, SILENT_SECONDS, say
 from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Verb, Word, config_digest, failure_of
 from gaudi_runtime.group.place import Place
-from gaudi_runtime.lost import leave_when_lost
+from gaudi_runtime.leaving import leave_when_lost
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.signals import Signals, Stopped
 from gaudi_runtime.worker import in_worker_thread

@@ -181,6 +181,7 @@ class CaptureBudget:
         """Once: when one phase is complete, the other goes on with every byte that is left."""
         unfinished = [budget for budget in (self._prompt, self._decode) if not budget.complete]
         bytes_left = self._pool - self._prompt.graph_bytes - self._decode.graph_bytes
+        # A phase that met the end of memory gets no second pass: it would meet it again.
         if self._leftover_given or len(unfinished) != 1 or unfinished[0].over or bytes_left <= 0:
             return False
         self._leftover_given = True

@@ -23,6 +23,7 @@ class Progress:
             phase: PhaseProgress(planned=len(plan.of(phase)), capture_applies=captures) for phase in BucketPhase
         }
         self._skipped: list[Skipped] = []
+        # Nothing is saved before what copying shared recipes took is made up for.
         shared = board.report().shared_recipes
         self._saved = -shared.seconds if shared else 0.0
 

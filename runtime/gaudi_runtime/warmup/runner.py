@@ -148,6 +148,7 @@ def _compile_buckets(job: Job) -> Cold:
                 cold.append(skipped)
                 job.progress.skipped([skipped])
     if late:
+        # In one update, for these may be thousands, and each one wakes whoever polls.
         job.progress.skipped(late)
     return _give_up(job, [*cold, *late])
 
