@@ -34,7 +34,9 @@ class Cluster:
     @classmethod
     async def connect(cls, kubeconfig: str | None, counted: Counted) -> Self:
         """The cluster of `kubeconfig`, or the one that this pod runs in."""
-        configuration = Configuration()
+        # The API server is reached directly, as watches reach it: aiohttp would look for a proxy in the environment and
+        # for a password in ~/.netrc, both before every request and in threads. A kubeconfig's `proxy-url` is obeyed.
+        configuration = Configuration(client_session_kwargs={"trust_env": False})
         if kubeconfig:
             await load_kube_config(kubeconfig, client_configuration=configuration, persist_config=False)
         else:
