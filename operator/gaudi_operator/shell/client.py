@@ -58,10 +58,13 @@ class Cluster:
         """URL of the API server."""
         return str(self._client.configuration.host)
 
-    def watching_session(self, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-        """A session of its own for watches, with the same trust and credentials."""
+    def watching_session(
+        self, answer: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
+    ) -> aiohttp.ClientSession:
+        """A session of its own for watches, with the same trust and credentials; each answer is an `answer`."""
         connector = aiohttp.TCPConnector(limit=0, ssl=self._client.rest_client.ssl_context)
-        return aiohttp.ClientSession(connector=connector, middlewares=(self._authorize, *middlewares))
+        middlewares = (self._authorize, *middlewares)
+        return aiohttp.ClientSession(connector=connector, middlewares=middlewares, response_class=answer)
 
     async def request(
         self,
