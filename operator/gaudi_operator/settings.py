@@ -63,6 +63,13 @@ class Settings(BaseSettings):
     def _split(cls, value: object) -> object:
         return tuple(filter(None, (name.strip() for name in value.split(",")))) if isinstance(value, str) else value
 
+    @field_validator("watch_namespaces")
+    @classmethod
+    def _no_patterns(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [name for name in names if set(name) & set("*?!")]:
+            raise ValueError(f"{wrong[0]} names no namespace: patterns are not served; name each, or none to serve all")
+        return names
+
     @model_validator(mode="after")
     def _lease_times_in_order(self) -> Self:
         if not self.retry_period_seconds < self.renew_deadline_seconds < self.lease_duration_seconds:

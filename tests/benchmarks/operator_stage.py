@@ -12,7 +12,7 @@ from pathlib import Path
 from gaudi_operator.api.crd import NAME, crd_yaml
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
-from localcluster.addresses import Addresses
+from tests.addresses import RoomForMany
 from tests.benchmarks.figures import Figure, table
 from tests.kube_api import KubeApi, condition_of
 from tests.kubelet import Kubelet
@@ -22,15 +22,6 @@ from tests.permissions import grants
 NAMESPACE = "bench"
 USER = "system:serviceaccount:gaudi-system:gaudi-operator"
 _LONG_LEASE = {"lease_duration_seconds": 60, "renew_deadline_seconds": 40, "retry_period_seconds": 5}
-
-
-class RoomForMany(Addresses):
-    """Addresses for thousands of Services, where a local cluster has room for 254."""
-
-    @property
-    def services(self) -> str:
-        """Range of Service addresses."""
-        return "10.96.0.0/16"
 
 
 @dataclass(frozen=True)

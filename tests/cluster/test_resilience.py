@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.shell.kinds import WATCHED
 from localcluster import ControlPlane
 from tests.builders import gaudi_inference
 from tests.cluster.conftest import USER, Kubectl, NewOperator
@@ -88,6 +89,29 @@ async def test_what_vanished_while_nobody_watched_is_not_made_anew(
         assert await operator.value("gaudi_operator_resources") == 1
         assert any("vanished unseen" in line["message"] for line in operator.lines())
     assert await _left_of(api, "tiny") == []
+
+
+async def test_no_pass_before_every_kind_could_be_listed(
+    api: KubeApi, kubelet: Kubelet, kubectl: Kubectl, new_operator: NewOperator, namespace: str
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+    everywhere, *_ = grants(USER, namespace)
+    without = [each for each in everywhere["rules"] if "networkpolicies" not in each["resources"]]
+    kubectl("apply", "-f", "-", stdin=json.dumps({**everywhere, "rules": without}))
+    async with new_operator() as operator:
+        await until(partial(_says, operator, "cannot watch networkpolicies"), "the kind to be named")
+        assert await operator.value("gaudi_operator_reconciles_total") == 0
+        kubectl("apply", "-f", "-", stdin=json.dumps(everywhere))
+        await until(partial(ready, api), "the resource to be Ready")
+        assert (await operator.get("/readyz")).status_code == 200
+
+
+async def _says(operator: OperatorProcess, why: str) -> bool:
+    """Whether all other kinds were listed, and /readyz tells of this one."""
+    samples = await operator.samples("gaudi_operator_api_requests_total")
+    listed = {dict(key)["resource"] for key in samples if ("verb", "list") in key and ("code", "200") in key}
+    return len(listed) >= len(WATCHED) - 1 and why in (await operator.get("/readyz")).text
 
 
 async def test_operator_serves_all_namespaces_when_none_is_named(

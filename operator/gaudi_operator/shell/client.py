@@ -34,7 +34,9 @@ class Cluster:
     @classmethod
     async def connect(cls, kubeconfig: str | None, counted: Counted) -> Self:
         """The cluster of `kubeconfig`, or the one that this pod runs in."""
-        configuration = Configuration()
+        # The API server is reached directly, as watches reach it: aiohttp would look for a proxy in the environment and
+        # for a password in ~/.netrc, both before every request and in threads. A kubeconfig's `proxy-url` is obeyed.
+        configuration = Configuration(client_session_kwargs={"trust_env": False})
         if kubeconfig:
             await load_kube_config(kubeconfig, client_configuration=configuration, persist_config=False)
         else:
@@ -56,10 +58,13 @@ class Cluster:
         """URL of the API server."""
         return str(self._client.configuration.host)
 
-    def watching_session(self, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-        """A session of its own for watches, with the same trust and credentials."""
+    def watching_session(
+        self, answer: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
+    ) -> aiohttp.ClientSession:
+        """A session of its own for watches, with the same trust and credentials; each answer is an `answer`."""
         connector = aiohttp.TCPConnector(limit=0, ssl=self._client.rest_client.ssl_context)
-        return aiohttp.ClientSession(connector=connector, middlewares=(self._authorize, *middlewares))
+        middlewares = (self._authorize, *middlewares)
+        return aiohttp.ClientSession(connector=connector, middlewares=middlewares, response_class=answer)
 
     async def request(
         self,

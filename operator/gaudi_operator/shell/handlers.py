@@ -1,8 +1,8 @@
-"""The only kopf import: watches become calls. Event and index handlers only, and nothing waits in them.
+"""The only kopf import: watches become calls. Event handlers only, and nothing waits in them.
 
 Daemons, timers and change handlers of kopf would put finalizers or annotations on objects; with the operator
-gone, deletions would hang. The index handlers exist because kopf runs them for everything that is listed at
-start before it lets any event through: the first pass never sees half a picture.
+gone, deletions would hang. Its indices would tell when everything was listed, and cost the square of what exists:
+they keep a lock per object, and each wakes all that wait. Lists pass through watch_session.py, which tells the same.
 """
 
 import asyncio
@@ -24,6 +24,21 @@ _SILENT_SECONDS = 90  # bookmarks come every minute
 Seen = Callable[[Mapping[str, Any]], None]
 
 
+class _NoDiffs(kopf.DiffBaseStorage):
+    """kopf would copy every object of every event, to compare it for change handlers that nobody has."""
+
+    def build(self, **_: Any) -> Any:
+        """Nothing is compared."""
+        return None
+
+    def fetch(self, **_: Any) -> Any:
+        """Nothing was kept."""
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Nothing is kept."""
+
+
 class _Forever:
     """Delays between attempts that never end: an API server that is away comes back."""
 
@@ -38,14 +53,13 @@ async def watch(
     kinds: Collection[Kind],
     seen: Seen,
     deleted: Seen,
-    complete: Callable[[], None],
     started: Callable[[], None],
 ) -> None:
     """Watch `kinds` until cancelled.
 
-    `seen` hears of every version of every object, `deleted` of the last one, and `complete` is called over and
-    over once all of them were listed. `session` makes the HTTP session of a login. `started` is called when kopf
-    has taken the signals of the process, so that the caller can take them back.
+    `seen` hears of every change of an object, `deleted` of its last version. What lists hold is told by `session`,
+    which makes the HTTP session of a login. `started` is called when kopf has taken the signals of the process, so
+    that the caller can take them back.
     """
     registry = kopf.OperatorRegistry()
 
@@ -54,7 +68,7 @@ async def watch(
         return kopf.AiohttpSession(server=server, aiohttp_session=session())
 
     for kind in kinds:
-        _observe(registry, kind, seen, deleted, complete)
+        _observe(registry, kind, seen, deleted)
     before = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
         registry=registry,
@@ -67,26 +81,19 @@ async def watch(
     await kopf.run_tasks(tasks, ignored=before)
 
 
-def _observe(
-    registry: kopf.OperatorRegistry, kind: Kind, seen: Seen, deleted: Seen, complete: Callable[[], None]
-) -> None:
+def _observe(registry: kopf.OperatorRegistry, kind: Kind, seen: Seen, deleted: Seen) -> None:
     group, version = kind.group_version
-
-    @kopf.index(group=group, version=version, plural=kind.plural, id=f"list-{kind.plural}", registry=registry)
-    async def index(body: kopf.Body, **_: Any) -> None:
-        seen(dict(body))
 
     @kopf.on.event(group=group, version=version, plural=kind.plural, id=f"see-{kind.plural}", registry=registry)
     async def see(event: kopf.RawEvent, **_: Any) -> None:
-        if event["type"] == "DELETED":
-            deleted(event["object"])
-        complete()
+        (deleted if event["type"] == "DELETED" else seen)(event["object"])
 
 
 def _settings(kinds: Collection[Kind]) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True  # needs no rights on namespaces and definitions
     settings.posting.enabled = False
+    settings.persistence.diffbase_storage = _NoDiffs()
     settings.networking.error_backoffs = _Forever()
     settings.networking.connect_timeout = _CONNECT_SECONDS
     settings.watching.connect_timeout = _CONNECT_SECONDS

@@ -1,8 +1,9 @@
 """What the leader runs: watches, reports and passes, wired together. Followers run none of it."""
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.served_kinds import ServedKinds
 from gaudi_operator.shell.status import StatusWriter
 from gaudi_operator.shell.store import Key, Store
-from gaudi_operator.shell.watch_session import WatchSession
+from gaudi_operator.shell.watch_session import Answer, WatchSession
 
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
 
@@ -38,8 +39,6 @@ class Leader:
         self._kinds = ServedKinds(cluster)
         self._store = Store()
         self._take_signals = take_signals
-        self._complete = False
-        self._early: set[Key] = set()
         self._metrics = metrics
         metrics.resources.set_function(self._store.resources)
         self._watching = WatchSession(metrics, self._listed)
@@ -74,14 +73,17 @@ class Leader:
         return f"a watch was not renewed for {idle:.0f} s" if idle > IDLE_MOST_SECONDS else None
 
     def why_not_ready(self) -> str | None:
-        """Kinds that cannot be watched: rights are missing, or the API server is away."""
-        failing = sorted(kind.plural for kind in self._watching.failing)
-        return f"cannot watch {', '.join(failing)}" if failing else None
+        """Kinds that cannot be watched: rights are missing, the API server is away, or has not listed them yet."""
+        if failing := _plurals(self._watching.failing):
+            return f"cannot watch {failing}"
+        unlisted = _plurals(kind for kind, _ in self._store.unlisted)
+        return f"waits for the first list of {unlisted}" if unlisted else None
 
     async def _watch(self) -> bool:
         await self._kinds.until_defined(RESOURCE)
         kinds = await self._kinds.now()
         self._store.groups_served = LEADER_WORKER_SET in kinds
+        self._store.unlisted = set(itertools.product(kinds, self._settings.watch_namespaces or (None,)))
         watching = asyncio.create_task(self._watch_kinds(kinds), name="watches")
         more = asyncio.create_task(self._kinds.until_more(kinds, self._wants_groups), name="optional kinds")
         try:
@@ -97,12 +99,11 @@ class Leader:
     async def _watch_kinds(self, kinds: Collection[Kind]) -> None:
         await watch(
             self._cluster.server,
-            lambda: self._cluster.watching_session(self._watching),
+            lambda: self._cluster.watching_session(Answer, self._watching),
             self._settings.watch_namespaces,
             kinds,
             self._seen,
             self._deleted,
-            self._all_listed,
             self._take_signals,
         )
 
@@ -117,24 +118,18 @@ class Leader:
         if key := self._store.remove(manifest):
             self._wake(key)
 
-    def _listed(self, kind: Kind, namespace: str | None, uids: set[str], version: int) -> None:
-        for key in self._store.sweep(kind, namespace, uids, version):
-            log.info("%s %s vanished unseen", kind.kind, key, extra={"resource": f"{key.namespace}/{key.name}"})
+    def _listed(self, kind: Kind, namespace: str | None, objects: Sequence[Mapping[str, Any]], version: int) -> None:
+        for key in self._store.take_list(kind, namespace, objects, version):
             self._wake(key)
 
     def _wake(self, key: Key, urgent: bool = True) -> None:
         """No pass before every kind was listed: it would take what is not listed yet for missing."""
-        if self._complete:
+        if not self._store.unlisted:
             self._reconciler.wake(key, urgent)
-        else:
-            self._early.add(key)
 
-    def _all_listed(self) -> None:
-        if not self._complete:
-            self._complete = True
-            for key in self._early:
-                self._wake(key)
-            self._early.clear()
+
+def _plurals(kinds: Iterable[Kind]) -> str:
+    return ", ".join(sorted({kind.plural for kind in kinds}))
 
 
 def _is_over_several_nodes(resource: Mapping[str, Any]) -> bool:

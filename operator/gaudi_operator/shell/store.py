@@ -4,6 +4,7 @@ A write's answer goes in here at once. Without that, the next pass would decide 
 write and do it twice.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
+
+log = logging.getLogger(__name__)
 
 
 class Key(NamedTuple):
@@ -61,12 +64,14 @@ def version_of(manifest: Manifest) -> int:
 class Store:
     """Objects of all watched kinds, grouped by the resource that they belong to.
 
-    `groups_served` is whether LeaderWorkerSets are among them.
+    `groups_served` is whether LeaderWorkerSets are among them. `unlisted` are the collections, a kind in a namespace or
+    in all, whose first list is still to come: while there are any, what is missing may only be unknown.
     """
 
     def __init__(self) -> None:
         """Empty: nothing was seen yet."""
         self.groups_served = False
+        self.unlisted: set[tuple[Kind, str | None]] = set()
         self._families: dict[Key, _Family] = defaultdict(lambda: _Family({}))
         self._home: dict[tuple[Kind, str], Key] = {}
         self._gone: dict[str, int] = {}
@@ -94,6 +99,23 @@ class Store:
         while len(self._gone) > 10_000:
             self._gone.pop(next(iter(self._gone)))
         return self._drop(kind_of(manifest), uid)
+
+    def take_list(
+        self, kind: Kind, namespace: str | None, objects: Iterable[Mapping[str, Any]], version: int
+    ) -> Collection[Key]:
+        """Take a whole list of `kind` at `version` in. Returns the resources to wake: none while another list is
+        missing, all once the last of the first lists is there, later those with news.
+        """
+        listed = {each["metadata"]["uid"]: self.put(each) for each in objects}
+        news = {key for key in listed.values() if key}
+        for key in self.sweep(kind, namespace, listed, version):
+            log.info("%s %s vanished unseen", kind.kind, key, extra={"resource": f"{key.namespace}/{key.name}"})
+            news.add(key)
+        first = (kind, namespace) in self.unlisted
+        self.unlisted.discard((kind, namespace))
+        if self.unlisted:
+            return ()
+        return tuple(self._families) if first else news
 
     def sweep(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> set[Key]:
         """Forget what a list of `kind` at `version` no longer holds; returns the resources to wake.

@@ -23,6 +23,12 @@ def test_namespaces_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> 
     assert from_environment().watch_namespaces == ("blue", "green")
 
 
+def test_pattern_of_namespaces_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GAUDI_OPERATOR_WATCH_NAMESPACES", "blue,green-*")
+    with pytest.raises(SystemExit, match=r"WATCH_NAMESPACES: .*green-\* names no namespace: patterns are not served"):
+        from_environment()
+
+
 def test_no_namespaces_mean_all() -> None:
     assert from_environment().watch_namespaces == ()
 

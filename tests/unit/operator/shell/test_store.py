@@ -146,3 +146,48 @@ def test_sweep_spares_what_was_made_after_the_list() -> None:
 def test_sweep_of_one_namespace_spares_the_others() -> None:
     store = store_of(manifest(POD, "p", 1, "mine"))
     assert store.sweep(POD, "elsewhere", set(), version=10) == set()
+
+
+def test_nothing_is_woken_before_every_kind_was_listed() -> None:
+    store = Store()
+    store.unlisted = {(RESOURCE, None), (SERVICE, None)}
+    assert not store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
+    assert store.unlisted == {(SERVICE, None)}
+    assert list(store.take_list(SERVICE, None, [manifest(SERVICE, "s", 1, "r")], version=10)) == [KEY]
+    assert not store.unlisted
+
+
+def test_last_list_wakes_even_when_it_is_empty() -> None:
+    store = Store()
+    store.unlisted = {(RESOURCE, None), (SERVICE, None)}
+    store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
+    assert list(store.take_list(SERVICE, None, [], version=10)) == [KEY]
+
+
+def test_every_namespace_has_a_list_of_its_own() -> None:
+    store = Store()
+    store.unlisted = {(RESOURCE, "ns"), (RESOURCE, "other")}
+    assert not store.take_list(RESOURCE, "ns", [manifest(RESOURCE, "r", 1)], version=10)
+    assert list(store.take_list(RESOURCE, "other", [], version=10)) == [KEY]
+
+
+def test_same_list_again_completes_nothing() -> None:
+    store = Store()
+    store.unlisted = {(RESOURCE, None), (SERVICE, None)}
+    for version in (10, 11):
+        assert not store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=version)
+
+
+def test_later_list_wakes_only_where_it_holds_news() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "gone", 3, "mine"))
+    assert store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10) == set()
+    assert store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 2)], version=11) == {KEY}
+    assert store.take_list(POD, None, [], version=11) == {KEY}
+    assert store.get(KEY, POD, "pods-gone") is None
+
+
+def test_deletion_that_was_seen_is_not_undone_by_an_older_list() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
+    store.remove(manifest(SERVICE, "s", 6, "r"))
+    assert store.take_list(SERVICE, None, [manifest(SERVICE, "s", 5, "r")], version=5) == set()
+    assert store.get(KEY, SERVICE, "services-s") is None

@@ -1,10 +1,15 @@
 """Watches that nobody renews are noticed; lists tell what they hold."""
 
 import time
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from gaudi_operator.shell.kinds import POD, RESOURCE
 from gaudi_operator.shell.metrics import Metrics
-from gaudi_operator.shell.watch_session import WatchSession, collection_of
+from gaudi_operator.shell.watch_session import Answer, WatchSession, collection_of
 
 
 def session() -> WatchSession:
@@ -34,3 +39,39 @@ def test_collection_of_one_namespace_is_known() -> None:
 def test_anything_else_is_no_collection() -> None:
     assert collection_of("/apis/apps/v1") is None
     assert collection_of("/api/v1/namespaces/blue/pods/one") is None
+
+
+async def test_list_is_taken_whole_and_handed_on_without_its_objects() -> None:
+    listed = {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"uid": "p"}}]}
+    watching, taken = listening()
+    assert await answered(watching, listed) == {**listed, "items": []}
+    assert taken == [(POD, None, [{"apiVersion": "v1", "kind": "Pod", "metadata": {"uid": "p"}}], 7)]
+
+
+async def test_refused_list_is_not_taken_and_its_kind_fails() -> None:
+    watching, taken = listening()
+    assert await answered(watching, {"message": "forbidden"}, status=403) == {"message": "forbidden"}
+    assert taken == []
+    assert watching.failing == {POD}
+
+
+def listening() -> tuple[WatchSession, list[tuple[Any, ...]]]:
+    """A session, and the lists that it has told of."""
+    taken: list[tuple[Any, ...]] = []
+    return WatchSession(Metrics(), lambda *each: taken.append(each)), taken
+
+
+async def answered(watching: WatchSession, body: object, status: int = 200) -> object:
+    """What kopf reads when it lists pods and the API server answers with `body`."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(body, status=status)
+
+    app = web.Application()
+    app.router.add_get("/api/v1/pods", answer)
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession(middlewares=(watching,), response_class=Answer) as session,
+        session.get(server.make_url("/api/v1/pods")) as response,
+    ):
+        return await response.json()

@@ -1,0 +1,12 @@
+"""Addresses of API servers in tests and benchmarks."""
+
+from localcluster.addresses import Addresses
+
+
+class RoomForMany(Addresses):
+    """Addresses for thousands of Services, where a local cluster has room for 254."""
+
+    @property
+    def services(self) -> str:
+        """Range of Service addresses."""
+        return "10.96.0.0/16"

@@ -1,0 +1,172 @@
+"""Where a thousand resources exist with their children, an operator that starts has looked at all of them in time."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gaudi_operator.api.crd import NAME, crd_yaml
+from gaudi_operator.api.v1alpha1.resource import GROUP
+from gaudi_operator.core.actions import Apply, Plan
+from gaudi_operator.core.decide import decide
+from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.names import FIELD_MANAGER
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.shell.apply import Writer
+from gaudi_operator.shell.client import SERVER_APPLY, Cluster
+from gaudi_operator.shell.kinds import RESOURCE, kind_of
+from gaudi_operator.shell.status import StatusWriter
+from gaudi_operator.shell.store import Key, Store
+from localcluster import ControlPlane
+from tests.addresses import RoomForMany
+from tests.background import Background
+from tests.builders import gaudi_inference
+from tests.cluster.conftest import USER
+from tests.kube_api import KubeApi, until
+from tests.operator_process import OperatorProcess
+from tests.permissions import grants
+
+RESOURCES = 1000
+START_SECONDS = 60.0
+RETRY_SECONDS = 2.0
+LATE_SECONDS = 1.0
+AT_ONCE = 32
+NAMESPACE = "many"
+NAMES = [f"many-{number}" for number in range(RESOURCES)]
+CHANGED = NAMES[:: RESOURCES // 10]
+"""What is changed while no operator runs."""
+NEW_PORT = 8123
+DEFAULTS = InstallationDefaults(
+    runtime_image="registry.test/runtime:1", hpu_image="registry.test/runtime-hpu:1", operator_namespace=NAMESPACE
+)
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server of its own beside that of all tests, which would serve ten thousand objects ever after."""
+    folder = tmp_path_factory.mktemp("room-for-many")
+    with ControlPlane(folder, addresses=RoomForMany(node_ip="10.200.1.1")) as plane:
+        plane.kubectl("apply", "--server-side", "-f", "-", stdin=crd_yaml())
+        served = ("api-resources", f"--api-group={GROUP}", "--output=name")
+        plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
+        plane.kubectl("create", "namespace", NAMESPACE)
+        for manifest in grants(USER, NAMESPACE):
+            plane.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        plane.authority.issue("operator", USER)
+        plane.kubeconfig_for("operator", plane.run_dir / "operator.kubeconfig")
+        yield plane
+
+
+@pytest.fixture
+async def api(plane: ControlPlane) -> AsyncIterator[KubeApi]:
+    """That API server as administrator."""
+    client = KubeApi(plane.addresses.server, plane.run_dir / "pki", NAMESPACE)
+    yield client
+    await client.close()
+
+
+def operator_of(plane: ControlPlane, log: Path) -> OperatorProcess:
+    """An operator with the times of the chart."""
+    times = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": RETRY_SECONDS}
+    images = {"runtime_image": DEFAULTS.runtime_image, "hpu_image": DEFAULTS.hpu_image}
+    return OperatorProcess(plane.run_dir / "operator.kubeconfig", log, namespace=NAMESPACE, **times, **images)
+
+
+@pytest.mark.timeout(900)  # to make ten thousand objects takes most of a minute, and more where others work too
+async def test_start_beside_a_thousand_resources(plane: ControlPlane, api: KubeApi, tmp_path: Path) -> None:
+    await _make_all(plane)
+    for name in CHANGED:
+        await api.merge("GaudiInference", name, {"spec": {"service": {"port": NEW_PORT}}})
+    begin = time.monotonic()
+    async with _renewals(api) as renewals, operator_of(plane, tmp_path / "operator.log") as operator:
+        left = begin + START_SECONDS - time.monotonic()
+        await until(partial(_caught_up, operator, api), "the first passes of all", seconds=left, every=0.5)
+        known = len(renewals)
+        await until(partial(_more, renewals, known + 3), "three renewals of the Lease")
+        assert await _written(operator) == {"services": len(CHANGED)}
+    late = [(after - before).total_seconds() - RETRY_SECONDS for before, after in pairwise(renewals)]
+    assert max(late) <= LATE_SECONDS
+
+
+async def _caught_up(operator: OperatorProcess, api: KubeApi) -> bool:
+    """Whether there were as many passes as resources, for all wait in one line, and what was changed is carried out."""
+    with suppress(httpx.ReadTimeout):  # whoever has much to do answers late
+        if await operator.value("gaudi_operator_reconciles_total") >= RESOURCES:
+            services = [await api.get("Service", name) for name in CHANGED]
+            return all(service and service["spec"]["ports"][0]["port"] == NEW_PORT for service in services)
+    return False
+
+
+async def _more(renewals: list[datetime], count: int) -> bool:
+    return len(renewals) >= count
+
+
+async def _written(operator: OperatorProcess) -> dict[str, float]:
+    """Writes by resource, but for what a pass tells: a pass that sees half a picture makes what is there already."""
+    samples = await operator.samples("gaudi_operator_api_requests_total")
+    told = ("leases", "events", "gaudiinferences/status")
+    labels = [(dict(key), value) for key, value in samples.items()]
+    written = [
+        (key["resource"], value) for key, value in labels if key["verb"] in ("create", "update", "patch", "delete")
+    ]
+    return {resource: value for resource, value in written if resource not in told}
+
+
+async def _make_all(plane: ControlPlane) -> None:
+    """RESOURCES without replicas, as an operator would have left them: with their children and a status."""
+    slots = asyncio.Semaphore(AT_ONCE)
+    async with await Cluster.connect(str(plane.kubeconfig), lambda *_: None) as cluster:
+        await asyncio.gather(*(_make(cluster, slots, name) for name in NAMES))
+
+
+async def _make(cluster: Cluster, slots: asyncio.Semaphore, name: str) -> None:
+    async with slots:
+        store = Store()
+        resource = gaudi_inference(name, replicas=0)
+        store.put(await cluster.request("POST", RESOURCE.path(NAMESPACE), resource))
+        for action in _plan(store, name).actions:
+            assert isinstance(action, Apply)
+            store.put(await _applied(cluster, action.manifest))
+        plan = _plan(store, name)
+        assert not plan.actions
+        made = store.resource(Key(NAMESPACE, name))
+        assert made
+        await StatusWriter(Writer(cluster, store)).show(made, plan.status)
+
+
+async def _applied(cluster: Cluster, manifest: Manifest) -> Manifest:
+    path = kind_of(manifest).path(NAMESPACE, manifest["metadata"]["name"])
+    query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+    return await cluster.request("PATCH", path, manifest, query=query, content_type=SERVER_APPLY)
+
+
+def _plan(store: Store, name: str) -> Plan:
+    observed = store.observe(Key(NAMESPACE, name), {}, datetime.now(UTC))
+    assert observed
+    return decide(observed, DEFAULTS)
+
+
+@asynccontextmanager
+async def _renewals(api: KubeApi) -> AsyncIterator[list[datetime]]:
+    """When the Lease was renewed from now on, as its holder wrote it."""
+    times: list[datetime] = []
+
+    async def watch() -> None:
+        async for event in api.watch("Lease"):
+            spec = event["object"]["spec"]
+            if event["type"] == "MODIFIED" and spec.get("holderIdentity"):
+                times.append(datetime.fromisoformat(spec["renewTime"]))
+
+    background = Background()
+    background.spawn(watch())
+    yield times
+    await background.stop()
+    background.check()
