@@ -20,10 +20,9 @@ from gaudi_operator.core.decide import decide
 from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.shell.apply import Writer
+from gaudi_operator.shell.apply import StatusWriter, Writer
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
-from gaudi_operator.shell.status import StatusWriter
 from gaudi_operator.shell.store import Key, Store
 from localcluster import ControlPlane
 from tests.addresses import RoomForMany

@@ -1,12 +1,21 @@
-"""Carries out the actions of a plan; every answer goes into the store, so that no pass decides on older news."""
+"""Carries out the actions of a plan; every answer goes into the store, so that no pass decides on older news.
+
+The status is written last, once per pass and only when it differs from what the resource shows. How often progress may
+move is the decision's part (core); the writer tells it when the last write went out. A request that the API server
+refuses is shown there too: Stalled with its reason, and not Ready.
+"""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gaudi_operator.core.actions import Action, Apply, Delete, SetCost, SetGate
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetCost, SetGate
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, LEAVES_FIRST
 from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.status.conditions import conditions_from
+from gaudi_operator.core.status.situation import FALSE, TRUE, Verdict
 from gaudi_operator.errors import NotFound, Stalled, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import POD, RESOURCE, Kind, kind_named, kind_of
@@ -156,3 +165,66 @@ def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]
     """An object that names itself; the API server refuses it when another one has taken the name."""
     metadata = {"namespace": namespace, "name": name, "uid": uid}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+
+_MOST_KNOWN = 10_000
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The last write for a resource: what was asked, what the API server made of it, and when."""
+
+    asked: Mapping[str, Any]
+    result: Mapping[str, Any]
+    at: datetime
+
+
+class StatusWriter:
+    """Writes statuses by server-side apply on the status subresource."""
+
+    def __init__(self, writer: Writer) -> None:
+        """Nothing is written yet."""
+        self._writer = writer
+        self._written: dict[str, _Written] = {}
+
+    def written_at(self, uid: str) -> datetime | None:
+        """When this process last wrote the status of the resource with that UID."""
+        last = self._written.get(uid)
+        return last.at if last else None
+
+    async def show(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
+        """Write the status unless it stands there. Raises OperatorError when the write fails."""
+        uid, shown = resource["metadata"]["uid"], resource.get("status") or {}
+        asked = _without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json"))
+        last = self._written.get(uid)
+        # Another manager may own further fields of the status: what we asked for then gave `result`.
+        if asked == shown or (last and asked == last.asked and shown == last.result):
+            return
+        answer = await self._writer.write_status(resource, asked)
+        self._written[uid] = _Written(asked, (answer or {}).get("status") or {}, datetime.now(UTC))
+        while len(self._written) > _MOST_KNOWN:
+            self._written.pop(next(iter(self._written)))
+
+
+def _without_empty(value: Any) -> Any:
+    """Leave empty maps and lists out: server-side apply turns a map that has lost its last field into null."""
+    if isinstance(value, dict):
+        kept = {name: _without_empty(each) for name, each in value.items()}
+        return {name: each for name, each in kept.items() if each not in ({}, [])}
+    return [_without_empty(each) for each in value] if isinstance(value, list) else value
+
+
+def with_failure(plan: Plan, shown: GaudiInferenceStatus, error: Stalled) -> Plan:
+    """The plan with a status, and an event when it is news, that tell of `error`. `shown` is the status before."""
+    verdicts = (
+        ("Ready", Verdict(FALSE, error.reason, error.message)),
+        ("Reconciling", Verdict(FALSE, "Stalled", "A request was refused; the condition Stalled says why.")),
+        ("Stalled", Verdict(TRUE, error.reason, error.message)),
+    )
+    judged = conditions_from(verdicts, shown.conditions, plan.status.observed_generation, datetime.now(UTC))
+    replaced = {each.type for each in judged}
+    others = (each for each in plan.status.conditions if each.type not in replaced)
+    status = plan.status.model_copy(update={"phase": "Stalled", "conditions": (*judged, *others)})
+    known = any(each.type == "Stalled" and each.reason == error.reason for each in shown.conditions)
+    news = () if known else (Event("Warning", error.reason, error.message),)
+    return replace(plan, status=status, events=(*plan.events, *news))

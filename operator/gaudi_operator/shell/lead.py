@@ -9,16 +9,14 @@ from typing import Any
 
 from gaudi_operator.core.decide import decide
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.apply import Writer
+from gaudi_operator.shell.apply import StatusWriter, Writer
 from gaudi_operator.shell.client import Cluster
 from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.handlers import SERVER_TIMEOUT_SECONDS, watch
-from gaudi_operator.shell.kinds import LEADER_WORKER_SET, RESOURCE, Kind
+from gaudi_operator.shell.kinds import LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
 from gaudi_operator.shell.metrics import Metrics
 from gaudi_operator.shell.reconcile import Effects, Reconciler
 from gaudi_operator.shell.reports import Reports
-from gaudi_operator.shell.served_kinds import ServedKinds
-from gaudi_operator.shell.status import StatusWriter
 from gaudi_operator.shell.store import Key, Store
 from gaudi_operator.shell.watch_session import Answer, WatchSession
 

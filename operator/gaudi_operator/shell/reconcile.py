@@ -10,13 +10,11 @@ from gaudi_operator.core.actions import Action, Plan, SetGate
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
-from gaudi_operator.shell.apply import Writer
+from gaudi_operator.shell.apply import StatusWriter, Writer, with_failure
 from gaudi_operator.shell.events import Publisher
-from gaudi_operator.shell.failure import with_failure
-from gaudi_operator.shell.lane import Lane, subject_of
 from gaudi_operator.shell.metrics import Metrics
 from gaudi_operator.shell.reports import Reports
-from gaudi_operator.shell.status import StatusWriter
+from gaudi_operator.shell.resource_worker import ResourceWorker, subject_of
 from gaudi_operator.shell.store import Key, Store
 
 GATES_AT_ONCE = 16
@@ -46,7 +44,7 @@ class Reconciler:
         self._decide = decide
         self._slots = asyncio.Semaphore(at_once)
         self._gates = asyncio.Semaphore(GATES_AT_ONCE)
-        self._lanes: dict[Key, Lane] = {}
+        self._workers: dict[Key, ResourceWorker] = {}
         self._stopped = False
 
     def wake(self, key: Key, urgent: bool = True) -> None:
@@ -54,91 +52,93 @@ class Reconciler:
 
         Figures that merely move are not `urgent`: they are looked at within PROGRESS_SECONDS, all together.
         """
-        lane = self._lanes.get(key)
-        if lane is None and not self._stopped and self._do.store.resource(key):
-            lane = self._lanes[key] = Lane()
-            lane.task = asyncio.create_task(self._serve(key, lane), name=f"reconcile {key.namespace}/{key.name}")
-        if lane and urgent:
-            lane.news.set()
-        elif lane:
-            lane.look_within(PROGRESS_SECONDS)
+        worker = self._workers.get(key)
+        if worker is None and not self._stopped and self._do.store.resource(key):
+            worker = self._workers[key] = ResourceWorker()
+            worker.task = asyncio.create_task(self._serve(key, worker), name=f"reconcile {key.namespace}/{key.name}")
+        if worker and urgent:
+            worker.news.set()
+        elif worker:
+            worker.look_within(PROGRESS_SECONDS)
 
     def stop(self) -> None:
         """Stop all work now: no write starts after this."""
         self._stopped = True
-        for lane in self._lanes.values():
-            if lane.task:
-                lane.task.cancel()
+        for worker in self._workers.values():
+            if worker.task:
+                worker.task.cancel()
 
-    async def _serve(self, key: Key, lane: Lane) -> None:
+    async def _serve(self, key: Key, worker: ResourceWorker) -> None:
         """Pass after pass until the resource is gone."""
-        while observed := await self._observe(key, lane):
+        while observed := await self._observe(key, worker):
             with self._do.metrics.queued.track_inprogress():
                 await self._slots.acquire()
             try:
-                seconds, wakeable = await self._guarded_pass(key, observed, lane)
+                seconds, wakeable = await self._guarded_pass(key, observed, worker)
             finally:
                 self._slots.release()
-            await lane.pause(seconds, wakeable)
+            await worker.pause(seconds, wakeable)
         self._do.reports.follow(key, ())
-        del self._lanes[key]
+        del self._workers[key]
 
-    async def _observe(self, key: Key, lane: Lane) -> Observed | None:
+    async def _observe(self, key: Key, worker: ResourceWorker) -> Observed | None:
         """The picture now. A new spec may lower the replicas, and a warm-up may stand still: then it matters what pods
         are doing at this moment.
         """
-        lane.news.clear()
+        worker.news.clear()
         resource = self._do.store.resource(key)
-        if resource and (lane.is_new(resource["metadata"].get("generation", 0)) or lane.ask):
+        if resource and (worker.is_new(resource["metadata"].get("generation", 0)) or worker.ask):
             await self._do.reports.renew(key)
             resource = self._do.store.resource(key)
         written = self._do.status.written_at(resource["metadata"]["uid"]) if resource else None
         return self._do.store.observe(key, self._do.reports.latest, datetime.now(UTC), written)
 
-    async def _guarded_pass(self, key: Key, observed: Observed, lane: Lane) -> tuple[float | None, bool]:
+    async def _guarded_pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> tuple[float | None, bool]:
         """One pass; returns how long to wait at most after it, and whether news may end the wait earlier."""
         extra = {"resource": f"{key.namespace}/{key.name}"}
         outcome, wakeable = "done", False
         try:
             with self._do.metrics.seconds.time():
-                seconds, wakeable = await self._pass(key, observed, lane), True
-            lane.backoff.reset()
+                seconds, wakeable = await self._pass(key, observed, worker), True
+            worker.backoff.reset()
         except Waiting as error:
             outcome, seconds = "waiting", error.seconds
             log.info("%s", error, extra=extra)
         except Transient as error:
-            outcome, seconds = "transient", max(lane.backoff.next(), error.retry_after or 0.0)
+            outcome, seconds = "transient", max(worker.backoff.next(), error.retry_after or 0.0)
             log.warning("%s", error, extra=extra)
         except OperatorError as error:
-            outcome, seconds = "refused", lane.backoff.next()
+            outcome, seconds = "refused", worker.backoff.next()
             log.warning("%s", error, extra=extra)
         except Exception:
-            outcome, seconds = "bug", lane.backoff.next()
+            outcome, seconds = "bug", worker.backoff.next()
             log.exception("The pass failed by a defect of the operator; it is tried again.", extra=extra)
         self._do.metrics.passes.labels(outcome).inc()
         return seconds, wakeable
 
-    async def _pass(self, key: Key, observed: Observed, lane: Lane) -> float | None:
+    async def _pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> float | None:
         """Observe is done; decide, act, show, tell. Returns the seconds after which to look again."""
         self._do.reports.follow(key, observed.pods)
         # A thread: the plan of a large model is seconds of pure work, and nothing may block the loop.
         plan = await asyncio.to_thread(self._decide, observed)
-        lane.ask = plan.ask_first
-        refusal = await self._act(key, plan.actions, lane)
+        worker.ask = plan.ask_first
+        refusal = await self._act(key, plan.actions, worker)
         if refusal:
             plan = with_failure(plan, read_status(observed.resource), refusal)
         resource = self._do.store.resource(key) or observed.resource
         await self._do.status.show(resource, plan.status)
         for event in plan.events:
             self._do.events.publish(resource, event)
-        return min((each for each in (plan.look_again_seconds, lane.retry_seconds()) if each is not None), default=None)
+        return min(
+            (each for each in (plan.look_again_seconds, worker.retry_seconds()) if each is not None), default=None
+        )
 
-    async def _act(self, key: Key, actions: Sequence[Action], lane: Lane) -> Stalled | None:
+    async def _act(self, key: Key, actions: Sequence[Action], worker: ResourceWorker) -> Stalled | None:
         """Gates first and together, for pods wait on them; then the rest in order, up to the first refusal."""
-        lane.expect(actions)
+        worker.expect(actions)
         await self._do.writer.recheck(key, actions)
         gates = [action for action in actions if isinstance(action, SetGate)]
-        outcomes = await asyncio.gather(*(self._gate(key, gate, lane) for gate in gates), return_exceptions=True)
+        outcomes = await asyncio.gather(*(self._gate(key, gate, worker) for gate in gates), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
                 raise outcome
@@ -147,28 +147,28 @@ class Reconciler:
             if refused:
                 return refused
             if not isinstance(action, SetGate):
-                refused = await self._try(key, action, lane)
+                refused = await self._try(key, action, worker)
         return refused
 
-    async def _gate(self, key: Key, gate: SetGate, lane: Lane) -> Stalled | None:
+    async def _gate(self, key: Key, gate: SetGate, worker: ResourceWorker) -> Stalled | None:
         async with self._gates:
-            refused = await self._try(key, gate, lane)
+            refused = await self._try(key, gate, worker)
         report = self._do.reports.latest.get(gate.uid)
         if gate.open and report and not refused:
             self._do.metrics.gate_seconds.observe((datetime.now(UTC) - report.received).total_seconds())
         return refused
 
-    async def _try(self, key: Key, action: Action, lane: Lane) -> Stalled | None:
+    async def _try(self, key: Key, action: Action, worker: ResourceWorker) -> Stalled | None:
         """Do one action unless the same was refused a moment ago; returns the refusal."""
-        if known := lane.refusal(action):
+        if known := worker.refusal(action):
             return known
         try:
             await self._do.writer.perform(key, action)
         except Stalled as error:
-            lane.refuse(action, error)
+            worker.refuse(action, error)
             log.warning("%s", error, extra={"resource": f"{key.namespace}/{key.name}"})
             return error
-        lane.accept(action)
+        worker.accept(action)
         words = (type(action).__name__, subject_of(action), action.reason)
         log.info("%s %s: %s", *words, extra={"resource": f"{key.namespace}/{key.name}"})
         return None

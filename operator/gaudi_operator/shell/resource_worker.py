@@ -25,7 +25,7 @@ class _Refusal:
 
 
 @dataclass
-class Lane:
+class ResourceWorker:
     """The state of one resource's task; nothing here must survive the process.
 
     `ask` is whether pods are asked for fresh reports before the next pass.
