@@ -46,6 +46,7 @@ lint: $(READY) ## Formatting, types, import layers, generated files
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m gaudi_operator.api.crd --check
 	@$(BIN)/python -m scripts.chart_docs --check
+	@$(BIN)/python -m scripts.house
 
 fmt: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

@@ -1,10 +1,8 @@
-"""One text per value: the base of every hash that names or compares an object.
+"""Text forms that several decisions share.
 
-Moments as Kubernetes writes them.
-
-Kubernetes quantities as exact numbers: "1Gi" and "1024Mi" are the same amount.
-
-Counts against thresholds, and counts as percentages (docs/warmup.md, Percentages).
+JSON with one text per value, the base of every hash that names or compares an object; moments as Kubernetes writes
+them; Kubernetes quantities as exact numbers, so that "1Gi" and "1024Mi" are the same amount; and counts against
+thresholds and as percentages (docs/warmup.md, Percentages).
 """
 
 import hashlib

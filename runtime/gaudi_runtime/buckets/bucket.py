@@ -1,13 +1,11 @@
 """Bucket and BucketPlan: the shapes of a server, and the lookup of the one that a batch is padded to.
 
-Rules that remove a bucket from a plan, each with a name that reports carry (docs/bucketing.md, Filters).
+Rules remove a bucket from a plan, each with a name that reports carry (docs/bucketing.md, Filters). A batch that met no
+bucket is rounded up by `fallback` (docs/bucketing.md, Misses).
 
-Rounding for a batch that met no bucket (docs/bucketing.md, Misses).
-
-First bucket that holds a batch: bisection over a sorted plan instead of a scan.
-
-A plan is sorted by (batch size, query, blocks), so it falls into one row per batch size, and a row into one run of
-blocks per query length. Most lookups end in the first row and run they touch.
+The first bucket that holds a batch is found by bisection: a plan is sorted by (batch size, query, blocks), so it falls
+into one row per batch size, and a row into one run of blocks per query length. Most lookups end in the first row and
+run they touch.
 """
 
 import hashlib

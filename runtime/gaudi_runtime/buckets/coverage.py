@@ -1,13 +1,8 @@
 """Which batches that the limits admit have no bucket: exact, and without a scan (docs/bucketing.md, Coverage).
 
 Every inner corner of what the buckets hold is a gap: an admissible batch at least as large as the corner has no
-bucket. Gaps overlap; the totals count every shape once.
-
-Gaps of a plan: regions of batches that no bucket holds, and how they are told (docs/bucketing.md, Coverage).
-
-Prompt batches that no bucket holds: counted by closed sums over the staircases (docs/bucketing.md, Coverage).
-
-Decode batches that no bucket holds, batch size by batch size (docs/bucketing.md, Coverage).
+bucket. Gaps overlap; the totals count every shape once: prompt batches by closed sums over the staircases, decode
+batches size by size.
 """
 
 from bisect import bisect_right, insort

@@ -1,9 +1,9 @@
-"""The plans of Gaudi software 1.22, for servers that still run it (docs/bucketing.md, Release 1.22; seeds 001, 003).
+"""Plans that the current release does not make.
 
-Its exponential ranges fill gaps that rounding leaves, and a prompt with context is planned only where context and
-query together fit the token budget.
-
-Buckets of unified attention, where prompt and decode share one batch (docs/bucketing.md, Unified; seed 001).
+Those of Gaudi software 1.22, for servers that still run it (docs/bucketing.md, Release 1.22; seeds 001, 003): its
+exponential ranges fill gaps that rounding leaves, and a prompt with context is planned only where context and query
+together fit the token budget. And those of unified attention, where prompt and decode share one batch
+(docs/bucketing.md, Unified; seed 001).
 """
 
 from itertools import product

@@ -1,6 +1,7 @@
 """From a policy, the limits of a model and a device's KV blocks to a BucketPlan (docs/bucketing.md).
 
-Collects the buckets of one phase and counts, by rule, those that did not pass.
+A Sieve collects the buckets of one phase and counts, by rule, those that did not pass. What fills it depends on the
+strategy: the combinations of all values, the optimizer's choice, or a file.
 """
 
 from collections import Counter

@@ -1,10 +1,8 @@
-"""Default ranges per strategy, and what users may override (docs/bucketing.md, Default ranges).
+"""The ranges of a plan: defaults per strategy, and what users may override (docs/bucketing.md, Default ranges).
 
-Every function takes the model's limits and the number of KV blocks on the device and returns a Range per dimension.
-
-The bucket variables of public releases, read into a BucketPolicy (docs/bucketing.md, Variables).
-
-Warnings that name every setting which the chosen strategy does not read.
+For each strategy one function takes the model's limits and the number of KV blocks on the device and returns a Range
+per dimension. Users override by a BucketPolicy, which may be read from the bucket variables of public releases
+(docs/bucketing.md, Variables); a warning names every setting that the chosen strategy does not read.
 """
 
 import math

@@ -1,8 +1,7 @@
-"""Values of one bucket dimension, per strategy (docs/bucketing.md, Ranges). All return sorted distinct values.
+"""The values of a plan's dimensions, by strategy (docs/bucketing.md, Ranges).
 
-Impossible settings raise ValueError with a clause that the planner completes with the dimension's name.
-
-The values of all five dimensions of a plan, by strategy (docs/bucketing.md, Ranges).
+First the values of one dimension: sorted and distinct. Impossible settings raise ValueError with a clause, and
+`plan_values`, which makes the values of all five, completes it with the dimension's name.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Settings that are right and have no effect: one sentence each (docs/knobs.md, Warnings).
 
-What the bucket strategies ignore of their ranges says buckets/ignored.py.
+What the bucket strategies ignore of their ranges, buckets/policy.py says.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,8 @@
-"""What a batch of a shape costs to compute: the model is a function, so that a better one can be given.
+"""What a batch of a shape costs to compute, and what preparing a bucket takes of the budget.
 
-A cost must not fall when a shape grows in any dimension; the unit is the model's own, only ratios are used.
-
-From a model's shape and a card's data sheet to the Roofline cost (docs/traffic.md, Cost).
-
-What preparing a bucket takes of the budget: a graph, bytes of graph memory, or seconds of warm-up.
+The cost model is a function, so that a better one can be given: tokens, or seconds by the Roofline of a model's shape
+and a card's data sheet (docs/traffic.md, Cost). A cost must not fall when a shape grows in any dimension; the unit is
+the model's own, only ratios are used. A price is one graph, bytes of graph memory, or seconds of warm-up.
 """
 
 from collections import Counter

@@ -3,9 +3,7 @@
 Each row must hold all of its requests, so every row pays for a bucket that only its largest need. With few graphs it is
 better to let those fall through to a bucket that holds everything. Here a plan grows from the buckets that every plan
 needs, one at a time where it gains most; then the bucket that is missed least is given for the one that gains most,
-as long as that pays.
-
-Whether a plan with few graphs can be bettered beyond rows of ladders (docs/traffic.md, How it chooses).
+as long as that pays. `bettered` decides whether that is tried, and takes the cheapest of what was found.
 """
 
 from bisect import bisect_left

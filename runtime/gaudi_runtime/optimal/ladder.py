@@ -2,11 +2,8 @@
 
 Requests are padded up to the next rung. With rungs r1 < r2 < .. and W(v) requests at most v long, the cost is the sum
 of cost(r) * (W(r) - W(rung before r)): for a fixed rung before, a line in cost(r). So each step of the dynamic
-programme asks for the lowest of many lines, and n values with k rungs take n * k steps instead of n * n * k.
-
-The lowest of many lines at a point that only moves right.
-
-One ladder whose rungs differ in price, within a budget: a knapsack (docs/traffic.md, How it chooses).
+programme asks for the lowest of many lines, at a point that only moves right, and n values with k rungs take n * k
+steps instead of n * n * k. Where the rungs differ in price, a ladder within a budget is a knapsack.
 """
 
 from collections import deque

@@ -5,9 +5,7 @@ outer dimension is cut into rows, each row with a ladder of its own that ends wh
 request to the row and rung that its numbers name. Which rows, and which rungs in each, is chosen together: a
 graph costs `rate`, and the cheapest rows are a shortest path over all ways to cut.
 
-From traffic to rows of ladders: the choice that the budget then cuts down (docs/traffic.md, How it chooses).
-
-One phase: from its traffic to the choice of its buckets, every admissible shape included.
+`choice_of` makes of one phase's traffic the choice that the budget then cuts down, every admissible shape included.
 """
 
 from bisect import bisect_left

@@ -1,19 +1,14 @@
-"""Which shapes of a phase are admissible, so that every one of them gets a bucket (docs/bucketing.md, Coverage).
+"""What a choice is made of: admissible shapes, the values that may become rungs, and smoothed traffic.
 
-A row is (low, top): the values that are padded to `top` and that the row before does not hold.
+Every admissible shape gets a bucket (docs/bucketing.md, Coverage). The search must stay below a second, so a dimension
+offers a bounded number of values: where one dimension has a choice, all multiples of its step, coarser from 512 of them
+on; where several have, those that the traffic of the dimension taken alone would choose.
 
-The values of a dimension that may become rungs, and traffic rounded up to them.
-
-The search must stay below a second, so a dimension offers a bounded number of values: where one dimension has
-a choice, all multiples of its step, coarser from 512 of them on; where several have, those that the traffic of the
-dimension taken alone would choose.
-
-Smoothing: what was seen once stands for what is like it (docs/traffic.md, Smoothing).
-
-Traffic of tomorrow is not traffic of today. Most of the learned weight stays where it was seen, because lengths repeat
-(a system prompt, a full context window); a share is spread over shapes of about the same size, so that a plan does
-not lean on a peak that may be gone tomorrow, and has rungs where nothing was seen yet. Share and width are constants:
-figures of what they gain and cost are in docs/traffic.md.
+Traffic is smoothed, for that of tomorrow is not that of today: what was seen once stands for what is like it
+(docs/traffic.md, Smoothing). Most of the learned weight stays where it was seen, because lengths repeat (a system
+prompt, a full context window); a share is spread over shapes of about the same size, so that a plan does not lean on a
+peak that may be gone tomorrow, and has rungs where nothing was seen yet. Share and width are constants: figures of what
+they gain and cost are in docs/traffic.md.
 """
 
 from bisect import bisect_left

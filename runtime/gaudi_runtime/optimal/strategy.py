@@ -1,8 +1,7 @@
 """Strategy optimal: traffic and a budget in, buckets out (docs/traffic.md).
 
-Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are.
-
-Strategy optimal as a policy asks for it: traffic as text, one kind of budget (docs/traffic.md, In a policy).
+Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are. A policy asks for
+it with traffic as text and one kind of budget (docs/traffic.md, In a policy).
 """
 
 from collections.abc import Mapping

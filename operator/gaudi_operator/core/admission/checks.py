@@ -1,16 +1,11 @@
 """What makes a spec impossible before a pod is started: ordered small checks, the first violation counts.
 
-What the API server can see by itself is refused there, by rules beside the fields; these need the installation,
-the bucket planner or the memory budget.
+What the API server can see by itself is refused there, by rules beside the fields; these checks need the installation,
+the bucket planner or the memory budget. Two of them take more than a function: settings of the engine, whose rules are
+the runtime's (gaudi_runtime/knobs) and meet a resource here, in sentences that name its fields (docs/knobs.md); and
+whether the graphs that readiness asks for can fit at all, by a bound that holds for any model.
 
-Settings of the engine: what is wrong with them, and which have no effect (docs/knobs.md).
-
-The rules are the runtime's (gaudi_runtime/knobs); here they meet a resource, in sentences that name its fields.
-
-Whether the graphs that readiness asks for can fit at all: a bound that holds for any model.
-
-What is refused here can never work. What passes may still fall short: that is an estimate's work, and an estimate
-refuses nothing (docs/conditions.md, Before a pod runs).
+What is refused here can never work. What passes may still fall short: that is for an estimate to say (review.py).
 """
 
 from collections.abc import Callable, Iterator

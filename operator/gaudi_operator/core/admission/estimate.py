@@ -1,6 +1,7 @@
 """What a described card would make of a plan: pure numbers for the outlook (docs/memory.md has the rules).
 
-Which described card and which known model a spec speaks of, so that it can be forecast without a checkpoint.
+A spec has a `subject` where it speaks of a described card and a known model, so that it can be forecast without a
+checkpoint; `estimate` is that forecast, with what fits at best and as expected.
 """
 
 from dataclasses import dataclass

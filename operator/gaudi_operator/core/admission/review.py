@@ -1,16 +1,11 @@
 """What is known of a spec's plan before a pod has measured anything (docs/conditions.md, Before a pod runs).
 
-Kept, because every pass asks again: small answers for long, whole plans only for the few that are in question.
-
-The smallest change of a spec that would make it fit, one setting at a time (docs/memory.md, Advice).
-
-What an estimate says against a spec: a refusal where it is proven, a doubt where the card may yet do better.
-
-Proven is what holds for the lowest figures that any source gives, of a model that the spec names; and all of a
-simulation, which does what its description says. Everything else is a doubt: it is told, and refuses nothing
-(docs/conditions.md, Before a pod runs).
-
-What is worth knowing of a spec and speaks against nothing: sentences, each whole (docs/running-vllm.md, Hints).
+First the outlook: counts of buckets, gaps and the estimate. It is kept, because every pass asks again: small answers
+for long, whole plans only for the few that are in question. Then the smallest change that would make the spec fit, one
+setting at a time (docs/memory.md, Advice), and what the estimate says against it: a refusal where it is proven, a doubt
+where the card may yet do better. Proven is what holds for the lowest figures that any source gives, of a model that the
+spec names; and all of a simulation, which does what its description says. A doubt is told and refuses nothing.
+Last the hints, which speak against nothing: sentences, each whole (docs/running-vllm.md, Hints).
 """
 
 from collections.abc import Callable, Iterator

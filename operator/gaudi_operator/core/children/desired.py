@@ -1,6 +1,7 @@
 """All children that a resource should have now, as complete manifests in the order in which they are written.
 
-When the claim of recipes exists, while the spec wishes it or a revision that runs mounts it; what its pods read.
+The claim of recipes and the ConfigMap beside it are asked for separately: the claim exists while the spec wishes it or
+a revision that runs mounts it, and its writes come after all others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,7 @@
-"""From the wished children and the observed ones to the writes that are missing. At rest there are none.
+"""From the desired children and the observed ones to the writes that are missing. At rest there are none.
 
-Whether a live object still has what we applied. Fields of others, and the server's defaults, do not matter.
+A live object has drifted where it no longer has what we applied; fields of others, and the server's defaults, do not
+matter.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -17,7 +17,7 @@ def garbage(
     """Deletes of workloads and ControllerRevisions that are over, and the names of the revisions still in use.
 
     In use is the `current` revision and whatever has pods or wishes some. A pod that has ended runs nothing any more:
-    it goes with its workload, and its last error stays in the status (back_off.py). `stored` is newest first;
+    it goes with its workload, and its last error stays in the status (rollout/backoff.py). `stored` is newest first;
     `history_limit` is how many revisions that are not in use are kept, beside the `stable` one.
     """
     in_use = {current, *(_revision(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}

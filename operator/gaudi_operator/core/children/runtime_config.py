@@ -1,6 +1,6 @@
 """From a spec to the RuntimeConfig that its pods read, and to the limits of its bucket plan.
 
-What pods fetch from a hub, by which token, and the sentence about one that does (docs/model-sources.md).
+What pods fetch from a hub and by which token stands at the end (docs/model-sources.md).
 """
 
 from posixpath import join, normpath

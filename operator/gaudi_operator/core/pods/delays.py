@@ -1,8 +1,8 @@
-"""Where a pod has no place yet: what the scheduler, a quota or an admission rule says about it.
+"""What takes longer than usual on a pod's way to its captured graphs, in the order in which a pod meets it.
 
-A pod that has a node and gets no container there: its volumes or its network do not come.
-
-A bucket that takes much longer than others like it, named long before it counts as a standstill (docs/warmup.md).
+A pod that has no node yet: what the scheduler, a quota or an admission rule says about it. A pod that has a node and
+gets no container there, because its volumes or its network do not come. And a bucket that takes much longer than
+others like it, named long before it counts as a standstill (docs/warmup.md).
 """
 
 from dataclasses import dataclass

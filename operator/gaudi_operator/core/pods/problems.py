@@ -1,9 +1,8 @@
 """What keeps a revision from serving until a person acts: pod by pod, as the kubelet, scheduler and report say.
 
-Pods that end as a whole before they ever serve: refused by their node, or evicted in the middle of a warm-up.
-
-They are no replicas any more, and the ReplicaSet makes others in their stead; but they stay in the cluster, and with
-them what their node said (docs/conditions.md, While pods start).
+Pods that end as a whole before they ever serve, refused by their node or evicted in the middle of a warm-up, are told
+of together: they are no replicas any more, and the ReplicaSet makes others in their stead; but they stay in the
+cluster, and with them what their node said (docs/conditions.md, While pods start).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,8 @@
-"""How a pod or its last container ended, kept in the status after the container, and its report, are gone.
+"""How pods and their containers ended.
 
-When pods of a revision, and containers in them, have ended by themselves, as far as they show it.
+`last_errors` is the sentence per pod that the status keeps after the container, and its report, are gone. `ends` are
+the moments at which pods of a revision, and containers in them, ended by themselves, as far as they show it: the
+back-off counts them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -12,7 +12,7 @@ The rules, in this order: revisions never exceed replicas + maxSurge in sum; old
 once, for they protect nobody; other old pods go only while (their number + the new ready ones) stays at or above
 replicas - maxUnavailable, those that are not ready first, as the ReplicaSet controller does.
 
-The rollout's numbers of pods from what the resource says.
+`rollout_policy` reads these numbers of pods from what the resource says.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class RevisionPods:
 
 @dataclass(frozen=True)
 class Policy:
-    """Numbers of pods, percentages resolved (policy.py); on `trial` the new revision has one pod (canary.py)."""
+    """Numbers of pods, percentages resolved; on `trial` the new revision has one pod, the canary."""
 
     wished: int
     max_surge: int

@@ -1,15 +1,10 @@
 """Revisions: found among the stored ControllerRevisions by their inputs, or rendered anew (docs/revisions.md).
 
-Why a revision was given up: kept on its ControllerRevision, so that no operator tries it again unasked.
-
-docs/revisions.md, When a revision fails.
-
-Revision inputs: what changes what a pod runs, and the rule that compares them (docs/revisions.md).
-
-Back to a kept revision by the spec: the patch that makes the spec wish what the revision was made from.
-
-Whoever cannot patch the spec, because another hand holds it, sets spec.rollout.revision instead (docs/revisions.md,
-Going back).
+First why one was given up: that is kept on its ControllerRevision, so that no operator tries it again unasked
+(docs/revisions.md, When a revision fails). Then its inputs, which are what changes what a pod runs, and the rule that
+compares them. Then the kept revisions, and the one that the spec asks for. Last the way back by the spec: the patch
+that makes the spec wish what a kept revision was made from. Whoever cannot patch the spec, because another hand holds
+it, sets spec.rollout.revision instead (docs/revisions.md, Going back).
 """
 
 import json

@@ -3,7 +3,8 @@
 A failure is judged while the revision is being rolled out, and only when there is a good one to return to. It stands
 on the ControllerRevision from then on: the same revision is not tried again until a person says so.
 
-The canary: the first pod of a revision, which must hold its gate before the next one starts (docs/revisions.md).
+A new revision is on trial until its first pod, the canary, has held its gate for as long as the spec asks; the next
+one does not start before.
 """
 
 from collections.abc import Collection, Iterable, Sequence

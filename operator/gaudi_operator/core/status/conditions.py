@@ -1,16 +1,11 @@
 """The conditions of a resource: one table, one judgement each, as kstatus and `kubectl wait` expect them.
 
-docs/conditions.md lists all of them with their reasons.
-
-Ready, Reconciling and Stalled: how far a resource is on the way to what is wished (docs/conditions.md).
-
-Ready alone says whether all is as wished; Reconciling is True while the operator is at it; Stalled is True only when
-nothing moves on without a person. The last two are never True together, and one of them is True whenever Ready is
-False.
-
-Available, WarmedUp and Degraded: what the pods give now, compared with what was promised (docs/conditions.md).
-
-AutoscalerActive: whether the autoscaler of spec.autoscaling counts and may scale (docs/scaling.md).
+docs/conditions.md lists all of them with their reasons. Here stand three groups, and plan.py has the fourth:
+Ready, Reconciling and Stalled say how far a resource is on the way to what is wished. Ready alone says whether all is
+as wished; Reconciling is True while the operator is at it; Stalled is True only when nothing moves on without a person.
+The last two are never True together, and one of them is True whenever Ready is False.
+Available, WarmedUp and Degraded compare what the pods give now with what was promised.
+AutoscalerActive says whether the autoscaler of spec.autoscaling counts and may scale (docs/scaling.md).
 """
 
 from collections.abc import Callable, Iterable, Mapping

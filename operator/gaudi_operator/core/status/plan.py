@@ -1,8 +1,7 @@
-"""The conditions that judge the plan and the settings of a spec (docs/conditions.md).
+"""What the plan of a spec takes, and the conditions that judge the plan and the settings (docs/conditions.md).
 
-What the plan takes: measured by a pod of the current revision, and estimated until one has (docs/conditions.md).
-
-The sentence of PlanAccepted: what the plan takes, and where the figures come from.
+status.plan is measured by a pod of the current revision, and estimated until one has; the sentence of PlanAccepted says
+what the plan takes and where the figures come from.
 """
 
 from collections.abc import Iterable

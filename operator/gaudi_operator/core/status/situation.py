@@ -1,7 +1,4 @@
-"""What one pass has found out, gathered for the judgement of conditions and status.
-
-Verdict: what is judged of one condition.
-"""
+"""What one pass has found out, gathered for the judgement of conditions and status; a Verdict is one such judgement."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
 """The status of a resource, from what one pass has found out.
 
-status.revisions: the kept revisions, newest first, each with its number, its age and where it stands.
-
-The status of a resource whose spec this operator cannot read: said, and nothing is touched.
+Its figures are over the pods that percentages speak of; `status.revisions` has the kept revisions, newest first, each
+with its number, its age and where it stands. A resource whose spec this operator cannot read gets a status that says
+so, and nothing is touched.
 """
 
 from datetime import datetime, timedelta

@@ -1,6 +1,6 @@
 """The runtime container: image, arguments, environment, resources, ports, probes and its rights.
 
-Variables of a container that shares recipes: its revision, and what a store of recipes wants to see.
+Where recipes are shared it gets more variables: its revision, and what a store of recipes wants to see.
 """
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator

@@ -1,6 +1,6 @@
-"""The volume claim that pods share compiled recipes over (docs/warmup.md, Recipe cache).
+"""What pods share compiled recipes over (docs/warmup.md, Recipe cache).
 
-The ConfigMap that tells pods which revisions can still be run (docs/warmup.md, Recipe cache).
+The volume claim that holds them, and the ConfigMap that tells pods which revisions can still be run.
 """
 
 from collections.abc import Iterable

@@ -29,8 +29,8 @@ def replica_set(
 def rollout_annotations(in_place: str | None, desired: int | None) -> dict[str, str]:
     """What a workload keeps of its rollout, where there is something to keep.
 
-    `in_place` is the scheduler's answer, why it replaces pods in place (surge.py); `desired` are the replicas that it
-    has again after a back-off (back_off.py).
+    `in_place` is the scheduler's answer, why it replaces pods in place (rollout/mode.py); `desired` are the replicas
+    that it has again after a back-off (rollout/backoff.py).
     """
     return {
         **({IN_PLACE_ANNOTATION: in_place} if in_place else {}),

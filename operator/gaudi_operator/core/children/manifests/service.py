@@ -1,6 +1,5 @@
-"""The Service in front of all ready pods, of whatever revision.
-
-The ServiceAccount of the pods: an identity without rights and without a mounted token.
+"""The Service in front of all ready pods, of whatever revision, and the ServiceAccount of the pods: an identity without
+rights and without a mounted token.
 """
 
 from gaudi_operator.core.children.manifests.metadata import Object, child, stamped, traffic_labels

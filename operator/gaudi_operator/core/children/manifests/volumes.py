@@ -102,7 +102,7 @@ def mounted_image(image: OciImageSource) -> Object:
 def mounted_source(source: ModelSource) -> Object | None:
     """What a volume of `source` is made of, always read-only; None where the runtime fetches it instead.
 
-    ValueError for a source that checks.py refuses before it comes here.
+    ValueError for a source that admission/checks.py refuses before it comes here.
     """
     if claim := source.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}

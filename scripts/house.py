@@ -1,0 +1,95 @@
+"""How large the rooms of the house are: modules, imports, statements and comments. It prints, and limits nothing.
+
+`python -m scripts.house` measures operator and runtime together, and by itself the operator's core.
+"""
+
+import ast
+import sys
+import tokenize
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from statistics import mean, median
+
+ROOTS = (Path("operator"), Path("runtime"))
+CORE = "gaudi_operator.core."
+MANIFESTS = f"{CORE}children.manifests."
+MOST_ENTRIES = 12
+TOOLS = ("# noqa", "# type:")
+
+FOLDERS = [each.parent for root in ROOTS for each in sorted(root.rglob("__init__.py"))]
+FILES = {
+    ".".join(path.relative_to(root).with_suffix("").parts): path
+    for root in ROOTS
+    for path in sorted(root.rglob("*.py"))
+    if path.name != "__init__.py"
+}
+"""Modules by name. An `__init__.py` is none: it holds what is said of its folder."""
+
+TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
+LINES = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
+
+
+def imports(name: str) -> set[str]:
+    """The modules of ours that a module imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    return found & FILES.keys()
+
+
+def statements(name: str) -> int:
+    """Statements of a module; docstrings, and other constants that stand alone, are none."""
+    found = (node for node in ast.walk(TREES[name]) if isinstance(node, ast.stmt))
+    return sum(not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)) for each in found)
+
+
+def comments(name: str) -> int:
+    """Lines with a comment for people, not for tools."""
+    with FILES[name].open("rb") as file:
+        tokens = list(tokenize.tokenize(file.readline))
+    return sum(each.type == tokenize.COMMENT and not each.string.startswith(TOOLS) for each in tokens)
+
+
+def sizes(title: str, names: set[str]) -> str:
+    """One line about modules; importers are counted in operator and runtime, and not in tests."""
+    importers = Counter(each for name in FILES for each in imports(name))
+    lines = [LINES[name] for name in names]
+    return (
+        f"{title}: {len(names)} modules, median {median(lines):.0f} lines, "
+        f"{sum(importers[name] == 1 for name in names)} with one importer, {sum(map(statements, names))} statements, "
+        f"{100 * sum(map(comments, names)) / sum(lines):.1f} % of {sum(lines)} lines with a comment\n"
+    )
+
+
+def order(title: str, names: set[str]) -> str:
+    """One line about who imports whom: a module stands a floor above the highest one that it imports."""
+
+    @cache
+    def floor(name: str) -> int:
+        return 1 + max((floor(each) for each in imports(name) & names), default=0)
+
+    each = mean(len(imports(name)) for name in names)
+    return f"{title}: {max(map(floor, names))} floors of imports, {each:.1f} imports of ours per module\n"
+
+
+def full_folders() -> str:
+    """One line about folders of many modules and folders."""
+    entries = Counter(path.parent for path in (*FILES.values(), *FOLDERS))
+    full = [f"{folder} {count}" for folder, count in sorted(entries.items()) if count > MOST_ENTRIES]
+    return f"folders with more than {MOST_ENTRIES} entries: {', '.join(full) or 'none'}\n"
+
+
+def main() -> None:
+    """Print all figures."""
+    core = {name for name in FILES if name.startswith(CORE)}
+    upper = {name for name in core if not name.startswith(MANIFESTS)}
+    sys.stdout.write(sizes("operator and runtime", set(FILES)) + sizes("core", core) + order("core", core))
+    sys.stdout.write(order("core without children/manifests", upper) + full_folders())
+
+
+if __name__ == "__main__":
+    main()
