@@ -81,7 +81,8 @@ RelativePath = Annotated[
 ImageReference = Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][^\s]*$")]
 Percent = Annotated[int, Field(ge=0, le=100)]
 Seconds = Annotated[int, Field(ge=1, le=604_800)]
-Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+MOST_COUNT = 2**31 - 1
+Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=LABEL_VALUE)]
 AnnotationValue = Annotated[str, StringConstraints(max_length=4096)]
 KeyText = Annotated[str, StringConstraints(min_length=1, max_length=317)]

@@ -32,10 +32,23 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_FORM = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$")
+def read_moment(text: object) -> datetime | None:
+    """The moment that a text of the cluster says; None where there is none, or none to reckon with.
+
+    The API server keeps years from 0 to 10,000 and, in the status of our resource, times without a zone.
+    """
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found if found and found.tzinfo and 1 < found.year < 9999 else None
+
+
+_FORM = re.compile(r"^([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$")
+_WHOLE = re.compile(r"-?[0-9]{1,10}")
 _SCALES: dict[str | None, Fraction] = {
     None: Fraction(1),
-    "m": Fraction(1, 1000),
+    **{unit: Fraction(1, 1000**power) for power, unit in enumerate("mun", start=1)},
     **{unit: Fraction(1000**power) for power, unit in enumerate("kMGTPE", start=1)},
     **{f"{unit}i": Fraction(1024**power) for power, unit in enumerate("KMGTPE", start=1)},
 }
@@ -47,6 +60,12 @@ def parse_quantity(text: str) -> Fraction:
     if match is None:
         raise ValueError(f"{text!r} is no quantity such as 500m, 4 or 64Gi")
     return Fraction(match[1]) * _SCALES[match[2]]
+
+
+def whole_number(text: object) -> int | None:
+    """A number of 32 bits as an annotation or a label holds it; None for all else that somebody may write there."""
+    number = int(text) if isinstance(text, str) and _WHOLE.fullmatch(text) else None
+    return number if number is not None and -(2**31) <= number < 2**31 else None
 
 
 def at_least(size: int) -> str:

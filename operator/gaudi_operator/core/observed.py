@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 
 Manifest = Mapping[str, Any]
 """A Kubernetes object as the API server writes it."""
@@ -16,13 +16,26 @@ class PodReport:
     """The last word of a pod: a report that could be read, or the reason why it was ignored.
 
     `container_id` is the runtime container's id in the pod status when the report was fetched: a report never
-    speaks for another container. `received` is our clock.
+    speaks for another container. `received` is our clock. Of `report` it is enough what decisive() leaves.
     """
 
     container_id: str
     received: datetime
     report: WarmupReport | None = None
     ignored: str | None = None
+
+
+def decisive(report: WarmupReport) -> WarmupReport:
+    """The report without what no decision and no status reads: whole, those of 1,000 pods may take a gigabyte."""
+    firsts = [next((each for each in report.skipped if each.phase is phase), None) for phase in BucketPhase]
+    return report.model_copy(
+        update={
+            "skipped": tuple(filter(None, firsts)),
+            "served": report.served.model_copy(update={"buckets": ()}),
+            "warnings": report.warnings[-1:],
+            "engine_arguments": (),
+        }
+    )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import aiohttp
 from pydantic import ValidationError
 
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.core.observed import Manifest, PodReport
+from gaudi_operator.core.observed import Manifest, PodReport, decisive
 from gaudi_operator.shell.backoff import Backoff
 from gaudi_operator.shell.metrics import Metrics
 from gaudi_operator.shell.store import Key
@@ -72,7 +72,7 @@ def target_of(pod: Manifest) -> Target | None:
 
 
 async def fetch(session: aiohttp.ClientSession, target: Target, after: int, wait: float) -> WarmupReport:
-    """The report, once its sequence is above `after` or after `wait` seconds.
+    """What decides of the report, once its sequence is above `after` or after `wait` seconds.
 
     Raises Unreachable, or Unusable with the reason why the answer is ignored.
     """
@@ -103,7 +103,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 def _report(body: bytes) -> WarmupReport:
     try:
-        return WarmupReport.model_validate_json(body)
+        return decisive(WarmupReport.model_validate_json(body))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the answer"

@@ -5,12 +5,13 @@ assumed stands in Pace. A request is admitted in order of arrival while a sequen
 length are free, its prompt runs alone, then it takes part in every decode step until its answer is complete.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.traffic.histogram import ShapeCounts, Weights
 from gaudi_runtime.traffic.trace import Request
 
 
@@ -32,9 +33,7 @@ def is_servable(request: Request, limits: Limits) -> bool:
     return request.context <= min(limits.max_num_batched_tokens, limits.max_model_len - 1)
 
 
-def decode_steps(
-    requests: Iterable[Request], limits: Limits, kv_blocks: int, pace: Pace = DEFAULT_PACE
-) -> Counter[Bucket]:
+def decode_steps(requests: Iterable[Request], limits: Limits, kv_blocks: int, pace: Pace = DEFAULT_PACE) -> Weights:
     """(batch size, 1, KV blocks of the batch) of every simulated decode step, with the number of such steps.
 
     Requests that the limits or the `kv_blocks` of the device refuse are left out, and so is what comes after
@@ -46,12 +45,12 @@ def decode_steps(
         if is_servable(request, limits):
             server.arrive(request)
     server.finish()
-    return server.steps
+    return server.steps.weights()
 
 
 class _Server:
     def __init__(self, limits: Limits, kv_blocks: int, pace: Pace) -> None:
-        self.steps: Counter[Bucket] = Counter()
+        self.steps = ShapeCounts()
         self._limits = limits
         self._pace = pace
         self._free = kv_blocks
@@ -112,7 +111,7 @@ class _Server:
 
     def _decode(self) -> None:
         self._blocks += self._growing[self._step % self._limits.block_size]
-        self.steps[Bucket(self._batch, 1, self._blocks)] += 1
+        self.steps.add(Bucket(self._batch, 1, self._blocks))
         self._step += 1
         self._now += self._pace.decode_step_seconds
         for most, grows_at in self._ending.pop(self._step, ()):

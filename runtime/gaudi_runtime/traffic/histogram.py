@@ -7,10 +7,15 @@ from math import isfinite
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.quoting import quoted
 
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500
+MOST_TEXT = 65_536
+"""Characters of bucketing.optimal.traffic."""
 MOST_DIGITS = 11
+MOST_COUNTED = 100_000
+"""Shapes of a phase that are told apart while a trace is read: tens of megabytes."""
 MOST_WEIGHT = 1e15
 MAX_VALUE = 16_777_216
 FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
@@ -44,15 +49,23 @@ def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
 
 
 def write_traffic(traffic: Traffic) -> str:
-    """The text of traffic, at most 1500 lines a phase: above that, sizes are rounded up to ever fewer binary digits.
+    """The text of traffic, at most 1500 lines a phase and 64 KiB: above that, sizes are rounded up to ever fewer binary
+    digits.
 
     None is rounded beyond the largest, which may be the most that the limits admit.
     """
+    most = MOST_LINES
+    while len(text := _text(traffic, most)) > MOST_TEXT and most:
+        most = most * 3 // 4
+    return text
+
+
+def _text(traffic: Traffic, most: int) -> str:
     lines = []
     for phase in BucketPhase:
         weights = traffic.of(phase)
-        for shape, weight in sorted(within(fewer(weights, MOST_LINES)[0], largest(weights)).items()):
-            lines.append(f"{phase} {shape.batch_size} {shape.query_len} {shape.num_blocks} {weight:.12g}\n")
+        for (batch, query, blocks), weight in sorted(within(fewer(weights, most)[0], largest(weights)).items()):
+            lines.append(f"{phase} {batch} {query} {blocks} {min(weight, MOST_WEIGHT):.12g}\n")
     return "".join(lines)
 
 
@@ -65,7 +78,7 @@ def _read_line(content: list[str]) -> tuple[BucketPhase, Bucket, float]:
     if len(content) != 5:
         raise ValueError(f"{len(content)} words instead of 5")
     if content[0] not in list(BucketPhase):
-        raise ValueError(f"{content[0]} is neither prompt nor decode")
+        raise ValueError(f"{quoted(content[0])} is neither prompt nor decode")
     phase = BucketPhase(content[0])
     batch, query, blocks = (_whole(word) for word in content[1:4])
     if not batch or not query or (phase is BucketPhase.DECODE and (query != 1 or not blocks)):
@@ -75,7 +88,7 @@ def _read_line(content: list[str]) -> tuple[BucketPhase, Bucket, float]:
 
 def _whole(word: str) -> int:
     if not (word.isascii() and word.isdigit() and len(word) <= 8 and int(word) <= MAX_VALUE):
-        raise ValueError(f"{word} is not a whole number from 0 to {MAX_VALUE}")
+        raise ValueError(f"{quoted(word)} is not a whole number from 0 to {MAX_VALUE}")
     return int(word)
 
 
@@ -83,9 +96,9 @@ def _weight(word: str) -> float:
     try:
         weight = float(word)
     except ValueError:
-        raise ValueError(f"weight {word} is not a number") from None
+        raise ValueError(f"weight {quoted(word)} is not a number") from None
     if not (isfinite(weight) and 0 < weight <= MOST_WEIGHT):
-        raise ValueError(f"weight {word} is not above 0 and at most {MOST_WEIGHT:g}")
+        raise ValueError(f"weight {quoted(word)} is not above 0 and at most {MOST_WEIGHT:g}")
     return weight
 
 
@@ -99,6 +112,31 @@ def fewer(weights: Weights, most: int, digits: int = MOST_DIGITS) -> tuple[dict[
         digits -= 1
         kept = _merged((round_up(shape, digits), weight) for shape, weight in kept.items())
     return kept, digits
+
+
+class ShapeCounts:
+    """How often each shape came: exact up to `most` of them, then with sizes rounded up as fewer() does."""
+
+    def __init__(self, most: int = MOST_COUNTED) -> None:
+        """Nothing has come yet."""
+        self._most = most
+        self._digits: int | None = None
+        self._largest = Bucket(0, 0, 0)
+        self._counts: dict[Bucket, float] = {}
+
+    def add(self, shape: Bucket) -> None:
+        """One more of this shape."""
+        if self._digits is not None:
+            self._largest = largest((self._largest, shape))
+            shape = round_up(shape, self._digits)
+        self._counts[shape] = self._counts.get(shape, 0) + 1
+        if len(self._counts) > self._most:
+            self._largest = self._largest if self._digits else largest(self._counts)
+            self._counts, self._digits = fewer(self._counts, self._most // 2, self._digits or MOST_DIGITS + 1)
+
+    def weights(self) -> dict[Bucket, float]:
+        """All of them, none with a size above the largest that came."""
+        return self._counts if self._digits is None else within(self._counts, self._largest)
 
 
 def largest(shapes: Iterable[Bucket]) -> Bucket:

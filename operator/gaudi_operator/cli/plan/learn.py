@@ -17,7 +17,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Stra
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.optimal.cost import token_cost
-from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic, write_traffic
+from gaudi_runtime.traffic.histogram import MOST_TEXT, Traffic, Weights, read_traffic, write_traffic
 from gaudi_runtime.traffic.judge import Verdict, judge
 
 if TYPE_CHECKING:
@@ -101,7 +101,10 @@ def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPol
         "warmup_seconds": budget.warmup_seconds,
     }
     kept = known.model_dump(exclude={"traffic"}) if known and not any(given.values()) else given
-    settings = OptimalSettings(traffic=write_traffic(traffic), **kept)
+    text = write_traffic(traffic)
+    if len(text) > MOST_TEXT:
+        raise ConfigError(f"this traffic takes more than {MOST_TEXT} bytes however its sizes are rounded")
+    settings = OptimalSettings(traffic=text, **kept)
     return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": settings, "file": None})
 
 

@@ -34,7 +34,7 @@ Namespace = Annotated[
 ]
 Name = Annotated[str | None, typer.Option(help="Which GaudiInference of the file, when it holds several.")]
 BucketFile = Annotated[Path | None, typer.Option(help="Take the buckets from this file (strategy file).")]
-KvBlocks = Annotated[int | None, typer.Option(min=1, help="KV blocks that exist on the device.")]
+KvBlocks = Annotated[int | None, typer.Option(min=1, max=2**60, help="KV blocks that exist on the device.")]
 
 
 class Heat(StrEnum):
@@ -62,10 +62,11 @@ class Form(StrEnum):
 FormOption = Annotated[
     Form, typer.Option("--as", help="optimal keeps the traffic in the spec, file the buckets that were chosen.")
 ]
-GraphsOption = Annotated[int | None, typer.Option(min=1, help="Prompt graphs of optimal [as exponential].")]
-DecodeOption = Annotated[int | None, typer.Option(min=1, help="Decode graphs of optimal [as exponential].")]
-BytesOption = Annotated[int | None, typer.Option(min=1, help="Budget in bytes of graph memory instead.")]
-SecondsOption = Annotated[int | None, typer.Option(min=1, help="Budget in seconds of warm-up instead.")]
+# Bounded as in bucketing.optimal, which is not imported here: every command would pay for it.
+GraphsOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Prompt graphs of optimal [as exponential].")]
+DecodeOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Decode graphs of optimal [as exponential].")]
+BytesOption = Annotated[int | None, typer.Option(min=1, max=2**50, help="Budget in bytes of graph memory instead.")]
+SecondsOption = Annotated[int | None, typer.Option(min=1, max=604_800, help="Budget in seconds of warm-up instead.")]
 
 
 def ask(

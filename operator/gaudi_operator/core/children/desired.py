@@ -106,4 +106,4 @@ def recipe_readers(inference: Inference, running: Iterable[Revision], kept: Iter
 
 def _mounts(revision: Revision, claim: str) -> bool:
     volumes = revision.template.get("spec", {}).get("volumes", ())
-    return any(each.get("persistentVolumeClaim", {}).get("claimName") == claim for each in volumes)
+    return any((each.get("persistentVolumeClaim") or {}).get("claimName") == claim for each in volumes)

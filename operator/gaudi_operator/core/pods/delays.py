@@ -8,6 +8,7 @@ others like it, named long before it counts as a standstill (docs/warmup.md).
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from gaudi_operator.core.notation import read_moment
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import BucketPhase, Phase, Shape
@@ -36,9 +37,8 @@ def refusal(replica_set: Manifest) -> Refusal | None:
     """What keeps a ReplicaSet from making pods; None when nothing does."""
     for condition in (replica_set.get("status") or {}).get("conditions") or ():
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            since = condition.get("lastTransitionTime")
             said = condition.get("message") or condition.get("reason") or "no reason was given"
-            return Refusal(said, datetime.fromisoformat(since) if since else None)
+            return Refusal(said, read_moment(condition.get("lastTransitionTime")))
     return None
 
 

@@ -16,6 +16,7 @@ from gaudi_operator.core.names import (
     PLAN_HASH_ANNOTATION,
     REVISION_LABEL,
 )
+from gaudi_operator.core.notation import read_moment, whole_number
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_runtime.contract.report import WarmupReport
 
@@ -137,18 +138,17 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
         return view
     mine = (_read(worker, None) for worker in observed.workers if _group(worker) == group)
     workers = tuple(sorted(mine, key=lambda worker: worker.name))
-    size = int((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION, 1))
+    size = whole_number((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
     unplaced = [each for worker in workers if (each := worker.conditions.get("PodScheduled")) and not each.true]
     conditions = {**view.conditions, **({"PodScheduled": unplaced[0]} if unplaced else {})}
-    return replace(view, size=size, ordinal=int(group[1]), workers=workers, conditions=conditions)
+    return replace(view, size=size, ordinal=group[1], workers=workers, conditions=conditions)
 
 
-def _group(pod: Manifest) -> tuple[str, str] | None:
+def _group(pod: Manifest) -> tuple[str, int] | None:
     """Name of the LeaderWorkerSet and number of the group."""
     labels = pod["metadata"].get("labels") or {}
-    if GROUP_NAME_LABEL not in labels or GROUP_INDEX_LABEL not in labels:
-        return None
-    return labels[GROUP_NAME_LABEL], labels[GROUP_INDEX_LABEL]
+    number = whole_number(labels.get(GROUP_INDEX_LABEL))
+    return None if GROUP_NAME_LABEL not in labels or number is None else (labels[GROUP_NAME_LABEL], number)
 
 
 def _read(pod: Manifest, word: PodReport | None) -> PodView:
@@ -163,17 +163,17 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         revision=(metadata.get("labels") or {}).get(REVISION_LABEL, ""),
         phase=status.get("phase", "Pending"),
         terminating="deletionTimestamp" in metadata,
-        gone_by=_moment(metadata.get("deletionTimestamp")),
+        gone_by=read_moment(metadata.get("deletionTimestamp")),
         conditions={each["type"]: _condition(each) for each in status.get("conditions") or ()},
         container=container,
         report=word.report if word is not None and ignored is None else None,
         received=word.received if word is not None else None,
         report_ignored=ignored,
-        deletion_cost=int(annotations.get(DELETION_COST_ANNOTATION, 0)),
+        deletion_cost=whole_number(annotations.get(DELETION_COST_ANNOTATION)) or 0,
         ended=_why_ended(status, container) if status.get("phase") == "Failed" else None,
         ended_at=_ended_at(pod) if status.get("phase") == "Failed" else None,
         ended_by_node=status.get("phase") == "Failed" and bool(status.get("reason")),
-        created=_moment(metadata.get("creationTimestamp")),
+        created=read_moment(metadata.get("creationTimestamp")),
     )
 
 
@@ -203,11 +203,8 @@ def _ended_at(pod: Manifest) -> datetime | None:
     states = [each.get("state") or {} for each in status.get("containerStatuses") or ()]
     finished = [(state.get("terminated") or {}).get("finishedAt") for state in states]
     turned = [each.get("lastTransitionTime") for each in status.get("conditions") or ()]
-    moments = [
-        *filter(None, (*finished, *turned)),
-        *filter(None, (status.get("startTime"), pod["metadata"].get("creationTimestamp"))),
-    ]
-    return max((datetime.fromisoformat(moment) for moment in moments), default=None)
+    moments = (*finished, *turned, status.get("startTime"), pod["metadata"].get("creationTimestamp"))
+    return max(filter(None, map(read_moment, moments)), default=None)
 
 
 def _condition(condition: Mapping[str, Any]) -> PodCondition:
@@ -215,12 +212,8 @@ def _condition(condition: Mapping[str, Any]) -> PodCondition:
         true=condition.get("status") == "True",
         reason=condition.get("reason") or "",
         message=condition.get("message") or "",
-        since=_moment(condition.get("lastTransitionTime")),
+        since=read_moment(condition.get("lastTransitionTime")),
     )
-
-
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
 
 
 def _container(status: Mapping[str, Any]) -> Container | None:
@@ -235,9 +228,9 @@ def _container(status: Mapping[str, Any]) -> Container | None:
                 waiting_reason=waiting.get("reason"),
                 waiting_message=waiting.get("message") or "",
                 last_exit=_exit(last),
-                restarts=each.get("restartCount") or 0,
-                last_began=_moment((last or {}).get("startedAt")),
-                last_ended=_moment((last or {}).get("finishedAt")),
+                restarts=max(0, each.get("restartCount") or 0),
+                last_began=read_moment((last or {}).get("startedAt")),
+                last_ended=read_moment((last or {}).get("finishedAt")),
             )
     return None
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError
+from gaudi_operator.api.base import MOST_COUNT
+from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionState
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.notation import timestamp
+from gaudi_operator.core.notation import read_moment, timestamp
 from gaudi_operator.core.pods.terminations import End, ends
 from gaudi_operator.core.pods.view import PodView
 
@@ -37,11 +38,20 @@ class Record:
 
 def records(pods: Iterable[PodView], before: GaudiInferenceStatus, last_errors: Mapping[str, str]) -> dict[str, Record]:
     """By revision: what the written status remembers, and what has ended since; `last_errors` are by pod."""
-    known = {row.name: Record(row.last_error, row.back_off) for row in before.revisions}
+    known = {row.name: _written(row) for row in before.revisions}
     mine: dict[str, list[PodView]] = {name: [] for name in known}
     for pod in pods:
         mine.setdefault(pod.revision, []).append(pod)
     return {name: _record(known.get(name, Record()), each, last_errors) for name, each in mine.items()}
+
+
+def _written(row: RevisionState) -> Record:
+    """Whoever may write a status may write times there that are none: those remember nothing."""
+    error, pause = row.last_error, row.back_off
+    return Record(
+        error if error and read_moment(error.time) else None,
+        pause if pause and read_moment(pause.since) and read_moment(pause.until) else None,
+    )
 
 
 def held(
@@ -84,7 +94,7 @@ def _counted(known: BackOff | None, end: End) -> BackOff:
     since = datetime.fromisoformat(known.since) if known else None
     if known and since and end.began < since:
         return known
-    failures = known.failures + 1 if known and since and end.at - since <= FORGOTTEN else 1
+    failures = min(MOST_COUNT, known.failures + 1) if known and since and end.at - since <= FORGOTTEN else 1
     pause = timedelta(seconds=_pause_seconds(failures))
     return BackOff(failures=failures, since=timestamp(end.at), until=timestamp(end.at + pause))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.notation import whole_number
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.planner import RevisionPods, Step
@@ -17,11 +18,16 @@ OVERDUE = timedelta(seconds=10)
 
 def live_workloads(observed: Observed) -> dict[str, Manifest]:
     """ReplicaSets and LeaderWorkerSets that are not being deleted, by revision."""
-    return {
-        each["metadata"]["labels"][REVISION_LABEL]: each
-        for each in observed.workloads
-        if "deletionTimestamp" not in each["metadata"]
-    }
+    alive = (each for each in observed.workloads if "deletionTimestamp" not in each["metadata"])
+    return {name: each for each in alive if (name := revision_of(each))}
+
+
+def revision_of(workload: Manifest) -> str:
+    """The revision of a workload, by its pods where somebody has taken its label; empty for a stranger's."""
+    templates = workload["spec"].get("leaderWorkerTemplate") or workload["spec"]
+    pods = templates.get("template") or templates.get("leaderTemplate") or templates.get("workerTemplate") or {}
+    labels = (workload["metadata"].get("labels") or {}, (pods.get("metadata") or {}).get("labels") or {})
+    return str(next((each[REVISION_LABEL] for each in labels if each.get(REVISION_LABEL)), ""))
 
 
 def count_pods(
@@ -89,8 +95,8 @@ def written_replicas(observed: Observed) -> dict[str, int]:
 
 def desired_replicas(workload: Manifest) -> int:
     """Replicas that a workload has, or has again after a back-off."""
-    kept = (workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION)
-    return int(kept) if kept else int(workload["spec"].get("replicas", 1))
+    kept = whole_number((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
+    return kept if kept is not None and kept >= 0 else int(workload["spec"].get("replicas", 1))
 
 
 def wished_replicas(current: Revision, observed: Observed, step: Step) -> dict[str, int]:
@@ -120,5 +126,6 @@ def _read_back(name: str, workload: Manifest) -> Revision:
     templates = workload["spec"].get("leaderWorkerTemplate")
     if templates is None:
         return Revision(name, 0, {}, workload["spec"]["template"], "")
-    group = Group(templates["size"], templates["workerTemplate"])
-    return Revision(name, 0, {}, templates["leaderTemplate"], "", group=group)
+    worker = templates["workerTemplate"]
+    group = Group(templates.get("size", 1), worker)
+    return Revision(name, 0, {}, templates.get("leaderTemplate") or worker, "", group=group)

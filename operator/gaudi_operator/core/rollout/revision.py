@@ -10,9 +10,9 @@ it, sets spec.rollout.revision instead (docs/revisions.md, Going back).
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from gaudi_operator.api.base import ApiModel, Seconds
@@ -30,6 +30,7 @@ from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATIO
 from gaudi_operator.core.notation import canonical_json, short_hash
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_inference
+from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.config import plan_hash
 from gaudi_runtime.problem import Problem
 
@@ -51,8 +52,9 @@ def read_failure(annotations: Mapping[str, str]) -> Problem | None:
         return None
     try:
         said = json.loads(text)
-        return Problem(str(said["reason"])[:MAX_REASON], str(said["message"])[:MAX_MESSAGE])
-    except (ValueError, TypeError, KeyError):
+        found = Problem(str(said["reason"])[:MAX_REASON], str(said["message"])[:MAX_MESSAGE])
+        return Problem(*(each.encode().decode() for each in (found.reason, found.message)))
+    except (ValueError, TypeError, KeyError, RecursionError):
         return Problem("MarkedFailed", text[:MAX_MESSAGE])
 
 
@@ -130,6 +132,55 @@ def _same(stored: object, wished: object) -> bool:
     return stored == wished
 
 
+_MOST_NUMBER = 2**62
+"""Above any that counts: the next one must be a number of 64 bits too."""
+
+
+_MOST_VOLUMES = 1_000
+"""Far more than any pod of ours has, and few enough to look at in every pass."""
+
+
+class _Named(Tolerant):
+    name: str
+
+
+class _Folder(Tolerant):
+    path: str
+
+
+class _Claim(Tolerant):
+    claim_name: str
+
+
+class _Volume(Tolerant):
+    config_map: _Named | None = None
+    host_path: _Folder | None = None
+    persistent_volume_claim: _Claim | None = None
+
+
+class _PodSpec(Tolerant):
+    volumes: Annotated[tuple[_Volume, ...], Field(max_length=_MOST_VOLUMES)] = ()
+    service_account_name: str | None = None
+
+
+class _Template(Tolerant):
+    spec: _PodSpec = _PodSpec()
+
+
+class _Group(Tolerant):
+    size: int
+    worker: _Template
+
+
+class _Data(Tolerant):
+    """The parts of a ControllerRevision's data that are looked into; what is beside them goes to pods as it is."""
+
+    inputs: dict[str, Any] = Field({})
+    template: _Template = _Template()
+    config: str = ""
+    group: _Group | None = None
+
+
 @dataclass(frozen=True)
 class Group:
     """What a replica over several nodes is besides its leader: pods in sum, and the pod template of the others."""
@@ -159,7 +210,7 @@ class Revision:
     def config_map(self) -> str | None:
         """Name of the ConfigMap that its pods mount."""
         volumes = self.template.get("spec", {}).get("volumes", ())
-        return next((each["configMap"]["name"] for each in volumes if "configMap" in each), None)
+        return next((each["configMap"]["name"] for each in volumes if each.get("configMap")), None)
 
     @property
     def host_paths(self) -> list[str]:
@@ -178,18 +229,26 @@ class Revision:
 def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
     """The revisions of the ControllerRevisions that are not being deleted, newest first."""
     alive = [each for each in manifests if "deletionTimestamp" not in each["metadata"]]
-    return tuple(sorted(map(_read, alive), key=lambda revision: revision.number, reverse=True))
+    return tuple(sorted(filter(None, map(_read, alive)), key=lambda revision: revision.number, reverse=True))
 
 
-def _read(manifest: Manifest) -> Revision:
+def _read(manifest: Manifest) -> Revision | None:
+    """None for one that no operator has written: whoever may make ControllerRevisions may give them any content."""
+    name, number = (manifest["metadata"].get("labels") or {}).get(REVISION_LABEL), manifest.get("revision", 0)
     data = manifest.get("data") or {}
+    try:
+        _Data.model_validate(data)
+    except ValidationError:
+        return None
+    if not name or not 0 <= number < _MOST_NUMBER:
+        return None
     return Revision(
-        name=manifest["metadata"]["labels"][REVISION_LABEL],
-        number=manifest["revision"],
+        name=name,
+        number=number,
         inputs=data.get("inputs", {}),
         template=data.get("template", {}),
         config=data.get("config", ""),
-        group=Group(**data["group"]) if "group" in data else None,
+        group=Group(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
         failure=read_failure(manifest["metadata"].get("annotations") or {}),
         created=manifest["metadata"].get("creationTimestamp"),
     )

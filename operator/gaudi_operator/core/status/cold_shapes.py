@@ -3,8 +3,10 @@
 What it takes is estimated: bytes from the graphs that a pod has captured, seconds from the rates of the seeds' Gaudi 2.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 from gaudi_operator.core.admission.review import plan_of
@@ -12,10 +14,13 @@ from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limi
 from gaudi_operator.core.status.situation import Situation
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.contract.report import BucketPhase, PhaseProgress, WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, PhaseProgress, Shape, WarmupReport
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.optimal.cost import warmup_seconds
 from gaudi_runtime.units import size
+
+MOST_MISSES = 200
+"""Shapes that are compared with each other, the most frequent ones: a thousand pods may tell of 20,000."""
 
 NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise warmup.graphMemoryShare or plan fewer."
 
@@ -42,19 +47,22 @@ def suggestion(situation: Situation) -> str | None:
         with suppress(PlanImpossible):
             limits = plan_limits(spec)
             plan = plan_of(bucket_policy(spec), limits, report.memory.kv_blocks)
-            missed = [miss for each in reports.values() for miss in _misses(each, plan, limits)]
+            missed = list(islice(_misses(reports.values(), plan, limits), MOST_MISSES))
             return _bucket_to_add(missed, plan, limits, name, report) if missed else NO_GRAPH
     return None
 
 
-def _misses(report: WarmupReport, plan: BucketPlan, limits: Limits) -> Iterator[Miss]:
-    """What no bucket of the plan holds. Queries are rounded up to whole blocks, as those of plans are."""
-    for cold in report.cold_shapes:
-        batch, query, blocks = cold.needed or cold.shape
-        if cold.phase is BucketPhase.PROMPT:
+def _misses(reports: Iterable[WarmupReport], plan: BucketPlan, limits: Limits) -> Iterator[Miss]:
+    """What no bucket of the plan holds, most frequent first. Queries are rounded up to whole blocks, as in plans."""
+    batches = Counter[tuple[BucketPhase, Shape]]()
+    for cold in (cold for report in reports for cold in report.cold_shapes):
+        batches[cold.phase, cold.needed or cold.shape] += cold.count
+    for (phase, (batch, query, blocks)), count in batches.most_common():
+        if plan.find(phase, batch, query, blocks) is not None:
+            continue
+        if phase is BucketPhase.PROMPT:
             query = min(-(-query // limits.block_size) * limits.block_size, max(query, limits.max_num_batched_tokens))
-        if plan.find(cold.phase, *(cold.needed or cold.shape)) is None:
-            yield Miss(cold.phase, Bucket(batch, query, blocks), cold.count)
+        yield Miss(phase, Bucket(batch, query, blocks), count)
 
 
 def _bucket_to_add(missed: Sequence[Miss], plan: BucketPlan, limits: Limits, pod: str, report: WarmupReport) -> str:

@@ -8,6 +8,7 @@ Available, WarmedUp and Degraded compare what the pods give now with what was pr
 AutoscalerActive says whether the autoscaler of spec.autoscaling counts and may scale (docs/scaling.md).
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,7 +17,7 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
 from gaudi_operator.core.children.manifests.horizontal_pod_autoscaler import METRIC
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.notation import timestamp
+from gaudi_operator.core.notation import read_moment, timestamp
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.delays import slow_bucket
 from gaudi_operator.core.pods.gate import SETTLE_SECONDS
@@ -143,6 +144,9 @@ def _is_lost(pod: PodView, now: datetime) -> bool:
 NEW_KIND_SECONDS = 60
 """The controller manager learns of a new CustomResourceDefinition within 30 s, and an autoscaler looks every 15 s."""
 
+_WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
+"""What a reason is: that of an autoscaler may be any text."""
+
 _NO_METRIC = (
     f"A metrics adapter must serve the metric {METRIC} of the pods (docs/scaling.md, Autoscale); until then replicas "
     "stay as they are."
@@ -174,15 +178,17 @@ def learning_seconds(autoscaler: Manifest | None, now: datetime) -> float | None
     conditions: Iterable[Mapping[str, Any]] = ((autoscaler or {}).get("status") or {}).get("conditions") or ()
     for each in conditions:
         if (each["type"], each["status"], each.get("reason")) == ("AbleToScale", "False", "FailedGetScale"):
-            left = NEW_KIND_SECONDS - (now - datetime.fromisoformat(each["lastTransitionTime"])).total_seconds()
+            since = read_moment(each.get("lastTransitionTime"))
+            left = NEW_KIND_SECONDS - (now - since).total_seconds() if since else 0
             return left if left > 0 else None
     return None
 
 
 def _hindered(condition: Mapping[str, Any]) -> Verdict:
-    reason, message = condition.get("reason") or "NotActive", str(condition.get("message") or "It says no reason")
+    reason, message = condition.get("reason") or "", str(condition.get("message") or "It says no reason")
     sentence = f"The autoscaler does not scale: {message.strip().rstrip('.')}."
-    return Verdict(FALSE, reason, f"{sentence} {_NO_METRIC}" if "Metric" in reason else sentence)
+    word = reason if _WORD.fullmatch(reason) else "NotActive"
+    return Verdict(FALSE, word, f"{sentence} {_NO_METRIC}" if "Metric" in word else sentence)
 
 
 MAX_MESSAGE = 2048

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from gaudi_operator.api.base import MOST_COUNT
 from gaudi_operator.api.v1alpha1.status import (
     BucketCounts,
     Buckets,
@@ -14,7 +15,7 @@ from gaudi_operator.api.v1alpha1.status import (
     Recompiles,
     WarmupProgress,
 )
-from gaudi_operator.core.notation import timestamp
+from gaudi_operator.core.notation import read_moment, timestamp
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.status.situation import Situation
 from gaudi_runtime.contract.report import PhaseProgress, WarmupReport
@@ -66,12 +67,12 @@ def recompiles(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Rec
         compiles[cold.phase.value, cold.shape] += cold.compiles
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_COLD_SHAPES]
     return Recompiles(
-        since_ready=sum(row.recompiles_since_ready for row in rows),
-        recent=sum(report.recent_recompiles for report in reports),
-        prompt=sum(report.served.prompt.recompiles for report in reports),
-        decode=sum(report.served.decode.recompiles for report in reports),
+        since_ready=_count(row.recompiles_since_ready for row in rows),
+        recent=_count(report.recent_recompiles for report in reports),
+        prompt=_count(report.served.prompt.recompiles for report in reports),
+        decode=_count(report.served.decode.recompiles for report in reports),
         cold_shapes=tuple(
-            ColdShape(phase=phase, shape=shape, count=count, compiles=compiles[phase, shape])
+            ColdShape(phase=phase, shape=shape, count=_count([count]), compiles=_count([compiles[phase, shape]]))
             for (phase, shape), count in most
         ),
     )
@@ -93,10 +94,16 @@ def _eta(pod: PodView, situation: Situation) -> str | None:
         return None
     end = pod.received + timedelta(seconds=pod.report.eta_seconds)
     written = situation.before.warmup.eta if situation.before.warmup else None
-    if written and abs((datetime.fromisoformat(written) - end).total_seconds()) <= ETA_SECONDS:
+    moment = read_moment(written)
+    if moment and abs((moment - end).total_seconds()) <= ETA_SECONDS:
         return written
     rounded = round(end.timestamp() / ETA_SECONDS) * ETA_SECONDS
     return timestamp(datetime.fromtimestamp(rounded, UTC))
+
+
+def _count(parts: Iterable[int]) -> int:
+    """The sum, or the most that a count of the status may be: each part is within its bounds, many are not."""
+    return min(MOST_COUNT, sum(parts))
 
 
 def _counts(progress: PhaseProgress) -> BucketCounts:

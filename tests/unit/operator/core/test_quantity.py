@@ -18,13 +18,17 @@ from gaudi_operator.core.notation import at_least, parse_quantity, whole_bytes
         ("1Gi", Fraction(2**30)),
         ("1024Mi", Fraction(2**30)),
         ("1Ei", Fraction(2**60)),
+        ("1e3", Fraction(1000)),
+        ("12E", Fraction(12 * 10**18)),
+        ("12E3", Fraction(12_000)),
+        ("5n", Fraction(5, 10**9)),
     ],
 )
 def test_quantity_is_read_exactly(text: str, amount: Fraction) -> None:
     assert parse_quantity(text) == amount
 
 
-@pytest.mark.parametrize("text", ["", "Gi", "-1", "1GB", "1 Gi", "1e3"])
+@pytest.mark.parametrize("text", ["", "Gi", "-1", "1GB", "1 Gi", "1e", "1e333"])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no quantity such as 500m, 4 or 64Gi"):
         parse_quantity(text)

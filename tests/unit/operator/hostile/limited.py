@@ -52,7 +52,7 @@ class Passes:
 
 def passes(spec: dict[str, Any]) -> Passes:
     """Two passes of decide() over a resource with these overrides of the spec, in a process of 512 MiB."""
-    ended = _run([sys.executable, "-c", PASSES], json.dumps(spec))
+    ended = run([sys.executable, "-c", PASSES], json.dumps(spec))
     assert ended.returncode == 0, ended.stderr[-2000:]
     said = json.loads(ended.stdout)
     return Passes(said["accepted"], said["actions"], said["seconds"], said["kib"] * 1024)
@@ -60,10 +60,11 @@ def passes(spec: dict[str, Any]) -> Passes:
 
 def gaudi_plan(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """`gaudi-plan` in a process of 512 MiB."""
-    return _run([sys.executable, "-c", "from gaudi_operator.cli.plan.app import main; main()", *arguments], stdin)
+    return run([sys.executable, "-c", "from gaudi_operator.cli.plan.app import main; main()", *arguments], stdin)
 
 
-def _run(command: list[str], stdin: str) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], stdin: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of 512 MiB."""
     return subprocess.run(
         command, input=stdin, capture_output=True, text=True, cwd=ROOT, check=False, preexec_fn=_limit
     )

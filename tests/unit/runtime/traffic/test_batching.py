@@ -1,5 +1,3 @@
-from collections import Counter
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,13 +5,14 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.optimal.space import DecodeSpace
 from gaudi_runtime.traffic.batching import Pace, decode_steps
+from gaudi_runtime.traffic.histogram import Weights
 from gaudi_runtime.traffic.trace import Request
 
 LIMITS = Limits(max_model_len=64, max_num_seqs=2, max_num_batched_tokens=64, block_size=4)
 AT_ONCE = Pace(prompt_tokens_per_second=1e12, decode_step_seconds=1.0)
 
 
-def steps(*requests: Request, limits: Limits = LIMITS, kv_blocks: int = 100) -> Counter[Bucket]:
+def steps(*requests: Request, limits: Limits = LIMITS, kv_blocks: int = 100) -> Weights:
     return decode_steps(requests, limits, kv_blocks, AT_ONCE)
 
 

@@ -5,7 +5,15 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.traffic.histogram import Traffic, read_traffic, total, write_traffic
+from gaudi_runtime.traffic.histogram import (
+    MOST_TEXT,
+    MOST_WEIGHT,
+    ShapeCounts,
+    Traffic,
+    read_traffic,
+    total,
+    write_traffic,
+)
 
 WEIGHT = st.integers(1, 10**6)
 PROMPTS = st.dictionaries(st.builds(Bucket, st.integers(1, 99), st.integers(1, 9999), st.integers(0, 99)), WEIGHT)
@@ -62,3 +70,39 @@ def test_bad_line_is_refused_with_its_number_and_text(line: str, problem: str) -
         read_traffic(f"prompt 1 1 0 1\n{line}\n")
     assert str(refusal.value).startswith(f"bucketing.optimal.traffic, line 2: {problem}")
     assert line in str(refusal.value).replace("\\'", "'")
+
+
+def test_text_of_wide_shapes_stays_within_the_bound_of_the_field() -> None:
+    """1500 shapes a phase took 100 KB, which no resource may have."""
+    wide = {Bucket(16_000_000 - each, 16_000_000 - each, 10_000_000 + each): 1 / 3 for each in range(1500)}
+    traffic = Traffic(wide, {Bucket(shape.batch_size, 1, shape.num_blocks): 1 / 3 for shape in wide})
+    assert len(write_traffic(traffic)) <= MOST_TEXT
+
+
+def test_weights_that_were_added_read_back() -> None:
+    text = write_traffic(Traffic({Bucket(1, 1, 0): 3 * MOST_WEIGHT}, {}))
+    assert read_traffic(text).prompt == {Bucket(1, 1, 0): MOST_WEIGHT}
+
+
+def test_sentence_about_a_long_word_is_short() -> None:
+    with pytest.raises(PlanImpossible) as said:
+        read_traffic(f"prompt 1 1 0 {'9' * 10**6}")
+    assert len(str(said.value)) < 500
+
+
+def test_few_shapes_are_counted_as_they_are() -> None:
+    counts = ShapeCounts(most=3)
+    for query in (5, 1000, 5, 1001):
+        counts.add(Bucket(1, query, 0))
+    assert counts.weights() == {Bucket(1, 5, 0): 2, Bucket(1, 1000, 0): 1, Bucket(1, 1001, 0): 1}
+
+
+def test_many_shapes_are_counted_under_larger_ones_but_none_above_the_largest() -> None:
+    counts = ShapeCounts(most=100)
+    for query in range(1, 10_001):
+        counts.add(Bucket(1, query, 0))
+    weights = counts.weights()
+    assert len(weights) <= 100
+    assert total(weights) == 10_000
+    assert max(shape.query_len for shape in weights) == 10_000
+    assert sum(shape.query_len * weight for shape, weight in weights.items()) >= sum(range(1, 10_001))

@@ -1,0 +1,192 @@
+"""What somebody who may write in a namespace may have stored there, as the API server keeps it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gaudi_operator.core.names import (
+    DELETION_COST_ANNOTATION,
+    DESIRED_ANNOTATION,
+    FAILURE_ANNOTATION,
+    GATE,
+    GROUP_INDEX_LABEL,
+    GROUP_NAME_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    IN_PLACE_ANNOTATION,
+    REVISION_LABEL,
+)
+from tests.builders import Object
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.stories import served
+
+Write = Callable[[Cluster, Any], None]
+
+TEXTS = (
+    "",
+    "x",
+    "-1",
+    "1e9",
+    " 1",
+    "٣",
+    "4294967296",
+    "9" * 5_000,
+    "[" * 100_000,
+    "x" * 200_000,
+    "null",
+    '{"reason": "", "message": [[]]}',
+    '{"reason": "\\ud800", "message": "\\udfff"}',
+    '{"reason": 1e999, "message": ' + "9" * 5_000 + "}",
+)
+
+MOMENTS = (
+    None,
+    "0000-12-31T10:00:00Z",
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59Z",
+    "10000-01-01T00:00:00Z",
+)
+"""Times that the API server keeps: it reads any offset, and writes UTC."""
+
+WRITTEN_MOMENTS = (*MOMENTS[1:], "2026-08-01T12:00:00", "2026-08-01t12:00:00.123456789z", "2026-08-01T12:00:00+23:59")
+"""Forms of the format date-time beside those, which a schema lets through as they are."""
+
+
+def annotated(kind: str, name: str) -> Write:
+    """An annotation of every object of a kind."""
+
+    def write(cluster: Cluster, value: str) -> None:
+        for each in cluster.kind(kind):
+            each["metadata"].setdefault("annotations", {})[name] = value
+
+    return write
+
+
+def grouped(cluster: Cluster, value: str) -> None:
+    """Labels by which pods look like those of a group."""
+    for each in cluster.kind("Pod"):
+        each["metadata"]["labels"] |= {GROUP_NAME_LABEL: "tiny", GROUP_INDEX_LABEL: value}
+        each["metadata"]["annotations"][GROUP_SIZE_ANNOTATION] = value
+
+
+ANNOTATIONS: dict[str, Write] = {
+    "desired replicas": annotated("ReplicaSet", DESIRED_ANNOTATION),
+    "why in place": annotated("ReplicaSet", IN_PLACE_ANNOTATION),
+    "failure": annotated("ControllerRevision", FAILURE_ANNOTATION),
+    "deletion cost": annotated("Pod", DELETION_COST_ANNOTATION),
+    "group": grouped,
+}
+
+
+def turned(kind: str, status: str, reason: str = "") -> Write:
+    """The time of a condition of every pod."""
+
+    def write(cluster: Cluster, value: Any) -> None:
+        for pod in cluster.kind("Pod"):
+            others = [each for each in pod["status"]["conditions"] if each["type"] != kind]
+            said = {"type": kind, "status": status, "reason": reason, "lastTransitionTime": value}
+            pod["status"]["conditions"] = [*others, said]
+
+    return write
+
+
+def ended(cluster: Cluster, value: Any) -> None:
+    """When the container before the one that runs began and ended."""
+    for pod in cluster.kind("Pod"):
+        last = {"exitCode": -1, "startedAt": value, "finishedAt": value, "message": "\n"}
+        pod["status"]["containerStatuses"][0] |= {"lastState": {"terminated": last}, "restartCount": -1}
+
+
+def failed(cluster: Cluster, value: Any) -> None:
+    """Pods that have ended, by their node's word."""
+    ended(cluster, value)
+    for pod in cluster.kind("Pod"):
+        pod["status"] |= {"phase": "Failed", "reason": "Evicted", "startTime": value}
+        pod["metadata"]["creationTimestamp"] = value
+
+
+def deleted(cluster: Cluster, value: Any) -> None:
+    """Pods that are going."""
+    for pod in cluster.kind("Pod"):
+        pod["metadata"]["deletionTimestamp"] = value
+
+
+def refused(cluster: Cluster, value: Any) -> None:
+    """A ReplicaSet that cannot make pods."""
+    for each in cluster.kind("ReplicaSet"):
+        said = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": value}
+        each["status"] = {"conditions": [said]}
+
+
+def counted(cluster: Cluster, value: Any) -> None:
+    """What an autoscaler says of itself."""
+    for each in cluster.kind("HorizontalPodAutoscaler"):
+        said = {"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "lastTransitionTime": value}
+        each["status"] = {"conditions": [said]}
+
+
+TIMES: dict[str, Write] = {
+    "gate": turned(GATE, "True"),
+    "ready": turned("Ready", "True"),
+    "scheduled": turned("PodScheduled", "False", "Unschedulable"),
+    "prepared": turned("PodReadyToStartContainers", "False"),
+    "container": ended,
+    "end of a pod": failed,
+    "deletion": deleted,
+    "refusal": refused,
+    "autoscaler": counted,
+}
+
+
+def remembered(cluster: Cluster, value: Any) -> None:
+    """What the status remembers of a revision's ends, and when warm-up will be over."""
+    status = cluster.resource["status"]
+    status["revisions"][0] |= {
+        "lastError": {"time": value, "pod": "gone", "message": "Error, exit code 1"},
+        "backOff": {"failures": 2**31 - 1, "since": value, "until": value},
+    }
+    status["warmup"] = {"percent": 50, "phase": "Compiling", "eta": value}
+
+
+def without_revision(kind: str) -> Write:
+    """Objects of a kind without the label that says which revision they are of."""
+
+    def write(cluster: Cluster, _: Any) -> None:
+        for each in cluster.kind(kind):
+            del each["metadata"]["labels"][REVISION_LABEL]
+
+    return write
+
+
+CONTENTS: tuple[Any, ...] = (
+    None,
+    [],
+    "text",
+    7,
+    {"inputs": [], "template": {}, "config": ""},
+    {"inputs": {}, "template": [], "config": ""},
+    {"inputs": {}, "template": {"spec": None}, "config": ""},
+    {"inputs": {}, "template": {"spec": {"volumes": "text"}}, "config": ""},
+    {"inputs": {}, "template": {"spec": {"volumes": [7, None]}}, "config": ""},
+    {"inputs": {}, "template": {"spec": {"volumes": [{"configMap": {}}, {"configMap": None}]}}, "config": ""},
+    {"inputs": {}, "template": {"spec": {"volumes": [{"hostPath": "text"}]}}, "config": ""},
+    {"inputs": {}, "template": {"spec": {"volumes": [{"persistentVolumeClaim": None}]}}, "config": ""},
+    {"inputs": {}, "template": {"spec": {"volumes": [{}] * 400_000}}, "config": ""},
+    {"inputs": {}, "template": {}, "config": 7},
+    {"inputs": {}, "template": {}, "config": "", "group": "text"},
+    {"inputs": {}, "template": {}, "config": "", "group": {"size": 2}},
+    {"inputs": {}, "template": {}, "config": "", "group": {"size": 2, "worker": {}, "more": 1}},
+)
+"""Data of ControllerRevisions: the API server takes any JSON of a megabyte and a half."""
+
+
+def strange_revision(content: Any, number: int) -> Object:
+    """A ControllerRevision that somebody has given our labels and our resource as its owner."""
+    [ours] = served(replicas=1).kind("ControllerRevision")
+    labels = {**ours["metadata"]["labels"], REVISION_LABEL: "strange"}
+    metadata = {
+        **ours["metadata"],
+        "name": "tiny-strange",
+        "uid": "uid-of-strange",
+        "labels": labels,
+        "annotations": {},
+    }
+    return {**ours, "metadata": metadata, "data": content, "revision": number}

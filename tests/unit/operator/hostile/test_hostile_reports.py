@@ -1,0 +1,21 @@
+"""Whatever reports the pods of a resource make together, the operator keeps within 512 MiB and shows a status."""
+
+import json
+
+from gaudi_operator.api.base import MOST_COUNT
+from gaudi_operator.api.v1alpha1.status import MAX_PODS
+from gaudi_operator.core.status.figures import MAX_COLD_SHAPES
+from tests.unit.operator.hostile.fleet import PODS, status_of_a_fleet
+
+
+def test_largest_reports_of_all_pods_give_a_status() -> None:
+    """They took a gigabyte, a minute in every pass, and made numbers that no status may have."""
+    status = status_of_a_fleet()
+    assert status["readyReplicas"] == PODS
+    assert status["recompiles"]["sinceReady"] == PODS * 10**6
+    assert status["recompiles"]["coldShapes"][0]["count"] == MOST_COUNT
+    assert len(status["recompiles"]["coldShapes"]) == MAX_COLD_SHAPES
+    assert len(status["pods"]) == MAX_PODS
+    assert len(json.dumps(status)) < 64 * 1024
+    [coverage] = [each for each in status["conditions"] if each["type"] == "BucketCoverage"]
+    assert "A prompt bucket (" in coverage["message"]

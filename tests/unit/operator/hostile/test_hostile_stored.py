@@ -1,0 +1,118 @@
+"""Whatever stands in objects that others may write, a pass ends with a status, and what serves goes on."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.builders import Object
+from tests.conformance import violations
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.stories import condition, served, status
+from tests.unit.operator.hostile.stored import (
+    ANNOTATIONS,
+    CONTENTS,
+    MOMENTS,
+    TEXTS,
+    TIMES,
+    WRITTEN_MOMENTS,
+    Write,
+    remembered,
+    strange_revision,
+    without_revision,
+)
+
+SERVED = served(autoscaling={"minReplicas": 1, "maxReplicas": 4, "targetRunningRequests": 4})
+
+
+def after(write: Write, value: Any, start: Cluster = SERVED) -> Cluster:
+    """A cluster that serves, three passes after a write by others."""
+    cluster = copy.deepcopy(start)
+    write(cluster, value)
+    for _ in range(3):
+        cluster.operate()
+    assert violations(cluster.resource) == []
+    return cluster
+
+
+def replicas(cluster: Cluster) -> dict[str, Object]:
+    return {each["metadata"]["name"]: each["spec"]["replicas"] for each in cluster.kind("ReplicaSet")}
+
+
+def moving() -> Cluster:
+    """A cluster in the middle of a rollout, the first new pod of which warms up."""
+    cluster = copy.deepcopy(SERVED)
+    cluster.change(engine={"maxNumSeqs": 3})
+    for _ in range(3):
+        cluster.operate()
+        cluster.controllers()
+    return cluster
+
+
+MOVING = moving()
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:20].encode("unicode_escape").decode())
+@pytest.mark.parametrize("name", ANNOTATIONS)
+def test_annotation_of_others_harms_nothing(name: str, text: str) -> None:
+    assert replicas(after(ANNOTATIONS[name], text)) == replicas(SERVED)
+    after(ANNOTATIONS[name], text, MOVING)
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=str)
+@pytest.mark.parametrize("name", TIMES)
+def test_time_of_others_ends_no_pass(name: str, moment: str | None) -> None:
+    assert replicas(after(TIMES[name], moment)) == replicas(SERVED)
+    after(TIMES[name], moment, MOVING)
+
+
+@pytest.mark.parametrize("moment", WRITTEN_MOMENTS)
+def test_status_of_others_is_not_believed(moment: str) -> None:
+    found = after(remembered, moment)
+    assert replicas(found) == replicas(SERVED)
+    assert condition(found, "Ready") == ("True", "Serving")
+    after(remembered, moment, MOVING)
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "ControllerRevision"])
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("start", [SERVED, MOVING], ids=["served", "moving"])
+def test_label_that_was_taken_comes_back(kind: str, paused: bool, start: Cluster) -> None:
+    cluster = copy.deepcopy(start)
+    cluster.change(rollout={"paused": paused})
+    found = after(without_revision(kind), None, cluster)
+    assert replicas(found) == replicas(start)
+    [name] = {status(start)["revision"]["current"]}
+    assert f"tiny-{name}" in {each["metadata"]["name"] for each in found.kind(kind)}
+
+
+@pytest.mark.parametrize("number", [0, 2**63 - 1])
+@pytest.mark.parametrize("content", CONTENTS, ids=lambda content: str(content)[:80])
+def test_revision_of_others_ends_no_pass(content: Any, number: int) -> None:
+    def write(cluster: Cluster, _: Any) -> None:
+        cluster.objects["ControllerRevision", "tiny-strange"] = strange_revision(content, number)
+
+    assert replicas(after(write, None)) == replicas(SERVED)
+    changed = after(write, None, MOVING)
+    assert all(each["revision"] < 2**62 or each["data"] == content for each in changed.kind("ControllerRevision"))
+
+
+def test_reason_of_an_autoscaler_may_be_any_text() -> None:
+    def write(cluster: Cluster, value: str) -> None:
+        [each] = cluster.kind("HorizontalPodAutoscaler")
+        each["status"] = {"conditions": [{"type": "AbleToScale", "status": "False", "reason": value, "message": ""}]}
+
+    assert condition(after(write, "no word\n"), "AutoscalerActive") == ("False", "NotActive")
+
+
+@pytest.mark.parametrize("storage", ["1e13", "12E12", "100000000000000000000n"])
+def test_size_of_a_claim_may_have_any_form(storage: str) -> None:
+    """As somebody has enlarged the claim of recipes."""
+
+    def write(cluster: Cluster, value: str) -> None:
+        [each] = cluster.kind("PersistentVolumeClaim")
+        each["spec"]["resources"]["requests"]["storage"] = value
+
+    cluster = served(recipeCache={"enabled": True, "size": "50Gi"})
+    [claim] = after(write, storage, cluster).kind("PersistentVolumeClaim")
+    assert claim["spec"]["resources"]["requests"]["storage"] == storage

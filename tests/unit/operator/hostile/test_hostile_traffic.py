@@ -1,0 +1,71 @@
+"""Whatever a trace or a traffic file holds, `gaudi-plan` answers within 512 MiB or refuses in a sentence."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.traffic.histogram import MOST_COUNTED
+from gaudi_runtime.traffic.learning import traffic_of
+from gaudi_runtime.traffic.trace import Request
+from tests.unit.operator.hostile.limited import gaudi_plan
+from tests.unit.runtime.traffic.test_batching import LIMITS
+
+HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+TRACES = {
+    "a row of megabytes": f"{HEADER}1,{'9' * 5_000_000},1\n",
+    "a cell without end": f'{HEADER}"' + "a\n" * 300_000,
+    "nul": f"{HEADER}\0,1,1\n",
+    "a time of hundreds of digits": f"{HEADER}{'9' * 400},1,1\n2,1,1\n",
+    "no requests": HEADER + "\n" * 1_000_000,
+}
+TRAFFIC = {
+    "a word of a megabyte": f"prompt 1 1 0 {'9' * 10**6}",
+    "orders to a terminal": "\0\x1b[2J prompt",
+    "wide shapes": "".join(
+        f"{phase} {10_000_000 + each} {query} {each + 10_000_000} 1e15\n"
+        for each in range(0, 10_000, 2)
+        for phase, query in (("prompt", 16_000_000 - each), ("decode", 1))
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def limits(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("limits") / "limits.json"
+    largest = {"max_model_len": 16_777_216, "max_num_seqs": 256, "max_num_batched_tokens": 16_777_216}
+    file.write_text(json.dumps(largest))
+    return str(file)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_trace_is_refused_in_a_sentence(name: str, limits: str, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACES[name])
+    ended = gaudi_plan("trace", "-f", limits, "--trace", str(trace))
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1), ended.stderr[-500:]
+    assert len(ended.stderr) < 1000
+
+
+@pytest.mark.parametrize("name", TRAFFIC)
+def test_traffic_is_refused_in_a_sentence(name: str, limits: str, tmp_path: Path) -> None:
+    traffic = tmp_path / "traffic.txt"
+    traffic.write_text(TRAFFIC[name])
+    ended = gaudi_plan("learn", "-f", limits, "--traffic", str(traffic))
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1), ended.stderr[-500:]
+    assert len(ended.stderr) < 1000
+
+
+@pytest.mark.parametrize("option", ["--graphs", "--decode-graphs", "--graph-bytes", "--warmup-seconds", "--kv-blocks"])
+def test_number_of_hundreds_of_digits_is_refused(option: str, limits: str, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(f"{HEADER}1,10,10\n2,10,10\n")
+    ended = gaudi_plan("trace", "-f", limits, "--trace", str(trace), option, "9" * 400)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+
+
+def test_requests_of_any_length_take_bounded_memory() -> None:
+    """A million took 530 MiB."""
+    traffic = traffic_of((Request(0.0, number, 1) for number in range(1, MOST_COUNTED * 3)), LIMITS, 100)
+    assert len(traffic.prompt) <= MOST_COUNTED
