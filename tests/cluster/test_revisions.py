@@ -32,7 +32,7 @@ async def test_revision_that_stalls_is_rolled_back_and_stays_so_after_the_operat
         await until(partial(observed, api), "the new operator to have looked", seconds=60)
     assert condition["reason"] == "RolledBack"
     assert "failed (WarmupStalled): Nothing moved in pod tiny-" in condition["message"]
-    assert min(available for available, _ in seen) >= 2
+    assert min(seen.available) >= 2
     assert await running_revisions(api) == {good}
     assert [good not in each["metadata"]["name"] for each in await failed(api)] == [True]
 
@@ -131,6 +131,6 @@ async def replaced_in_place(api: KubeApi) -> None:
     async with watched(api) as seen:
         await api.merge("GaudiInference", "tiny", CHANGED)
         await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=90)
-    assert min(available for available, _ in seen) >= 1
-    assert max(total for _, total in seen) <= 3
+    assert min(seen.available) >= 1
+    assert max(seen.asked_for) <= 3
     assert await stalled(api) is None

@@ -2,8 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
 from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
@@ -29,8 +30,8 @@ async def test_rollout_keeps_every_replica_available_and_surges_by_one(
     async with watched(api) as seen:
         await api.merge("GaudiInference", "tiny", CHANGED)
         await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=60)
-    assert min(available for available, _ in seen) >= REPLICAS
-    assert max(total for _, total in seen) <= REPLICAS + 1
+    assert min(seen.available) >= REPLICAS
+    assert max(seen.asked_for) <= REPLICAS + 1
 
 
 async def test_old_pods_stay_while_new_ones_are_not_warm(
@@ -95,8 +96,8 @@ async def test_operator_killed_again_and_again_ends_the_rollout(
                 await operator.kill()
                 await operator.start()
             await until(partial(rolled_out, api, old), "the new revision to serve alone", seconds=90)
-    assert min(available for available, _ in seen) >= REPLICAS
-    assert max(total for _, total in seen) <= REPLICAS + 1
+    assert min(seen.available) >= REPLICAS
+    assert max(seen.asked_for) <= REPLICAS + 1
     assert len(await revisions(api)) == 2
 
 
@@ -116,30 +117,54 @@ async def phase(api: KubeApi, name: str) -> bool:
     return ((await api.get("GaudiInference", "tiny") or {}).get("status") or {}).get("phase") == name
 
 
+@dataclass
+class Watched:
+    """What was there at every moment of a watch: pods that serve, and pods that all ReplicaSets ask for in sum.
+
+    Pods themselves may be one more for a moment: two ReplicaSets that were written one after the other are followed by
+    their controller at the same time.
+    """
+
+    available: list[int] = field(default_factory=list)
+    asked_for: list[int] = field(default_factory=list)
+
+
 @asynccontextmanager
-async def watched(api: KubeApi) -> AsyncIterator[list[tuple[int, int]]]:
-    """(available pods, all pods that are not going) after every single change of a pod, by a watch."""
+async def watched(api: KubeApi) -> AsyncIterator[Watched]:
+    """Both numbers after every single change, by a watch of each kind."""
     pods: dict[str, Object] = {}
-    seen: list[tuple[int, int]] = []
+    sets: dict[str, Object] = {}
+    seen = Watched()
 
-    async def follow() -> None:
-        async for event in api.watch("Pod"):
-            pod = event["object"]
-            pods[pod["metadata"]["uid"]] = pod
+    async def follow(kind: str, known: dict[str, Object], told: Callable[[], None]) -> None:
+        async for event in api.watch(kind):
+            each = event["object"]
+            known[each["metadata"]["uid"]] = each
             if event["type"] == "DELETED":
-                del pods[pod["metadata"]["uid"]]
-            living = [each for each in pods.values() if "deletionTimestamp" not in each["metadata"]]
-            seen.append((sum(_serves(each) for each in living), len(living)))
+                del known[each["metadata"]["uid"]]
+            told()
 
-    listed = {each["metadata"]["uid"] for each in await api.list("Pod")}
-    task = asyncio.create_task(follow())
-    await until(partial(_caught_up, pods, listed), "the watch to know all pods")
-    seen.clear()
+    def count_pods() -> None:
+        living = (each for each in pods.values() if "deletionTimestamp" not in each["metadata"])
+        seen.available.append(sum(_serves(each) for each in living))
+
+    def count_asked_for() -> None:
+        seen.asked_for.append(sum(each["spec"]["replicas"] for each in sets.values()))
+
+    listed = {kind: {each["metadata"]["uid"] for each in await api.list(kind)} for kind in ("Pod", "ReplicaSet")}
+    tasks = [
+        asyncio.create_task(follow("Pod", pods, count_pods)),
+        asyncio.create_task(follow("ReplicaSet", sets, count_asked_for)),
+    ]
+    await until(partial(_caught_up, pods, listed["Pod"]), "the watch to know all pods")
+    await until(partial(_caught_up, sets, listed["ReplicaSet"]), "the watch to know all ReplicaSets")
+    seen.available.clear()
     try:
         yield seen
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _caught_up(pods: dict[str, Object], listed: set[str]) -> bool:
