@@ -1,6 +1,9 @@
 """RuntimeConfigs of the sim engine for tests, on ports that are free now."""
 
+import itertools
+import os
 import socket
+from contextlib import suppress
 from typing import Any
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
@@ -17,11 +20,20 @@ from gaudi_runtime.contract.config import (
 GIB = 1024**3
 
 
+PORTS = range(10_000, 30_000)
+"""Below those that Linux gives to connections: one of these is still free when a server binds it, minutes later."""
+
+_numbers = itertools.count(os.getpid() * 101)  # test processes beside each other begin apart
+
+
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, and that this process has not given away lately."""
+    for number in _numbers:
+        port = PORTS[number % len(PORTS)]
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("", port))
+            return port
+    raise AssertionError("the numbers have no end")
 
 
 def linear(step: int, largest: int) -> RangeSettings:
