@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import MemorySplit, Phase
 from gaudi_runtime.engines.protocol import DividedMemory, Engine, OwnMemory
 from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
 from gaudi_runtime.memory import Split, kv_blocks, split_memory
+from gaudi_runtime.plan import make_plan
 from gaudi_runtime.recipe_cache.cache import RecipeCache
 from gaudi_runtime.report_board import ReportBoard
 from gaudi_runtime.signals import raise_if_stopped

@@ -1,11 +1,11 @@
-"""From a policy, the limits of a model and a device's KV blocks to a BucketPlan (docs/bucketing.md).
+"""From ranges or a file, the limits of a model and a device's KV blocks to a BucketPlan (docs/bucketing.md).
 
-A Sieve collects the buckets of one phase and counts, by rule, those that did not pass. What fills it depends on the
-strategy: the combinations of all values, the optimizer's choice, or a file.
+A Sieve collects the buckets of one phase and counts, by rule, those that did not pass. Which way a policy goes is said
+above this folder, in plan.py: one of them leads to the optimizer, which asks here what exponential has.
 """
 
 from collections import Counter
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from math import prod
 
 from gaudi_runtime.buckets.bucket import (
@@ -19,10 +19,10 @@ from gaudi_runtime.buckets.bucket import (
     query_rule,
 )
 from gaudi_runtime.buckets.bucket_file import read_bucket_file
-from gaudi_runtime.buckets.policy import LONG_MODEL_LEN, ignored_settings
+from gaudi_runtime.buckets.policy import LONG_MODEL_LEN
 from gaudi_runtime.buckets.ranges import Values, plan_values
 from gaudi_runtime.buckets.staircase import levels_of, steps_up_to
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 
@@ -87,54 +87,35 @@ class Sieve:
 
 MAX_FILE_WARNINGS = 20
 
-OPTIMAL_CANDIDATES = 20_000
-"""What its search takes is told by no number of buckets; it is about as long as so many take, or longer."""
-
 MAX_STEPS = 250_000
 """Most steps of the staircases of a file (buckets/staircase.py): as many as a phase may have buckets."""
 
 
-def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
-    """All buckets for a model on a device with `kv_blocks` KV blocks.
-
-    Raises PlanImpossible with a sentence that names the phase, the dimension or the rule at fault.
-    """
-    if kv_blocks < 1:
-        raise PlanImpossible("the device has no room for a single KV block; give it more memory or a smaller model")
+def plan_of_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int, warnings: Sequence[str] = ()) -> BucketPlan:
+    """The buckets that the values of a strategy's ranges combine to. Raises PlanImpossible."""
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
-    warnings = list(ignored_settings(policy, limits))
-    if policy.strategy is Strategy.FILE:
-        warnings += _take_file(prompt, decode, policy.file or "", limits)
-    elif policy.strategy is Strategy.OPTIMAL:
-        warnings += _take_optimal(prompt, decode, policy, limits, kv_blocks)
-    else:
-        values = plan_values(policy, limits, kv_blocks)
-        _take_prompt(prompt, values, limits, policy.prompt.context.max)
-        _take_decode(decode, values, limits)
-    plan = BucketPlan(
+    values = plan_values(policy, limits, kv_blocks)
+    _take_prompt(prompt, values, limits, policy.prompt.context.max)
+    _take_decode(decode, values, limits)
+    return plan_of(prompt, decode, warnings)
+
+
+def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> BucketPlan:
+    """The buckets of a file, with a warning for each that was dropped. Raises PlanImpossible."""
+    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
+    plan = plan_of(prompt, decode, [*warnings, *_take_file(prompt, decode, text, limits)])
+    _check_steps(plan, limits)
+    return plan
+
+
+def plan_of(prompt: Sieve, decode: Sieve, warnings: Sequence[str]) -> BucketPlan:
+    """What is left in both sieves. Raises PlanImpossible when a phase is empty."""
+    return BucketPlan(
         prompt=prompt.buckets(),
         decode=decode.buckets(),
         warnings=tuple(warnings),
         dropped=prompt.dropped() + decode.dropped(),
     )
-    if policy.strategy is Strategy.FILE:
-        _check_steps(plan, limits)
-    return plan
-
-
-def candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
-    """About as many buckets as make_plan() looks at, known at little cost: its work, whatever becomes of them."""
-    if policy.strategy is Strategy.OPTIMAL:
-        return OPTIMAL_CANDIDATES
-    if policy.strategy is Strategy.FILE:
-        return len(policy.file or "")
-    try:
-        values = plan_values(policy, limits, kv_blocks)
-    except PlanImpossible:
-        return 0
-    prompt = len(values.prompt_batch) * len(values.prompt_query) * len(values.prompt_context)
-    decode = len(values.decode_batch) * len(values.decode_blocks)
-    return sum(count for count in (prompt, decode) if count <= MAX_CANDIDATES)
 
 
 def _take_prompt(sieve: Sieve, values: Values, limits: Limits, context_cap: int | None) -> None:
@@ -187,18 +168,6 @@ def _sift_decode(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
         blocks = clamp_blocks(limits, bucket.batch_size, bucket.num_blocks)
         sieve.keep(bucket._replace(num_blocks=blocks))
     return rule
-
-
-def _take_optimal(prompt: Sieve, decode: Sieve, policy: BucketPolicy, limits: Limits, kv_blocks: int) -> list[str]:
-    """Keep what strategy optimal chooses: its buckets break no rule."""
-    # Imported here: it asks this module what exponential has, and most plans need no optimizer.
-    from gaudi_runtime.optimal.strategy import optimal_buckets
-
-    buckets, warnings = optimal_buckets(policy, limits, kv_blocks)
-    for sieve, phase in ((prompt, BucketPhase.PROMPT), (decode, BucketPhase.DECODE)):
-        for bucket in buckets[phase]:
-            sieve.keep(bucket)
-    return warnings
 
 
 def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[str]:

@@ -8,7 +8,6 @@ a stretch that does not fit.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gaudi_runtime.buckets.planner import candidates
 from gaudi_runtime.cards.card import Card
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
@@ -16,6 +15,7 @@ from gaudi_runtime.forecast.levers import Lever, Value, levers
 from gaudi_runtime.forecast.result import Forecast
 from gaudi_runtime.forecast.wanted import Wanted, fits, reachable
 from gaudi_runtime.models.shape import ModelShape
+from gaudi_runtime.plan import candidates
 
 MOST_CHANGES = 3
 STRIDES = 16

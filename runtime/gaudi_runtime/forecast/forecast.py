@@ -1,7 +1,6 @@
 """A deployment, a model and a card -> Forecast (docs/memory.md). Pure: no device, no clock, no checkpoint."""
 
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.cards.card import Card
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
@@ -14,6 +13,7 @@ from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, Phas
 from gaudi_runtime.forecast.seconds import warmup_seconds
 from gaudi_runtime.forecast.sentences import notes, room_problems
 from gaudi_runtime.models.shape import ModelShape
+from gaudi_runtime.plan import make_plan
 from gaudi_runtime.problem import Problem
 
 

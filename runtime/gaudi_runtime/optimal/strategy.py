@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.buckets.planner import plan_of_ranges
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
@@ -68,7 +68,7 @@ class Optimizer:
 
     def default_graphs(self, phase: BucketPhase) -> int:
         """As many as strategy exponential has, or more where a bucket for everything takes more."""
-        exponential = make_plan(BucketPolicy(strategy=Strategy.EXPONENTIAL), self._limits, self._kv_blocks)
+        exponential = plan_of_ranges(BucketPolicy(strategy=Strategy.EXPONENTIAL), self._limits, self._kv_blocks)
         return max(len(exponential.of(phase)), round(self.least(phase, one_graph)))
 
     def least(self, phase: BucketPhase, price: Price) -> float:

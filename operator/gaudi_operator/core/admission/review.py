@@ -27,7 +27,6 @@ from gaudi_operator.core.children.runtime_config import (
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import Uncovered, uncovered
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.cards.catalog import card_named
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
@@ -39,6 +38,7 @@ from gaudi_runtime.forecast.result import Misfit
 from gaudi_runtime.forecast.wanted import Wanted
 from gaudi_runtime.models.known import known_shape
 from gaudi_runtime.models.validated import Validated, validated
+from gaudi_runtime.plan import make_plan
 from gaudi_runtime.problem import Problem
 
 BYTES_PER_BUCKET = 120
