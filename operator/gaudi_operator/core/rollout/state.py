@@ -1,9 +1,12 @@
-"""The course of a rollout in one pass: which revision runs, beside or in place of the others, and the next step."""
+"""What a pass goes by (World), and the course of its rollout: which revision runs, beside or in place of the others,
+and the next step.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.problems import Circumstances, failed_pods_problem, first_problem, with_next_try
 from gaudi_operator.core.pods.view import PodView
@@ -19,7 +22,8 @@ from gaudi_runtime.problem import Problem
 
 @dataclass(frozen=True)
 class World:
-    """What a course is set by: the resource, its written status, its pods, and its kept revisions, newest first.
+    """All that a pass has seen and read once: the resource, its written status, its pods, its kept revisions, newest
+    first, and what the installation allows.
 
     `last_errors` are by pod, `ends` by revision. `forbidden` says by revision why it gets no more pods.
     """
@@ -27,11 +31,12 @@ class World:
     inference: Inference
     before: GaudiInferenceStatus
     observed: Observed
+    defaults: InstallationDefaults
     pods: Sequence[PodView]
     stored: tuple[Revision, ...]
     last_errors: dict[str, str]
     ends: Mapping[str, Record]
-    forbidden: Mapping[str, Problem] = field(default_factory=dict)
+    forbidden: Mapping[str, Problem]
 
     def pods_of(self, revision: str | None) -> list[PodView]:
         """Pods of a revision that count as replicas."""
