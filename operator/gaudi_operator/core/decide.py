@@ -47,8 +47,7 @@ def decide(observed: Observed, defaults: InstallationDefaults) -> Plan:
     seen = read_pods(observed)
     gates = judge_gates(seen, inference.spec.readiness, _promised(inference.spec), observed.now)
     world = _world(inference, before, observed, with_gates(seen, gates, observed.now), defaults)
-    violation = _violation(world)
-    wished = None if violation else wished_revision(inference, world.stored, defaults)
+    violation, wished = _admit(world)
     course = set_course(world, wished, refused=violation is not None)
     scaled = _scaled(world, course)
     # Gates come first: a pod that has warmed up waits for nothing else.
@@ -108,17 +107,20 @@ def _forbidden(stored: Sequence[Revision], observed: Observed, defaults: Install
     return {name: violation for name, violation in judged if violation}
 
 
-def _violation(world: World) -> Problem | None:
-    """Estimates count until a revision exists: from then on its pods say what is so."""
+def _admit(world: World) -> tuple[Problem | None, Revision | None]:
+    """What is wrong with the spec, or the revision that it asks for: nothing is chosen for a refused one."""
     inference, defaults = world.inference, world.defaults
     if lost := why_not_kept(inference, world.stored):
-        return Problem("RevisionNotKept", lost)
+        return Problem("RevisionNotKept", lost), None
     if found := first_violation(inference, defaults) or groups_are_not_served(inference, world.observed):
-        return found
+        return found, None
     wished = wished_revision(inference, world.stored, defaults)
     if wished.name in {revision.name for revision in world.stored}:
-        return revision_is_not_allowed(wished, defaults)
-    return estimated_violation(inference)
+        found = revision_is_not_allowed(wished, defaults)
+    else:
+        # Estimates count until a revision exists: from then on its pods say what is so.
+        found = estimated_violation(inference)
+    return (found, None) if found else (None, wished)
 
 
 def _scaled(world: World, course: Course) -> _Scaled:

@@ -29,7 +29,6 @@ from gaudi_runtime.errors import PlanImpossible
 MAX_BUCKETS = 250_000
 """Most buckets of a phase: each is a graph, and this many would take weeks to warm up."""
 
-
 MAX_CANDIDATES = 5_000_000
 """Most combinations of a phase that are looked at: seconds of work."""
 

@@ -24,7 +24,6 @@ from gaudi_runtime.contract.report import Phase, WarmupReport
 
 _RECORD = re.compile(r"Container (\S+), instance (\S+), plan (\S+)\.$")
 
-
 SETTLE_SECONDS = 10
 """A pod whose gate has just opened is not ready until the kubelet has looked; that is no loss."""
 

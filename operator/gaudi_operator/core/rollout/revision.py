@@ -135,7 +135,6 @@ def _same(stored: object, wished: object) -> bool:
 _MOST_NUMBER = 2**62
 """Above any that counts: the next one must be a number of 64 bits too."""
 
-
 _MOST_VOLUMES = 1_000
 """Far more than any pod of ours has, and few enough to look at in every pass."""
 

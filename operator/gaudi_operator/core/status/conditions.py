@@ -29,8 +29,8 @@ from gaudi_operator.core.status.situation import FALSE, TRUE, UNKNOWN, Situation
 
 def judge_ready(s: Situation) -> Verdict:
     """Whether the spec as it stands is fully rolled out and every wished replica takes traffic."""
-    if hindrance := s.violation or s.problem:
-        return Verdict(FALSE, hindrance.reason, hindrance.message)
+    if found := s.violation or s.problem:
+        return Verdict(FALSE, found.reason, found.message)
     if s.wished == 0:
         return _zero(s)
     if s.step is not None and s.step.progress is Progress.DONE:
@@ -91,8 +91,8 @@ def judge_reconciling(s: Situation) -> Verdict:
 
 def judge_stalled(s: Situation) -> Verdict:
     """Whether a person must act."""
-    if hindrance := s.violation or s.problem:
-        return Verdict(TRUE, hindrance.reason, hindrance.message)
+    if found := s.violation or s.problem:
+        return Verdict(TRUE, found.reason, found.message)
     return Verdict(FALSE, "NotStalled", "Nothing asks for a person.")
 
 
