@@ -49,7 +49,7 @@ lint: $(READY) ## Formatting, types, import layers, generated files
 	@$(BIN)/python -m scripts.house
 
 fmt: $(READY) ## Format the code
-	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --fix --quiet --exit-zero . && $(BIN)/ruff format --quiet .
 
 unit: $(READY) ## Pure tests: seconds
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile tests/unit

@@ -45,5 +45,5 @@ def condition(state: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def is_ready(state: dict[str, Any]) -> bool:
-    """Whether the current generation is rolled out and every wished replica takes traffic."""
+    """Whether the current generation is rolled out and every desired replica takes traffic."""
     return bool(condition(state, "Ready")["status"] == "True")

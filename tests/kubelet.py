@@ -197,10 +197,10 @@ class Kubelet:
             manifest = self._latest.get(name)
             if manifest is None:
                 return
-            wished = _status(manifest, pod)
+            desired = _status(manifest, pod)
             shown = manifest.get("status") or {}
-            if _summary(wished) != _summary(shown):
-                identity = {"metadata": {"uid": manifest["metadata"]["uid"]}, "status": wished}
+            if _summary(desired) != _summary(shown):
+                identity = {"metadata": {"uid": manifest["metadata"]["uid"]}, "status": desired}
                 self._know(await self._api.strategic("Pod", name, identity, "status"))
 
     async def _register(self) -> None:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Back to the revision before, by the same careful way: the spec wishes it again, and its name is the same as before.
+# Back to the revision before, by the same careful way: the spec asks for it again, and its name is the same as before.
 . "$(dirname "$0")/story.sh"
 
 begin walkthrough.yaml

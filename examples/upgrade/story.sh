@@ -18,7 +18,7 @@ wrong() {
   exit 1
 }
 
-# equals WHAT IS WISHED
+# equals WHAT IS DESIRED
 equals() {
   [ "$2" = "$3" ] || wrong "$1 is '$2' and should be '$3'."
 }

@@ -1,6 +1,6 @@
 """How many pods take traffic, and how many requests meet a cold graph, moment by moment from a watch.
 
-The requests are computed, not sent: RATE of them a second for every wished replica, spread evenly over the pods that
+The requests are computed, not sent: RATE of them a second for every desired replica, spread evenly over the pods that
 are ready and over the buckets of the plan. One whose bucket has no graph in that pod is cold.
 """
 
@@ -29,7 +29,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Replica-seconds below the wished count, and requests in all and on cold graphs."""
+    """Replica-seconds below the desired count, and requests in all and on cold graphs."""
 
     lost: float
     requests: float
@@ -56,15 +56,15 @@ class Ledger:
             if self._mine(event["object"]):
                 self._note(event["type"], event["object"])
 
-    def since(self, begin: float, wished: int) -> Capacity:
+    def since(self, begin: float, desired: int) -> Capacity:
         """Sums from `begin` (monotonic seconds) until now."""
         now = time.monotonic()
         known = [*self._moments, Moment(now, 0, 0.0)]
         spans = [(max(0.0, after.at - max(before.at, begin)), before) for before, after in pairwise(known)]
         return Capacity(
-            lost=sum(seconds * max(0, wished - moment.ready) for seconds, moment in spans),
-            requests=(now - begin) * wished * RATE,
-            cold=sum(seconds * wished * RATE * moment.cold for seconds, moment in spans),
+            lost=sum(seconds * max(0, desired - moment.ready) for seconds, moment in spans),
+            requests=(now - begin) * desired * RATE,
+            cold=sum(seconds * desired * RATE * moment.cold for seconds, moment in spans),
         )
 
     def _note(self, kind: str, pod: Object) -> None:

@@ -51,7 +51,7 @@ async def test_edited_child_is_healed(api: KubeApi, operator: OperatorProcess) -
     for kind, edit in EDITS.items():
         child = await until(partial(only, api, kind), f"a {kind}")
         edited = await api.merge(kind, child["metadata"]["name"], edit)
-        assert _wished(edited) != _wished(child)
+        assert _desired(edited) != _desired(child)
         await until(partial(_is_as, api, kind, child), f"the {kind} to be as before")
 
 
@@ -111,9 +111,9 @@ async def _another(api: KubeApi, kind: str, uid: str) -> bool:
 
 
 async def _is_as(api: KubeApi, kind: str, child: Object) -> bool:
-    return _wished(await only(api, kind) or {}) == _wished(child)
+    return _desired(await only(api, kind) or {}) == _desired(child)
 
 
-def _wished(child: Object) -> object:
+def _desired(child: Object) -> object:
     """What the operator decides about a child."""
     return child.get("spec") or {key: value for key, value in child.items() if key not in ("metadata", "secrets")}

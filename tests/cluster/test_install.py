@@ -61,11 +61,11 @@ def allowed(plane: ControlPlane, user: str, verb: str, resource: str) -> bool:
     """Whether the API server's own judgement lets a user do it in the namespace `team`."""
     name, _, subresource = resource.partition("/")
     group = "inference.gaudi.dev" if name == "gaudiinferences" else ""
-    wish = {"namespace": "team", "verb": verb, "group": group, "resource": name, "subresource": subresource}
+    access = {"namespace": "team", "verb": verb, "group": group, "resource": name, "subresource": subresource}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": user, "resourceAttributes": wish},
+        "spec": {"user": user, "resourceAttributes": access},
     }
     answer = plane.kubectl("create", "-f", "-", "-o", "jsonpath={.status.allowed}", stdin=json.dumps(review))
     return answer == "true"

@@ -83,7 +83,7 @@ async def test_held_rollout_goes_on_when_it_is_released_and_is_undone_by_a_patch
 
 
 async def undo(api: KubeApi, revision: str) -> None:
-    """Patch the spec so that it wishes a kept revision."""
+    """Patch the spec so that it asks for a kept revision."""
     resource = await api.get("GaudiInference", "tiny") or {}
     kept = await api.get("ControllerRevision", f"tiny-{revision}") or {}
     await api.change("GaudiInference", "tiny", undo_patch(resource, kept["data"]["inputs"]))

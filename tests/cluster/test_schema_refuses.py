@@ -42,8 +42,8 @@ def test_nodes_from_one_to_several_is_refused(kubectl: Kubectl) -> None:
 
 def test_nodes_from_two_to_four_is_accepted(kubectl: Kubectl) -> None:
     for nodes in (2, 4):
-        wished = gaudi_inference("moving", accelerator=CARD, engine=VLLM, parallelism={"tensor": 8, "nodes": nodes})
-        apply(kubectl, wished)
+        desired = gaudi_inference("moving", accelerator=CARD, engine=VLLM, parallelism={"tensor": 8, "nodes": nodes})
+        apply(kubectl, desired)
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, "fast"), ("fast", None), ("fast", "slow")])

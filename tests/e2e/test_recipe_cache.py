@@ -37,10 +37,10 @@ def cache_of(state: dict[str, Any]) -> dict[str, Any]:
     return dict(state.get("status", {}).get("recipeCache", {}))
 
 
-def ready(resource: Resource, **wished: Any) -> dict[str, Any]:
-    """The recipe cache of the resource, once it is ready and its cache is as `wished`."""
+def ready(resource: Resource, **desired: Any) -> dict[str, Any]:
+    """The recipe cache of the resource, once it is ready and its cache is as `desired`."""
     states = (state for state in resource.states(PATIENCE) if is_ready(state))
-    return next(cache for cache in map(cache_of, states) if wished.items() <= cache.items())
+    return next(cache for cache in map(cache_of, states) if desired.items() <= cache.items())
 
 
 def start_again(resource: Resource, pods: Pods, **spec: Any) -> None:

@@ -81,9 +81,9 @@ def look_at(pods: Pods, resource: Resource, ending: Ending, answering: set[str])
     assert (shown["PHASE"], shown["READY"]) == (ending.phase, "2/2")
     state = next(resource.states(PATIENCE))
     bad = bool(ending.failed)
-    wished = {"Ready": not bad, "Stalled": bad, "Reconciling": False, "Available": True, "Degraded": False}
-    assert {kind: condition(state, kind)["status"] for kind in wished} == {
-        kind: str(value) for kind, value in wished.items()
+    desired = {"Ready": not bad, "Stalled": bad, "Reconciling": False, "Available": True, "Degraded": False}
+    assert {kind: condition(state, kind)["status"] for kind in desired} == {
+        kind: str(value) for kind, value in desired.items()
     }
     kept = {each["name"]: each.get("reason") for each in state["status"]["revisions"]}
     assert tuple(reason for reason in reversed(kept.values()) if reason) == ending.failed

@@ -24,13 +24,13 @@ def what_works_serves(history: History) -> Iterator[str]:
     held = stalled.get("status") == "True" and stalled["reason"] != "RolledBack"
     if current not in history.works or held or last.spec.get("rollout", {}).get("paused"):
         return
-    wished, serving = last.spec.get("replicas", 1), len(last.endpoints)
-    if serving != wished:
-        yield f"{serving} of {wished} pods of {current} serve, and nothing keeps the others from it"
+    desired, serving = last.spec.get("replicas", 1), len(last.endpoints)
+    if serving != desired:
+        yield f"{serving} of {desired} pods of {current} serve, and nothing keeps the others from it"
 
 
 def what_fails_is_given_up(history: History) -> Iterator[str]:
-    """A revision that cannot work is not run while there is one that works, unless a person wishes that."""
+    """A revision that cannot work is not run while there is one that works, unless a person asks for that."""
     last = history.last
     revision, rollout = last.status.get("revision", {}), last.spec.get("rollout", {})
     current, stable = revision.get("current"), revision.get("stable")
@@ -78,14 +78,14 @@ def every_child_is_owned(history: History) -> Iterator[str]:
 
 
 def nothing_is_left_over(history: History) -> Iterator[str]:
-    """In the end: ReplicaSets only where pods are wished, run or may run, and a bounded history."""
+    """In the end: ReplicaSets only where pods are desired, run or may run, and a bounded history."""
     last, spec = history.last, history.last.spec
     current = last.status.get("revision", {}).get("current")
     if current is None:
         return  # a refused spec, and nothing that is kept: nobody knows what is needed
     needed = {current} | {pod.revision for pod in last.pods.values() if not pod.failed}
-    for revision, wished in last.replica_sets.items():
-        if not wished and revision not in needed:
+    for revision, desired in last.replica_sets.items():
+        if not desired and revision not in needed:
             yield f"the ReplicaSet of {revision} is left over"
     kinds = [child.kind for child in last.children]
     most = spec.get("rollout", {}).get("revisionHistoryLimit", 5) + len(last.replica_sets) + 1

@@ -57,7 +57,7 @@ class Child:
 class Moment:
     """The world from `at` (seconds) until the next moment.
 
-    `pods` and `runtimes` are by pod UID, `endpoints` are pod UIDs, `replica_sets` gives wished pods by revision, and
+    `pods` and `runtimes` are by pod UID, `endpoints` are pod UIDs, `replica_sets` gives desired pods by revision, and
     `failed` names the revisions that are marked as given up. `warm` are the instances that serve with enough captured,
     `hot` those whose requests wait for more compiles than any limit of a story.
     """
@@ -75,7 +75,7 @@ class Moment:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The wished state."""
+        """The desired state."""
         return self.resource["spec"]  # type: ignore[no-any-return]
 
     @property

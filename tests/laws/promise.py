@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Promise:
-    """At least `floor` pods serve and at most `ceiling` are wished; with `in_place`, ending ones count too."""
+    """At least `floor` pods serve and at most `ceiling` are desired; with `in_place`, ending ones count too."""
 
     floor: int
     ceiling: int

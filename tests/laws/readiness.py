@@ -29,15 +29,15 @@ def no_gate_closes_without_evidence(history: History) -> Iterator[str]:
 
 
 def never_ready_before_captured(history: History) -> Iterator[str]:
-    """Ready is True only when all wished replicas answer from warm instances."""
+    """Ready is True only when all desired replicas answer from warm instances."""
     for number, before, now in history.steps():
         if now.status == before.status or now.condition("Ready").get("status") != "True":
             continue
         # Watches of resource and pods are not in step: the newest spec may have met an older picture of the pods.
         pictures = history.pictures(number)
-        wished = min(_wished(each) for each in pictures if _generation(each) >= now.status["observedGeneration"])
-        if max(_answering(each) for each in pictures) < wished:
-            yield f"{now.at:.0f} s: Ready is True, and never lately were {wished} replicas warm"
+        desired = min(_desired(each) for each in pictures if _generation(each) >= now.status["observedGeneration"])
+        if max(_answering(each) for each in pictures) < desired:
+            yield f"{now.at:.0f} s: Ready is True, and never lately were {desired} replicas warm"
 
 
 def no_gate_outlives_its_container(history: History) -> Iterator[str]:
@@ -73,8 +73,8 @@ def _cold(moment: Moment) -> Iterator[tuple[str, str]]:
 
 def _runs(uid: str, instance: str | None, moment: Moment) -> bool:
     runtime = moment.runtimes.get(uid)
-    unwished = moment.hot if moment.spec.get("readiness", {}).get("onRecompiles") == "closeGate" else frozenset()
-    return runtime is not None and runtime.instance == instance and instance in moment.warm - unwished
+    unwanted = moment.hot if moment.spec.get("readiness", {}).get("onRecompiles") == "closeGate" else frozenset()
+    return runtime is not None and runtime.instance == instance and instance in moment.warm - unwanted
 
 
 def _answering(moment: Moment) -> int:
@@ -82,7 +82,7 @@ def _answering(moment: Moment) -> int:
     return sum(instance in moment.warm for instance in found)
 
 
-def _wished(moment: Moment) -> int:
+def _desired(moment: Moment) -> int:
     return int(moment.spec.get("replicas", 1))
 
 

@@ -28,15 +28,15 @@ def never_fewer_available_than_promised(history: History) -> Iterator[str]:
 
 
 def never_more_pods_than_allowed(history: History) -> Iterator[str]:
-    """Whoever wishes one more pod keeps to replicas + maxSurge; in place, pods that still end hold their cards."""
+    """Whoever asks for one more pod keeps to replicas + maxSurge; in place, pods that still end hold their cards."""
     for number, before, now in history.steps():
-        wished = sum(now.replica_sets.values())
-        if wished <= sum(before.replica_sets.values()):
+        desired = sum(now.replica_sets.values())
+        if desired <= sum(before.replica_sets.values()):
             continue
         pictures, taken = history.pictures(number), {uid for _, uid in history.taken}
-        if not any(wished + _ending(each, taken) <= promise(each.spec).ceiling for each in pictures):
+        if not any(desired + _ending(each, taken) <= promise(each.spec).ceiling for each in pictures):
             most = max(promise(each.spec).ceiling for each in pictures)
-            yield f"{now.at:.0f} s: {wished} pods are wished, {_ending(now, taken)} still end, {most} are allowed"
+            yield f"{now.at:.0f} s: {desired} pods are desired, {_ending(now, taken)} still end, {most} are allowed"
 
 
 def no_failed_revision_is_tried_again(history: History) -> Iterator[str]:
@@ -59,11 +59,11 @@ def the_canary_is_alone(history: History) -> Iterator[str]:
     """While others serve, a revision that was never rolled out gets a second pod only after its first one serves."""
     for number, before, now in history.steps():
         pictures = history.pictures(number)
-        for revision, wished in now.replica_sets.items():
-            if wished <= max(1, before.replica_sets.get(revision, 0)):
+        for revision, desired in now.replica_sets.items():
+            if desired <= max(1, before.replica_sets.get(revision, 0)):
                 continue
             if all(_on_trial(revision, each) for each in pictures):
-                yield f"{now.at:.0f} s: {wished} pods of {revision} are wished before its canary serves"
+                yield f"{now.at:.0f} s: {desired} pods of {revision} are desired before its canary serves"
 
 
 def no_pod_is_named_to_go_for_nothing(history: History) -> Iterator[str]:
@@ -74,7 +74,7 @@ def no_pod_is_named_to_go_for_nothing(history: History) -> Iterator[str]:
 
 
 def _named_for_nothing(moment: Moment) -> Iterator[tuple[str, str]]:
-    """Name and UID of the pods that are to go first although all of their revision are wished."""
+    """Name and UID of the pods that are to go first although all of their revision are desired."""
     there = Counter(pod.revision for pod in moment.counted)
     for pod in moment.counted:
         if pod.leaves_first and moment.replica_sets.get(pod.revision, 0) >= there[pod.revision]:
@@ -89,9 +89,9 @@ def no_pods_are_made_in_a_hot_loop(history: History) -> Iterator[str]:
             if any(start - history.lag < until and since < stop + history.lag for start, stop in _away(history)):
                 continue
             found = bisect_right(ends, until) - number
-            wished = max(each.replica_sets.get(revision, 0) for each in _between(history, since - history.lag, until))
-            if found > MOST_TRIES * wished:
-                yield f"{until:.0f} s: {found} pods of {revision} failed within {HOT_SECONDS} s, {wished} are wished"
+            desired = max(each.replica_sets.get(revision, 0) for each in _between(history, since - history.lag, until))
+            if found > MOST_TRIES * desired:
+                yield f"{until:.0f} s: {found} pods of {revision} failed within {HOT_SECONDS} s, {desired} are desired"
                 break
 
 

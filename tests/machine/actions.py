@@ -86,7 +86,7 @@ def restart(_: Picture, choose: Choose) -> commands.Command:
 
 
 def undo(picture: Picture, choose: Choose) -> commands.Command | None:
-    """Let the spec wish a kept revision again."""
+    """Let the spec ask for a kept revision again."""
     return commands.Undo(choose(picture.revisions)) if picture.revisions else None
 
 

@@ -20,12 +20,12 @@ def turn(api: Api, quota: int | None, now: int) -> None:
 
 
 def _follow(api: Api, replica_set: Object, quota: int | None, now: int) -> None:
-    uid, wished = replica_set["metadata"]["uid"], replica_set["spec"].get("replicas", 1)
+    uid, desired = replica_set["metadata"]["uid"], replica_set["spec"].get("replicas", 1)
     mine = [pod for pod in api.kind("Pod") if owner(pod) == uid and counts(pod)]
-    for pod in sorted(mine, key=_worth)[: max(0, len(mine) - wished)]:
+    for pod in sorted(mine, key=_worth)[: max(0, len(mine) - desired)]:
         delete_pod(api, pod, now)
     refused = False
-    for _ in range(wished - len(mine)):
+    for _ in range(desired - len(mine)):
         if quota is not None and sum(counts(pod) for pod in api.kind("Pod")) >= quota:
             refused = True
             break

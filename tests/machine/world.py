@@ -111,10 +111,10 @@ class World:
         """
         self.faults.clear()
         self.operator.blind.clear()
-        wished = self.resource["spec"].get("replicas", 1)
-        if self.quota is not None and self.quota < wished:
+        desired = self.resource["spec"].get("replicas", 1)
+        if self.quota is not None and self.quota < desired:
             self.quota = None
-        scarce = sum(node.cards - node.taken for node in self.nodes.nodes.values()) < wished
+        scarce = sum(node.cards - node.taken for node in self.nodes.nodes.values()) < desired
         for name, node in self.nodes.nodes.items():
             node.taken, node.refuses_until = 0 if scarce else node.taken, 0
             self._return(node, commands.ReturnNode(name, rebooted=False))

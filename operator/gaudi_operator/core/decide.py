@@ -20,8 +20,8 @@ from gaudi_operator.core.pods.view import PodView, read_pods, with_gates
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
 from gaudi_operator.core.rollout.backoff import held, next_try_seconds, records
 from gaudi_operator.core.rollout.planner import rollout_policy
-from gaudi_operator.core.rollout.replicas import running_revisions, wished_replicas, with_workloads, written_replicas
-from gaudi_operator.core.rollout.revision import Revision, stored_revisions, why_not_kept, wished_revision
+from gaudi_operator.core.rollout.replicas import replicas_after, running_revisions, with_workloads, written_replicas
+from gaudi_operator.core.rollout.revision import Revision, desired_revision, stored_revisions, why_not_kept
 from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, deletion_costs, held_back
 from gaudi_operator.core.rollout.state import Course, World, problem, set_course
 from gaudi_operator.core.status.conditions import learning_seconds
@@ -47,8 +47,8 @@ def decide(observed: Observed, defaults: InstallationDefaults) -> Plan:
     seen = read_pods(observed)
     gates = judge_gates(seen, inference.spec.readiness, _promised(inference.spec), observed.now)
     world = _world(inference, before, observed, with_gates(seen, gates, observed.now), defaults)
-    violation, wished = _admit(world)
-    course = set_course(world, wished, refused=violation is not None)
+    violation, desired = _admit(world)
+    course = set_course(world, desired, refused=violation is not None)
     scaled = _scaled(world, course)
     # Gates come first: a pod that has warmed up waits for nothing else.
     actions: list[Action] = [*gates, *scaled.costs, *_children(world, course, scaled)]
@@ -114,21 +114,21 @@ def _admit(world: World) -> tuple[Problem | None, Revision | None]:
         return Problem("RevisionNotKept", lost), None
     if found := first_violation(inference, defaults) or groups_are_not_served(inference, world.observed):
         return found, None
-    wished = wished_revision(inference, world.stored, defaults)
-    if wished.name in {revision.name for revision in world.stored}:
-        found = revision_is_not_allowed(wished, defaults)
+    desired = desired_revision(inference, world.stored, defaults)
+    if desired.name in {revision.name for revision in world.stored}:
+        found = revision_is_not_allowed(desired, defaults)
     else:
         # Estimates count until a revision exists: from then on its pods say what is so.
         found = estimated_violation(inference)
-    return (found, None) if found else (None, wished)
+    return (found, None) if found else (None, desired)
 
 
 def _scaled(world: World, course: Course) -> _Scaled:
     if course.current is None or course.step is None:
         return _Scaled()
-    wished = wished_replicas(course.current, world.observed, course.step)
-    costs = deletion_costs(world.pods, wished)
-    desired = held_back(wished, written_replicas(world.observed), costs)
+    after = replicas_after(course.current, world.observed, course.step)
+    costs = deletion_costs(world.pods, after)
+    desired = held_back(after, written_replicas(world.observed), costs)
     return _Scaled(costs, desired, held(desired, world.pods, world.ends, world.observed.now))
 
 
@@ -140,7 +140,7 @@ def _children(world: World, course: Course, scaled: _Scaled) -> list[Action]:
     limit, stable = inference.spec.rollout.revision_history_limit, world.before.revision.stable
     deletes, in_use = garbage(observed, course.current.name, world.stored, limit, stable)
     running = running_revisions(course.current, world.stored, observed, in_use)
-    wished = desired_children(
+    desired = desired_children(
         inference,
         course.remembered,
         running,
@@ -153,7 +153,7 @@ def _children(world: World, course: Course, scaled: _Scaled) -> list[Action]:
     readers = recipe_readers(inference, running, _revisions(world, course))
     needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
     return [
-        *missing_writes([*readers, *wished], _children_of(observed)),
+        *missing_writes([*readers, *desired], _children_of(observed)),
         *deletes,
         *unread_config_maps(observed, needed),
         *recipe_claims(inference, running, observed.claims),
@@ -207,7 +207,7 @@ def _revisions(world: World, course: Course) -> tuple[Revision, ...]:
 
 
 def _previous(world: World, course: Course) -> str | None:
-    """The newest older revision that has pods, otherwise the one that was wished before the current one."""
+    """The newest older revision that has pods, otherwise the one that was desired before the current one."""
     current = course.name
     with_pods = {pod.revision for pod in world.pods if pod.active}
     for revision in world.stored:

@@ -55,8 +55,8 @@ class ResourceWorker:
 
     def expect(self, actions: Iterable[Action]) -> None:
         """Forget refusals of what a new plan no longer asks for."""
-        wished = {_subject(action) for action in actions}
-        self._refused = {subject: known for subject, known in self._refused.items() if subject in wished}
+        desired = {_subject(action) for action in actions}
+        self._refused = {subject: known for subject, known in self._refused.items() if subject in desired}
 
     def refusal(self, action: Action) -> Stalled | None:
         """The refusal of exactly this action, while trying again would only be a storm."""

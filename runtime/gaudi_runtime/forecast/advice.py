@@ -52,7 +52,7 @@ def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, wanted: Wanted
         return ()
     trials = _Trials(shape, card, wanted)
     found = [change for lever in levers(inputs, shape) if (change := _smallest(inputs, lever, trials.fits))]
-    best = sorted([*found, *_lower_wishes(now, wanted)], key=lambda change: change.distance)
+    best = sorted([*found, *_ask_for_less(now, wanted)], key=lambda change: change.distance)
     return tuple(best[:MOST_CHANGES])
 
 
@@ -113,7 +113,7 @@ def _bisect(misfit: int, fitting: int, fit: Callable[[int], bool]) -> int:
     return fitting
 
 
-def _lower_wishes(now: Forecast, wanted: Wanted) -> list[Change]:
+def _ask_for_less(now: Forecast, wanted: Wanted) -> list[Change]:
     """Lower percentages, where graphs are all that is missing."""
     if now.problems:
         return []

@@ -56,9 +56,9 @@ class RecipeCache:
     ) -> None:
         """Nothing is looked at yet. `clock` returns monotonic seconds."""
         shared, local = config.shared_recipes, config.recipe_cache_dir
-        self._wished = bool(shared and local and config.warmup.enabled)
+        self._desired = bool(shared and local and config.warmup.enabled)
         self._places: _Places | None = None
-        if self._wished and shared and local and key:
+        if self._desired and shared and local and key:
             entry, disk = Entry(Path(shared.path), key), Disk(Path(local), key)
             self._places = _Places(shared, entry, disk, Revisions(shared.kept_revisions, os.environ))
         self._board, self._stop = board, stop
@@ -71,7 +71,7 @@ class RecipeCache:
         if self._places:
             self._mark(self._places)
             self._take(self._places)
-        elif self._wished:
+        elif self._desired:
             self._tell(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
 
     def publish(self) -> None:
@@ -114,19 +114,19 @@ class RecipeCache:
     def _write(self, places: _Places, fresh: Manifest) -> str | None:
         shared, entry = places.shared, places.entry
         stored = self._stored(entry)
-        wished = fresh.and_that_of(stored) if stored else fresh
-        limit, room = size(shared.limit_bytes), shared.limit_bytes - wished.size
+        desired = fresh.and_that_of(stored) if stored else fresh
+        limit, room = size(shared.limit_bytes), shared.limit_bytes - desired.size
         if room < 0:
-            return f"{size(wished.size)} of recipes are more than {limit}, which {shared.path} may hold: {ADVICE}"
+            return f"{size(desired.size)} of recipes are more than {limit}, which {shared.path} may hold: {ADVICE}"
         kept = places.revisions.kept()
         left = clean(Path(shared.path), entry.folder.name, room, shared.max_age_seconds, kept)
         if left > room:
             others = f"{size(left)} of others that pods use"
-            return f"{size(wished.size)} of recipes beside {others} are more than {limit}: {ADVICE}"
-        if stored is None or not wished.says_the_same_as(stored):
-            entry.write(wished, places.disk.folder, self._alive, anew=self._damaged)
-            entry.drop_unnamed(wished)
-            log.info("Added recipes to %s: %d files, %s", entry.folder, len(wished.files), size(wished.size))
+            return f"{size(desired.size)} of recipes beside {others} are more than {limit}: {ADVICE}"
+        if stored is None or not desired.says_the_same_as(stored):
+            entry.write(desired, places.disk.folder, self._alive, anew=self._damaged)
+            entry.drop_unnamed(desired)
+            log.info("Added recipes to %s: %d files, %s", entry.folder, len(desired.files), size(desired.size))
         if self._outcome is RecipeOutcome.SEEDING:
             self._tell(RecipeOutcome.SEEDED, self._reason)
         return None

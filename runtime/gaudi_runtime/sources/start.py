@@ -39,12 +39,12 @@ def with_model_here(config: RuntimeConfig, board: ReportBoard, stop: threading.E
     return config.model_copy(update={"model": model.model_copy(update=found)})
 
 
-def _moved(wished: QuantizationConfig | None, named: str, found: str) -> QuantizationConfig | None:
+def _moved(desired: QuantizationConfig | None, named: str, found: str) -> QuantizationConfig | None:
     """The same with its file in the folder that was `found`, where the folder that was `named` stood for it."""
-    if wished is None or wished.config_file is None or not Path(wished.config_file).is_relative_to(named):
-        return wished
-    file = Path(found) / Path(wished.config_file).relative_to(named)
-    return wished.model_copy(update={"config_file": str(file)})
+    if desired is None or desired.config_file is None or not Path(desired.config_file).is_relative_to(named):
+        return desired
+    file = Path(found) / Path(desired.config_file).relative_to(named)
+    return desired.model_copy(update={"config_file": str(file)})
 
 
 def fetched(

@@ -120,7 +120,7 @@ def test_fault_excuses_more_while_the_operator_is_blind() -> None:
 
 def test_more_pods_than_replicas_and_surge() -> None:
     bad = history(moment(0), moment(9, replica_sets={OLD: 2, NEW: 2}))
-    assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 4 pods are wished, 0 still end, 3 are allowed"]
+    assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 4 pods are desired, 0 still end, 3 are allowed"]
 
 
 def test_new_pod_in_place_of_one_that_still_ends() -> None:
@@ -128,12 +128,12 @@ def test_new_pod_in_place_of_one_that_still_ends() -> None:
     ending = replace(B, counts=False)
     before = moment(0, A, ending, spec=spec, replica_sets={OLD: 1})
     bad = history(before, moment(9, A, ending, spec=spec, replica_sets={OLD: 1, NEW: 1}))
-    assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 2 pods are wished, 1 still end, 2 are allowed"]
+    assert list(rollout.never_more_pods_than_allowed(bad)) == ["9 s: 2 pods are desired, 1 still end, 2 are allowed"]
 
 
 def test_second_pod_before_the_canary_serves() -> None:
     bad = history(moment(0, A, B, replica_sets={OLD: 2, NEW: 1}), moment(9, A, B, replica_sets={OLD: 1, NEW: 2}))
-    assert list(rollout.the_canary_is_alone(bad)) == ["9 s: 2 pods of new are wished before its canary serves"]
+    assert list(rollout.the_canary_is_alone(bad)) == ["9 s: 2 pods of new are desired before its canary serves"]
 
 
 def test_second_pod_after_the_canary_serves() -> None:
@@ -152,7 +152,7 @@ def test_failed_revision_that_gets_pods_again() -> None:
     assert not list(rollout.no_failed_revision_is_tried_again(fair)), "the good one was deleted by hand"
 
 
-def test_pod_that_is_named_to_go_although_all_are_wished() -> None:
+def test_pod_that_is_named_to_go_although_all_are_desired() -> None:
     named = replace(A, leaves_first=True)
     bad = history(moment(0, A, B), moment(5, named, B), moment(7.5, A, B))
     assert list(rollout.no_pod_is_named_to_go_for_nothing(bad)) == [
@@ -302,7 +302,7 @@ def failing(seconds: float) -> History:
 
 def test_pods_that_fail_each_second_are_a_hot_loop() -> None:
     assert list(rollout.no_pods_are_made_in_a_hot_loop(failing(1))) == [
-        "30 s: 31 pods of old failed within 30 s, 2 are wished"
+        "30 s: 31 pods of old failed within 30 s, 2 are desired"
     ]
 
 

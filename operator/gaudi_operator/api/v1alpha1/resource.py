@@ -39,9 +39,9 @@ PRINTER_COLUMNS = (
     PrinterColumn("Prompt%", "integer", ".status.capturedPercent.prompt", description="Captured prompt graphs."),
     PrinterColumn("Decode%", "integer", ".status.capturedPercent.decode", description="Captured decode graphs."),
     PrinterColumn("Warmup", "integer", ".status.warmup.percent", description="Warm-up done in percent."),
-    PrinterColumn("Ready", "string", ".status.ready", description="Ready replicas of wished replicas."),
+    PrinterColumn("Ready", "string", ".status.ready", description="Ready replicas of desired replicas."),
     PrinterColumn("ETA", "string", ".status.warmup.eta", 1, "Estimated end of warm-up."),
-    PrinterColumn("Revision", "string", ".status.revision.current", 1, "The wished revision."),
+    PrinterColumn("Revision", "string", ".status.revision.current", 1, "The desired revision."),
     PrinterColumn("Recompiles", "integer", ".status.recompiles.sinceReady", 1, "Compiles while serving."),
     PrinterColumn("Recipes", "string", ".status.recipeCache.phase", 1, "Whether pods start from kept recipes."),
     PrinterColumn("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 1, "Why it is Ready or not."),
@@ -50,7 +50,7 @@ PRINTER_COLUMNS = (
 
 
 class GaudiInference(ApiModel):
-    """A served model: spec is what the user wishes, status what the operator has seen."""
+    """A served model: spec is what the user asks for, status what the operator has seen."""
 
     model_config = validated_by(
         Rule(
@@ -67,5 +67,5 @@ class GaudiInference(ApiModel):
             message="metadata.name must start with a letter and hold only a-z, 0-9 and '-': the Service has this name",
         ),
     )
-    spec: GaudiInferenceSpec = Field(description="What is wished.")
+    spec: GaudiInferenceSpec = Field(description="What is desired.")
     status: GaudiInferenceStatus | None = Field(None, description="What was seen.")

@@ -107,7 +107,7 @@ class GaudiInferenceSpec(ApiModel):
     warmup: Warmup = Field(Warmup(), description="What is prepared before traffic, and with how much memory.")
     readiness: Readiness = Field(Readiness(), description="When a pod's gate opens.")
     recipe_cache: RecipeCache = Field(RecipeCache(), description="A volume of compiled recipes.")
-    replicas: Annotated[int, Field(ge=0, le=1000)] = Field(1, description="Wished replicas; 0 stops serving.")
+    replicas: Annotated[int, Field(ge=0, le=1000)] = Field(1, description="Desired replicas; 0 stops serving.")
     rollout: Rollout = Field(Rollout(), description="How a new revision replaces the old one.")
     autoscaling: Autoscaling | None = Field(None, description="A HorizontalPodAutoscaler that writes replicas.")
     service: Service = Field(Service(), description="The Service in front of the replicas.")

@@ -179,7 +179,7 @@ class RecipeCacheState(ApiModel):
 class Revisions(ApiModel):
     """Which revisions exist."""
 
-    current: Revision | None = Field(None, description="The wished revision.")
+    current: Revision | None = Field(None, description="The desired revision.")
     previous: Revision | None = Field(None, description="The revision that still has pods, or served last.")
     stable: Revision | None = Field(
         None, description="The revision that was last rolled out wholly: what a failed one is rolled back to."
@@ -220,7 +220,7 @@ class RevisionState(ApiModel):
     number: Annotated[int, Field(ge=0)] = Field(description="Order in which revisions were last to be run.")
     phase: RevisionPhase = Field(
         description="Serving: rolled out. RollingOut: on its way. Leaving: replaced, with pods left. Failed: given up,"
-        " and paused or with pods left. RolledBack: given up, without pods. Kept: neither run nor wished."
+        " and paused or with pods left. RolledBack: given up, without pods. Kept: neither run nor desired."
     )
     created: Timestamp | None = Field(None, description="When it was first asked for.")
     reason: Annotated[str, Field(max_length=64)] | None = Field(None, description="Why it failed, as a stable word.")
@@ -238,7 +238,7 @@ class GaudiInferenceStatus(ApiModel):
     phase: Word = Field(
         "Pending", description="One word: Pending, WarmingUp, Serving, RollingOut, RolledBack, ScaledToZero, Stalled."
     )
-    ready: Annotated[str, Field(max_length=16)] = Field("0/0", description="Ready replicas of wished replicas.")
+    ready: Annotated[str, Field(max_length=16)] = Field("0/0", description="Ready replicas of desired replicas.")
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = Field(
         (),
         description="Judged facts: Ready, Reconciling, Stalled, Available, WarmedUp, PlanAccepted, and more.",

@@ -1,7 +1,7 @@
 """All children that a resource should have now, as complete manifests in the order in which they are written.
 
-The claim of recipes and the ConfigMap beside it are asked for separately: the claim exists while the spec wishes it or
-a revision that runs mounts it, and its writes come after all others.
+The PVC of recipes and the ConfigMap beside it are made separately: the PVC exists while the spec asks for it or a
+revision that runs mounts it, and its writes come after all others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,9 +50,9 @@ def desired_children(
         *([service_account(owner)] if _own_account_is_used(owner.name, running) else []),
         *(config_map(owner, revision.config) for revision in running if revision.config),
         *([network_policy(inference, defaults)] if inference.spec.network_access.enabled else []),
-        pod_disruption_budget(inference, policy.wished, policy.max_unavailable),
+        pod_disruption_budget(inference, policy.desired, policy.max_unavailable),
         service(inference),
-        *([horizontal_pod_autoscaler(owner, wished)] if (wished := inference.spec.autoscaling) else []),
+        *([horizontal_pod_autoscaler(owner, autoscaling)] if (autoscaling := inference.spec.autoscaling) else []),
         *(
             _workload(
                 owner,

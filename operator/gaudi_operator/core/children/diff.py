@@ -14,13 +14,13 @@ from gaudi_operator.core.notation import parse_quantity
 from gaudi_operator.core.observed import Manifest
 
 
-def missing_writes(wished: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
-    """An Apply for each wished child that is absent, was changed by others, or is to be changed by us.
+def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
+    """An Apply for each desired child that is absent, was changed by others, or is to be changed by us.
 
-    `wished` are complete manifests, in the order of their writes; `observed` are live objects of any kind.
+    `desired` are complete manifests, in the order of their writes; `observed` are live objects of any kind.
     """
     live = {(each["kind"], each["metadata"]["name"]): each for each in observed}
-    writes = [_write(child, live.get((child["kind"], child["metadata"]["name"]))) for child in wished]
+    writes = [_write(child, live.get((child["kind"], child["metadata"]["name"]))) for child in desired]
     return [write for write in writes if write is not None]
 
 
@@ -41,7 +41,7 @@ def _write(child: Object, live: Manifest | None) -> Action | None:
     if child.get("immutable") and has_drifted(child["data"], live.get("data")):
         return delete(live, "its content is not what its name says, and it is immutable: it is made anew")
     if _hash(child) != _hash(live):
-        return Apply(child, "what is wished has changed")
+        return Apply(child, "what is desired has changed")
     return Apply(child, f"{drift} was changed by others")
 
 

@@ -7,7 +7,7 @@ from gaudi_operator.core.children.diff import delete
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import ENDED
-from gaudi_operator.core.rollout.replicas import desired_replicas, revision_of
+from gaudi_operator.core.rollout.replicas import full_replicas, revision_of
 from gaudi_operator.core.rollout.revision import Revision
 
 
@@ -16,12 +16,12 @@ def garbage(
 ) -> tuple[list[Delete], set[str]]:
     """Deletes of workloads and ControllerRevisions that are over, and the names of the revisions still in use.
 
-    In use is the `current` revision and whatever has pods or wishes some. A pod that has ended runs nothing any more:
+    In use is the `current` revision and whatever has pods or is to. A pod that has ended runs nothing any more:
     it goes with its workload, and its last error stays in the status (rollout/backoff.py). `stored` is newest first;
     `history_limit` is how many revisions that are not in use are kept, beside the `stable` one.
     """
     in_use = {current, *(_revision(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}
-    in_use |= {revision_of(each) for each in observed.workloads if desired_replicas(each)}
+    in_use |= {revision_of(each) for each in observed.workloads if full_replicas(each)}
     history = [revision.name for revision in stored if revision.name not in {*in_use, stable}]
     done = (each for each in observed.workloads if revision_of(each) not in in_use)
     forgotten = (each for each in observed.revisions if _revision(each) in history[history_limit:])

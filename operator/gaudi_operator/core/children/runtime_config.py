@@ -171,15 +171,15 @@ def _store(store: RecipeObjectStore) -> RecipeStore:
 
 
 def _quantization(model: Model) -> QuantizationConfig | None:
-    wished = model.quantization
-    if wished is None:
+    desired = model.quantization
+    if desired is None:
         return None
-    config = wished.config_file
+    config = desired.config_file
     return QuantizationConfig(
-        method=wished.method,
+        method=desired.method,
         config_file=normpath(join(checkpoint_folder(model.source), config)) if config else None,
-        runtime_scales=wished.runtime_scales,
-        channelwise=wished.channelwise,
+        runtime_scales=desired.runtime_scales,
+        channelwise=desired.channelwise,
     )
 
 

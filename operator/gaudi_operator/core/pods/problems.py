@@ -285,14 +285,14 @@ def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | Non
 
 
 def with_next_try(
-    problem: Problem | None, known: Record | None, active: int, wished: int, now: datetime
+    problem: Problem | None, known: Record | None, active: int, desired: int, now: datetime
 ) -> Problem | None:
     """The problem of a revision, and when the next pod is made while it backs off; that alone where no pod is left.
 
-    `active` pods of the `wished` ones are there.
+    `active` pods of the `desired` ones are there.
     """
     pause = known.pause(now) if known else None
-    if pause is None or known is None or active >= wished:
+    if pause is None or known is None or active >= desired:
         return problem
     tries = f"{pause.failures} tries in a row ended before a pod served"
     if problem:

@@ -71,7 +71,7 @@ class End:
 def ends(pods: Sequence[PodView], last_errors: Mapping[str, str]) -> list[End]:
     """Of the pods of one revision, oldest first; `last_errors` are by pod.
 
-    A pod that is being deleted ends because somebody wished it, unless its node says why. One that has served proves
+    A pod that is being deleted ends because somebody asked for it, unless its node says why. One that has served proves
     that its revision works. While others serve, a container that its kubelet starts again is no reason to make no
     further pod.
     """

@@ -1,6 +1,6 @@
 """Whether new pods find room beside old ones; mode auto asks the scheduler, who alone knows (docs/revisions.md, Modes).
 
-The answer is kept on the ReplicaSet of the revision for as long as old pods are wished, so that the question is asked
+The answer is kept on the ReplicaSet of the revision for as long as old pods are desired, so that the question is asked
 once per rollout and by whichever operator leads.
 """
 
@@ -12,14 +12,14 @@ from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.delays import UNSCHEDULABLE_SECONDS, refusal, unscheduled_since
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.planner import pods_of
+from gaudi_operator.core.rollout.planner import scaled_amount
 
 _MAX_TEXT = 600
 
 
 def why_in_place(
     rollout: Rollout,
-    wished: int,
+    desired: int,
     replica_set: Manifest | None,
     pods: Sequence[PodView],
     now: datetime,
@@ -34,7 +34,7 @@ def why_in_place(
     Where no replica may be missing there is no place to take: then the surging pod goes on waiting for room, and
     unblock() says what a person may do.
     """
-    if rollout.mode is not RolloutMode.AUTO or pods_of(rollout.max_unavailable, wished, round_up=False) == 0:
+    if rollout.mode is not RolloutMode.AUTO or scaled_amount(rollout.max_unavailable, desired, round_up=False) == 0:
         return None
     if known := ((replica_set or {}).get("metadata", {}).get("annotations") or {}).get(IN_PLACE_ANNOTATION):
         return str(known)

@@ -24,7 +24,7 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
 
 @dataclass(frozen=True)
 class RevisionPods:
-    """Pods of one revision: wished by its ReplicaSet, ready now, and ever ready (`served`, ready ones included).
+    """Pods of one revision: desired by its ReplicaSet, ready now, and ever ready (`served`, ready ones included).
 
     `unplaced` are those that have no node, or that were not even allowed to be made. A revision that has `failed` gets
     no more pods while the rollout is held: it would only be tried again. One that is `forbidden` never does.
@@ -41,16 +41,16 @@ class RevisionPods:
 
     def settled(self, replicas: int | None = None) -> "RevisionPods":
         """As it will be once the ReplicaSet controller has followed: it removes pods that are not ready first."""
-        wished = self.replicas if replicas is None else replicas
-        ready = min(self.ready, wished)
-        return replace(self, replicas=wished, ready=ready, served=min(max(self.served, ready), wished))
+        desired = self.replicas if replicas is None else replicas
+        ready = min(self.ready, desired)
+        return replace(self, replicas=desired, ready=ready, served=min(max(self.served, ready), desired))
 
 
 @dataclass(frozen=True)
 class Policy:
     """Numbers of pods, percentages resolved; on `trial` the new revision has one pod, the canary."""
 
-    wished: int
+    desired: int
     max_surge: int
     max_unavailable: int
     paused: bool = False
@@ -59,12 +59,12 @@ class Policy:
     @property
     def floor(self) -> int:
         """Pods that stay available during a rollout."""
-        return max(0, self.wished - self.max_unavailable)
+        return max(0, self.desired - self.max_unavailable)
 
     @property
     def ceiling(self) -> int:
         """Most pods in sum, those that are already going aside."""
-        return self.wished + self.max_surge
+        return self.desired + self.max_surge
 
 
 class Progress(StrEnum):
@@ -95,7 +95,7 @@ class Step:
 
 
 def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy, leaving: int = 0) -> Step:
-    """The next step towards `policy.wished` ready pods of `current` and none of `olds`.
+    """The next step towards `policy.desired` ready pods of `current` and none of `olds`.
 
     `leaving` are pods that still end. Without a surge a new pod waits for them: its place is theirs until then. With
     one a successor comes in the step that takes its predecessor; what takes is to be written before what adds.
@@ -119,18 +119,18 @@ def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: Policy) -> Re
 def _grow(pods: Sequence[RevisionPods], policy: Policy, leaving: int) -> RevisionPods:
     current = pods[0]
     room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else leaving)
-    wished = min(policy.wished, _most(current, policy), current.replicas + max(0, room))
-    return current.settled(wished)
+    desired = min(policy.desired, _most(current, policy), current.replicas + max(0, room))
+    return current.settled(desired)
 
 
 def _most(current: RevisionPods, policy: Policy) -> int:
     if current.forbidden or (current.failed and policy.paused):
         return current.replicas
-    return max(1, current.replicas) if policy.trial else policy.wished
+    return max(1, current.replicas) if policy.trial else policy.desired
 
 
 def _retire(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
-    current, olds = pods[0].settled(min(pods[0].replicas, policy.wished)), pods[1:]
+    current, olds = pods[0].settled(min(pods[0].replicas, policy.desired)), pods[1:]
     olds = [old.settled(old.served) for old in olds]
     spare = sum(old.served for old in olds) + current.ready - policy.floor
     if policy.trial:
@@ -139,9 +139,9 @@ def _retire(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
 
 
 def _in_the_way(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy) -> int:
-    """Old pods that go although nothing has proven itself: above what is wished, or in the place of the canary."""
+    """Old pods that go although nothing has proven itself: above what is desired, or in the place of the canary."""
     old = sum(each.replicas for each in olds)
-    return max(0, old - policy.wished, old + max(min(1, policy.wished), current.replicas) - policy.ceiling)
+    return max(0, old - policy.desired, old + max(min(1, policy.desired), current.replicas) - policy.ceiling)
 
 
 def _not_ready(pods: Sequence[RevisionPods]) -> int:
@@ -166,13 +166,13 @@ def _under_ceiling(pods: list[RevisionPods], policy: Policy) -> list[RevisionPod
 
 
 def _hold(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
-    """Paused: no revision replaces another, but the wished number of pods is kept."""
+    """Paused: no revision replaces another, but the desired number of pods is kept."""
     total = sum(each.replicas for each in pods)
-    most = policy.wished + min(policy.max_surge, pods[0].replicas)
-    if total < policy.wished:
+    most = policy.desired + min(policy.max_surge, pods[0].replicas)
+    if total < policy.desired:
         proven = (each for each in pods if each.replicas and not each.failed and not each.forbidden)
         grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number), default=None)
-        return [each.settled(each.replicas + policy.wished - total) if each is grown else each for each in pods]
+        return [each.settled(each.replicas + policy.desired - total) if each is grown else each for each in pods]
     excess = max(0, total - most)
     kept = _take(pods, excess, keep_ready=True)
     return _take(kept, excess - (total - sum(each.replicas for each in kept)), keep_ready=False)
@@ -199,32 +199,33 @@ def _why(old: RevisionPods, new: RevisionPods, policy: Policy) -> str:
 
 def _rest(pods: Sequence[RevisionPods], policy: Policy) -> Step:
     current, old = pods[0], sum(each.replicas for each in pods[1:])
-    if not old and current.replicas == policy.wished and current.ready >= policy.wished:
-        return Step(Progress.DONE, (), f"All {policy.wished} replicas run revision {current.name}.")
+    if not old and current.replicas == policy.desired and current.ready >= policy.desired:
+        return Step(Progress.DONE, (), f"All {policy.desired} replicas run revision {current.name}.")
     waiting = f"{current.ready} of {current.replicas} pods of revision {current.name} are ready"
     behind = f"; {old} of older revisions serve until more are" if old else ""
     return Step(Progress.WAITING, (), f"{waiting}{behind}.")
 
 
 def rollout_policy(
-    rollout: Rollout, wished: int, *, frozen: bool = False, in_place: bool = False, trial: bool = False
+    rollout: Rollout, desired: int, *, frozen: bool = False, in_place: bool = False, trial: bool = False
 ) -> Policy:
-    """Percentages are of `wished` replicas: maxSurge rounds up and maxUnavailable down, as Deployments do.
+    """Percentages are of `desired` replicas: maxSurge rounds up and maxUnavailable down, as Deployments do.
 
     `frozen` holds the rollout as spec.rollout.paused does, `in_place` takes the surge from mode auto, and `trial` lets
     one pod of the new revision run. Where both numbers come to 0, one pod may be missing:
     otherwise no pod could ever be replaced.
     """
-    surge = 0 if in_place or rollout.mode is RolloutMode.IN_PLACE else pods_of(rollout.max_surge, wished, round_up=True)
-    unavailable = pods_of(rollout.max_unavailable, wished, round_up=False)
+    stays = in_place or rollout.mode is RolloutMode.IN_PLACE
+    surge = 0 if stays else scaled_amount(rollout.max_surge, desired, round_up=True)
+    unavailable = scaled_amount(rollout.max_unavailable, desired, round_up=False)
     if surge == 0:
         unavailable = max(1, unavailable)
-    return Policy(wished, surge, min(unavailable, wished), paused=rollout.paused or frozen, trial=trial)
+    return Policy(desired, surge, min(unavailable, desired), paused=rollout.paused or frozen, trial=trial)
 
 
-def pods_of(amount: int | str, wished: int, *, round_up: bool) -> int:
-    """A number of pods, or percent of `wished` such as "25%"."""
+def scaled_amount(amount: int | str, desired: int, *, round_up: bool) -> int:
+    """A number of pods, or percent of `desired` such as "25%"."""
     if isinstance(amount, int):
         return amount
-    hundredths = int(amount.removesuffix("%")) * wished
+    hundredths = int(amount.removesuffix("%")) * desired
     return -(-hundredths // 100) if round_up else hundredths // 100

@@ -39,14 +39,14 @@ def count_pods(
 ) -> tuple[RevisionPods, list[RevisionPods]]:
     """Pods of the current revision, and of each older one that has a workload; the `forbidden` get no more."""
     known = {revision.name: revision for revision in (*stored, current)}
-    wished = {current.name: 0, **written_replicas(observed)}
+    desired = {current.name: 0, **written_replicas(observed)}
     active = [pod for pod in pods if pod.active]
     counted = {
         name: replace(
             _counted(name, known.get(name), replicas, [pod for pod in active if pod.revision == name]),
             forbidden=name in forbidden,
         )
-        for name, replicas in wished.items()
+        for name, replicas in desired.items()
     }
     mine = counted.pop(current.name)
     return mine, [_held(old, active) for old in counted.values()]
@@ -90,16 +90,16 @@ def leaving(pods: Sequence[PodView], observed: Observed) -> int:
 
 def written_replicas(observed: Observed) -> dict[str, int]:
     """Replicas of each revision's workload as they stand there, or as they will again after a back-off."""
-    return {name: desired_replicas(each) for name, each in live_workloads(observed).items()}
+    return {name: full_replicas(each) for name, each in live_workloads(observed).items()}
 
 
-def desired_replicas(workload: Manifest) -> int:
+def full_replicas(workload: Manifest) -> int:
     """Replicas that a workload has, or has again after a back-off."""
     kept = whole_number((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
     return kept if kept is not None and kept >= 0 else int(workload["spec"].get("replicas", 1))
 
 
-def wished_replicas(current: Revision, observed: Observed, step: Step) -> dict[str, int]:
+def replicas_after(current: Revision, observed: Observed, step: Step) -> dict[str, int]:
     """Replicas of each revision's workload after `step`."""
     return {current.name: 0, **written_replicas(observed), **{scale.revision: scale.replicas for scale in step.scales}}
 

@@ -3,8 +3,8 @@
 First why one was given up: that is kept on its ControllerRevision, so that no operator tries it again unasked
 (docs/revisions.md, When a revision fails). Then its inputs, which are what changes what a pod runs, and the rule that
 compares them. Then the kept revisions, and the one that the spec asks for. Last the way back by the spec: the patch
-that makes the spec wish what a kept revision was made from. Whoever cannot patch the spec, because another hand holds
-it, sets spec.rollout.revision instead (docs/revisions.md, Going back).
+that makes the spec ask for what a kept revision was made from. Whoever cannot patch the spec, because another tool
+holds it, sets spec.rollout.revision instead (docs/revisions.md, Going back).
 """
 
 import json
@@ -79,7 +79,7 @@ class RevisionInputs(ApiModel):
 
 
 def revision_inputs(inference: Inference) -> RevisionInputs:
-    """The inputs that `inference` wishes now."""
+    """The inputs that `inference` asks for now."""
     spec = inference.spec
     return RevisionInputs(
         model=spec.model,
@@ -105,8 +105,8 @@ def revision_name(inputs: RevisionInputs) -> str:
     return short_hash(stored_form(inputs))
 
 
-def same_inputs(stored: object, wished: BaseModel) -> bool:
-    """Whether `wished` runs what a revision with the `stored` inputs runs.
+def same_inputs(stored: object, desired: BaseModel) -> bool:
+    """Whether `desired` runs what a revision with the `stored` inputs runs.
 
     A field that is absent from the stored inputs is new since then: at its default it changes nothing. A stored
     field that this operator does not know is of a newer one and is not looked at. So neither an upgrade nor a
@@ -115,21 +115,21 @@ def same_inputs(stored: object, wished: BaseModel) -> bool:
     if not isinstance(stored, dict):
         return False
     return all(
-        _same_field(stored, field.alias or name, getattr(wished, name), field)
-        for name, field in type(wished).model_fields.items()
+        _same_field(stored, field.alias or name, getattr(desired, name), field)
+        for name, field in type(desired).model_fields.items()
     )
 
 
-def _same_field(stored: dict[str, Any], key: str, wished: object, field: FieldInfo) -> bool:
-    return _same(stored[key], wished) if key in stored else bool(wished == field.get_default())
+def _same_field(stored: dict[str, Any], key: str, desired: object, field: FieldInfo) -> bool:
+    return _same(stored[key], desired) if key in stored else bool(desired == field.get_default())
 
 
-def _same(stored: object, wished: object) -> bool:
-    if isinstance(wished, BaseModel):
-        return same_inputs(stored, wished)
-    if isinstance(wished, tuple):
-        return isinstance(stored, list) and len(stored) == len(wished) and all(map(_same, stored, wished))
-    return stored == wished
+def _same(stored: object, desired: object) -> bool:
+    if isinstance(desired, BaseModel):
+        return same_inputs(stored, desired)
+    if isinstance(desired, tuple):
+        return isinstance(stored, list) and len(stored) == len(desired) and all(map(_same, stored, desired))
+    return stored == desired
 
 
 _MOST_NUMBER = 2**62
@@ -253,7 +253,7 @@ def _read(manifest: Manifest) -> Revision | None:
     )
 
 
-def wished_revision(inference: Inference, stored: tuple[Revision, ...], defaults: InstallationDefaults) -> Revision:
+def desired_revision(inference: Inference, stored: tuple[Revision, ...], defaults: InstallationDefaults) -> Revision:
     """The revision that is asked for: the pinned one, a stored one of the spec's inputs, or a new one.
 
     A stored rendering is used as it is, even if this operator would render it otherwise: only changed inputs
@@ -299,7 +299,7 @@ _RESTARTED = "restartedAt"
 
 
 def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The JSON patch (RFC 6902) of `resource` that makes its spec wish the `inputs` of a ControllerRevision's data.
+    """The JSON patch (RFC 6902) of `resource` that makes its spec ask for the `inputs` of a ControllerRevision's data.
 
     Only what makes a revision and differs is written: replicas, thresholds and the rollout's settings stay, and a
     pinned revision is let go. Defaults are left out, for the rules of the API may ask whether a field was set at all.
@@ -348,7 +348,7 @@ def _annotation(resource: Manifest, inputs: Mapping[str, Any]) -> Iterator[dict[
     yield from _write("/metadata/annotations", was or None, {**others, **stored} or None)
 
 
-def _write(path: str, was: object, wished: object) -> Iterator[dict[str, Any]]:
-    if was == wished:
+def _write(path: str, was: object, desired: object) -> Iterator[dict[str, Any]]:
+    if was == desired:
         return
-    yield {"op": "remove", "path": path} if wished is None else {"op": "add", "path": path, "value": wished}
+    yield {"op": "remove", "path": path} if desired is None else {"op": "add", "path": path, "value": desired}

@@ -53,13 +53,13 @@ def leavers(ready: Sequence[PodView], count: int) -> list[PodView]:
     return sorted(ready, key=lambda pod: (_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]
 
 
-def _costs(active: Sequence[PodView], wished: int) -> Iterable[SetCost]:
+def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetCost]:
     shown = [pod for pod in active if "Ready" in pod.conditions and pod.conditions["Ready"].true]
-    chosen = leavers(shown, len(shown) - wished)
+    chosen = leavers(shown, len(shown) - desired)
     for pod in active:
         if pod in chosen and pod.deletion_cost != LEAVES_FIRST:
             yield SetCost(pod.name, pod.uid, pod.revision, True, f"it goes first: {_said(pod)}")
-        elif pod.deletion_cost == LEAVES_FIRST and (wished >= len(active) or (chosen and pod not in chosen)):
+        elif pod.deletion_cost == LEAVES_FIRST and (desired >= len(active) or (chosen and pod not in chosen)):
             yield SetCost(pod.name, pod.uid, pod.revision, False, "it does not have to go any more")
 
 

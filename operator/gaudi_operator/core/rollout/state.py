@@ -14,7 +14,7 @@ from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.backoff import Record
 from gaudi_operator.core.rollout.mode import unblock, why_in_place
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step, next_step, rollout_policy
-from gaudi_operator.core.rollout.replicas import count_pods, desired_replicas, leaving, live_workloads
+from gaudi_operator.core.rollout.replicas import count_pods, full_replicas, leaving, live_workloads
 from gaudi_operator.core.rollout.revision import Revision, to_run
 from gaudi_operator.core.rollout.target import Choice, choose, on_trial
 from gaudi_runtime.problem import Problem
@@ -43,9 +43,9 @@ class World:
         return [pod for pod in self.pods if pod.active and pod.revision == revision]
 
     def upgrading(self, current: str) -> bool:
-        """Whether pods of another revision are wished beside those of `current`."""
+        """Whether pods of another revision are desired beside those of `current`."""
         sets = live_workloads(self.observed)
-        return any(desired_replicas(each) for revision, each in sets.items() if revision != current)
+        return any(full_replicas(each) for revision, each in sets.items() if revision != current)
 
     def circumstances(self, revision: str) -> Circumstances:
         """What problems of the pods of `revision` are judged by."""
@@ -79,18 +79,18 @@ class Course:
     @property
     def is_over(self) -> bool:
         """Whether the current revision is rolled out wholly, with at least one replica."""
-        return self.step is not None and self.step.progress is Progress.DONE and self.policy.wished > 0
+        return self.step is not None and self.step.progress is Progress.DONE and self.policy.desired > 0
 
     @property
     def remembered(self) -> list[Revision]:
         """The revisions whose numbers or failures may be news; that of a failure comes before what follows from it."""
-        failed = [self.choice.wished] if self.choice and self.choice.rolled_back else []
+        failed = [self.choice.desired] if self.choice and self.choice.rolled_back else []
         return [*failed, *([self.current] if self.current else [])]
 
 
-def set_course(world: World, wished: Revision | None, *, refused: bool) -> Course:
-    """`wished` is what the spec asks for, None where it is refused: then what was last to run stays, as it is."""
-    choice = _choice(world, wished) if wished else None
+def set_course(world: World, desired: Revision | None, *, refused: bool) -> Course:
+    """`desired` is what the spec asks for, None where it is refused: then what was last to run stays, as it is."""
+    choice = _choice(world, desired) if desired else None
     current = to_run(choice.current, world.stored) if choice else next(iter(world.stored), None)
     in_place = _in_place(world, current.name) if current else None
     policy = _policy(world, current, in_place, frozen=refused or (choice is not None and choice.held))
@@ -105,18 +105,18 @@ def problem(world: World, course: Course) -> Problem | None:
     name, sets = course.name, live_workloads(world.observed)
     own = first_problem(world.pods_of(name), [sets[name]] if name in sets else [], _with_room(world, course))
     own = own or failed_pods_problem(world.pods, name or "")
-    there, wished = len(world.pods_of(name)), course.policy.wished
-    own = with_next_try(own, world.ends.get(name or ""), there, wished, world.observed.now)
-    if (forbidden := world.forbidden.get(name or "")) and there < wished:
+    there, desired = len(world.pods_of(name)), course.policy.desired
+    own = with_next_try(own, world.ends.get(name or ""), there, desired, world.observed.now)
+    if (forbidden := world.forbidden.get(name or "")) and there < desired:
         own = own or Problem(forbidden.reason, forbidden.message)
     done = course.step is not None and course.step.progress is Progress.DONE
     return own or (failed if done else None)
 
 
-def _choice(world: World, wished: Revision) -> Choice:
+def _choice(world: World, desired: Revision) -> Choice:
     stable, rollout = world.before.revision.stable, world.inference.spec.rollout
-    given = world.circumstances(wished.name)
-    return choose(wished, world.stored, stable, world.pods, rollout, given, world.forbidden)
+    given = world.circumstances(desired.name)
+    return choose(desired, world.stored, stable, world.pods, rollout, given, world.forbidden)
 
 
 def _in_place(world: World, current: str) -> str | None:

@@ -21,21 +21,21 @@ from gaudi_runtime.problem import Problem
 
 @dataclass(frozen=True)
 class Choice:
-    """`wished` is asked for, with its failure if it has one; `current` is to run; `held` where it failed and stays."""
+    """`desired` is asked for, with its failure if it has one; `current` is to run; `held` where it failed and stays."""
 
-    wished: Revision
+    desired: Revision
     current: Revision
     held: bool = False
 
     @property
     def rolled_back(self) -> bool:
-        """Whether another revision than the wished one runs."""
-        return self.wished.name != self.current.name
+        """Whether another revision than the desired one runs."""
+        return self.desired.name != self.current.name
 
     @property
     def problem(self) -> Problem | None:
         """What a failed revision asks of a person."""
-        failed, failure = self.wished.name, self.wished.failure
+        failed, failure = self.desired.name, self.desired.failure
         if failure is None:
             return None
         found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
@@ -55,7 +55,7 @@ _NEXT = (
 
 
 def choose(
-    wished: Revision,
+    desired: Revision,
     stored: Sequence[Revision],
     stable: str | None,
     pods: Sequence[PodView],
@@ -67,14 +67,14 @@ def choose(
 
     The `forbidden` get no more pods.
     """
-    good = last_good(wished.name, stored, stable, pods, forbidden)
-    if wished.failure is None and good is not None and wished.name != stable and not rollout.paused:
-        wished = replace(wished, failure=_failure(wished.name, pods, circumstances))
-    if wished.failure is None:
-        return Choice(wished, wished)
+    good = last_good(desired.name, stored, stable, pods, forbidden)
+    if desired.failure is None and good is not None and desired.name != stable and not rollout.paused:
+        desired = replace(desired, failure=_failure(desired.name, pods, circumstances))
+    if desired.failure is None:
+        return Choice(desired, desired)
     if rollout.on_failure is OnFailure.PAUSE:
-        return Choice(wished, wished, held=True)
-    return Choice(wished, good or wished)
+        return Choice(desired, desired, held=True)
+    return Choice(desired, good or desired)
 
 
 def last_good(

@@ -1,9 +1,9 @@
 """The conditions of a resource: one table, one judgement each, as kstatus and `kubectl wait` expect them.
 
 docs/conditions.md lists all of them with their reasons. Here stand three groups, and plan.py has the fourth:
-Ready, Reconciling and Stalled say how far a resource is on the way to what is wished. Ready alone says whether all is
-as wished; Reconciling is True while the operator is at it; Stalled is True only when nothing moves on without a person.
-The last two are never True together, and one of them is True whenever Ready is False.
+Ready, Reconciling and Stalled say how far a resource is on the way to what is desired. Ready alone says whether all is
+as desired; Reconciling is True while the operator is at it; Stalled is True only when nothing moves on without
+a person. The last two are never True together, and one of them is True whenever Ready is False.
 Available, WarmedUp and Degraded compare what the pods give now with what was promised.
 AutoscalerActive says whether the autoscaler of spec.autoscaling counts and may scale (docs/scaling.md).
 """
@@ -28,42 +28,42 @@ from gaudi_operator.core.status.situation import FALSE, TRUE, UNKNOWN, Situation
 
 
 def judge_ready(s: Situation) -> Verdict:
-    """Whether the spec as it stands is fully rolled out and every wished replica takes traffic."""
+    """Whether the spec as it stands is fully rolled out and every desired replica takes traffic."""
     if found := s.violation or s.problem:
         return Verdict(FALSE, found.reason, found.message)
-    if s.wished == 0:
+    if s.desired == 0:
         return _zero(s)
     if s.step is not None and s.step.progress is Progress.DONE:
         left = _ending(s)
         rest = f"; {left} more still end, and hold their cards until then" if left else ""
-        return Verdict(TRUE, "Serving", f"All {s.wished} replicas serve revision {s.current}{rest}.")
+        return Verdict(TRUE, "Serving", f"All {s.desired} replicas serve revision {s.current}{rest}.")
     return Verdict(FALSE, *_in_progress(s))
 
 
 def _zero(s: Situation) -> Verdict:
     """Scaled to zero is over only when the last pod has drained: until then cards are still held."""
     if left := _ending(s):
-        return Verdict(FALSE, "ScalingDown", f"{left} pods are still ending, none is wished.")
-    return Verdict(TRUE, "ScaledToZero", "No replica is wished, and none runs.")
+        return Verdict(FALSE, "ScalingDown", f"{left} pods are still ending, none is desired.")
+    return Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")
 
 
 def _ending(s: Situation) -> int:
-    """Pods above those that are wished, which hold their cards until they have ended."""
-    return max(0, sum(pod.phase not in ENDED for pod in s.pods) - s.wished)
+    """Pods above those that are desired, which hold their cards until they have ended."""
+    return max(0, sum(pod.phase not in ENDED for pod in s.pods) - s.desired)
 
 
 def _in_progress(s: Situation) -> tuple[str, str]:
-    serving = f"{len(s.serving_updated)} of {s.wished} replicas serve revision {s.current}"
+    serving = f"{len(s.serving_updated)} of {s.desired} replicas serve revision {s.current}"
     if s.step is not None and s.step.progress is Progress.PAUSED:
         return "RolloutPaused", f"{serving}; the rollout waits for spec.rollout.paused to become false."
     if s.choice is not None and s.choice.rolled_back and s.choice.problem:
         return "RollingBack", f"{serving}. {s.choice.problem.message}"
     if s.old:
         return "RollingOut", f"{serving}; {_pace(s)}, {len(s.old)} left."
-    if len(s.active) > s.wished:
-        return "ScalingDown", f"{len(s.active)} pods run, {s.wished} are wished."
-    if len(s.updated) < s.wished:
-        return "StartingPods", f"{serving}; {s.wished - len(s.updated)} pods are still to be made."
+    if len(s.active) > s.desired:
+        return "ScalingDown", f"{len(s.active)} pods run, {s.desired} are desired."
+    if len(s.updated) < s.desired:
+        return "StartingPods", f"{serving}; {s.desired - len(s.updated)} pods are still to be made."
     return "WarmingUp", f"{serving}; the others are warming up (status.pods says how far they are)."
 
 
@@ -80,10 +80,10 @@ def _pace(s: Situation) -> str:
 
 
 def judge_reconciling(s: Situation) -> Verdict:
-    """Whether the operator is on its way to what is wished."""
+    """Whether the operator is on its way to what is desired."""
     ready = judge_ready(s)
     if ready.status is TRUE:
-        return Verdict(FALSE, "Settled", "Everything is as the spec wishes.")
+        return Verdict(FALSE, "Settled", "Everything is as the spec asks.")
     if s.violation or s.problem:
         return Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why.")
     return Verdict(TRUE, ready.reason, ready.message)
@@ -98,7 +98,7 @@ def judge_stalled(s: Situation) -> Verdict:
 
 def judge_available(s: Situation) -> Verdict:
     """Whether at least the promised number of pods takes traffic, of any revision."""
-    promised = max(1, s.policy.floor) if s.wished else 0
+    promised = max(1, s.policy.floor) if s.desired else 0
     found = f"{len(s.serving)} pods take traffic, at least {promised} are promised."
     if len(s.serving) >= promised:
         return Verdict(TRUE, "MinimumAvailable", found)
@@ -106,12 +106,12 @@ def judge_available(s: Situation) -> Verdict:
 
 
 def judge_warmed_up(s: Situation) -> Verdict:
-    """Whether every wished replica of the current revision has passed its gate."""
-    if s.wished == 0:
-        return Verdict(UNKNOWN, "ScaledToZero", "No replica is wished, so there is nothing to warm up.")
+    """Whether every desired replica of the current revision has passed its gate."""
+    if s.desired == 0:
+        return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
     opened = sum(pod.gate_open for pod in s.updated)
-    found = f"{opened} of {s.wished} replicas of revision {s.current} have passed the gate {GATE}."
-    if opened >= s.wished:
+    found = f"{opened} of {s.desired} replicas of revision {s.current} have passed the gate {GATE}."
+    if opened >= s.desired:
         return Verdict(TRUE, "WarmedUp", found)
     slow = (f" Pod {pod.name}: {said}" for pod in s.updated if (said := slow_bucket(pod, s.now)))
     return Verdict(FALSE, "WarmingUp", found + next(slow, ""))
@@ -154,11 +154,11 @@ _NO_METRIC = (
 
 
 def judge_autoscaler_active(s: Situation) -> Verdict | None:
-    """What the HorizontalPodAutoscaler says of itself; None where none is wished."""
-    wished = s.inference.spec.autoscaling
-    if wished is None:
+    """What the HorizontalPodAutoscaler says of itself; None where none is desired."""
+    desired = s.inference.spec.autoscaling
+    if desired is None:
         return None
-    if s.wished == 0:
+    if s.desired == 0:
         return Verdict(UNKNOWN, "ScaledToZero", "The autoscaler rests while replicas are 0: it wakes nobody.")
     status = (s.autoscaler or {}).get("status") or {}
     said = {each["type"]: each for each in status.get("conditions") or ()}
@@ -169,8 +169,8 @@ def judge_autoscaler_active(s: Situation) -> Verdict | None:
     for kind in ("AbleToScale", "ScalingActive"):
         if kind in said and said[kind]["status"] == "False":
             return _hindered(said[kind])
-    between = f"{wished.min_replicas} to {wished.max_replicas}"
-    return Verdict(TRUE, "Counting", f"The autoscaler wishes {status.get('desiredReplicas')} of {between} replicas.")
+    between = f"{desired.min_replicas} to {desired.max_replicas}"
+    return Verdict(TRUE, "Counting", f"The autoscaler asks for {status.get('desiredReplicas')} of {between} replicas.")
 
 
 def learning_seconds(autoscaler: Manifest | None, now: datetime) -> float | None:
@@ -205,14 +205,14 @@ class ConditionKind:
 
 
 CONDITIONS = (
-    ConditionKind("Ready", TRUE, "The spec is fully rolled out, and every wished replica takes traffic.", judge_ready),
-    ConditionKind("Reconciling", FALSE, "The operator is on its way to what is wished.", judge_reconciling),
+    ConditionKind("Ready", TRUE, "The spec is fully rolled out, and every desired replica takes traffic.", judge_ready),
+    ConditionKind("Reconciling", FALSE, "The operator is on its way to what is desired.", judge_reconciling),
     ConditionKind("Stalled", FALSE, "Nothing moves on until a person acts.", judge_stalled),
     ConditionKind(
         "Available", TRUE, "At least the promised number of pods takes traffic, of any revision.", judge_available
     ),
     ConditionKind(
-        "WarmedUp", TRUE, "Every wished replica of the current revision has passed its gate.", judge_warmed_up
+        "WarmedUp", TRUE, "Every desired replica of the current revision has passed its gate.", judge_warmed_up
     ),
     ConditionKind(
         "PlanAccepted", TRUE, "The spec can work, as far as can be known before a pod runs.", judge_plan_accepted

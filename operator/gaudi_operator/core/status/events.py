@@ -25,7 +25,7 @@ def _revision(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iter
     if any(_failures(before, after)):
         yield Event("Normal", "RollingBack", f"Revision {current} is to serve again.")
     else:
-        yield Event("Normal", "RevisionWished", f"Revision {current} is to be rolled out.")
+        yield Event("Normal", "RevisionDesired", f"Revision {current} is to be rolled out.")
 
 
 def _gates(actions: Iterable[Action]) -> Iterable[Event]:

@@ -109,7 +109,7 @@ def _measured(situation: Situation, pod: PodView, report: WarmupReport) -> PlanS
 
 
 def _written(situation: Situation) -> PlanState | None:
-    """What the status says already, if it was measured for the revision that is still wished."""
+    """What the status says already, if it was measured for the revision that is still desired."""
     before = situation.before
     if before.plan is None or before.plan.basis not in _FOUND or before.revision.current != situation.current:
         return None

@@ -59,9 +59,9 @@ class Situation:
     autoscaler: Manifest | None = None
 
     @property
-    def wished(self) -> int:
-        """Wished replicas."""
-        return self.policy.wished
+    def desired(self) -> int:
+        """Desired replicas."""
+        return self.policy.desired
 
     @property
     def runs_the_spec(self) -> bool:

@@ -42,7 +42,7 @@ def make_status(situation: Situation) -> GaudiInferenceStatus:
     return GaudiInferenceStatus(
         observed_generation=situation.inference.identity.generation,
         phase=_phase(situation),
-        ready=f"{len(situation.serving)}/{situation.wished}",
+        ready=f"{len(situation.serving)}/{situation.desired}",
         conditions=judge_conditions(situation),
         replicas=len(situation.active),
         updated_replicas=len(situation.updated),

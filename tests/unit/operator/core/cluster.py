@@ -237,11 +237,11 @@ class Cluster:
             and "deletionTimestamp" not in pod["metadata"]
             and pod["status"]["phase"] != "Failed"
         ]
-        wished = replica_set["spec"]["replicas"]
+        desired = replica_set["spec"]["replicas"]
         mine.sort(key=lambda pod: ("containerStatuses" in pod["status"], _is_ready(pod), _cost(pod)), reverse=True)
-        for pod in mine[wished:]:
+        for pod in mine[desired:]:
             pod["metadata"]["deletionTimestamp"] = stamp(self.now)
-        for _ in range(wished - len(mine)):
+        for _ in range(desired - len(mine)):
             self._make_pod(replica_set)
 
     def _make_pod(self, replica_set: Object) -> None:

@@ -61,13 +61,13 @@ class GroupCluster(Cluster):
         self._schedule()
 
     def _make_groups(self, workload: Object) -> None:
-        name, wished = workload["metadata"]["name"], workload["spec"]["replicas"]
+        name, desired = workload["metadata"]["name"], workload["spec"]["replicas"]
         templates = workload["spec"]["leaderWorkerTemplate"]
         for pod in self.kind("Pod"):
             labels = pod["metadata"]["labels"]
-            if labels[GROUP_NAME_LABEL] == name and _leads(pod) and int(labels[GROUP_INDEX_LABEL]) >= wished:
+            if labels[GROUP_NAME_LABEL] == name and _leads(pod) and int(labels[GROUP_INDEX_LABEL]) >= desired:
                 pod["metadata"].setdefault("deletionTimestamp", stamp(self.now))
-        for group in range(wished):
+        for group in range(desired):
             for index in range(templates["size"]):
                 template = templates["workerTemplate" if index else "leaderTemplate"]
                 self._make_member(name, group, index, template, templates["size"])

@@ -36,7 +36,7 @@ def closed(name: str = "c") -> PodView:
 
 
 def situation(
-    pods: Iterable[PodView] = (), step: Step | None = WAITING, wished: int = 2, unavailable: int = 0, **fields: Any
+    pods: Iterable[PodView] = (), step: Step | None = WAITING, desired: int = 2, unavailable: int = 0, **fields: Any
 ) -> Situation:
     """What a pass has found; nothing is wrong unless `fields` say so."""
     subject = fields.get("inference") or inference()
@@ -48,7 +48,7 @@ def situation(
         "previous": None,
         "stable": None,
         "revisions": (),
-        "policy": Policy(wished, 1, unavailable),
+        "policy": Policy(desired, 1, unavailable),
         "step": step,
         "pods": tuple(pods),
         "choice": None,

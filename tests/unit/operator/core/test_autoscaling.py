@@ -26,8 +26,8 @@ def autoscaler(active: str, reason: str = "ValidMetricFound", message: str = "",
     return {"status": {"desiredReplicas": desired, "conditions": conditions}}
 
 
-def judged(live: Object | None, wished: int = 2) -> Verdict | None:
-    return judge_autoscaler_active(situation(wished=wished, inference=inference(autoscaling=ASKED), autoscaler=live))
+def judged(live: Object | None, desired: int = 2) -> Verdict | None:
+    return judge_autoscaler_active(situation(desired=desired, inference=inference(autoscaling=ASKED), autoscaler=live))
 
 
 def test_autoscaler_aims_for_running_requests_per_pod_by_the_scale_subresource() -> None:
@@ -79,10 +79,10 @@ def test_condition_is_only_there_with_the_field() -> None:
     [
         (None, Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")),
         ({"metadata": {}}, Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")),
-        (autoscaler("True"), Verdict(TRUE, "Counting", "The autoscaler wishes 3 of 2 to 5 replicas.")),
+        (autoscaler("True"), Verdict(TRUE, "Counting", "The autoscaler asks for 3 of 2 to 5 replicas.")),
     ],
 )
-def test_condition_says_how_many_replicas_are_wished(live: Object | None, verdict: Verdict) -> None:
+def test_condition_says_how_many_replicas_are_desired(live: Object | None, verdict: Verdict) -> None:
     assert judged(live) == verdict
 
 
@@ -131,6 +131,6 @@ def test_operator_looks_again_when_the_autoscaler_should_have_learned() -> None:
 
 
 def test_autoscaler_rests_at_zero() -> None:
-    found = judged(autoscaler("False", "ScalingDisabled", "scaling is disabled"), wished=0)
+    found = judged(autoscaler("False", "ScalingDisabled", "scaling is disabled"), desired=0)
     assert found
     assert (found.status, found.reason) == (UNKNOWN, "ScaledToZero")

@@ -152,29 +152,29 @@ def backed_off(until: int = 12) -> dict[str, Record]:
     return {"new": Record(None, BackOff(failures=2, since=at(2), until=at(until)))}
 
 
-def wished(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
+def desired(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
     return held({"new": 3, "old": 2}, pods, backed_off(), NOW + timedelta(seconds=seconds))
 
 
 def test_no_new_pod_is_made_during_a_pause_and_other_revisions_go_on() -> None:
-    assert wished([]) == {"new": 0, "old": 2}
+    assert desired([]) == {"new": 0, "old": 2}
 
 
 def test_pods_that_serve_and_those_that_were_there_before_stay() -> None:
-    assert wished([ready(since=3, created=4), view(made("w", 0))])["new"] == 2
+    assert desired([ready(since=3, created=4), view(made("w", 0))])["new"] == 2
 
 
 def test_pod_that_was_made_at_once_in_the_stead_of_one_that_ended_goes_again() -> None:
-    assert wished([view(made("w", 0)), view(made("twin", 3))])["new"] == 1
+    assert desired([view(made("w", 0)), view(made("twin", 3))])["new"] == 1
 
 
 def test_pod_that_was_made_in_the_second_of_the_end_and_is_taken_by_its_node_stays() -> None:
     taken, refused_next = view(made("sibling", 2)), view(made("twin", 2, container=None, phase="Pending"))
-    assert wished([taken, refused_next])["new"] == 1
+    assert desired([taken, refused_next])["new"] == 1
 
 
 def test_pods_are_made_again_when_the_pause_is_over() -> None:
-    assert wished([], seconds=12)["new"] == 3
+    assert desired([], seconds=12)["new"] == 3
 
 
 def test_group_before_one_that_stays_is_made_again() -> None:
@@ -183,7 +183,7 @@ def test_group_before_one_that_stays_is_made_again() -> None:
         "leaderworkerset.sigs.k8s.io/name": "tiny-new",
         "leaderworkerset.sigs.k8s.io/group-index": "1",
     }
-    assert wished([view(leader)])["new"] == 2
+    assert desired([view(leader)])["new"] == 2
 
 
 def test_end_of_a_pause_is_waited_for() -> None:

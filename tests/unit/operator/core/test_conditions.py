@@ -28,7 +28,7 @@ def verdict(kind: str, situation: Situation) -> Verdict:
 SERVED = situation([serving("a"), serving("b")], DONE)
 REFUSED = situation([serving("a")], violation=Problem("PlanImpossible", "No bucket is left."))
 TROUBLED = situation([serving("a")], problem=Problem("ImagePullBackOff", "Check the image."))
-EMPTY = situation([], DONE, wished=0)
+EMPTY = situation([], DONE, desired=0)
 GAPS = inference(
     engine={"maxNumPrefillSeqs": 4},
     bucketing={"strategy": "linear", "prompt": {"batchSize": {"min": 2, "step": 2, "max": 2}}},
@@ -51,16 +51,16 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
             "All 1 replicas serve revision new; 1 more still end, and hold their cards until then.",
         ),
     ),
-    ("Ready", EMPTY, Verdict(TRUE, "ScaledToZero", "No replica is wished, and none runs.")),
+    ("Ready", EMPTY, Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")),
     (
         "Ready",
-        situation([view(pod(terminating=True)), view(pod("evicted", phase="Failed"))], DONE, wished=0),
-        Verdict(FALSE, "ScalingDown", "1 pods are still ending, none is wished."),
+        situation([view(pod(terminating=True)), view(pod("evicted", phase="Failed"))], DONE, desired=0),
+        Verdict(FALSE, "ScalingDown", "1 pods are still ending, none is desired."),
     ),
     (
         "Ready",
-        situation([view(pod(phase="Failed"))], DONE, wished=0),
-        Verdict(TRUE, "ScaledToZero", "No replica is wished, and none runs."),
+        situation([view(pod(phase="Failed"))], DONE, desired=0),
+        Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs."),
     ),
     ("Ready", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),
     ("Ready", TROUBLED, Verdict(FALSE, "ImagePullBackOff", "Check the image.")),
@@ -99,9 +99,9 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     (
         "Ready",
         situation([serving("a"), serving("b"), serving("c")]),
-        Verdict(FALSE, "ScalingDown", "3 pods run, 2 are wished."),
+        Verdict(FALSE, "ScalingDown", "3 pods run, 2 are desired."),
     ),
-    ("Reconciling", SERVED, Verdict(FALSE, "Settled", "Everything is as the spec wishes.")),
+    ("Reconciling", SERVED, Verdict(FALSE, "Settled", "Everything is as the spec asks.")),
     (
         "Reconciling",
         REFUSED,
@@ -133,7 +133,7 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ),
     (
         "Available",
-        situation([warming()], wished=1, unavailable=1),
+        situation([warming()], desired=1, unavailable=1),
         Verdict(FALSE, "BelowMinimum", "0 pods take traffic, at least 1 are promised."),
     ),
     ("Available", EMPTY, Verdict(TRUE, "MinimumAvailable", "0 pods take traffic, at least 0 are promised.")),
@@ -150,7 +150,7 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     (
         "WarmedUp",
         EMPTY,
-        Verdict(UNKNOWN, "ScaledToZero", "No replica is wished, so there is nothing to warm up."),
+        Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up."),
     ),
     (
         "PlanAccepted",

@@ -78,14 +78,14 @@ def test_deleted_child_is_made_again_as_it_was(kind: str) -> None:
 def test_edited_child_is_healed(kind: str, path: tuple[Any, ...]) -> None:
     cluster = served()
     (live,) = cluster.kind(kind)
-    wished = copy.deepcopy(live)
+    desired = copy.deepcopy(live)
     place: Any = live
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = [7] if isinstance(place[path[-1]], list) else 7
     plan = cluster.operate()
     assert plan.actions[0].reason == f"{'.'.join(_labels(path))} was changed by others"
-    assert cluster.kind(kind)[0] == wished
+    assert cluster.kind(kind)[0] == desired
 
 
 def test_foreign_fields_are_left_alone() -> None:
@@ -96,21 +96,21 @@ def test_foreign_fields_are_left_alone() -> None:
     assert cluster.operate().actions == ()
 
 
-def test_field_that_is_no_longer_wished_is_applied_away() -> None:
+def test_field_that_is_no_longer_desired_is_applied_away() -> None:
     cluster = served(service={"annotations": {"a": "b"}})
     cluster.change(service={"annotations": None})
     plan = cluster.operate()
-    assert [action.reason for action in plan.actions] == ["what is wished has changed"]
+    assert [action.reason for action in plan.actions] == ["what is desired has changed"]
 
 
 def test_config_map_with_another_content_is_made_anew() -> None:
     cluster = served()
     (config_map,) = cluster.kind("ConfigMap")
-    wished = copy.deepcopy(config_map["data"])
+    desired = copy.deepcopy(config_map["data"])
     config_map["data"]["config.json"] = "{}"
     assert isinstance(cluster.operate().actions[0], Delete)
     cluster.settle()
-    assert cluster.kind("ConfigMap")[0]["data"] == wished
+    assert cluster.kind("ConfigMap")[0]["data"] == desired
 
 
 def test_broken_revision_never_replaces_what_serves() -> None:
@@ -238,7 +238,7 @@ def test_operator_that_dies_after_any_single_action_ends_the_same() -> None:
 def test_events_tell_the_story_once() -> None:
     cluster = served(replicas=1)
     told = [event.reason for event in cluster.events]
-    assert told == ["RevisionWished", "GateOpened", "WarmedUp", "Ready"]
+    assert told == ["RevisionDesired", "GateOpened", "WarmedUp", "Ready"]
 
 
 def test_host_path_is_refused_where_the_installation_forbids_it() -> None:

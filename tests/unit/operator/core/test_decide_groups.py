@@ -23,7 +23,7 @@ STALL: dict[str, Any] = {
 
 
 def fresh(**spec: Any) -> GroupCluster:
-    """Two replicas of two pods each are wished and nothing is there."""
+    """Two replicas of two pods each are desired and nothing is there."""
     return GroupCluster(resource(**{"replicas": 2, **PAIR, **spec}))
 
 
@@ -35,7 +35,7 @@ def served(**spec: Any) -> GroupCluster:
 
 
 def groups(cluster: GroupCluster) -> dict[str, int]:
-    """Wished groups by revision."""
+    """Desired groups by revision."""
     return {each["metadata"]["labels"][REVISION_LABEL]: each["spec"]["replicas"] for each in cluster.kind(KIND)}
 
 

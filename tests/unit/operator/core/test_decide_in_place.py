@@ -94,16 +94,16 @@ def test_second_pod_is_not_asked_about_again() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_never_more_pods_than_are_wished_once_in_place() -> None:
+def test_never_more_pods_than_are_desired_once_in_place() -> None:
     cluster = crowded(maxUnavailable=1)
     turns(asked(cluster), 1)
     while condition(cluster, "Ready")[0] != "True":
         turns(cluster, 1)
-        wished = sum(each["spec"]["replicas"] for each in cluster.kind("ReplicaSet"))
-        assert wished <= 2
+        desired = sum(each["spec"]["replicas"] for each in cluster.kind("ReplicaSet"))
+        assert desired <= 2
 
 
-def test_reason_stands_on_the_replica_set_while_old_pods_are_wished_and_then_goes() -> None:
+def test_reason_stands_on_the_replica_set_while_old_pods_are_desired_and_then_goes() -> None:
     cluster = crowded(maxUnavailable=1)
     turns(asked(cluster), 1)
     assert marked(cluster) == ["The scheduler found no room beside the old pods for 30 s: 0/1 nodes are available"]

@@ -199,7 +199,7 @@ def test_failed_revision_that_is_held_alone_is_not_scaled_up() -> None:
     assert condition(cluster, "Stalled") == ("True", "RevisionFailed")
 
 
-def test_paused_failure_is_rolled_back_when_that_is_wished_later() -> None:
+def test_paused_failure_is_rolled_back_when_that_is_asked_for_later() -> None:
     cluster, good, _ = failing(onFailure="pause")
     cluster.change(rollout={"onFailure": "rollback"})
     cluster.settle()

@@ -52,9 +52,9 @@ def test_new_words_for_the_same_reason_are_not_told() -> None:
     assert events(before, after, ()) == ()
 
 
-def test_wished_revision_is_told() -> None:
+def test_desired_revision_is_told() -> None:
     after = GaudiInferenceStatus(revision=Revisions(current="r2"))
-    assert events(NOTHING, after, ()) == (Event("Normal", "RevisionWished", "Revision r2 is to be rolled out."),)
+    assert events(NOTHING, after, ()) == (Event("Normal", "RevisionDesired", "Revision r2 is to be rolled out."),)
     assert events(after, after, ()) == ()
 
 

@@ -88,11 +88,11 @@ def test_every_story_ends_served_or_says_why_not(story: list[Happening], data: s
 
 
 def _is_told(cluster: Cluster) -> None:
-    wished, reason = cluster.resource["spec"].get("replicas", 1), condition(cluster, "Stalled")[1]
+    desired, reason = cluster.resource["spec"].get("replicas", 1), condition(cluster, "Stalled")[1]
     assert condition(cluster, "Available")[0] == "True"
     assert reason in ("NotStalled", "RolledBack", "RevisionFailed")
     if reason in ("NotStalled", "RolledBack"):
-        assert status(cluster)["ready"] == f"{wished}/{wished}"
+        assert status(cluster)["ready"] == f"{desired}/{desired}"
         assert len(revisions(cluster)) <= 1
     assert (condition(cluster, "Ready")[0] == "True") is (reason == "NotStalled")
     failed = {row["name"] for row in status(cluster)["revisions"] if row["phase"] in ("Failed", "RolledBack")}

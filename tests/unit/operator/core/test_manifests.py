@@ -38,7 +38,7 @@ def test_endpoint_is_the_address_of_the_api() -> None:
     assert endpoint(inference()) == "http://tiny.models.svc:80/v1"
 
 
-@pytest.mark.parametrize(("wished", "allowed", "stay"), [(4, 0, 3), (4, 3, 1), (1, 0, 0), (0, 0, 0)])
-def test_disruption_budget_lets_at_least_one_go(wished: int, allowed: int, stay: int) -> None:
-    found = pod_disruption_budget(inference(), wished, allowed)["spec"]
+@pytest.mark.parametrize(("desired", "allowed", "stay"), [(4, 0, 3), (4, 3, 1), (1, 0, 0), (0, 0, 0)])
+def test_disruption_budget_lets_at_least_one_go(desired: int, allowed: int, stay: int) -> None:
+    found = pod_disruption_budget(inference(), desired, allowed)["spec"]
     assert (found["minAvailable"], found["unhealthyPodEvictionPolicy"]) == (stay, "AlwaysAllow")

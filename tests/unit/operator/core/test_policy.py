@@ -1,7 +1,7 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
-from gaudi_operator.core.rollout.planner import Policy, pods_of, rollout_policy
+from gaudi_operator.core.rollout.planner import Policy, rollout_policy, scaled_amount
 
 
 @pytest.mark.parametrize(
@@ -9,7 +9,7 @@ from gaudi_operator.core.rollout.planner import Policy, pods_of, rollout_policy
     [(2, True, 2), ("25%", True, 2), ("25%", False, 1), ("100%", False, 5), ("0%", True, 0)],
 )
 def test_percent_is_of_replicas(amount: int | str, round_up: bool, pods: int) -> None:
-    assert pods_of(amount, 5, round_up=round_up) == pods
+    assert scaled_amount(amount, 5, round_up=round_up) == pods
 
 
 def test_surge_is_the_default() -> None:
@@ -24,7 +24,7 @@ def test_two_numbers_that_come_to_zero_let_one_go() -> None:
     assert rollout_policy(Rollout(max_surge=0, max_unavailable="10%"), 3) == Policy(3, max_surge=0, max_unavailable=1)
 
 
-def test_no_more_are_missing_than_are_wished() -> None:
+def test_no_more_are_missing_than_are_desired() -> None:
     assert rollout_policy(Rollout(max_unavailable=5), 3).max_unavailable == 3
 
 

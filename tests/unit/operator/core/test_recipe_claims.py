@@ -4,7 +4,7 @@ from typing import Any
 
 from gaudi_operator.core.actions import Action, Apply, Delete
 from gaudi_operator.core.children.desired import recipe_claims
-from gaudi_operator.core.rollout.revision import Revision, wished_revision
+from gaudi_operator.core.rollout.revision import Revision, desired_revision
 from tests.builders import Object
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
@@ -12,7 +12,7 @@ ON: dict[str, Any] = {"recipeCache": {"enabled": True, "size": "5Gi"}}
 
 
 def revision(**overrides: Any) -> Revision:
-    return wished_revision(inference(**overrides), (), DEFAULTS)
+    return desired_revision(inference(**overrides), (), DEFAULTS)
 
 
 def live(storage: str = "5Gi", **overrides: Any) -> Object:
@@ -56,7 +56,7 @@ def test_the_claim_is_named_after_the_resource_and_goes_with_it() -> None:
     assert (metadata["name"], metadata["ownerReferences"][0]["uid"]) == ("tiny-recipes", "uid-of-tiny")
 
 
-def test_a_claim_that_is_as_wished_is_let_be() -> None:
+def test_a_claim_that_is_as_desired_is_let_be() -> None:
     assert recipe_claims(inference(**ON), [revision(**ON)], [live()]) == []
 
 

@@ -69,7 +69,7 @@ def test_what_is_written_of_another_revision_says_nothing_of_this_one() -> None:
 def test_scaled_to_zero_keeps_what_is_written() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
-    assert recipe_cache(situation([], inference=SHARED, before=before, wished=0)) == written
+    assert recipe_cache(situation([], inference=SHARED, before=before, desired=0)) == written
 
 
 def test_a_cache_that_no_pod_can_use_is_a_setting_without_effect() -> None:

@@ -57,11 +57,13 @@ def test_forbidden_revision_is_only_good_while_it_has_pods_that_serve(pods: list
     assert good.name == found
 
 
-def chosen(wished: Revision = NEW, stored: tuple[Revision, ...] = (NEW, GOOD), **rollout: Any) -> tuple[str, bool, str]:
+def chosen(
+    desired: Revision = NEW, stored: tuple[Revision, ...] = (NEW, GOOD), **rollout: Any
+) -> tuple[str, bool, str]:
     """What runs, whether it is held, and why it failed."""
     pods, circumstances = (STALLED, OLD), Circumstances(Readiness(), room_to_come=False, now=NOW)
-    choice = choose(wished, stored, "old", pods, Rollout(**rollout), circumstances)
-    return choice.current.name, choice.held, choice.wished.failure.reason if choice.wished.failure else ""
+    choice = choose(desired, stored, "old", pods, Rollout(**rollout), circumstances)
+    return choice.current.name, choice.held, choice.desired.failure.reason if choice.desired.failure else ""
 
 
 def test_failure_that_is_seen_now_takes_the_revision_back() -> None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from gaudi_operator.core.rollout.planner import Policy, Progress, RevisionPods, Step, next_step
 
-SURGE = Policy(wished=2, max_surge=1, max_unavailable=0)
-IN_PLACE = Policy(wished=2, max_surge=0, max_unavailable=1)
+SURGE = Policy(desired=2, max_surge=1, max_unavailable=0)
+IN_PLACE = Policy(desired=2, max_surge=0, max_unavailable=1)
 
 
 def pods(name: str, replicas: int, ready: int = 0, served: int | None = None, number: int = 1) -> RevisionPods:
@@ -40,7 +40,7 @@ def test_surge_of_all_replaces_at_once() -> None:
 
 
 def test_successor_comes_in_the_step_that_takes_its_predecessor() -> None:
-    step = next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], replace(SURGE, wished=4))
+    step = next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], replace(SURGE, desired=4))
     assert scales(step) == {"new": 2, "old": 3}
 
 
@@ -49,7 +49,7 @@ def test_in_place_takes_an_old_pod_before_it_starts_a_new_one() -> None:
 
 
 def test_single_replica_in_place_is_replaced() -> None:
-    assert rollout(pods("old", 1, 1), replace(IN_PLACE, wished=1)) == [(0, 0), (0, 1)]
+    assert rollout(pods("old", 1, 1), replace(IN_PLACE, desired=1)) == [(0, 0), (0, 1)]
 
 
 def test_first_revision_starts_all_pods() -> None:
@@ -95,7 +95,7 @@ def test_broken_revision_between_makes_room_at_once() -> None:
 
 
 def test_scaling_up_starts_pods_of_the_current_revision() -> None:
-    assert scales(next_step(pods("new", 2, 2), [], replace(SURGE, wished=4))) == {"new": 4}
+    assert scales(next_step(pods("new", 2, 2), [], replace(SURGE, desired=4))) == {"new": 4}
 
 
 def test_scaling_down_stops_pods_at_once() -> None:
@@ -113,7 +113,7 @@ def test_scaling_down_in_the_middle_keeps_the_new_floor() -> None:
 
 
 def test_scaling_up_in_the_middle_starts_new_pods_only() -> None:
-    step = next_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, wished=4))
+    step = next_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, desired=4))
     assert scales(step) == {"new": 3}
 
 
@@ -123,7 +123,7 @@ def test_ceiling_that_sinks_takes_new_pods_that_are_not_ready() -> None:
 
 
 def test_first_new_pod_is_alone_until_it_has_proven_itself() -> None:
-    trial = replace(SURGE, wished=4, max_surge=2, trial=True)
+    trial = replace(SURGE, desired=4, max_surge=2, trial=True)
     assert scales(next_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"new": 1}
     assert next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], trial).progress is Progress.WAITING
     proven = replace(trial, trial=False)
@@ -167,12 +167,12 @@ def test_paused_rollout_moves_nothing() -> None:
 
 
 def test_paused_rollout_scales_up_what_serves() -> None:
-    step = next_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, wished=5, paused=True))
+    step = next_step(pods("new", 1, 0, number=2), [pods("old", 2, 2)], replace(SURGE, desired=5, paused=True))
     assert scales(step) == {"old": 4}
 
 
 def test_failed_revision_gets_no_more_pods_while_the_rollout_is_held() -> None:
-    held = replace(SURGE, wished=3, paused=True)
+    held = replace(SURGE, desired=3, paused=True)
     failed = replace(pods("new", 1, number=2), failed=True)
     assert scales(next_step(failed, [], held)) == {}
     assert scales(next_step(failed, [pods("old", 1, 0)], held)) == {"old": 2}
@@ -180,24 +180,24 @@ def test_failed_revision_gets_no_more_pods_while_the_rollout_is_held() -> None:
 
 def test_paused_rollout_grows_neither_a_failed_revision_nor_one_that_was_not_begun() -> None:
     failed = replace(pods("old", 2), failed=True)
-    assert scales(next_step(pods("new", 0, number=2), [failed], replace(SURGE, wished=3, paused=True))) == {}
+    assert scales(next_step(pods("new", 0, number=2), [failed], replace(SURGE, desired=3, paused=True))) == {}
 
 
 def test_forbidden_revision_gets_no_more_pods_and_may_lose_some() -> None:
     forbidden = replace(pods("new", 2, 2), forbidden=True)
-    assert scales(next_step(forbidden, [], replace(SURGE, wished=4))) == {}
-    assert scales(next_step(forbidden, [], replace(SURGE, wished=1))) == {"new": 1}
+    assert scales(next_step(forbidden, [], replace(SURGE, desired=4))) == {}
+    assert scales(next_step(forbidden, [], replace(SURGE, desired=1))) == {"new": 1}
 
 
 def test_paused_rollout_grows_no_forbidden_revision() -> None:
     old = replace(pods("old", 2, 2), forbidden=True)
-    paused = replace(SURGE, wished=4, paused=True)
+    paused = replace(SURGE, desired=4, paused=True)
     assert scales(next_step(pods("new", 0, number=2), [old], paused)) == {}
     assert scales(next_step(pods("new", 1, 1, number=2), [old], paused)) == {"new": 2}
 
 
 def test_paused_rollout_scales_down_what_does_not_serve_first() -> None:
-    step = next_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, wished=2, paused=True))
+    step = next_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, desired=2, paused=True))
     assert scales(step) == {"new": 0}
 
 
@@ -221,7 +221,7 @@ class World:
     policy: Policy
     revisions: dict[int, list[Pod]]
     broken: frozenset[int] = frozenset()
-    wished: dict[int, int] = field(default_factory=dict)
+    desired: dict[int, int] = field(default_factory=dict)
 
     def ready(self) -> int:
         return sum(pod.ready for each in self.revisions.values() for pod in each)
@@ -234,7 +234,7 @@ class World:
             RevisionPods(
                 str(number),
                 number,
-                self.wished.get(number, len(each)),
+                self.desired.get(number, len(each)),
                 sum(p.ready for p in each),
                 sum(p.served for p in each),
             )
@@ -247,14 +247,14 @@ class World:
 
     def apply(self, step: Step) -> None:
         for scale in step.scales:
-            self.wished[int(scale.revision)] = scale.replicas
+            self.desired[int(scale.revision)] = scale.replicas
 
     def settle(self) -> None:
-        for number, wished in self.wished.items():
+        for number, desired in self.desired.items():
             each = self.revisions[number]
             each.sort(key=lambda pod: (not pod.ready, not pod.served))
-            del each[wished:]
-            each += [Pod(broken=number in self.broken) for _ in range(wished - len(each))]
+            del each[desired:]
+            each += [Pod(broken=number in self.broken) for _ in range(desired - len(each))]
 
     def warm_one(self, index: int) -> bool:
         waiting = [pod for each in self.revisions.values() for pod in each if not pod.ready and not pod.broken]
@@ -267,10 +267,10 @@ class World:
 
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
-    wished = draw(st.integers(0, 8))
+    desired = draw(st.integers(0, 8))
     surge = draw(st.integers(0, 4))
     unavailable = draw(st.integers(0 if surge else 1, 4))
-    return Policy(wished, surge, min(unavailable, wished))
+    return Policy(desired, surge, min(unavailable, desired))
 
 
 @st.composite
@@ -307,7 +307,7 @@ def test_rollout_from_any_state_ends_within_its_limits(world: World, choices: st
     run(world, choices)
     *olds, newest = [pods for _, pods in sorted(world.revisions.items())]
     assert not any(olds)
-    assert len(newest) == world.policy.wished
+    assert len(newest) == world.policy.desired
     assert all(pod.ready for pod in newest)
 
 
@@ -350,7 +350,7 @@ def test_pause_takes_no_pod_that_serves_while_replicas_stay(world: World) -> Non
     world.policy = replace(world.policy, paused=True)
     if not any(world.revisions[number] for number in sorted(world.revisions)[:-1]):
         return
-    kept = min(world.ready(), world.policy.wished)
+    kept = min(world.ready(), world.policy.desired)
     for _ in range(10):
         world.apply(world.step())
         world.settle()

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.children.runtime_config import checkpoint_folder, runtime_config
-from gaudi_operator.core.rollout.revision import wished_revision
+from gaudi_operator.core.rollout.revision import desired_revision
 from gaudi_runtime.contract.config import (
     ExecutionMode,
     HubRepository,
@@ -20,12 +20,12 @@ def config(**overrides: Any) -> RuntimeConfig:
 
 
 def test_runtime_reads_back_what_the_operator_writes() -> None:
-    revision = wished_revision(inference(), (), DEFAULTS)
+    revision = desired_revision(inference(), (), DEFAULTS)
     assert RuntimeConfig.model_validate_json(revision.config) == config()
 
 
 def test_plan_hash_is_the_one_that_the_runtime_computes_from_its_file() -> None:
-    revision = wished_revision(
+    revision = desired_revision(
         inference(bucketing={"strategy": "linear", "prompt": {"query": {"max": 64}}}), (), DEFAULTS
     )
     read = RuntimeConfig.model_validate_json(revision.config)

@@ -123,16 +123,16 @@ def test_chosen_pods_never_lose_more_than_those_that_stay(pods: list[PodView], c
 
 @given(PODS, st.integers(0, 9), st.lists(st.integers(0, 9), min_size=8, max_size=8))
 def test_second_look_finds_nothing_to_write_whatever_was_answered_meanwhile(
-    pods: list[PodView], wished: int, later: list[int]
+    pods: list[PodView], desired: int, later: list[int]
 ) -> None:
-    names = chosen(deletion_costs(pods, {"new": wished}))
+    names = chosen(deletion_costs(pods, {"new": desired}))
     after = [
         replace(
             pod, report=report(requests=Requests(running=running)), deletion_cost=pod.name in names and LEAVES_FIRST
         )
         for pod, running in zip(pods, later, strict=False)
     ]
-    assert not names or deletion_costs(after, {"new": wished}) == []
+    assert not names or deletion_costs(after, {"new": desired}) == []
 
 
 def load(pod: PodView) -> int:

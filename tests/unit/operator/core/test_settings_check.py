@@ -9,7 +9,7 @@ import yaml
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored, why_settings_are_wrong
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.resource import Inference, read_inference
-from gaudi_operator.core.rollout.revision import Revision, wished_revision
+from gaudi_operator.core.rollout.revision import Revision, desired_revision
 from gaudi_operator.core.status.plan import judge_settings_effective
 from gaudi_operator.core.status.situation import FALSE, TRUE, Verdict
 from gaudi_runtime.problem import Problem
@@ -115,7 +115,7 @@ def test_ignored_setting_is_told_once() -> None:
 
 
 def revision(**engine: Any) -> Revision:
-    return wished_revision(inference(accelerator=CARD, engine=engine), (), DEFAULTS)
+    return desired_revision(inference(accelerator=CARD, engine=engine), (), DEFAULTS)
 
 
 def plan_hash_of(found: Revision) -> str:
@@ -141,7 +141,7 @@ def test_changed_setting_is_a_new_revision_of_the_same_plan() -> None:
 )
 def test_field_that_shapes_no_plan_leaves_the_plan_hash(section: dict[str, Any]) -> None:
     plain, changed = inference(accelerator=CARD), inference(accelerator=CARD, **section)
-    first, second = (wished_revision(each, (), DEFAULTS) for each in (plain, changed))
+    first, second = (desired_revision(each, (), DEFAULTS) for each in (plain, changed))
     assert first.name != second.name
     assert plan_hash_of(first) == plan_hash_of(second)
 

@@ -48,7 +48,7 @@ def test_sentence_names_the_bucket_and_does_not_change_with_time() -> None:
 
 
 def test_status_names_it_at_the_pod_and_in_the_condition() -> None:
-    found = situation([compiling(90)], wished=1)
+    found = situation([compiling(90)], desired=1)
     assert pod_states(found)[0].message == SENTENCE
     assert judge_warmed_up(found).message.endswith(f"gate inference.gaudi.dev/warmed-up. Pod a: {SENTENCE}")
 

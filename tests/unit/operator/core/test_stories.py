@@ -127,11 +127,11 @@ def after(story: list[Happening], data: st.DataObject) -> Cluster:
 
 
 def _is_right(cluster: Cluster) -> None:
-    status, wished = cluster.resource["status"], cluster.resource["spec"].get("replicas", 1)
+    status, desired = cluster.resource["status"], cluster.resource["spec"].get("replicas", 1)
     conditions = {each["type"]: each["status"] for each in status["conditions"]}
     assert (conditions["Ready"], conditions["Degraded"]) == ("True", "False")
-    assert status["ready"] == f"{wished}/{wished}"
-    assert len(cluster.kind("Pod")) == wished
+    assert status["ready"] == f"{desired}/{desired}"
+    assert len(cluster.kind("Pod")) == desired
     assert len(cluster.kind("ReplicaSet")) == len(cluster.kind("ConfigMap")) == 1
     assert len(cluster.kind("ControllerRevision")) <= 1 + 5
     before = copy.deepcopy(cluster.objects)

@@ -28,7 +28,7 @@ def inputs(manifest: Object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("to", RESOURCES)
 @pytest.mark.parametrize("now", RESOURCES)
-def test_patched_spec_wishes_the_very_revision(now: str, to: str) -> None:
+def test_patched_spec_asks_for_the_very_revision(now: str, to: str) -> None:
     stored = inputs(RESOURCES[to])
     restored = patched(RESOURCES[now], undo_patch(RESOURCES[now], stored))
     assert inputs(restored) == stored

@@ -42,7 +42,7 @@ def test_refusals_grow_rarer() -> None:
     assert 30 <= seconds <= 60
 
 
-def test_refusal_of_what_is_no_longer_wished_is_forgotten() -> None:
+def test_refusal_of_what_is_no_longer_desired_is_forgotten() -> None:
     worker = ResourceWorker()
     worker.refuse(apply(1), REFUSED)
     worker.expect(())

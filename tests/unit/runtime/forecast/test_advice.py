@@ -86,7 +86,7 @@ def test_percentage_below_half_is_no_advice() -> None:
     assert "readiness" not in advice(seed_with(graph_memory_share=0.05))
 
 
-def test_shortfall_names_count_percentage_and_wish() -> None:
+def test_shortfall_names_count_percentage_and_threshold() -> None:
     problems = shortfalls(forecast(SEED, LLAMA, GAUDI2), Wanted(80, 100))
     assert [problem.message for problem in problems] == [
         "about 15 of 24 prompt graphs (62 %) fit into the memory kept for graphs, and 80 % are asked for"

@@ -37,8 +37,8 @@ class Group:
         (self._folder / "shared").mkdir(exist_ok=True)
         shared = SharedRecipes(path=str(self._folder / "shared"), limit_bytes=2**20, max_age_seconds=3600)
         both = ParallelismConfig(tensor=2, nodes=2)
-        wished = {"parallelism": both, "shared_recipes": shared, "recipe_cache_dir": "recipes"}
-        return config.model_copy(update=wished)
+        desired = {"parallelism": both, "shared_recipes": shared, "recipe_cache_dir": "recipes"}
+        return config.model_copy(update=desired)
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ def manifest(**files: StoredFile) -> Manifest:
 
 @given(st.dictionaries(PATHS, FILES, max_size=5))
 def test_a_manifest_says_what_was_written(files: dict[str, StoredFile]) -> None:
-    wished = Manifest(files, Recipes({COMPILED: 2.5}))
-    assert parse_manifest(manifest_text(wished, KEY), KEY) == wished
+    desired = Manifest(files, Recipes({COMPILED: 2.5}))
+    assert parse_manifest(manifest_text(desired, KEY), KEY) == desired
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])

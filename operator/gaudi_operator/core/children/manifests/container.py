@@ -139,12 +139,12 @@ def _probe(path: str, period: int, failures: int) -> Object:
 
 
 def _resources(spec: GaudiInferenceSpec) -> Object:
-    wished, accelerator = spec.pod.resources, spec.accelerator
-    fixed = {"memory": wished.memory, "hugepages-2Mi": accelerator.hugepages}
+    desired, accelerator = spec.pod.resources, spec.accelerator
+    fixed = {"memory": desired.memory, "hugepages-2Mi": accelerator.hugepages}
     if not on_cpu(accelerator) and not accelerator.resource_claim_template_name:
         fixed[accelerator.resource_name] = str(cards_per_pod(spec))
     limits = {name: amount for name, amount in fixed.items() if amount}
-    resources: Object = {"limits": limits, "requests": {**limits, **_cpu(wished.cpu, accelerator)}}
+    resources: Object = {"limits": limits, "requests": {**limits, **_cpu(desired.cpu, accelerator)}}
     if accelerator.resource_claim_template_name:
         resources["claims"] = [{"name": "cards"}]
     return {key: value for key, value in resources.items() if value}

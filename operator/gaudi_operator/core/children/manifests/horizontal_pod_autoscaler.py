@@ -9,13 +9,13 @@ METRIC = "gaudi_requests_running"
 """What the pods' own /metrics say of the requests that they answer (docs/metrics.md)."""
 
 
-def horizontal_pod_autoscaler(owner: Identity, wished: Autoscaling) -> Object:
+def horizontal_pod_autoscaler(owner: Identity, desired: Autoscaling) -> Object:
     """An autoscaler that aims for an average of METRIC over the pods of a resource."""
-    target = {"type": "AverageValue", "averageValue": str(wished.target_running_requests)}
+    target = {"type": "AverageValue", "averageValue": str(desired.target_running_requests)}
     spec = {
         "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": owner.name},
-        "minReplicas": wished.min_replicas,
-        "maxReplicas": wished.max_replicas,
+        "minReplicas": desired.min_replicas,
+        "maxReplicas": desired.max_replicas,
         "metrics": [{"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}],
     }
     return child("autoscaling/v2", "HorizontalPodAutoscaler", owner.name, owner, {"spec": spec})

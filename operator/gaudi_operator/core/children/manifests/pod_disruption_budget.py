@@ -4,17 +4,17 @@ from gaudi_operator.core.children.manifests.metadata import Object, child, selec
 from gaudi_operator.core.resource import Inference
 
 
-def pod_disruption_budget(inference: Inference, wished: int, max_unavailable: int) -> Object:
-    """The budget over all pods of a resource: `wished` replicas, of which `max_unavailable` may be missing.
+def pod_disruption_budget(inference: Inference, desired: int, max_unavailable: int) -> Object:
+    """The budget over all pods of a resource: `desired` replicas, of which `max_unavailable` may be missing.
 
     It names how many stay, not how many may go: the latter is counted from what the ReplicaSets ask for at the
-    moment, which is less than what is wished while pods are replaced in place.
+    moment, which is less than what is desired while pods are replaced in place.
 
     AlwaysAllow: a pod that does not serve yet protects nobody, so it never blocks a drain.
     """
     owner = inference.identity
     spec = {
-        "minAvailable": _least_pods(wished - max(1, max_unavailable), inference.spec.parallelism.nodes),
+        "minAvailable": _least_pods(desired - max(1, max_unavailable), inference.spec.parallelism.nodes),
         "selector": {"matchLabels": selector_labels(owner)},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }

@@ -74,7 +74,7 @@ def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
 
 
 def _spread(inference: Inference, revision: str) -> Object:
-    """A wish, not a rule: replicas on different nodes survive the loss of one, but any node is better than none."""
+    """Preferred, not required: replicas on several nodes outlive the loss of one, but any node is better than none."""
     return {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",

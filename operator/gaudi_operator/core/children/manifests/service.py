@@ -9,12 +9,12 @@ from gaudi_runtime.contract.ports import MODEL_PORT_NAME
 
 def service(inference: Inference) -> Object:
     """The Service with the resource's name; only the model port stands on it."""
-    owner, wished = inference.identity, inference.spec.service
-    port = {"name": MODEL_PORT_NAME, "port": wished.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
-    spec = {"type": wished.type.value, "selector": traffic_labels(inference), "ports": [port]}
+    owner, desired = inference.identity, inference.spec.service
+    port = {"name": MODEL_PORT_NAME, "port": desired.port, "targetPort": MODEL_PORT_NAME, "protocol": "TCP"}
+    spec = {"type": desired.type.value, "selector": traffic_labels(inference), "ports": [port]}
     manifest = child("v1", "Service", owner.name, owner, {"spec": spec})
-    if wished.annotations:
-        metadata = {**manifest["metadata"], "annotations": dict(wished.annotations)}
+    if desired.annotations:
+        metadata = {**manifest["metadata"], "annotations": dict(desired.annotations)}
         return stamped({**manifest, "metadata": metadata})
     return manifest
 
