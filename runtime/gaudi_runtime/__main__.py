@@ -1,13 +1,19 @@
 """`gaudi-runtime`: what a pod's container runs."""
 
+import asyncio
+import os
 import signal
+import time
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.ports import CONFIG_PATH
+
+PRESTOP_SECONDS = 5.0
 
 app = typer.Typer(help="The runtime of a GaudiInference pod.", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -18,20 +24,20 @@ def serve(
 ) -> None:
     """Warm up, then serve until SIGTERM."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a preStop hook may run before our own handlers are there
-    from gaudi_runtime.logs import set_up_logging
-    from gaudi_runtime.loop import run
+    from gaudi_runtime.process.logs import set_up_logging
     from gaudi_runtime.serve import serve as serve_until_stopped
 
     set_up_logging()
-    run(serve_until_stopped(config))
+    _run(serve_until_stopped(config))
 
 
 @app.command()
 def prestop(pid: Annotated[int, typer.Option(help="Process id of the server in this container.")] = 1) -> None:
     """The container's preStop hook: close connections after each answer, for 5 seconds."""
-    from gaudi_runtime.prestop import prestop as announce_and_wait
-
-    announce_and_wait(pid)
+    # A signal and not a path: nothing that the network could call.
+    os.kill(pid, signal.SIGUSR1)
+    # The kubelet sends SIGTERM only when the hook is over; until then kube-proxies may still route to this pod.
+    time.sleep(PRESTOP_SECONDS)
 
 
 @app.command()
@@ -44,6 +50,16 @@ def doctor(
     from gaudi_runtime.doctor.command import doctor as examine
 
     raise typer.Exit(examine(engine or (), as_data=json, image_only=image_only))
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """Run `main` on uvloop, which vLLM brings and serves on as well, otherwise on asyncio's own loop."""
+    try:
+        from uvloop import run as run_fast
+    except ImportError:
+        asyncio.run(main)
+    else:
+        run_fast(main)
 
 
 def main() -> None:

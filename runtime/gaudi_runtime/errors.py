@@ -20,6 +20,25 @@ DeviceOutOfMemory        a graph or buffer did not fit; ends capture of a phase,
 GraphRefused             the engine runs a shape without a graph, whatever memory there is
 """
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A stable reason for programs, and a sentence for people that says what is wrong and what to do.
+
+    `lasting` is the sentence that stays true when the pod it speaks of is gone, where that is another one.
+    """
+
+    reason: str
+    message: str
+    lasting: str | None = None
+
+    @property
+    def kept(self) -> str:
+        """What may still be said when the pod is gone."""
+        return self.lasting or self.message
+
 
 class RuntimeStartError(Exception):
     """Ends the start-up of this instance with a sentence for the user."""

@@ -2,43 +2,58 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
+import threading
+import time
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import cast
 
 from prometheus_client import CollectorRegistry
+from pydantic import ValidationError
 from starlette.types import ASGIApp
 
-from gaudi_runtime.child_processes import end_children
-from gaudi_runtime.config_file import ports_of_a_wrong_config, read_config
+from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
+from gaudi_runtime.artifacts.sources.start import with_model_here
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
-from gaudi_runtime.contract.report import Phase, RuntimeFailure
-from gaudi_runtime.counters import publish_counters
-from gaudi_runtime.engines.protocol import Engine, OwnMemory, PartsCanDie, PodPart, ServingEngine, TokenEngine
+from gaudi_runtime.contract.report import MemorySplit, Phase, RuntimeFailure
+from gaudi_runtime.engines.protocol import (
+    DividedMemory,
+    Engine,
+    OwnMemory,
+    PartsCanDie,
+    PodPart,
+    ServingEngine,
+    TokenEngine,
+)
 from gaudi_runtime.engines.select import select_engine, select_rank
-from gaudi_runtime.errors import ConfigError, EngineLost, RuntimeStartError
+from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, EngineLost, PlanImpossible, RuntimeStartError
 from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.gathering import Make, over_the_group
 from gaudi_runtime.group.place import Place, place_in_group
-from gaudi_runtime.http_server import ServerLimits, http_server
-from gaudi_runtime.leaving import ended_when_lost, leave_at_once, leave_broken
-from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
-from gaudi_runtime.openai_api.api_key import asked_key
-from gaudi_runtime.openai_api.app import openai_app
-from gaudi_runtime.openai_api.guard import guarded
-from gaudi_runtime.recipe_cache.cache import RecipeCache
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.signals import Signals, Stopped
-from gaudi_runtime.sources.start import with_model_here
-from gaudi_runtime.startup import start_engine
-from gaudi_runtime.status_api import STATUS_LIMITS, status_app
-from gaudi_runtime.worker import in_worker_thread
+from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry, publish_counters
+from gaudi_runtime.http.openai_api.api_key import asked_key
+from gaudi_runtime.http.openai_api.app import openai_app
+from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.http.server import ServerLimits, http_server
+from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
+from gaudi_runtime.knobs.render import why_not_rendered
+from gaudi_runtime.process.children import end_children
+from gaudi_runtime.process.exit import ended_when_lost, leave_at_once, leave_broken
+from gaudi_runtime.process.signals import Signals, Stopped, raise_if_stopped
+from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.units import size
+from gaudi_runtime.warmup.log_lines import memory_split
+from gaudi_runtime.warmup.memory import Split, kv_blocks, split_memory
+from gaudi_runtime.warmup.runner import warm_up
 
 log = logging.getLogger(__name__)
 
@@ -207,3 +222,103 @@ async def _close(engine: Engine) -> None:
             await engine.close()
     except TimeoutError:
         leave_at_once()
+
+
+def start_engine(
+    config: RuntimeConfig,
+    board: ReportBoard,
+    stop: threading.Event,
+    make: Callable[[RuntimeConfig], Engine] = select_engine,
+    clock: Callable[[], float] = time.monotonic,
+) -> Engine:
+    """A loaded and warm engine; runs for seconds to an hour, so call it in the worker thread.
+
+    `make` makes the engine; `clock` returns monotonic seconds.
+    Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
+    """
+
+    def progress() -> None:
+        raise_if_stopped(stop)
+        board.touch()
+
+    config = with_model_here(config, board, stop)
+    board.update(phase=Phase.LOADING)
+    engine = make(config)
+    board.keep(**engine.report_fields())
+    recipes = RecipeCache(config, engine.recipe_key(), board, stop, clock)
+    recipes.take()  # before any process of an engine looks into its folder
+    engine.load(progress)
+    progress()
+
+    split, blocks = _memory(config, engine, board)
+    progress()
+
+    plan = make_plan(config.bucketing, config.limits, blocks)
+    engine.use_plan(plan)
+    warm_up(config, engine, plan, split, blocks, board, stop, clock)
+    recipes.publish()  # before this pod serves, so that those that wait for it find them
+    return engine
+
+
+def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[Split, int]:
+    """The split and the KV blocks, which are allocated then."""
+    if isinstance(engine, DividedMemory):
+        split, blocks = engine.divided_memory()
+        _publish(config, split, blocks, board)
+        return split, blocks
+    return _divide(config, cast("OwnMemory", engine), board)
+
+
+def _divide(config: RuntimeConfig, engine: OwnMemory, board: ReportBoard) -> tuple[Split, int]:
+    board.update(phase=Phase.PROFILING)
+    free = engine.profile().free
+    split = split_memory(free, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
+    blocks = kv_blocks(split.kv_cache, engine.block_bytes())
+    _publish(config, split, blocks, board)
+    board.update(phase=Phase.ALLOCATING)
+    _allocate(engine, split, blocks)
+    return split, blocks
+
+
+def _publish(config: RuntimeConfig, split: Split, blocks: int, board: ReportBoard) -> None:
+    log.info(
+        "%s", memory_split(split, blocks, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
+    )
+    board.update(
+        memory=MemorySplit(
+            free=split.free, usable=split.usable, graphs=split.graphs, kv_cache=split.kv_cache, kv_blocks=blocks
+        )
+    )
+
+
+def _allocate(engine: OwnMemory, split: Split, blocks: int) -> None:
+    try:
+        engine.allocate(blocks)
+    except DeviceOutOfMemory as error:
+        raise PlanImpossible(
+            f"The KV cache of {blocks} blocks ({size(split.kv_cache)}) does not fit the device: {error}; "
+            "lower deviceMemoryUtilization."
+        ) from error
+
+
+def read_config(path: Path) -> RuntimeConfig:
+    """The configuration in `path`, JSON in camelCase. Raises ConfigError that names every wrong field or setting."""
+    try:
+        config = RuntimeConfig.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'document'}: {item['msg']}" for item in error.errors())
+        raise ConfigError(f"{path} is not a RuntimeConfig: {wrong}.") from error
+    wrong_settings = why_not_rendered(config.engine)
+    if wrong_settings:
+        raise ConfigError(f"{path}: {wrong_settings}.")
+    return config
+
+
+def ports_of_a_wrong_config(path: Path) -> ServingConfig:
+    """The `serving` section if at least that is right, so that the failure is reported where it is looked for."""
+    try:
+        return ServingConfig.model_validate(json.loads(path.read_bytes())["serving"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ServingConfig()

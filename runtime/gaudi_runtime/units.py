@@ -1,6 +1,8 @@
-"""Bytes in words: how sentences, log lines and tables say an amount."""
+"""Amounts in words: how sentences, log lines and tables say bytes, counts and what somebody wrote."""
 
 MIB, GIB = 2**20, 2**30
+
+MAX_QUOTED = 80
 
 _UNITS = ((GIB, "GiB"), (MIB, "MiB"), (1024, "KiB"))
 
@@ -14,3 +16,13 @@ def size(count: int) -> str:
 def gib(count: float) -> str:
     """Bytes in GiB with two decimals, so that amounts in one table or sentence compare at a glance."""
     return f"{count / GIB:.2f} GiB"
+
+
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """The count with its noun: 1 replica, 2 replicas, 0 copies. `nouns` is a plural that is not made by an s."""
+    return f"{count} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def quoted(text: str) -> str:
+    """`text` inside a sentence about it: as it is, or its first 80 characters and two dots."""
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}.."

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
     DecodeRanges,
@@ -23,7 +24,6 @@ from gaudi_runtime.contract.bucketing import (
     Strategy,
 )
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.plan import make_plan
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 from tests.benchmarks.figures import Figure, table
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from functools import cache
 
 from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.optimal.cost import one_graph, token_cost
+from gaudi_runtime.buckets.optimal.strategy import Optimizer
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.optimal.cost import one_graph, token_cost
-from gaudi_runtime.optimal.strategy import Optimizer
-from gaudi_runtime.plan import make_plan
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 from gaudi_runtime.traffic.judge import judge
 from gaudi_runtime.traffic.learning import traffic_of

@@ -14,7 +14,6 @@ from unittest import mock
 import psutil
 import pytest
 
-from gaudi_runtime.child_processes import end_children
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.select import select_engine
 from gaudi_runtime.errors import (
@@ -25,9 +24,10 @@ from gaudi_runtime.errors import (
     RankFailed,
     UnsupportedModel,
 )
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.startup import start_engine
-from gaudi_runtime.worker import in_worker_thread
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.children import end_children
+from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.serve import start_engine
 from tests.vllm.configs import vllm_config
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of libraries that vLLM imports

@@ -28,7 +28,7 @@ from gaudi_operator.core.status.conditions import learning_seconds
 from gaudi_operator.core.status.events import events
 from gaudi_operator.core.status.situation import Situation
 from gaudi_operator.core.status.status import make_status, throttled, unreadable_status
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 
 
 def decide(observed: Observed, defaults: InstallationDefaults) -> Plan:

@@ -4,7 +4,7 @@ import logging
 import sys
 from datetime import datetime
 
-from gaudi_runtime.logs import JsonFormatter
+from gaudi_runtime.process.logs import JsonFormatter
 
 
 class TextFormatter(logging.Formatter):

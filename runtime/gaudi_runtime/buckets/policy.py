@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.quoting import quoted
+from gaudi_runtime.units import quoted
 
 LONG_MODEL_LEN = 8192
 """From this model length on, long-context rules apply."""

@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gaudi_runtime.cgroup import usable_cores, usable_memory
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor import trials
 from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
 from gaudi_runtime.doctor.row import MODEL_ENGINES
 from gaudi_runtime.engines.vllm.versions import any_release, installed_plugin, installed_release, installed_version
+from gaudi_runtime.process.cgroup import usable_cores, usable_memory
 
 TRIAL_SECONDS = 300
 """An import takes twenty seconds on two slow cores; one that takes minutes hangs."""

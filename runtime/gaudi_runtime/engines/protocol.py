@@ -17,8 +17,8 @@ from starlette.types import ASGIApp
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import EngineLost
-from gaudi_runtime.memory import Split
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
+from gaudi_runtime.warmup.memory import Split
 
 Progress = Callable[[], None]
 """Called by an engine whenever something moved (bytes loaded, a step done): the stall clock starts anew."""

@@ -8,14 +8,14 @@ a stretch that does not fit.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gaudi_runtime.cards.card import Card
+from gaudi_runtime.buckets.plan import candidates
+from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.levers import Lever, Value, levers
 from gaudi_runtime.forecast.result import Forecast
 from gaudi_runtime.forecast.wanted import Wanted, fits, reachable
-from gaudi_runtime.models.shape import ModelShape
-from gaudi_runtime.plan import candidates
 
 MOST_CHANGES = 3
 STRIDES = 16

@@ -7,8 +7,8 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.rates import PhaseRates
-from gaudi_runtime.memory import GraphPool
 from gaudi_runtime.warmup.budget import CaptureBudget
+from gaudi_runtime.warmup.memory import GraphPool
 
 Rates = Mapping[BucketPhase, PhaseRates]
 GraphBytes = Callable[[BucketPhase, Bucket], int]

@@ -1,10 +1,12 @@
 """A deployment, a model and a card -> Forecast (docs/memory.md). Pure: no device, no clock, no checkpoint."""
 
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.cards.card import Card
+from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.figure import Confidence, Figure
+from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.figure import Confidence, Figure
+from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.memory import Division, divide, told, total_memory
 from gaudi_runtime.forecast.phases import no_graphs, phase_forecasts
@@ -12,9 +14,6 @@ from gaudi_runtime.forecast.rates import phase_rates
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, Phases
 from gaudi_runtime.forecast.seconds import warmup_seconds
 from gaudi_runtime.forecast.sentences import notes, room_problems
-from gaudi_runtime.models.shape import ModelShape
-from gaudi_runtime.plan import make_plan
-from gaudi_runtime.problem import Problem
 
 
 def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Forecast:

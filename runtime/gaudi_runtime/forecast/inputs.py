@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from gaudi_runtime.catalog.models.quantized import effective
+from gaudi_runtime.catalog.models.ranks import Spread
+from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
     Dtype,
@@ -12,9 +15,6 @@ from gaudi_runtime.contract.config import (
     RuntimeConfig,
     WarmupConfig,
 )
-from gaudi_runtime.models.quantized import effective
-from gaudi_runtime.models.ranks import Spread
-from gaudi_runtime.models.shape import ModelShape
 
 ONE_CARD = ParallelismConfig()
 DEFAULT_WARMUP = WarmupConfig()

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import KvCacheDtype
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.models.shape import ModelShape
 from gaudi_runtime.units import GIB
 
 Value = int | float | str

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from gaudi_runtime.cards.card import Card
-from gaudi_runtime.figure import Confidence, Figure, weakest
+from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
+from gaudi_runtime.catalog.models.ranks import Spread, Stage, stages
+from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.catalog.models.workspace import workspace_bytes
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.result import MemoryForecast
-from gaudi_runtime.memory import Split, split_memory
-from gaudi_runtime.models.ranks import Spread, Stage, stages
-from gaudi_runtime.models.shape import ModelShape
-from gaudi_runtime.models.workspace import workspace_bytes
+from gaudi_runtime.warmup.memory import Split, split_memory
 
 WORKSPACE_SOURCE = "formula of docs/memory.md; it says 498 MiB where seed 000 logged 504 MiB"
 

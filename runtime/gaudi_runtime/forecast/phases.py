@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.figure import Figure
 from gaudi_runtime.forecast.capture import Captured, Rates, Room, at_best, capture, expected
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.memory import Division
 from gaudi_runtime.forecast.rates import PhaseRates
 from gaudi_runtime.forecast.result import PhaseForecast, Phases
-from gaudi_runtime.memory import graph_pool
+from gaudi_runtime.warmup.memory import graph_pool
 
 
 def no_graphs(plan: BucketPlan) -> Phases:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gaudi_runtime.cards.card import WarmupRates
+from gaudi_runtime.catalog.cards.card import WarmupRates
+from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
+from gaudi_runtime.catalog.models.known import known_shape
+from gaudi_runtime.catalog.models.ranks import Spread
+from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.catalog.models.workspace import bytes_per_token
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.figure import Confidence, Figure, weakest
-from gaudi_runtime.models.known import known_shape
-from gaudi_runtime.models.ranks import Spread
-from gaudi_runtime.models.shape import ModelShape
-from gaudi_runtime.models.workspace import bytes_per_token
 
 MEASURED_DTYPE_BYTES = 2
 FP8_COMPILE = 504 / 66

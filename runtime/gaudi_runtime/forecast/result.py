@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.contract.report import BucketPhase, percent
-from gaudi_runtime.figure import Figure
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 
 
 class Misfit(StrEnum):

@@ -1,6 +1,6 @@
 """How long warm-up will take: the sum over all buckets (docs/memory.md, Time)."""
 
-from gaudi_runtime.figure import Figure, weakest
+from gaudi_runtime.catalog.figure import Figure, weakest
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Phases
 

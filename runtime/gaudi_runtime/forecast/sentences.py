@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from gaudi_runtime.cards.card import Card
+from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.figure import Figure
+from gaudi_runtime.catalog.models.quantization import Quantization
+from gaudi_runtime.catalog.models.quantized import ASKED_FOR
+from gaudi_runtime.catalog.models.shape import Attention, ModelShape
 from gaudi_runtime.contract.config import QuantizationMethod
-from gaudi_runtime.figure import Figure
+from gaudi_runtime.errors import Problem
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import MemoryForecast, Misfit
-from gaudi_runtime.models.quantization import Quantization
-from gaudi_runtime.models.quantized import ASKED_FOR
-from gaudi_runtime.models.shape import Attention, ModelShape
-from gaudi_runtime.problem import Problem
 from gaudi_runtime.units import gib
 
 DISCLAIMER = "All figures are estimates; the runtime measures on the card and reports what it found."

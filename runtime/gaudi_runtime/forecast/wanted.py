@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gaudi_runtime.contract.report import meets
+from gaudi_runtime.errors import Problem
 from gaudi_runtime.forecast.result import Forecast, Misfit, PhaseForecast
-from gaudi_runtime.problem import Problem
 
 
 @dataclass(frozen=True)

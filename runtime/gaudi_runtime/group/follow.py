@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.child_processes import pulse
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.engines.protocol import Meeting, OwnMemory, PodPart, Progress
@@ -14,10 +13,11 @@ from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.members import BEAT_SECONDS, SILENT_SECONDS, say
 from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Verb, Word, config_digest, failure_of
 from gaudi_runtime.group.place import Place
-from gaudi_runtime.leaving import leave_when_lost
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.signals import Signals, Stopped
-from gaudi_runtime.worker import in_worker_thread
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.children import pulse
+from gaudi_runtime.process.exit import leave_when_lost
+from gaudi_runtime.process.signals import Signals, Stopped
+from gaudi_runtime.process.worker import in_worker_thread
 
 TRY_SECONDS = 1.0
 CLOSING_SECONDS = 5.0

@@ -13,9 +13,9 @@ from gaudi_runtime.group.engine import GroupEngine, RankedEngine
 from gaudi_runtime.group.members import Members, wait_for_all
 from gaudi_runtime.group.messages import Verb, Word, config_digest, raise_first_failure
 from gaudi_runtime.group.place import Place
-from gaudi_runtime.leaving import ended_when_lost
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.signals import Signals
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.exit import ended_when_lost
+from gaudi_runtime.process.signals import Signals
 
 Make = Callable[[RuntimeConfig], Engine]
 

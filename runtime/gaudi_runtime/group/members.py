@@ -18,7 +18,7 @@ from gaudi_runtime.engines.protocol import Progress
 from gaudi_runtime.errors import EngineLost, PortUnavailable
 from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Verb, Word, line
 from gaudi_runtime.group.place import Place
-from gaudi_runtime.signals import Signals
+from gaudi_runtime.process.signals import Signals
 
 BEAT_SECONDS = 2.0
 SILENT_SECONDS = 30.0

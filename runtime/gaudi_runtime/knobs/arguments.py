@@ -10,7 +10,7 @@ from functools import cache
 from gaudi_runtime.knobs.check import why_not
 from gaudi_runtime.knobs.knob import Home, Kind, Knob
 from gaudi_runtime.knobs.table import knobs
-from gaudi_runtime.quoting import quoted
+from gaudi_runtime.units import quoted
 
 _VALUE = re.compile(r"[^-]|-[0-9.]|-?$")
 _ARGUMENT = re.compile(r"--[A-Za-z][-A-Za-z0-9_]*(\.[^=]+)?(=.*)?")

@@ -4,7 +4,7 @@ from difflib import get_close_matches
 
 from gaudi_runtime.knobs.knob import Home
 from gaudi_runtime.knobs.table import knobs
-from gaudi_runtime.quoting import quoted
+from gaudi_runtime.units import quoted
 
 MOST = 3
 LIKENESS = 0.7

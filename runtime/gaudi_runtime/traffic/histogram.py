@@ -7,7 +7,7 @@ from math import isfinite
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.quoting import quoted
+from gaudi_runtime.units import quoted
 
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.optimal.cost import Cost
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.optimal.cost import Cost
 from gaudi_runtime.traffic.histogram import Traffic, total
 
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, Skipped
-from gaudi_runtime.memory import GraphPool
 from gaudi_runtime.units import size
+from gaudi_runtime.warmup.memory import GraphPool
 from gaudi_runtime.warmup.schedule import capture_order
 
 

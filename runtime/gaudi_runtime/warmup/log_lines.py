@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.memory import GraphPool, Split
 from gaudi_runtime.units import size
+from gaudi_runtime.warmup.memory import GraphPool, Split
 
 
 def memory_split(split: Split, kv_blocks: int, utilization: float, graph_share: float) -> str:

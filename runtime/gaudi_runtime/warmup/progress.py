@@ -6,7 +6,7 @@ from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.report import MAX_SKIPPED, MAX_WARNINGS, BucketPhase, PhaseProgress, Skipped
-from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.warmup import log_lines
 
 log = logging.getLogger("gaudi_runtime.warmup")

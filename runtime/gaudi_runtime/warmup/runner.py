@@ -14,13 +14,13 @@ from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped
 from gaudi_runtime.engines.protocol import Engine
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused
-from gaudi_runtime.memory import Split, graph_pool
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.signals import raise_if_stopped
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.warmup import log_lines
 from gaudi_runtime.warmup.budget import CaptureBudget, CaptureStep, TimeBudget
 from gaudi_runtime.warmup.estimate import Estimate, Step, StepKind
 from gaudi_runtime.warmup.journal import Journal
+from gaudi_runtime.warmup.memory import Split, graph_pool
 from gaudi_runtime.warmup.progress import Progress
 from gaudi_runtime.warmup.schedule import MIN_BLOCKS, compile_order, sampler_batch_sizes
 

@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.protocol import Engine
-from gaudi_runtime.http_server import ServerLimits, http_server
-from gaudi_runtime.metrics import RequestMetrics
-from gaudi_runtime.openai_api.app import openai_app
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.startup import start_engine
+from gaudi_runtime.http.metrics import RequestMetrics
+from gaudi_runtime.http.openai_api.app import openai_app
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.http.server import ServerLimits, http_server
+from gaudi_runtime.serve import start_engine
 
 
 @dataclass

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.cgroup import usable_cores, usable_memory
+from gaudi_runtime.process.cgroup import usable_cores, usable_memory
 
 CORES = len(os.sched_getaffinity(0))
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gaudi_runtime.http_server import ServerLimits, bind, http_server
+from gaudi_runtime.http.server import ServerLimits, bind, http_server
 from tests.unit.runtime.configs import free_port
 
 ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"

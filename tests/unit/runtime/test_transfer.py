@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from gaudi_runtime.transfer import all_at_once, persistently
+from gaudi_runtime.artifacts.transfer import all_at_once, persistently
 
 
 def failing(times: int, error: type[Exception] = ConnectionError) -> Callable[[], str]:

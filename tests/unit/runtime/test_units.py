@@ -1,6 +1,6 @@
 import pytest
 
-from gaudi_runtime.units import GIB, MIB, gib, size
+from gaudi_runtime.units import GIB, MIB, gib, plural, size
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,11 @@ def test_sizes_are_written_as_in_the_logs_of_public_servers(count: int, text: st
 
 def test_gib_keeps_two_decimals_whatever_the_amount() -> None:
     assert [gib(count) for count in (int(14.032 * GIB), 5 * MIB, -GIB)] == ["14.03 GiB", "0.00 GiB", "-1.00 GiB"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(plural(1, "replica"), "1 replica"), (plural(0, "pod"), "0 pods"), (plural(2, "copy", "copies"), "2 copies")],
+)
+def test_a_noun_follows_its_count(text: str, words: str) -> None:
+    assert text == words

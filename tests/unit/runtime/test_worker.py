@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gaudi_runtime.worker import in_daemon_thread, in_worker_thread
+from gaudi_runtime.process.worker import in_daemon_thread, in_worker_thread
 
 
 async def test_result_reaches_who_waits_from_a_daemon_thread() -> None:

@@ -11,12 +11,12 @@ from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
+from gaudi_runtime.buckets.optimal.cost import Cost, graph_bytes, one_graph, warmup_seconds
+from gaudi_runtime.buckets.optimal.strategy import BOTH, Chosen, Optimizer
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError, PlanImpossible
-from gaudi_runtime.optimal.cost import Cost, graph_bytes, one_graph, warmup_seconds
-from gaudi_runtime.optimal.strategy import BOTH, Chosen, Optimizer
-from gaudi_runtime.plan import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.traffic.judge import Verdict, judge
 

@@ -14,8 +14,8 @@ from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_operator.core.rollout.revision import revision_inputs, same_inputs, stored_form
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.catalog.figure import Figure, weakest
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.figure import Figure, weakest
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, Vali
 from gaudi_runtime.buckets.policy import policy_from_env
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.quoting import quoted
+from gaudi_runtime.units import quoted
 
 if TYPE_CHECKING:
     from gaudi_operator.core.resource import Identity, Inference

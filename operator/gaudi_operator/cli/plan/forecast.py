@@ -18,22 +18,21 @@ from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_operator.core.admission.estimate import subject
 from gaudi_operator.core.admission.review import hints
-from gaudi_runtime.cards.card import Card
-from gaudi_runtime.cards.catalog import card_named
+from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.cards.catalog import card_named
+from gaudi_runtime.catalog.figure import Figure
+from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
+from gaudi_runtime.catalog.models.known import known_shape
+from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.figure import Figure
+from gaudi_runtime.errors import ConfigError, Problem
 from gaudi_runtime.forecast.advice import Change, advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
 from gaudi_runtime.forecast.result import Forecast, PhaseForecast
 from gaudi_runtime.forecast.wanted import Wanted, fits, shortfalls
 from gaudi_runtime.knobs.render import Rendered, render
-from gaudi_runtime.models.config_json import MAX_CONFIG_BYTES, parse_config
-from gaudi_runtime.models.known import known_shape
-from gaudi_runtime.models.shape import ModelShape
-from gaudi_runtime.problem import Problem
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,11 +12,11 @@ from gaudi_operator.cli.plan.options import Form
 from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.optimal.cost import token_cost
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.optimal.cost import token_cost
-from gaudi_runtime.plan import make_plan
 from gaudi_runtime.traffic.histogram import MOST_TEXT, Traffic, Weights, read_traffic, write_traffic
 from gaudi_runtime.traffic.judge import Verdict, judge
 

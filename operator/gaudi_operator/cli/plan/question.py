@@ -9,11 +9,11 @@ from gaudi_operator.cli.plan.document import KIND, Document, read_bare_limits, r
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.buckets.old_releases import plan_1_22
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.buckets.policy import ignored_settings
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.plan import make_plan
-from gaudi_runtime.quoting import quoted
+from gaudi_runtime.units import quoted
 
 if TYPE_CHECKING:
     from gaudi_operator.core.resource import Inference

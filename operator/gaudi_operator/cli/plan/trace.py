@@ -12,10 +12,10 @@ from gaudi_operator.cli.plan.forecast import asked_card, asked_inputs, asked_sha
 from gaudi_operator.cli.plan.options import CostModel
 from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_runtime.buckets.optimal.cost import Cost, roofline_of, token_cost
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, TraceUnreadable
 from gaudi_runtime.forecast.inputs import spread_of
-from gaudi_runtime.optimal.cost import Cost, roofline_of, token_cost
 from gaudi_runtime.traffic.batching import Pace
 from gaudi_runtime.traffic.columns import ColumnNames
 from gaudi_runtime.traffic.halves import count_requests, first_half

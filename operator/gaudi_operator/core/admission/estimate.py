@@ -10,14 +10,14 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.bounds import MOST_MEMORY
 from gaudi_operator.core.children.runtime_config import on_cpu
-from gaudi_runtime.cards.catalog import CARDS, card_named
+from gaudi_runtime.catalog.cards.catalog import CARDS, card_named
+from gaudi_runtime.catalog.figure import Confidence, weakest
+from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.figure import Confidence, weakest
+from gaudi_runtime.errors import Problem
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, PhaseForecast
-from gaudi_runtime.models.known import known_shape
-from gaudi_runtime.problem import Problem
 
 _TOLD = frozenset({"card", "model", "timeScale", "loadSeconds", "promptTokensPerSecond", "tokensPerSecond"})
 """Keys of a simulation that leave the memory and the graphs of the described card as they are."""

@@ -27,19 +27,18 @@ from gaudi_operator.core.children.runtime_config import (
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import Uncovered, uncovered
-from gaudi_runtime.cards.catalog import card_named
+from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.catalog.cards.catalog import card_named
+from gaudi_runtime.catalog.models.known import known_shape
+from gaudi_runtime.catalog.models.validated import Validated, validated
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
 from gaudi_runtime.contract.report import meets, percent
-from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.advice import advise, sentence
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
 from gaudi_runtime.forecast.result import Misfit
 from gaudi_runtime.forecast.wanted import Wanted
-from gaudi_runtime.models.known import known_shape
-from gaudi_runtime.models.validated import Validated, validated
-from gaudi_runtime.plan import make_plan
-from gaudi_runtime.problem import Problem
 
 BYTES_PER_BUCKET = 120
 """As measured: a tuple, its place in the plan and in what finds it; the numbers are shared."""

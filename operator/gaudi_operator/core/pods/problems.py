@@ -18,7 +18,7 @@ from gaudi_operator.core.pods.terminations import at_work
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.backoff import Record
 from gaudi_runtime.contract.report import Phase
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 
 _IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
 _CONTAINER = "Check that what spec.engine.env, spec.model.source and spec.pod name exists in this namespace."

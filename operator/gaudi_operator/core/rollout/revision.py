@@ -32,7 +32,7 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_inference
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.config import plan_hash
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 
 MAX_REASON, MAX_MESSAGE = 64, 1024
 

@@ -17,7 +17,7 @@ from gaudi_operator.core.rollout.planner import Policy, Progress, Step, next_ste
 from gaudi_operator.core.rollout.replicas import count_pods, full_replicas, leaving, live_workloads
 from gaudi_operator.core.rollout.revision import Revision, to_run
 from gaudi_operator.core.rollout.target import Choice, choose, on_trial
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 
 
 @dataclass(frozen=True)

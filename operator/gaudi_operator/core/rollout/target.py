@@ -16,7 +16,7 @@ from gaudi_operator.core.names import GATE
 from gaudi_operator.core.pods.problems import Circumstances, blames_the_revision, pod_problems
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from gaudi_operator.core.admission.review import plan_of
 from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.status.situation import Situation
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.buckets.optimal.cost import warmup_seconds
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase, PhaseProgress, Shape, WarmupReport
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.optimal.cost import warmup_seconds
 from gaudi_runtime.units import size
 
 MOST_MISSES = 200

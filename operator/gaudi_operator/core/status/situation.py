@@ -13,7 +13,7 @@ from gaudi_operator.core.rollout.backoff import Record
 from gaudi_operator.core.rollout.planner import Policy, Step
 from gaudi_operator.core.rollout.revision import Revision, revision_inputs, same_inputs
 from gaudi_operator.core.rollout.target import Choice
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 

@@ -3,8 +3,10 @@
 The only module of the engine that imports the catalog of cards and models: who asks for no card does not pay for them.
 """
 
-from gaudi_runtime.cards.card import Card
-from gaudi_runtime.cards.catalog import card_named
+from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.cards.catalog import card_named
+from gaudi_runtime.catalog.models.known import known_shape
+from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, PhaseCost, SimCard, imaginary_card
@@ -12,8 +14,6 @@ from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of, spread_of
 from gaudi_runtime.forecast.memory import divide, total_memory
 from gaudi_runtime.forecast.rates import phase_rates
-from gaudi_runtime.models.known import known_shape
-from gaudi_runtime.models.shape import ModelShape
 
 
 def described_card(config: RuntimeConfig, card: str, model: str | None) -> SimCard:

@@ -11,8 +11,8 @@ from typing import Any
 
 from transformers import CONFIG_MAPPING, AutoConfig, GenerationConfig, PreTrainedConfig
 
+from gaudi_runtime.artifacts.sources.weights import INDEX_FILE
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, UnsupportedModel
-from gaudi_runtime.sources.weights import INDEX_FILE
 
 WEIGHTS_FILE = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import TypeVar
 
-from gaudi_runtime.worker import in_daemon_thread, settle
+from gaudi_runtime.process.worker import in_daemon_thread, settle
 
 T = TypeVar("T")
 Job = Callable[[], None]

@@ -14,8 +14,6 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.cgroup import usable_cores
-from gaudi_runtime.child_processes import end_children
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Others, Progress, RecipeKey
@@ -30,8 +28,10 @@ from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.engines.vllm.watch import Watch
 from gaudi_runtime.errors import DeviceOutOfMemory, EngineLost, GraphRefused
-from gaudi_runtime.memory import Split
+from gaudi_runtime.process.cgroup import usable_cores
+from gaudi_runtime.process.children import end_children
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
+from gaudi_runtime.warmup.memory import Split
 
 WORKERS_APART = "VLLM_ENABLE_V1_MULTIPROCESSING"
 ANSWER_SECONDS = 120.0

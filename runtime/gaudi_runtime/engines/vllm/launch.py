@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from gaudi_runtime.child_processes import end_children, pulse
 from gaudi_runtime.engines.protocol import Progress
 from gaudi_runtime.engines.vllm.release import parse_arguments
 from gaudi_runtime.engines.vllm.start_errors import read_failure, why_not_started
-from gaudi_runtime.worker import in_daemon_thread
+from gaudi_runtime.process.children import end_children, pulse
+from gaudi_runtime.process.worker import in_daemon_thread
 
 LOOK_SECONDS = 0.5
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from gaudi_runtime.catalog.models.config_json import parse_config
+from gaudi_runtime.catalog.models.ranks import Spread, Stage, stages
 from gaudi_runtime.contract.config import Dtype, KvCacheDtype, RuntimeConfig
 from gaudi_runtime.engines.protocol import DeviceMemory
 from gaudi_runtime.engines.vllm.ranks import least, most
 from gaudi_runtime.errors import ConfigError, ModelNotFound, PlanImpossible, UnsupportedModel
-from gaudi_runtime.memory import Split, kv_blocks, split_memory
-from gaudi_runtime.models.config_json import parse_config
-from gaudi_runtime.models.ranks import Spread, Stage, stages
 from gaudi_runtime.units import size
+from gaudi_runtime.warmup.memory import Split, kv_blocks, split_memory
 
 Answers = Sequence[dict[str, Any]]
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_runtime.child_processes import end_children
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.protocol import Meeting, Progress, RecipeKey
 from gaudi_runtime.engines.vllm.arguments import engine_arguments, meeting_arguments, tell_own_address
@@ -14,6 +13,7 @@ from gaudi_runtime.engines.vllm.ranks import died_here
 from gaudi_runtime.engines.vllm.release import build_pod_part
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.process.children import end_children
 
 
 class VllmPodPart:

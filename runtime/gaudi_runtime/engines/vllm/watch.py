@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gaudi_runtime.child_processes import pulse
 from gaudi_runtime.engines.vllm.ranks import Ranks, died
 from gaudi_runtime.errors import EngineLost, RankFailed
+from gaudi_runtime.process.children import pulse
 
 log = logging.getLogger(__name__)
 

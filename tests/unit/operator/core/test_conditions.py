@@ -10,7 +10,7 @@ from gaudi_operator.core.names import GATE
 from gaudi_operator.core.status.conditions import CONDITIONS, conditions_from, judge_conditions
 from gaudi_operator.core.status.situation import FALSE, TRUE, UNKNOWN, Situation, Verdict
 from gaudi_runtime.contract.report import BucketPhase, ColdShape
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view

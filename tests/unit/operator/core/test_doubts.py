@@ -7,8 +7,7 @@ import pytest
 from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, Fitting
 from gaudi_operator.core.admission.review import doubt, estimated_violation, outlook
 from gaudi_runtime.engines.sim.script import read_script
-from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import ConfigError, Problem
 from tests.builders import Object
 from tests.forecasts import from_the_hub, on_a_card, seed
 from tests.unit.operator.core.resources import inference

@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION
 from gaudi_operator.core.rollout.revision import MAX_MESSAGE, failure_annotations, read_failure
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 
 STALLED = Problem("WarmupStalled", "Nothing has moved in pod a.")
 

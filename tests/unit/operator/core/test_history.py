@@ -8,7 +8,7 @@ from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, GaudiInferenceStat
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.status.status import revision_states, throttled
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.situations import serving, situation
 

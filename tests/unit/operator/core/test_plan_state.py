@@ -6,7 +6,7 @@ from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceSt
 from gaudi_operator.core.status.plan import known_blocks, plan_sentence, plan_state
 from gaudi_operator.core.status.situation import Situation
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 from tests.builders import Object
 from tests.forecasts import seed
 from tests.unit.operator.core.pod_objects import pod, view

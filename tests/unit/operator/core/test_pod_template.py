@@ -4,7 +4,7 @@ import pytest
 
 from gaudi_operator.core.children.manifests.pod_template import PRESTOP_SECONDS
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
-from gaudi_runtime.prestop import PRESTOP_SECONDS as RUNTIME_PRESTOP_SECONDS
+from gaudi_runtime.__main__ import PRESTOP_SECONDS as RUNTIME_PRESTOP_SECONDS
 from tests.unit.operator.core.rendered_pod import HUB, HUB_WITH_TOKEN, container, environment, spec, template
 from tests.unit.operator.core.resources import CARD, inference
 

@@ -8,7 +8,7 @@ from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import look_again_seconds
 from gaudi_operator.core.pods.problems import Circumstances, pod_problem
 from gaudi_operator.core.pods.view import PodView
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW

@@ -11,7 +11,7 @@ from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.target import choose, last_good
 from gaudi_runtime.contract.report import Phase
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW

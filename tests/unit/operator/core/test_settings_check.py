@@ -12,7 +12,7 @@ from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_operator.core.rollout.revision import Revision, desired_revision
 from gaudi_operator.core.status.plan import judge_settings_effective
 from gaudi_operator.core.status.situation import FALSE, TRUE, Verdict
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource

@@ -8,8 +8,8 @@ import pytest
 from gaudi_operator.core.admission.review import outlook
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_runtime.contract.report import WarmupReport
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.startup import start_engine
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.serve import start_engine
 from tests.forecasts import seed
 from tests.unit.operator.core.resources import inference
 

@@ -10,7 +10,7 @@ from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.pods.problems import Circumstances, blames_the_revision, first_problem, pod_problem
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, Requests, RuntimeFailure, Skipped
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import BucketPlan, Dropped, Rule, decode_rule, prompt_rule
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
     DecodeRanges,
@@ -13,7 +14,6 @@ from gaudi_runtime.contract.bucketing import (
 )
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.plan import make_plan
 
 LIMITS = Limits(max_model_len=2048, max_num_seqs=4, max_num_batched_tokens=2048, prefix_caching=True)
 RANGED = st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])

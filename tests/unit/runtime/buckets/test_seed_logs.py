@@ -5,11 +5,11 @@ from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.old_releases import UnifiedBucket, plan_1_22, plan_unified
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import (
     Limits,
 )
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.plan import make_plan
 from tests.seeds import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
 from tests.unit.runtime.buckets.vectors import DATA
 

@@ -1,12 +1,12 @@
 import pytest
 
-from gaudi_runtime.cards.card import Card
-from gaudi_runtime.cards.catalog import CARDS, card_named
-from gaudi_runtime.cards.gaudi2 import GAUDI2, RATES
-from gaudi_runtime.cards.gaudi3 import GAUDI3
+from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.cards.catalog import CARDS, card_named
+from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2, RATES
+from gaudi_runtime.catalog.cards.gaudi3 import GAUDI3
+from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
+from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.figure import Confidence, Figure, weakest
-from gaudi_runtime.models.known import known_shape
 
 MIB = 2**20
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from gaudi_runtime.catalog.models.known import known_shape
+from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import WarmupConfig
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.models.known import known_shape
-from gaudi_runtime.models.shape import ModelShape
 from tests.seeds import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
 
 GIB = 2**30

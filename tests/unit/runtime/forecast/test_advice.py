@@ -4,15 +4,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.cards.catalog import CARDS, NONE
-from gaudi_runtime.cards.gaudi2 import GAUDI2
+from gaudi_runtime.catalog.cards.catalog import CARDS, NONE
+from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2
+from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import ParallelismConfig
 from gaudi_runtime.forecast.advice import advise, sentence
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.levers import Lever, levers
 from gaudi_runtime.forecast.wanted import Wanted, fits, shortfalls
-from gaudi_runtime.models.shape import ModelShape
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with, shape_of
 
 ROOM = Wanted(0, 0)

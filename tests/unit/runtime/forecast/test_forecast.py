@@ -4,16 +4,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.cards.catalog import CARDS, NONE
-from gaudi_runtime.cards.gaudi2 import GAUDI2
-from gaudi_runtime.cards.gaudi3 import GAUDI3
+from gaudi_runtime.catalog.cards.catalog import CARDS, NONE
+from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2
+from gaudi_runtime.catalog.cards.gaudi3 import GAUDI3
+from gaudi_runtime.catalog.figure import Confidence, Figure
+from gaudi_runtime.catalog.models.known import known_models
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, ParallelismConfig, QuantizationMethod
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.figure import Confidence, Figure
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, PhaseForecast
-from gaudi_runtime.models.known import known_models
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with, shape_of
 
 SEVENTY = shape_of("meta-llama/Llama-3.1-70B")

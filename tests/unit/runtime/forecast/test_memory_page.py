@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.cards.gaudi2 import GAUDI2, RATES
-from gaudi_runtime.cards.gaudi3 import GAUDI3
-from gaudi_runtime.figure import Confidence
+from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2, RATES
+from gaudi_runtime.catalog.cards.gaudi3 import GAUDI3
+from gaudi_runtime.catalog.figure import Confidence
+from gaudi_runtime.catalog.models.families import FAMILIES
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.levers import levers
-from gaudi_runtime.models.families import FAMILIES
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with
 
 MIB = 2**20

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaudi_runtime.catalog.models.config_json import parse_config, read_config
+from gaudi_runtime.catalog.models.known import known_models
+from gaudi_runtime.catalog.models.quantization import Quantization
 from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
-from gaudi_runtime.models.config_json import parse_config, read_config
-from gaudi_runtime.models.known import known_models
-from gaudi_runtime.models.quantization import Quantization
 
 LLAMA: dict[str, Any] = known_models()["meta-llama/llama-3.1-8b"]["config"]
 

@@ -2,14 +2,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gaudi_runtime.catalog.models.known import known_models, known_shape
+from gaudi_runtime.catalog.models.parameters import parameters
+from gaudi_runtime.catalog.models.quantized import ASKED_FOR
+from gaudi_runtime.catalog.models.ranks import Spread, stage_layers, stages
+from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.catalog.models.workspace import workspace_bytes
 from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.models.known import known_models, known_shape
-from gaudi_runtime.models.parameters import parameters
-from gaudi_runtime.models.quantized import ASKED_FOR
-from gaudi_runtime.models.ranks import Spread, stage_layers, stages
-from gaudi_runtime.models.shape import ModelShape
-from gaudi_runtime.models.workspace import workspace_bytes
 
 MIB, GIB = 2**20, 2**30
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gaudi_runtime.cards.catalog import CARDS
+from gaudi_runtime.catalog.cards.catalog import CARDS
+from gaudi_runtime.catalog.models.validated import Validated, validated, validated_models
 from gaudi_runtime.knobs.check import wrong_settings
-from gaudi_runtime.models.validated import Validated, validated, validated_models
 
 
 def test_each_model_stands_once_for_a_card() -> None:

@@ -11,9 +11,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from gaudi_runtime.errors import ApiKeyBlank
-from gaudi_runtime.metrics import RequestMetrics
-from gaudi_runtime.openai_api.api_key import KeyRequired, asked_key
-from gaudi_runtime.openai_api.guard import guarded
+from gaudi_runtime.http.metrics import RequestMetrics
+from gaudi_runtime.http.openai_api.api_key import KeyRequired, asked_key
+from gaudi_runtime.http.openai_api.guard import guarded
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import Served, served
 

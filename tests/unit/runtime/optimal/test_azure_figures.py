@@ -8,11 +8,11 @@ from functools import cache
 import pytest
 
 from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.optimal.cost import one_graph, token_cost
+from gaudi_runtime.buckets.optimal.strategy import Optimizer
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.optimal.cost import one_graph, token_cost
-from gaudi_runtime.optimal.strategy import Optimizer
-from gaudi_runtime.plan import make_plan
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.traffic.judge import judge
 from tests.azure_trace import halves, prompts

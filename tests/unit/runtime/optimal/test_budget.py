@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.optimal import cost
+from gaudi_runtime.buckets.optimal.cost import Price
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.optimal import cost
-from gaudi_runtime.optimal.cost import Price
-from gaudi_runtime.plan import make_plan
 
 LIMITS = Limits(max_model_len=4096, max_num_seqs=8, max_num_batched_tokens=4096)
 TRAFFIC = "".join(f"prompt 1 {300 * n} 0 {20 - n}\n" for n in range(1, 14)) + "".join(

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.optimal.cost import Cost, Roofline, token_cost
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.optimal.cost import Cost, Roofline, token_cost
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 ROOFLINE = Roofline(

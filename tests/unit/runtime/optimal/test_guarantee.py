@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
+from gaudi_runtime.buckets.optimal.cost import one_graph
+from gaudi_runtime.buckets.optimal.strategy import Optimizer
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.optimal.cost import one_graph
-from gaudi_runtime.optimal.strategy import Optimizer
-from gaudi_runtime.plan import make_plan
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.optimal.ladder import UNITS, Ladder, Rung, cheapest_within
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.optimal.ladder import UNITS, Ladder, Rung, cheapest_within
 
 WEIGHTS = st.lists(st.integers(0, 50), min_size=1, max_size=9)
 

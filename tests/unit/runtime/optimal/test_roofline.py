@@ -1,13 +1,13 @@
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.cards.catalog import card_named
+from gaudi_runtime.buckets.optimal.cost import roofline_of
+from gaudi_runtime.catalog.cards.catalog import card_named
+from gaudi_runtime.catalog.models.known import known_shape
+from gaudi_runtime.catalog.models.ranks import Spread
+from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.models.known import known_shape
-from gaudi_runtime.models.ranks import Spread
-from gaudi_runtime.models.shape import ModelShape
-from gaudi_runtime.optimal.cost import roofline_of
 
 BF16 = Spread(tensor=1, pipeline=1, dtype_bytes=2, kv_dtype_bytes=2)
 GAUDI2 = card_named("gaudi2")

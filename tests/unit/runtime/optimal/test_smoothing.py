@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.optimal.space import SPREAD_SHARE, Axes, smooth
+from gaudi_runtime.buckets.optimal.space import SPREAD_SHARE, Axes, smooth
 
 AXES: Axes = ([1, 2, 4], [128, 256, 384, 512, 1024], [0, 1, 8])
 CELLS = st.dictionaries(

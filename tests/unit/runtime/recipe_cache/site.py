@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
+from gaudi_runtime.artifacts.recipe_cache.need import User, mark_name
 from gaudi_runtime.contract.config import RecipeStore, RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import SharedRecipesReport, WarmupReport
 from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.engines.sim.engine import SimEngine
-from gaudi_runtime.recipe_cache.entry import Entry, files_below
-from gaudi_runtime.recipe_cache.manifest import Manifest
-from gaudi_runtime.recipe_cache.need import User, mark_name
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
 from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, WarmupConfig
 from gaudi_runtime.contract.report import RecipeOutcome
 from gaudi_runtime.engines.sim.engine import SimEngine
-from gaudi_runtime.recipe_cache.entry import Entry, files_below
-from gaudi_runtime.recipe_cache.manifest import Manifest
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.signals import Stopped
-from gaudi_runtime.startup import start_engine
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.signals import Stopped
+from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.configs import linear
 from tests.unit.runtime.recipe_cache.site import PLANNED, Site, cached, told
 from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.recipe_cache.cleaning import SETTLING_SECONDS, Kept, to_remove
+from gaudi_runtime.artifacts.recipe_cache.cleaning import SETTLING_SECONDS, Kept, to_remove
 
 DAY = 86_400.0
 ENTRIES = st.lists(

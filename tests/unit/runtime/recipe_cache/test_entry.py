@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
+from gaudi_runtime.artifacts.recipe_cache.entry import Alive, Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
 from gaudi_runtime.contract.config import SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.recipe_cache.cache import RecipeCache
-from gaudi_runtime.recipe_cache.entry import Alive, Entry, files_below
-from gaudi_runtime.recipe_cache.manifest import Manifest
-from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from tests.unit.runtime.configs import sim_config
 

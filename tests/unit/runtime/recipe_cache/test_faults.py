@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry
 from gaudi_runtime.contract.config import SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.recipe_cache.cache import RecipeCache
-from gaudi_runtime.recipe_cache.entry import Entry
-from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.http.report_board import ReportBoard
 from tests.unit.runtime.configs import sim_config
 
 KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
@@ -30,9 +30,9 @@ SEEDER = """
 import json, sys
 from pathlib import Path
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.recipe_cache.cache import _turn
-from gaudi_runtime.recipe_cache.entry import Entry, files_below
-from gaudi_runtime.recipe_cache.manifest import Manifest
+from gaudi_runtime.artifacts.recipe_cache.cache import _turn
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 
 shared, disk, key = Path(sys.argv[1]), Path(sys.argv[2]), RecipeKey(**json.loads(sys.argv[3]))

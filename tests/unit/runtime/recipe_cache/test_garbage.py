@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry
+from gaudi_runtime.artifacts.recipe_cache.need import User
 from gaudi_runtime.contract.kept_revisions import KeptRevisions
 from gaudi_runtime.contract.ports import REVISION_VARIABLE
-from gaudi_runtime.recipe_cache.entry import Entry
-from gaudi_runtime.recipe_cache.need import User
 from tests.unit.runtime.recipe_cache.site import Site
 
 RESOURCE = "uid-of-tiny"

@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_runtime.artifacts.recipe_cache.manifest import (
+    EntryUnusable,
+    Manifest,
+    StoredFile,
+    manifest_text,
+    parse_manifest,
+)
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.recipe_cache.manifest import EntryUnusable, Manifest, StoredFile, manifest_text, parse_manifest
 from gaudi_runtime.warmup.estimate import StepKind
 from gaudi_runtime.warmup.journal import Recipes
 

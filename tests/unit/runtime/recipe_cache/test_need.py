@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_runtime.artifacts.recipe_cache.need import User, is_needed, mark_name, marked
 from gaudi_runtime.contract.kept_revisions import KeptRevisions
-from gaudi_runtime.recipe_cache.need import User, is_needed, mark_name, marked
 
 DIGEST = "0123456789abcdef"
 OURS, OTHERS = "uid-of-tiny", "uid-of-other"

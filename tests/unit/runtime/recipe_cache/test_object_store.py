@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry
 from gaudi_runtime.contract.config import RecipeStore
 from gaudi_runtime.contract.ports import STORE_KEY_ID_VARIABLE, STORE_SECRET_VARIABLE, STORE_TOKEN_VARIABLE
 from gaudi_runtime.contract.report import RecipeOutcome, WarmupReport
-from gaudi_runtime.recipe_cache.entry import Entry
 from tests.store_server import StoreState, store_server
 from tests.unit.runtime.recipe_cache.site import PLANNED, Site, cached, told
 

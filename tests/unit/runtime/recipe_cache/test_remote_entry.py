@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.artifacts.recipe_cache import http_store
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.http_store import HttpStore
+from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
+from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry
 from gaudi_runtime.engines.protocol import RecipeKey
-from gaudi_runtime.recipe_cache import http_store
-from gaudi_runtime.recipe_cache.entry import Entry, files_below
-from gaudi_runtime.recipe_cache.http_store import HttpStore
-from gaudi_runtime.recipe_cache.manifest import EntryUnusable, Manifest
-from gaudi_runtime.recipe_cache.remote_entry import RemoteEntry
-from gaudi_runtime.signals import Stopped
+from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
 from localcluster.certificates import Authority
 from tests.store_server import StoreState, store_server

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gaudi_runtime.recipe_cache.s3_signature import Keys, signed_headers
+from gaudi_runtime.artifacts.recipe_cache.s3_signature import Keys, signed_headers
 
 KEYS = Keys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
 MOMENT = datetime(2013, 5, 24, tzinfo=UTC)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.config_file import ports_of_a_wrong_config, read_config
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.serve import ports_of_a_wrong_config, read_config
 from tests.unit.runtime.configs import sim_config
 
 

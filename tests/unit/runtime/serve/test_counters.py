@@ -8,9 +8,8 @@ import pytest
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import WarmupConfig
 from gaudi_runtime.contract.report import RECENT_SECONDS, BucketPhase, PhaseProgress, Requests, ServedPhase
-from gaudi_runtime.counters import RecentRecompiles, ServingNews, publish_counters
-from gaudi_runtime.metrics import Observed, new_registry
-from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.http.metrics import Observed, RecentRecompiles, ServingNews, new_registry, publish_counters
+from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import served

@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 
-from gaudi_runtime.logs import JsonFormatter
+from gaudi_runtime.process.logs import JsonFormatter
 
 
 def formatted(message: str, *args: object, error: bool = False) -> dict[str, str]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub import close_session
 
+from gaudi_runtime.artifacts.sources.fetch import Fetch
+from gaudi_runtime.artifacts.sources.hub import Hub
 from gaudi_runtime.contract.report import FetchProgress
-from gaudi_runtime.sources.fetch import Fetch
-from gaudi_runtime.sources.hub import Hub
 from tests.hub_server import COMMIT, REPO, HubState, running
 from tests.unit.runtime.sources.safetensors_file import safetensors
 

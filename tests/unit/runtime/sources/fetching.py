@@ -4,8 +4,8 @@ import sys
 import threading
 from pathlib import Path
 
-from gaudi_runtime.sources.fetch import Fetch
-from gaudi_runtime.sources.hub import Hub
+from gaudi_runtime.artifacts.sources.fetch import Fetch
+from gaudi_runtime.artifacts.sources.hub import Hub
 from tests.hub_server import COMMIT, REPO
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_runtime.artifacts.sources.store import bytes_below
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
-from gaudi_runtime.sources.store import bytes_below
 from tests.hub_server import COMMIT
 from tests.unit.runtime.sources.conftest import WEIGHTS, Site
 

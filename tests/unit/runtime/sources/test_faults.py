@@ -19,7 +19,7 @@ from gaudi_runtime.errors import (
     RuntimeStartError,
     UnsupportedModel,
 )
-from gaudi_runtime.signals import Stopped
+from gaudi_runtime.process.signals import Stopped
 from tests.hub_server import COMMIT
 from tests.unit.runtime.sources.conftest import WEIGHTS, Site
 

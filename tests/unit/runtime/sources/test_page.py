@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_runtime.artifacts.sources.fetch import PAUSES
+from gaudi_runtime.artifacts.sources.listing import OTHER_WEIGHTS
 from gaudi_runtime.errors import (
     ConfigError,
     DiskFull,
@@ -14,8 +16,6 @@ from gaudi_runtime.errors import (
     RuntimeStartError,
     UnsupportedModel,
 )
-from gaudi_runtime.sources.fetch import PAUSES
-from gaudi_runtime.sources.listing import OTHER_WEIGHTS
 
 PAGE = (Path(__file__).parents[4] / "docs" / "model-sources.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]

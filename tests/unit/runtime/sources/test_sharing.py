@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.signals import Stopped
-from gaudi_runtime.sources import lock
+from gaudi_runtime.artifacts import lock
+from gaudi_runtime.process.signals import Stopped
 from tests.unit.runtime.sources.conftest import WEIGHTS, Site
 
 PATIENCE = 30

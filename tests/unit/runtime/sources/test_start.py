@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.artifacts.sources.start import with_model_here
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     EngineConfig,
@@ -18,8 +19,7 @@ from gaudi_runtime.contract.config import (
 )
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import ConfigError, DiskFull, ModelUnreadable
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.sources.start import with_model_here
+from gaudi_runtime.http.report_board import ReportBoard
 from tests.hub_server import COMMIT, REPO
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.sources.conftest import FILES, WEIGHTS, Site
@@ -101,7 +101,7 @@ async def test_simulation_fetches_nothing(site: Site, board: Board) -> None:
 
 
 async def test_image_without_the_library_says_so(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gaudi_runtime.sources.hub", None)
+    monkeypatch.setitem(sys.modules, "gaudi_runtime.artifacts.sources.hub", None)
     with pytest.raises(ConfigError, match=r"^This image cannot fetch from a hub .*mount the checkpoint\.$"):
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.sources import store
+from gaudi_runtime.artifacts.sources import store
 
 
 def test_a_folder_that_is_moved_away_while_it_is_counted_is_no_error(

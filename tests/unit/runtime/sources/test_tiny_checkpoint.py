@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from examples.make_tiny_checkpoint import make_checkpoint
+from gaudi_runtime.artifacts.sources.weights import check_weights
 from gaudi_runtime.engines.torch.checkpoint import open_checkpoint
-from gaudi_runtime.sources.weights import check_weights
 from tests.unit.runtime.sources.conftest import Site
 
 

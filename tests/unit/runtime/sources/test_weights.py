@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_runtime.artifacts.sources.weights import INDEX_FILE, check_weights
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable
-from gaudi_runtime.sources.weights import INDEX_FILE, check_weights
 from tests.unit.runtime.sources.safetensors_file import safetensors, with_header
 
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"

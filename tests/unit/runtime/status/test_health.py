@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure, WarmupReport
-from gaudi_runtime.health import why_not_alive, why_not_ready
+from gaudi_runtime.http.status_api import why_not_alive, why_not_ready
 
 
 def report(phase: Phase, since_progress: float = 0.0, failure: RuntimeFailure | None = None) -> WarmupReport:

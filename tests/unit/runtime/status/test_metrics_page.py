@@ -5,9 +5,9 @@ import threading
 from pathlib import Path
 
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
-from gaudi_runtime.metrics import Observed, RequestMetrics, new_registry
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.startup import start_engine
+from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.configs import sim_config
 
 PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
-from gaudi_runtime.report_board import COALESCE_SECONDS, MAX_WAITERS, ReportBoard, TooManyWaiters
+from gaudi_runtime.http.report_board import COALESCE_SECONDS, MAX_WAITERS, ReportBoard, TooManyWaiters
 
 HASH = "a" * 64
 

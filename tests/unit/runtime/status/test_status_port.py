@@ -19,11 +19,11 @@ from gaudi_runtime.contract.report import (
     SharedRecipesReport,
     WarmupReport,
 )
-from gaudi_runtime.http_server import http_server
-from gaudi_runtime.metrics import Observed, new_registry
-from gaudi_runtime.report_board import MAX_WAITERS, ReportBoard
-from gaudi_runtime.startup import start_engine
-from gaudi_runtime.status_api import STATUS_LIMITS, status_app
+from gaudi_runtime.http.metrics import Observed, new_registry
+from gaudi_runtime.http.report_board import MAX_WAITERS, ReportBoard
+from gaudi_runtime.http.server import http_server
+from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
+from gaudi_runtime.serve import start_engine
 from gaudi_runtime.traffic.histogram import Traffic, read_traffic
 from tests.unit.runtime.configs import free_port, sim_config
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
+from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 from gaudi_runtime.contract.config import EngineConfig, EngineName, ExecutionMode, ModelConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import GenerationChunk, SamplingParams
 from gaudi_runtime.engines.torch.engine import TorchEngine
-from gaudi_runtime.plan import make_plan
 
 MIB = 1024**2
 EAGER = {"execution_mode": ExecutionMode.EAGER}

@@ -1,6 +1,6 @@
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.optimal.cost import token_cost
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.optimal.cost import token_cost
 from gaudi_runtime.traffic.histogram import Traffic
 from gaudi_runtime.traffic.judge import Verdict, judge
 

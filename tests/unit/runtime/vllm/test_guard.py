@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gaudi_runtime.metrics import RequestMetrics
-from gaudi_runtime.openai_api.guard import GENERATING, guarded
+from gaudi_runtime.http.metrics import RequestMetrics
+from gaudi_runtime.http.openai_api.guard import GENERATING, guarded
 from tests.unit.runtime.knobs.configs import vllm_config
 
 CHAT = "/v1/chat/completions"

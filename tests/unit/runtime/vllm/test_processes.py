@@ -9,7 +9,7 @@ SLEEPER = "sleep 1000 & echo $!; echo $$; wait"
 """A shell with a child, whose numbers it prints."""
 ENDS = """
 import subprocess, sys
-from gaudi_runtime.child_processes import children, end_children, pulse
+from gaudi_runtime.process.children import children, end_children, pulse
 subprocess.Popen(["sh", "-c", sys.argv[1]], stdout=subprocess.PIPE).stdout.readline()
 print(pulse()[0], flush=True)
 print(*(child.pid for child in children()), sep="\\n", flush=True)
@@ -20,7 +20,7 @@ sys.stdin.readline()
 LEAVES = """
 import subprocess, sys
 from pathlib import Path
-from gaudi_runtime import leaving
+from gaudi_runtime.process import exit as leaving
 from gaudi_runtime.errors import EngineLost
 leaving.TERMINATION_LOG = Path(sys.argv[1])
 print(subprocess.Popen(["sleep", "1000"]).pid, flush=True)

@@ -11,8 +11,8 @@ from gaudi_runtime.engines.protocol import DeviceMemory, Progress
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.vllm.hpu import HpuVerbs
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused
-from gaudi_runtime.memory import split_memory
-from gaudi_runtime.report_board import ReportBoard
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.warmup.memory import split_memory
 from gaudi_runtime.warmup.runner import warm_up
 from tests.unit.runtime.vllm_contract.stand_in import GIB, KV_BLOCKS, Card
 from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start

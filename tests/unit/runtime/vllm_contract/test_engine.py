@@ -21,8 +21,8 @@ from gaudi_runtime.engines.vllm.launch import VARIABLE
 from gaudi_runtime.engines.vllm.versions import PAIRS, Pair
 from gaudi_runtime.engines.vllm.worker import DrivenWorker
 from gaudi_runtime.errors import RankFailed
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.startup import start_engine
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.knobs.configs import vllm_config
 from tests.unit.runtime.vllm.fake_vllm import Answers, FakeVllm
 from tests.unit.runtime.vllm.installed import pretend_installed

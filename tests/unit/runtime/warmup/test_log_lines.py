@@ -2,9 +2,9 @@
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.memory import GraphPool
 from gaudi_runtime.units import GIB
 from gaudi_runtime.warmup import log_lines
+from gaudi_runtime.warmup.memory import GraphPool
 
 PROMPT = BucketPhase.PROMPT
 

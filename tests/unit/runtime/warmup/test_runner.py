@@ -13,9 +13,9 @@ from gaudi_runtime.contract.report import MAX_REPORT_BYTES, MAX_SKIPPED, BucketP
 from gaudi_runtime.engines.protocol import Progress
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.errors import PlanImpossible
-from gaudi_runtime.report_board import ReportBoard
-from gaudi_runtime.signals import Stopped
-from gaudi_runtime.startup import start_engine
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.signals import Stopped
+from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.configs import GIB, linear, sim_config
 from tests.unit.runtime.warmup.virtual import VirtualClock, announced, virtual_start
 

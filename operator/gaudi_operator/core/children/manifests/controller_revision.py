@@ -5,7 +5,7 @@ from typing import Any
 from gaudi_operator.core.children.manifests.metadata import Object, child
 from gaudi_operator.core.resource import Identity
 from gaudi_operator.core.rollout.revision import failure_annotations
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 
 
 def controller_revision(

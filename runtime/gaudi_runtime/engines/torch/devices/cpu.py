@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import torch
 
-from gaudi_runtime.cgroup import usable_cores
 from gaudi_runtime.contract.config import EngineConfig
 from gaudi_runtime.engines.protocol import DeviceMemory
 from gaudi_runtime.engines.threads import threads
 from gaudi_runtime.engines.torch.devices import dynamo
 from gaudi_runtime.engines.torch.devices.interface import GRAPH_MODES, Step
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory
+from gaudi_runtime.process.cgroup import usable_cores
 
 
 class CpuDevice:

@@ -11,7 +11,7 @@ from gaudi_operator.core.rollout.revision import (
     stored_form,
     stored_revisions,
 )
-from gaudi_runtime.problem import Problem
+from gaudi_runtime.errors import Problem
 from tests.builders import Object
 from tests.unit.operator.core.resources import resource
 

@@ -1,0 +1,103 @@
+"""Who may write into a folder that several processes share, and who reads in it (docs/model-sources.md, Locks).
+
+The locks are `flock`: they end with their process, and reach as far as the volume's own locks do.
+"""
+
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.process.signals import raise_if_stopped
+
+LOOK_SECONDS = 1.0
+BUSY = (errno.EAGAIN, errno.EACCES)
+"""Another process has the lock; the second is how some network file systems say it."""
+
+
+class Turn:
+    """The right to write into `folder`, once `begin` has given it to this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._holder = folder, folder / "holder"
+        self._id = uuid4().hex
+
+    @contextmanager
+    def begin(self, waiting: Callable[[], None], stop: threading.Event) -> Iterator[None]:
+        """Wait for the turn, with a call of `waiting` each second. Raises Stopped, or ConfigError for the volume."""
+        with self._lock_file() as lock:
+            while not _locked(lock, self._folder):
+                waiting()
+                stop.wait(LOOK_SECONDS)
+                raise_if_stopped(stop)
+            self._sign()
+            yield
+
+    def check(self) -> None:
+        """Raises ConfigError when another process has begun its turn meanwhile: it cannot see this one's lock."""
+        if self._holder.read_text() != self._id:
+            raise ConfigError(
+                f"Another process writes into {self._folder} while this one has its lock: locks of this volume end at "
+                "the node. Mount it with locks that all nodes see, or leave spec.model.cache out."
+            )
+
+    def _sign(self) -> None:
+        """By a new file: a client of NFS that has just changed a folder looks at it anew."""
+        fresh = self._folder / f"holder.{self._id}"
+        fresh.write_text(self._id)
+        fresh.replace(self._holder)
+
+    def _lock_file(self) -> IO[str]:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            return (self._folder / "lock").open("a+")
+        except OSError as error:
+            raise ConfigError(
+                f"Nothing can be fetched into {self._folder} ({error.strerror}): mount a volume there that the user "
+                "of the pod may write to."
+            ) from error
+
+
+def use(file: Path) -> None:
+    """Tell by a lock on `file`, for as long as this process lives, that what it stands for is in use.
+
+    A volume that cannot be written or locked needs none: nothing is removed there.
+    """
+    with suppress(OSError):
+        mark = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)  # never closed: the end of the process does it
+        fcntl.flock(mark, fcntl.LOCK_SH)
+        os.utime(file)
+
+
+@contextmanager
+def unused(file: Path) -> Iterator[bool]:
+    """Whether no process uses what `file` stands for; while the block runs, none can begin to."""
+    with file.open("a+") as mark:
+        yield _locked(mark, file.parent)
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Whether this process has the only lock on `file` from now on. Raises OSError for a volume that locks nothing."""
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in BUSY:
+            return False
+        raise
+    return True
+
+
+def _locked(file: IO[str], folder: Path) -> bool:
+    try:
+        return try_lock(file)
+    except OSError as error:
+        raise ConfigError(
+            f"The volume of {folder} cannot lock files ({error.strerror}), so no pod can fetch into it: mount it with "
+            "locks, or leave spec.model.cache out."
+        ) from error

@@ -1,0 +1,155 @@
+"""The shared recipes as two steps of start-up: take before the engine loads, publish after warm-up.
+
+Engines compile on the pod's own disk, never on the volume. Nothing here can fail a start: what cannot be used or
+written is a reason in the report (docs/warmup.md, Recipe cache).
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaudi_runtime.artifacts.lock import try_lock, use
+from gaudi_runtime.artifacts.recipe_cache.cleaning import clean
+from gaudi_runtime.artifacts.recipe_cache.disk import Disk
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry
+from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
+from gaudi_runtime.artifacts.recipe_cache.need import mark_name
+from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions
+from gaudi_runtime.artifacts.recipe_cache.taking import take
+from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
+from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.signals import raise_if_stopped
+from gaudi_runtime.units import size
+
+log = logging.getLogger(__name__)
+
+ADVICE = "raise spec.recipeCache.size."
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where recipes of one key are: what is shared, and the disk of this pod."""
+
+    shared: SharedRecipes
+    entry: Entry
+    disk: Disk
+    revisions: Revisions
+
+
+class RecipeCache:
+    """The recipes of one start. `key` is None for an engine that keeps none."""
+
+    def __init__(
+        self,
+        config: RuntimeConfig,
+        key: RecipeKey | None,
+        board: ReportBoard,
+        stop: threading.Event,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is looked at yet. `clock` returns monotonic seconds."""
+        shared, local = config.shared_recipes, config.recipe_cache_dir
+        self._desired = bool(shared and local and config.warmup.enabled)
+        self._places: _Places | None = None
+        if self._desired and shared and local and key:
+            entry, disk = Entry(Path(shared.path), key), Disk(Path(local), key)
+            self._places = _Places(shared, entry, disk, Revisions(shared.kept_revisions, os.environ))
+        self._board, self._stop = board, stop
+        self._damaged = False
+        self._outcome, self._reason = RecipeOutcome.MISS, ""
+        self._clock, self._seconds = clock, 0.0
+
+    def take(self) -> None:
+        """Copy what is there for the key to the disk of this pod. Raises Stopped."""
+        if self._places:
+            self._mark(self._places)
+            self._take(self._places)
+        elif self._desired:
+            self._tell(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
+
+    def publish(self) -> None:
+        """Add what was made here to what is there. Raises Stopped."""
+        if not self._places:
+            return
+        shared = self._places.shared
+        try:
+            reason = self._publish(self._places)
+        except (OSError, EntryUnusable) as error:
+            reason = f"Nothing can be written into {shared.path} ({error})."
+        if reason:
+            kept = self._outcome is RecipeOutcome.HIT
+            self._tell(RecipeOutcome.HIT if kept else RecipeOutcome.MISS, reason)
+
+    def _mark(self, places: _Places) -> None:
+        """For as long as this process lives nobody removes the entry, also not before it is there."""
+        digest = places.entry.key.digest
+        use(Path(places.shared.path) / mark_name(digest, places.revisions.own()))
+
+    def _take(self, places: _Places) -> None:
+        begun = self._clock()
+        taken = take(places.shared, places.entry, places.disk, self._alive)
+        self._seconds = self._clock() - begun
+        self._damaged = taken.damaged
+        self._tell(RecipeOutcome.HIT if taken.hit else RecipeOutcome.SEEDING, taken.reason)
+
+    def _publish(self, places: _Places) -> str | None:
+        """Why nothing could be added, None when all is there or another process is at it."""
+        known = self._stored(places.entry)
+        fresh = places.disk.held(self._alive, but=known.files if known else ())
+        if not (fresh.files or known):
+            return f"Warm-up left no compiled code in {places.disk.folder}."
+        with _turn(Path(places.shared.path)) as ours:
+            if ours:
+                return self._write(places, fresh)
+        log.info("Another process writes into %s: what this one has made is not added", places.shared.path)
+        return None
+
+    def _write(self, places: _Places, fresh: Manifest) -> str | None:
+        shared, entry = places.shared, places.entry
+        stored = self._stored(entry)
+        desired = fresh.and_that_of(stored) if stored else fresh
+        limit, room = size(shared.limit_bytes), shared.limit_bytes - desired.size
+        if room < 0:
+            return f"{size(desired.size)} of recipes are more than {limit}, which {shared.path} may hold: {ADVICE}"
+        kept = places.revisions.kept()
+        left = clean(Path(shared.path), entry.folder.name, room, shared.max_age_seconds, kept)
+        if left > room:
+            others = f"{size(left)} of others that pods use"
+            return f"{size(desired.size)} of recipes beside {others} are more than {limit}: {ADVICE}"
+        if stored is None or not desired.says_the_same_as(stored):
+            entry.write(desired, places.disk.folder, self._alive, anew=self._damaged)
+            entry.drop_unnamed(desired)
+            log.info("Added recipes to %s: %d files, %s", entry.folder, len(desired.files), size(desired.size))
+        if self._outcome is RecipeOutcome.SEEDING:
+            self._tell(RecipeOutcome.SEEDED, self._reason)
+        return None
+
+    def _stored(self, entry: Entry) -> Manifest | None:
+        try:
+            return None if self._damaged else entry.read()
+        except EntryUnusable:
+            return None
+
+    def _alive(self) -> None:
+        raise_if_stopped(self._stop)
+        self._board.touch()
+
+    def _tell(self, outcome: RecipeOutcome, reason: str) -> None:
+        self._outcome, self._reason = outcome, reason
+        log.info("Shared recipes: %s. %s", outcome, reason)
+        told = SharedRecipesReport(outcome=outcome, reason=reason[:2048] or None, seconds=self._seconds)
+        self._board.update(shared_recipes=told)
+
+
+@contextmanager
+def _turn(root: Path) -> Iterator[bool]:
+    """Whether this process alone may write into `root` while the block runs. Raises OSError."""
+    with (root / "lock").open("a+") as lock:
+        yield try_lock(lock)

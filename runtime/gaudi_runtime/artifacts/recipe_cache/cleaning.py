@@ -1,0 +1,115 @@
+"""Which entries of the shared recipes have to go: not needed, too old, or the longest unused where room is short."""
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaudi_runtime.artifacts.lock import try_lock
+from gaudi_runtime.artifacts.recipe_cache.entry import remove
+from gaudi_runtime.artifacts.recipe_cache.need import User, is_needed, marked
+from gaudi_runtime.artifacts.sources.store import bytes_below
+from gaudi_runtime.contract.kept_revisions import KeptRevisions
+
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+_HALF_REMOVED = "*.gone"
+SETTLING_SECONDS = 3600.0
+"""What a start has used so lately stays, whoever needs it: a kubelet shows a pod new revisions minutes later."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An entry: its bytes, the seconds since a start used it last, and who has a right to it."""
+
+    name: str
+    size: int
+    unused_seconds: float
+    in_use: bool
+    needed: bool = True
+
+    def is_over(self, max_age_seconds: float) -> bool:
+        """Whether it has to go even where there is room."""
+        limit = max_age_seconds if self.needed else min(max_age_seconds, SETTLING_SECONDS)
+        return not self.in_use and self.unused_seconds > limit
+
+
+def to_remove(entries: Iterable[Kept], room: int, max_age_seconds: float) -> list[str]:
+    """Names to remove so that at most `room` bytes are left, as far as entries that are not in use allow it."""
+    entries = sorted(entries, key=lambda each: -each.unused_seconds)
+    gone = [each for each in entries if each.is_over(max_age_seconds)]
+    taken = sum(each.size for each in entries) - sum(each.size for each in gone)
+    for each in entries:
+        if taken > room and not each.in_use and each not in gone:
+            gone.append(each)
+            taken -= each.size
+    return [each.name for each in gone]
+
+
+def clean(root: Path, but: str, room: int, max_age_seconds: float, kept: KeptRevisions | None) -> int:
+    """Remove what has to go of all entries `but` one, for who has the turn to write; bytes of those that stay.
+
+    `kept` are the revisions that can still be run, None when that is not known.
+    """
+    for half in root.glob(_HALF_REMOVED):
+        remove(half)
+    marks = _marks(root)
+    others = list(_entries(root, but, marks, kept))
+    gone = to_remove(others, room, max_age_seconds)
+    for name in gone:
+        remove(root / name)
+    _drop_marks(root, marks, kept)
+    return sum(each.size for each in others if each.name not in gone)
+
+
+@dataclass(frozen=True)
+class _Mark:
+    file: Path
+    user: User | None
+
+    @property
+    def unused_seconds(self) -> float:
+        return time.time() - self.file.stat().st_mtime
+
+    @property
+    def in_use(self) -> bool:
+        """Also where another user's file lets nobody look: what is not known is not removed."""
+        try:
+            with self.file.open("a+") as file:
+                return not try_lock(file)
+        except OSError:
+            return True
+
+
+def _marks(root: Path) -> dict[str, list[_Mark]]:
+    """The marks of each entry, also of such that are not there."""
+    found = defaultdict(list)
+    for file in root.glob("*.use"):
+        if said := marked(file.name):
+            found[said[0]].append(_Mark(file, said[1]))
+    return found
+
+
+def _entries(root: Path, but: str, marks: dict[str, list[_Mark]], kept: KeptRevisions | None) -> Iterator[Kept]:
+    for folder in root.iterdir():
+        if folder.name != but and folder.is_dir() and _DIGEST.fullmatch(folder.name):
+            own = marks.get(folder.name, [])
+            unused = [each.unused_seconds for each in own] or [time.time() - folder.stat().st_mtime]
+            yield Kept(
+                name=folder.name,
+                size=bytes_below(folder),
+                unused_seconds=min(unused),
+                in_use=any(each.in_use for each in own),
+                needed=is_needed([each.user for each in own], kept),
+            )
+
+
+def _drop_marks(root: Path, marks: dict[str, list[_Mark]], kept: KeptRevisions | None) -> None:
+    """Those that stand for nothing any more, so that revisions to come do not pile them up."""
+    for digest, own in marks.items():
+        there = (root / digest).exists()
+        for mark in own:
+            settled = mark.unused_seconds > SETTLING_SECONDS
+            if settled and not (there and is_needed([mark.user], kept)) and not mark.in_use:
+                mark.file.unlink(missing_ok=True)

@@ -1,0 +1,165 @@
+"""One entry of the shared recipes on disk.
+
+DIGEST/manifest        what it holds; replaced by one rename
+DIGEST/objects/        contents of files, named by their SHA-256; each appears by one rename
+DIGEST.*.use           locked by every process that started with the entry; its time is that of the last start
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Protocol
+from uuid import uuid4
+
+from gaudi_runtime.artifacts.recipe_cache.manifest import (
+    MAX_MANIFEST_BYTES,
+    EntryUnusable,
+    Manifest,
+    StoredFile,
+    manifest_text,
+    parse_manifest,
+)
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.units import size
+
+CHUNK_BYTES = 4 * 1024 * 1024
+Alive = Callable[[], None]
+"""Called for each piece that is read; may raise to end the work."""
+
+
+class Source(Protocol):
+    """Where an entry is read from."""
+
+    def read(self) -> Manifest | None:
+        """What it says that it holds, None where there is no entry. Raises EntryUnusable or OSError."""
+
+    def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
+        """Copy files into `target`, each compared with its checksum. Raises EntryUnusable or OSError."""
+
+
+class Entry:
+    """The recipes of `key` in the folder `root` of a volume, which may have none."""
+
+    def __init__(self, root: Path, key: RecipeKey) -> None:
+        self.folder, self.key = root / key.digest, key
+        self._manifest, self._objects = self.folder / "manifest", self.folder / "objects"
+
+    def read(self) -> Manifest | None:
+        """What it says that it holds, None where there is no entry. Raises EntryUnusable or OSError."""
+        try:
+            with self._manifest.open("rb") as file:
+                content = file.read(MAX_MANIFEST_BYTES + 1)
+        except FileNotFoundError:
+            return None
+        if len(content) > MAX_MANIFEST_BYTES:
+            raise EntryUnusable(f"its manifest has more than {size(MAX_MANIFEST_BYTES)}")
+        return parse_manifest(content.decode(errors="replace"), self.key)
+
+    def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
+        """Copy files into `target`, each compared with its checksum. Raises EntryUnusable or OSError."""
+        for path, stated in files:
+            place = target / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                found = _copy(self._objects / stated.sha256, place, alive)
+            except FileNotFoundError as error:
+                raise EntryUnusable(f"{path} is missing in it") from error
+            if found != stated:
+                raise EntryUnusable(f"{path} is not as its checksum says")
+
+    def write(self, manifest: Manifest, source: Path, alive: Alive, *, anew: bool) -> None:
+        """Show `manifest`, whose files that are not here yet lie in `source`; only for who has the turn to write.
+
+        `anew` writes what is here once more, because some of it was found damaged. Raises OSError, or EntryUnusable
+        when a file has changed since the manifest was made.
+        """
+        self._objects.mkdir(parents=True, exist_ok=True)
+        self._drop_unfinished()
+        for path, stated in manifest.files.items():
+            if (source / path).is_file() and (anew or not self._has(stated)):
+                self._put(source / path, stated, alive)
+        with _at_once(self._manifest) as fresh:
+            fresh.write_text(manifest_text(manifest, self.key))
+
+    def drop_unnamed(self, manifest: Manifest) -> None:
+        """Remove contents that `manifest` does not name."""
+        named = {file.sha256 for file in manifest.files.values()}
+        for each in self._objects.iterdir():
+            if each.name not in named:
+                each.unlink(missing_ok=True)
+
+    def _drop_unfinished(self) -> None:
+        """What a killed writer left takes room that this one may need."""
+        for each in [*self._objects.glob("*.*"), *self.folder.glob("manifest.*")]:
+            each.unlink(missing_ok=True)
+
+    def _has(self, stated: StoredFile) -> bool:
+        try:
+            return (self._objects / stated.sha256).stat().st_size == stated.size
+        except FileNotFoundError:
+            return False
+
+    def _put(self, file: Path, stated: StoredFile, alive: Alive) -> None:
+        with _at_once(self._objects / stated.sha256) as fresh:
+            if _copy(file, fresh, alive) != stated:
+                raise EntryUnusable(f"{file} has changed while it was copied")
+
+
+@contextmanager
+def _at_once(place: Path) -> Iterator[Path]:
+    """A file to write, which becomes `place` when the block ends well; on a full disk nothing of it is left."""
+    fresh = place.with_name(f"{place.name}.{uuid4().hex}")
+    try:
+        yield fresh
+        fresh.replace(place)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict[str, StoredFile]:
+    """All files below `folder` but those whose relative path is to be skipped, with their checksums."""
+    found = {}
+    for file in sorted(folder.rglob("*")):
+        path = file.relative_to(folder).as_posix()
+        if file.is_file() and not file.is_symlink() and not skip(path):
+            with file.open("rb") as content:
+                found[path] = _stated(_pieces(content, alive))
+    return found
+
+
+def remove(folder: Path) -> None:
+    """Make an entry disappear at once, and then from the disk."""
+    gone = folder.with_name(f"{folder.name}.{uuid4().hex}.gone")
+    folder.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path, alive: Alive) -> StoredFile:
+    """Copy a file, keeping whether it may be executed, and say what was read."""
+    with source.open("rb") as content, target.open("wb") as copy:
+        os.fchmod(copy.fileno(), 0o755 if os.fstat(content.fileno()).st_mode & 0o100 else 0o644)
+        return _stated(_written(_pieces(content, alive), copy))
+
+
+def _written(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
+    for piece in pieces:
+        copy.write(piece)
+        yield piece
+
+
+def _pieces(content: BinaryIO, alive: Alive) -> Iterator[bytes]:
+    alive()
+    while piece := content.read(CHUNK_BYTES):
+        yield piece
+        alive()
+
+
+def _stated(pieces: Iterator[bytes]) -> StoredFile:
+    digest, count = hashlib.sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        count += len(piece)
+    return StoredFile(sha256=digest.hexdigest(), size=count)

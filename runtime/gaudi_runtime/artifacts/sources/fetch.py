@@ -1,0 +1,160 @@
+"""Fetch a repository into a folder, once for all who share it (docs/model-sources.md)."""
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from gaudi_runtime.artifacts.sources.download import FULL, bytes_of, download
+from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned, wanted
+from gaudi_runtime.artifacts.sources.progress import Progress
+from gaudi_runtime.artifacts.sources.source import Source
+from gaudi_runtime.artifacts.sources.store import Store, bytes_below
+from gaudi_runtime.artifacts.transfer import all_at_once, persistently
+from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.errors import ConfigError, DiskFull, HubUnreachable
+from gaudi_runtime.process.signals import Stopped, raise_if_stopped
+from gaudi_runtime.units import size
+
+log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+
+PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[60.0] * 9)
+"""Seconds between tries that bring no byte, about ten minutes in all."""
+
+
+class Fetch:
+    """One repository into a folder below `root`, in which all together may have `limit` bytes.
+
+    `warn` gets sentences for the report, `touch` hears of every piece.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        root: Path,
+        stop: threading.Event,
+        publish: Callable[[FetchProgress], None],
+        warn: Callable[[str], None],
+        touch: Callable[[], None] = lambda: None,
+        pauses: Sequence[float] = PAUSES,
+        limit: int | None = None,
+    ) -> None:
+        self._source, self._root, self._stop, self._warn = source, root, stop, warn
+        self._store, self._limit = Store(root, source.repo), limit
+        self._touch, self._pauses = touch, pauses
+        self._failed = threading.Event()
+        self._progress = Progress(publish, self._alive)
+
+    def run(self) -> Path:
+        """The folder of the complete snapshot; a commit that is here already asks nobody.
+
+        Raises a RuntimeStartError with a sentence, or Stopped once `stop` is set.
+        """
+        try:
+            return self._pinned_and_here() or self._in_turn()
+        except OSError as error:
+            if error.errno in FULL:
+                raise DiskFull(f"The disk of {self._root} is full: free space or use a larger volume.") from error
+            raise ConfigError(f"Nothing can be fetched into {self._root} ({error}): check its volume.") from error
+
+    def _pinned_and_here(self) -> Path | None:
+        """Looked for again once it is in use: it may have been removed in between."""
+        commit = self._source.revision
+        if not is_pinned(commit) or not self._store.is_whole(commit):
+            return None
+        folder = self._store.use(commit)
+        if not self._store.is_whole(commit):
+            return None
+        here = bytes_below(folder)
+        self._progress.begin(here, here)
+        return folder
+
+    def _in_turn(self) -> Path:
+        with self._store.turn.begin(self._wait_for_other, self._stop):
+            if here := self._pinned_and_here():
+                return here
+            listing = self._listing()
+            commit = listing.name if isinstance(listing, Path) else self._snapshot(listing)
+            return self._store.use(commit)
+
+    def _listing(self) -> Listing | Path:
+        """What to fetch; where the hub is away, the snapshot that the branch or tag had when it was fetched last."""
+        known = self._store.known(self._source.revision)
+        if known is None:
+            return self._persistently(self._source.listing)
+        try:
+            return self._source.listing()
+        except (HubUnreachable, ConfigError) as error:
+            self._warn(f"{error} Commit {known.name}, fetched earlier, is taken for {self._source.revision}.")
+            return known
+
+    def _snapshot(self, listing: Listing) -> str:
+        """The commit, whose files are here afterwards."""
+        commit, repo = listing.commit, self._source.repo
+        if not self._store.is_whole(commit):
+            files = wanted(repo, listing)
+            self._store.drop_unfinished(but=commit)
+            self._store.reopen(commit)
+            self._persistently(lambda: self._round(commit, files))
+            self._store.turn.check()
+            self._store.complete(commit, files)
+            log.info("Fetched %s at %s, %s", repo, commit, size(sum(file.size for file in files)))
+        self._store.remember(self._source.revision, commit)
+        return commit
+
+    def _begin(self, commit: str, files: Sequence[RemoteFile]) -> None:
+        """Count what is here already. Raises DiskFull before the first byte when the rest has no room."""
+        total, here = sum(file.size for file in files), sum(self._here(commit, file) for file in files)
+        self._make_room(commit, total - here)
+        self._progress.begin(total, here)
+
+    def _make_room(self, commit: str, needed: int) -> None:
+        """Older commits of the repository that no process reads make room; those of others stay."""
+        for dropped in self._store.drop_unused(commit, lambda: self._free() >= needed):
+            log.info("Removed %s at %s, which nobody uses, to make room", self._source.repo, dropped)
+        if (free := self._free()) < needed:
+            advice = "use a larger volume" if self._limit is None else "raise spec.model.cache.emptyDir.sizeLimit"
+            raise DiskFull(
+                f"Repository {self._source.repo} needs {size(needed)} more in {self._root}, and {size(free)} are free: "
+                f"{advice}."
+            )
+
+    def _free(self) -> int:
+        free = shutil.disk_usage(self._store.folder).free
+        return free if self._limit is None else max(0, min(free, self._limit - bytes_below(self._root)))
+
+    def _here(self, commit: str, file: RemoteFile) -> int:
+        done = bytes_of(self._store.partial(commit) / file.path)
+        return (done if done is not None else bytes_of(self._store.parts(commit) / file.path)) or 0
+
+    def _round(self, commit: str, files: Sequence[RemoteFile]) -> None:
+        """One try for every file that is missing; the first failure ends those of the others."""
+        self._begin(commit, files)
+        all_at_once([partial(self._download, commit, file) for file in files], self._failed, "fetch")
+
+    def _download(self, commit: str, file: RemoteFile) -> None:
+        part, target = self._store.parts(commit) / file.path, self._store.partial(commit) / file.path
+        download(self._source, commit, file, part, target, self._progress)
+        self._store.turn.check()
+
+    def _persistently(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask again while the hub is away; the pauses begin anew whenever bytes came."""
+        return persistently(ask, HubUnreachable, self._pauses, self._wait, lambda: self._progress.done)
+
+    def _wait(self, seconds: float, why: HubUnreachable) -> None:
+        self._warn(f"{why} Trying again in {seconds:.0f} s.")
+        self._stop.wait(seconds)
+        raise_if_stopped(self._stop)
+
+    def _wait_for_other(self) -> None:
+        self._progress.others(self._store.bytes_here())
+
+    def _alive(self) -> None:
+        raise_if_stopped(self._stop)
+        if self._failed.is_set():
+            raise Stopped
+        self._touch()

@@ -1,0 +1,124 @@
+"""A hub as seen by its protocol: what a repository holds, and bytes of one file from an offset on.
+
+Every failure becomes a sentence without addresses of files: those of a content network carry signatures.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import NoReturn
+
+from httpx2 import ConnectError, HTTPError
+from huggingface_hub import HfApi, ModelInfo, hf_hub_url
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned
+from gaudi_runtime.errors import ConfigError, HubUnreachable, ModelAccessDenied, ModelNotFound
+
+ANSWER_SECONDS = 30.0
+"""How long the hub may be silent, before an answer or in the middle of one."""
+DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+
+@dataclass(frozen=True)
+class Hub:
+    """One repository at one revision. `endpoint` is the hub's address, None for the public one."""
+
+    repo: str
+    revision: str
+    token: str | None = None
+    endpoint: str | None = None
+
+    def listing(self) -> Listing:
+        """What the revision holds now. Raises ModelNotFound, ModelAccessDenied or HubUnreachable."""
+        with self._sentences():
+            info = self._info()
+        files = tuple(
+            RemoteFile(each.rfilename, each.size or 0, each.blob_id or "", each.lfs.sha256 if each.lfs else None)
+            for each in info.siblings or ()
+        )
+        return Listing(self._commit(info), files)
+
+    def _commit(self, info: ModelInfo) -> str:
+        """It becomes the name of a folder, so nothing but a commit will do."""
+        commit = info.sha or ""
+        if not is_pinned(commit) or (is_pinned(self.revision) and commit != self.revision):
+            raise HubUnreachable(f"{self._name} answers with commit {commit!r} for revision {self.revision}.")
+        return commit
+
+    def _info(self) -> ModelInfo:
+        api = HfApi(endpoint=self.endpoint, token=self.token or False)
+        try:
+            return api.model_info(self.repo, revision=self.revision, files_metadata=True, timeout=ANSWER_SECONDS)
+        except (KeyError, TypeError, ValueError) as error:  # what a page of a proxy becomes
+            if isinstance(error, HfHubHTTPError):
+                raise
+            raise HubUnreachable(f"{self._name} answers, but not as a hub does: check HF_ENDPOINT.") from error
+
+    @contextmanager
+    def content(self, commit: str, path: str, offset: int) -> Iterator[tuple[int, Iterator[bytes]]]:
+        """The offset that the answer really begins at (0 where the server knows no ranges), and its bytes.
+
+        Raises as `listing` does, also while the bytes are read.
+        """
+        url = hf_hub_url(self.repo, path, revision=commit, endpoint=self.endpoint)
+        headers = {**build_hf_headers(token=self.token or False), "Accept-Encoding": "identity"}
+        if offset:
+            headers["Range"] = f"bytes={offset}-"
+        with (
+            self._sentences(),
+            get_session().stream("GET", url, headers=headers, timeout=ANSWER_SECONDS) as answer,
+        ):
+            hf_raise_for_status(answer)
+            yield offset if answer.status_code == HTTPStatus.PARTIAL_CONTENT else 0, answer.iter_bytes()
+
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
+        try:
+            yield
+        except GatedRepoError as error:
+            raise ModelAccessDenied(self._gated()) from error
+        except RevisionNotFoundError as error:
+            raise ModelNotFound(f"Repository {self.repo} has no revision {self.revision}.") from error
+        except RepositoryNotFoundError as error:
+            raise ModelNotFound(self._unknown()) from error
+        except HfHubHTTPError as error:
+            self._refused(error)
+        except OfflineModeIsEnabled as error:
+            raise ConfigError(f"HF_HUB_OFFLINE forbids to ask the hub for repository {self.repo}: unset it.") from error
+        except HTTPError as error:
+            # Other errors may quote addresses or headers.
+            detail = str(error) if isinstance(error, ConnectError) else type(error).__name__
+            raise HubUnreachable(f"{self._name} is not reachable ({detail}).") from error
+
+    def _refused(self, error: HfHubHTTPError) -> NoReturn:
+        status = error.response.status_code
+        if status in DENIED:
+            raise ModelAccessDenied(
+                f"{self._name} refuses the access token for repository {self.repo} (HTTP {status}): renew it."
+                if self.token
+                else f"{self._name} wants an access token for repository {self.repo} (HTTP {status}): name its Secret."
+            ) from error
+        raise HubUnreachable(f"{self._name} answers with HTTP {status}.") from error
+
+    @property
+    def _name(self) -> str:
+        return f"The hub {self.endpoint}" if self.endpoint else "The hub"
+
+    def _gated(self) -> str:
+        if self.token:
+            return f"Repository {self.repo} is gated and the token's account has no access: accept its terms there."
+        return f"Repository {self.repo} is gated: accept its terms on the hub, and name a Secret with a token."
+
+    def _unknown(self) -> str:
+        if self.token:
+            return f"{self._name} knows no repository {self.repo} that the token may read: check name and token."
+        return f"{self._name} shows no repository {self.repo} to the public: check its name, or name a token's Secret."

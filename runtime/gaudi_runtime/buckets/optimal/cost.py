@@ -1,0 +1,130 @@
+"""What a batch of a shape costs to compute, and what preparing a bucket takes of the budget.
+
+The cost model is a function, so that a better one can be given: tokens, or seconds by the Roofline of a model's shape
+and a card's data sheet (docs/traffic.md, Cost). A cost must not fall when a shape grows in any dimension; the unit is
+the model's own, only ratios are used. A price is one graph, bytes of graph memory, or seconds of warm-up.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.cards.gaudi2 import RATES
+from gaudi_runtime.catalog.models.ranks import Spread, kv_block_bytes, stages
+from gaudi_runtime.catalog.models.shape import Attention, Experts, Layer, ModelShape
+from gaudi_runtime.catalog.models.tensors import Role, Tensor, head, layer_tensors
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError
+
+Cost = Callable[[BucketPhase, Bucket], float]
+
+
+def token_cost(block_size: int) -> Cost:
+    """Tokens of a shape: those it computes and those of the KV cache that its attention reads.
+
+    Prompt: batch * (query + context blocks * block_size); decode: batch + KV blocks * block_size.
+    """
+
+    def cost(phase: BucketPhase, shape: Bucket) -> float:
+        blocks = shape.num_blocks if phase is BucketPhase.DECODE else shape.batch_size * shape.num_blocks
+        return float(shape.batch_size * shape.query_len + blocks * block_size)
+
+    return cost
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Seconds of a forward pass: the longer of its arithmetic and its memory traffic.
+
+    matmul_weights: weights that a token is multiplied with; attention_width: layers * query heads * head dimension;
+    weight_bytes and kv_bytes_per_token: what is read from memory; operations_per_second and bytes_per_second: of the
+    card. A multiplication with an addition counts as two operations.
+    """
+
+    block_size: int
+    matmul_weights: float
+    attention_width: float
+    weight_bytes: float
+    kv_bytes_per_token: float
+    operations_per_second: float
+    bytes_per_second: float
+
+    def __call__(self, phase: BucketPhase, shape: Bucket) -> float:
+        """Seconds for one batch of this shape."""
+        tokens = shape.batch_size * shape.query_len
+        cached = shape.num_blocks * self.block_size * (1 if phase is BucketPhase.DECODE else shape.batch_size)
+        # Scores and their product with the values: two matmuls. Each new token sees the cached ones and, as graphs
+        # of static shape mask instead of skipping, all new ones of its sequence.
+        seen = cached * shape.query_len + tokens * shape.query_len
+        operations = 2 * self.matmul_weights * tokens + 4 * self.attention_width * seen
+        bytes_read = self.weight_bytes + self.kv_bytes_per_token * (cached + tokens)
+        return max(operations / self.operations_per_second, bytes_read / self.bytes_per_second)
+
+
+def roofline_of(shape: ModelShape, spread: Spread, card: Card, block_size: int) -> Roofline:
+    """Seconds of a forward pass on one card, were the whole model on it in the number formats of `spread`.
+
+    More ranks divide arithmetic and traffic alike, so shares stay as they are. Raises ConfigError for a card whose
+    speed is not described.
+    """
+    if card.bf16_matmul is None or card.bandwidth is None:
+        raise ConfigError(f"the speed of card {card.name} is not described; a roofline needs gaudi2 or gaudi3")
+    whole = Spread(1, 1, spread.dtype_bytes, spread.kv_dtype_bytes, spread.quantization)
+    return Roofline(
+        block_size=block_size,
+        matmul_weights=head(shape).parameters + sum(n * _visited(each, shape) for each, n in _layers(shape)),
+        attention_width=sum(n * _width(each) for each, n in _layers(shape)),
+        weight_bytes=sum(stage.weights for stage in stages(shape, whole, block_size)),
+        kv_bytes_per_token=kv_block_bytes(shape.layers, whole, 1),
+        operations_per_second=card.bf16_matmul.value,
+        bytes_per_second=card.bandwidth.value,
+    )
+
+
+def _layers(shape: ModelShape) -> list[tuple[Layer, int]]:
+    return list(Counter(shape.layers).items())
+
+
+def _visited(layer: Layer, shape: ModelShape) -> float:
+    """Weights of a layer that one token is multiplied with: all but vectors, and of the experts the active ones."""
+    return sum(tensor.parameters * _share(tensor, layer) for tensor in layer_tensors(layer, shape.hidden))
+
+
+def _share(tensor: Tensor, layer: Layer) -> float:
+    if tensor.role is Role.EXPERT and isinstance(layer.feed_forward, Experts):
+        return layer.feed_forward.active / layer.feed_forward.count
+    return 0.0 if tensor.role is Role.VECTOR else 1.0
+
+
+def _width(layer: Layer) -> float:
+    """Query heads times head dimension; with latent attention the mean of what scores and values are computed on."""
+    attention = layer.attention
+    if isinstance(attention, Attention):
+        return attention.heads * attention.head_dim
+    return attention.heads * (attention.nope_dim + attention.rope_dim + attention.value_dim) / 2
+
+
+Price = Callable[[BucketPhase, Bucket], float]
+
+
+def one_graph(_phase: BucketPhase, _bucket: Bucket) -> float:
+    """Every bucket is one graph."""
+    return 1.0
+
+
+def graph_bytes(block_size: int) -> Price:
+    """Bytes of a bucket's graph, estimated from the rates of the seeds' Gaudi 2 (docs/memory.md, Cards)."""
+    rates = {
+        BucketPhase.PROMPT: RATES.prompt_graph_bytes_per_token.value,
+        BucketPhase.DECODE: RATES.decode_graph_bytes_per_sequence.value,
+    }
+    return lambda phase, bucket: rates[phase] * weight(phase, bucket, block_size)
+
+
+def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
+    """Seconds to compile and capture a bucket, estimated from the rates of the seeds' Gaudi 2 (docs/memory.md)."""
+    if phase is BucketPhase.PROMPT:
+        return RATES.prompt_compile_seconds.value + RATES.prompt_capture_seconds.value
+    return RATES.decode_compile_seconds.value + RATES.decode_capture_seconds.value

@@ -1,0 +1,70 @@
+"""config.json of a checkpoint -> ModelShape, for the families that we know (docs/memory.md, Shapes)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gaudi_runtime.catalog.models.facts import Facts
+from gaudi_runtime.catalog.models.families import FAMILIES, Family
+from gaudi_runtime.catalog.models.quantized import read_quantization
+from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.catalog.models.vision import vision_parameters
+from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
+
+MAX_CONFIG_BYTES = 4 * 2**20
+MAX_LAYERS = 1024
+_DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+
+
+def parse_config(text: str) -> ModelShape:
+    """The shape in the text of a config.json. Raises ModelUnreadable or UnsupportedModel with a sentence."""
+    if len(text) > MAX_CONFIG_BYTES:
+        raise ModelUnreadable(f"config.json is larger than {MAX_CONFIG_BYTES} bytes")
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModelUnreadable(f"config.json is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise ModelUnreadable("config.json is not an object")
+    return read_config(config)
+
+
+def read_config(config: Mapping[str, Any]) -> ModelShape:
+    """The shape in a parsed config.json. Raises ModelUnreadable or UnsupportedModel with a sentence."""
+    outer = Facts(config)
+    facts = outer.part("text_config") or outer
+    name = facts.text("model_type", outer.text("model_type", ""))
+    family = FAMILIES.get(name)
+    if family is None:
+        known = ", ".join(sorted(FAMILIES))
+        raise UnsupportedModel(f"config.json has model_type {name!r}; memory is calculated for {known}")
+    shape = _shape(name, family, facts, outer)
+    extra = vision_parameters(outer, shape.hidden)
+    return replace(shape, extra_parameters=extra, quantization=read_quantization(outer))
+
+
+def _shape(name: str, family: Family, facts: Facts, outer: Facts) -> ModelShape:
+    hidden = facts.whole("hidden_size", family.default("hidden_size"))
+    count = facts.whole("num_hidden_layers", family.default("num_hidden_layers"), most=MAX_LAYERS)
+    return ModelShape(
+        family=name,
+        hidden=hidden,
+        layers=tuple(family.layer(facts, hidden, index) for index in range(count)),
+        vocab=facts.whole("vocab_size", family.default("vocab_size")),
+        tied_embeddings=_tied(facts, outer, family),
+        dtype_bytes=_dtype_bytes(facts, outer),
+    )
+
+
+def _tied(facts: Facts, outer: Facts, family: Family) -> bool:
+    return outer.flag("tie_word_embeddings", facts.flag("tie_word_embeddings", family.tied))
+
+
+def _dtype_bytes(facts: Facts, outer: Facts) -> int:
+    """Bytes of a number in the checkpoint; transformers has called the key dtype since its version 5."""
+    names = (each.text(key, "") for each in (facts, outer) for key in ("dtype", "torch_dtype"))
+    name = next(filter(None, names), "bfloat16")
+    if name not in _DTYPE_BYTES:
+        raise UnsupportedModel(f"config.json has dtype {name!r}; memory is calculated for {', '.join(_DTYPE_BYTES)}")
+    return _DTYPE_BYTES[name]

@@ -1,0 +1,41 @@
+"""Public models by repository name, so that a forecast needs no checkpoint.
+
+known_models.json holds, per repository, the keys of its config.json that memory depends on, and the number of
+parameters that its publisher states where that is exact; a test holds the two together.
+"""
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from gaudi_runtime.catalog.models.config_json import read_config
+from gaudi_runtime.catalog.models.shape import ModelShape
+
+
+@lru_cache(maxsize=1)
+def known_models() -> dict[str, dict[str, Any]]:
+    """Lower-case repository name -> {"repository", "config", "parameters"}."""
+    text = files("gaudi_runtime.catalog.models").joinpath("known_models.json").read_text(encoding="utf-8")
+    entries = json.loads(text)["models"]
+    return {
+        repository.lower(): {**entry, "repository": repository}
+        for entry in entries
+        for repository in entry["repositories"]
+    }
+
+
+@lru_cache(maxsize=1)
+def _by_name() -> dict[str, dict[str, Any]]:
+    """The same by what follows the owner, such as llama-3.1-8b."""
+    return {repository.partition("/")[2]: entry for repository, entry in known_models().items()}
+
+
+@lru_cache(maxsize=256)
+def known_shape(repository: str) -> ModelShape | None:
+    """The shape of a public model by its repository, with or without the owner, in any case; None when unknown."""
+    entry = known_models().get(repository.lower()) or _by_name().get(repository.lower())
+    if entry is None:
+        return None
+    return replace(read_config(entry["config"]), name=entry["repository"])

@@ -1,0 +1,137 @@
+"""What one card of a tensor- and pipeline-parallel group holds (docs/memory.md, Ranks). All sizes are bytes."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gaudi_runtime.catalog.models.quantization import Quantization
+from gaudi_runtime.catalog.models.shape import Attention, Layer, ModelShape
+from gaudi_runtime.catalog.models.storage import stored_bytes
+from gaudi_runtime.catalog.models.tensors import Role, Tensor, embedding, final_norm, head, layer_tensors
+from gaudi_runtime.errors import PlanImpossible
+
+VOCABULARY_STEP = 64
+"""Servers pad the vocabulary to a multiple of it before they divide it."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The fullest card of one pipeline stage: weights, and one KV block over the layers of the stage."""
+
+    weights: int
+    block: int
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a model is spread and stored: ranks, and bytes of a weight and of a cached number.
+
+    `expert_ranks` is None where every expert is split over the tensor-parallel ranks like any other matrix.
+    """
+
+    tensor: int
+    pipeline: int
+    dtype_bytes: int
+    kv_dtype_bytes: int
+    quantization: Quantization | None = None
+    expert_ranks: int | None = None
+
+
+def check_ranks(shape: ModelShape, tensor: int, pipeline: int) -> None:
+    """Raises PlanImpossible when the heads or the layers cannot be divided."""
+    uneven = [layer.attention.heads for layer in shape.layers if layer.attention.heads % tensor]
+    if uneven:
+        raise PlanImpossible(
+            f"the model's {uneven[0]} attention heads cannot be divided over parallelism.tensor = {tensor}; "
+            "choose a divisor"
+        )
+    if pipeline > len(shape.layers):
+        raise PlanImpossible(
+            f"parallelism.pipeline = {pipeline} is more than the model's {len(shape.layers)} layers; lower it"
+        )
+
+
+def stages(shape: ModelShape, spread: Spread, block_size: int) -> tuple[Stage, ...]:
+    """Every pipeline stage; `block_size` in tokens. Raises PlanImpossible for ranks that cannot be."""
+    check_ranks(shape, spread.tensor, spread.pipeline)
+    parts = stage_layers(shape.layers, spread.pipeline)
+    last = len(parts) - 1
+    return tuple(
+        Stage(
+            weights=_weights(_stage_tensors(shape, part, index == 0, index == last), spread) + _extra(shape, index),
+            block=kv_block_bytes(part, spread, block_size),
+        )
+        for index, part in enumerate(parts)
+    )
+
+
+def stage_layers(layers: Sequence[Layer], pipeline: int) -> list[Sequence[Layer]]:
+    """Layers per stage as vLLM deals them: evenly, the rest to the stages before the last."""
+    counts = [len(layers) // pipeline] * pipeline
+    for extra in range(len(layers) % pipeline):
+        counts[-(extra + 2)] += 1
+    ends = [sum(counts[: index + 1]) for index in range(pipeline)]
+    return [layers[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+
+def kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> int:
+    """One KV block of `block_size` tokens over these layers on one card (docs/warmup.md, Memory split)."""
+    return sum(count * _layer_block(layer, spread, block_size) for layer, count in Counter(layers).items())
+
+
+def _layer_block(layer: Layer, spread: Spread, block_size: int) -> int:
+    attention = layer.attention
+    if isinstance(attention, Attention):
+        heads = -(-attention.kv_heads // spread.tensor)
+        return block_bytes(block_size, heads, attention.head_dim, spread.kv_dtype_bytes, layers=1)
+    return latent_block_bytes(block_size, attention.kv_rank + attention.rope_dim, spread.kv_dtype_bytes, layers=1)
+
+
+def _stage_tensors(shape: ModelShape, layers: Sequence[Layer], first: bool, last: bool) -> Iterator[tuple[Tensor, int]]:
+    """Tensors of a stage with how often they occur. A tied head needs the embeddings on the last stage as well."""
+    for layer, count in Counter(layers).items():
+        yield from ((tensor, count) for tensor in layer_tensors(layer, shape.hidden))
+    padded = -(-shape.vocab // VOCABULARY_STEP) * VOCABULARY_STEP
+    if first or (last and shape.tied_embeddings):
+        yield _padded(embedding(shape), padded), 1
+    if last and not shape.tied_embeddings:
+        yield _padded(head(shape), padded), 1
+    if last:
+        yield final_norm(shape), 1
+
+
+def _padded(tensor: Tensor, outputs: int) -> Tensor:
+    return Tensor(tensor.role, outputs, tensor.inputs, tensor.split)
+
+
+def _weights(tensors: Iterator[tuple[Tensor, int]], spread: Spread) -> int:
+    return sum(
+        count * stored_bytes(_on_rank(tensor, spread), spread.dtype_bytes, spread.quantization)
+        for tensor, count in tensors
+    )
+
+
+def _on_rank(tensor: Tensor, spread: Spread) -> Tensor:
+    if tensor.role is Role.EXPERT and spread.expert_ranks:
+        return tensor.some_experts(spread.expert_ranks)
+    return tensor.on_rank(spread.tensor)
+
+
+def _extra(shape: ModelShape, stage: int) -> int:
+    return shape.extra_parameters * shape.dtype_bytes if stage == 0 else 0
+
+
+def block_bytes(block_size: int, kv_heads: int, head_dim: int, dtype_bytes: int, layers: int) -> int:
+    """Bytes of one KV block: keys and values of `block_size` tokens over all layers of one card.
+
+    `kv_heads` are those on one card: the model's divided by the tensor-parallel size, but at least 1.
+    """
+    return 2 * block_size * kv_heads * head_dim * dtype_bytes * layers
+
+
+def latent_block_bytes(block_size: int, latent_dim: int, dtype_bytes: int, layers: int) -> int:
+    """Bytes of one KV block with multi-head latent attention: one vector per token instead of keys and values.
+
+    `latent_dim` is the compressed rank plus the rotary part, and every card holds it whole.
+    """
+    return block_size * latent_dim * dtype_bytes * layers

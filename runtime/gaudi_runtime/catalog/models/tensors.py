@@ -1,0 +1,139 @@
+"""The weight tensors of a model: how large, and how they are spread over tensor-parallel ranks (docs/memory.md)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gaudi_runtime.catalog.models.shape import Attention, Experts, LatentAttention, Layer, Mlp, ModelShape
+
+
+class Split(StrEnum):
+    """What a rank holds: its part of the outputs, of the inputs, or everything."""
+
+    OUTPUTS = "outputs"
+    INPUTS = "inputs"
+    WHOLE = "whole"
+
+
+class Role(StrEnum):
+    """What a tensor is for; quantization looks at it."""
+
+    EMBEDDING = "embedding"
+    HEAD = "head"
+    ATTENTION = "attention"
+    FEED_FORWARD = "feedForward"
+    EXPERT = "expert"
+    VECTOR = "vector"
+    ROUTER = "router"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """`copies` matrices of `outputs` x `inputs`; vectors have one input. `units` bounds how far outputs are divided.
+
+    A key matrix of 8 heads is divided by at most 8: with more ranks, several hold the same head.
+    """
+
+    role: Role
+    outputs: int
+    inputs: int = 1
+    split: Split = Split.WHOLE
+    copies: int = 1
+    units: int | None = None
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in all copies."""
+        return self.copies * self.outputs * self.inputs
+
+    def on_rank(self, ranks: int) -> "Tensor":
+        """The part that the fullest of `ranks` tensor-parallel ranks holds."""
+        parts = min(ranks, self.units or ranks)
+        if self.split is Split.OUTPUTS:
+            return Tensor(self.role, -(-self.outputs // parts), self.inputs, Split.WHOLE, self.copies)
+        if self.split is Split.INPUTS:
+            return Tensor(self.role, self.outputs, -(-self.inputs // parts), Split.WHOLE, self.copies)
+        return self
+
+    def some_experts(self, ranks: int) -> "Tensor":
+        """The routed experts that the fullest of `ranks` expert-parallel ranks holds."""
+        return Tensor(self.role, self.outputs, self.inputs, Split.WHOLE, -(-self.copies // ranks))
+
+
+def embedding(shape: ModelShape) -> Tensor:
+    """Token embeddings; a tied output head is the same tensor."""
+    return Tensor(Role.EMBEDDING, shape.vocab, shape.hidden, Split.OUTPUTS)
+
+
+def head(shape: ModelShape) -> Tensor:
+    """The output head of a model that does not tie it to the embeddings."""
+    return Tensor(Role.HEAD, shape.vocab, shape.hidden, Split.OUTPUTS)
+
+
+def final_norm(shape: ModelShape) -> Tensor:
+    """The norm before the output head."""
+    return Tensor(Role.VECTOR, shape.hidden)
+
+
+def layer_tensors(layer: Layer, hidden: int) -> Iterator[Tensor]:
+    """All tensors of a decoder layer."""
+    if isinstance(layer.attention, Attention):
+        yield from _attention(layer.attention, hidden)
+    else:
+        yield from _latent_attention(layer.attention, hidden)
+    if isinstance(layer.feed_forward, Mlp):
+        yield from _mlp(layer.feed_forward, hidden)
+    else:
+        yield from _experts(layer.feed_forward, hidden)
+    yield Tensor(Role.VECTOR, hidden, copies=layer.norms)
+
+
+def _attention(attention: Attention, hidden: int) -> Iterator[Tensor]:
+    query, key = attention.heads * attention.head_dim, attention.kv_heads * attention.head_dim
+    outputs = ((query, attention.heads, 1), (key, attention.kv_heads, 2))
+    for width, heads, copies in outputs:
+        yield Tensor(Role.ATTENTION, width, hidden, Split.OUTPUTS, copies, units=heads)
+        if attention.qkv_bias:
+            yield Tensor(Role.VECTOR, width, split=Split.OUTPUTS, copies=copies, units=heads)
+    yield Tensor(Role.ATTENTION, hidden, query, Split.INPUTS)
+    if attention.out_bias:
+        yield Tensor(Role.VECTOR, hidden)
+    if attention.query_key_norm:
+        yield Tensor(Role.VECTOR, attention.head_dim, copies=2)
+
+
+def _latent_attention(attention: LatentAttention, hidden: int) -> Iterator[Tensor]:
+    heads = attention.heads
+    queries = heads * (attention.nope_dim + attention.rope_dim)
+    if attention.query_rank is None:
+        yield Tensor(Role.ATTENTION, queries, hidden, Split.OUTPUTS)
+    else:
+        yield Tensor(Role.ATTENTION, attention.query_rank, hidden)
+        yield Tensor(Role.VECTOR, attention.query_rank)
+        yield Tensor(Role.ATTENTION, queries, attention.query_rank, Split.OUTPUTS)
+    yield Tensor(Role.ATTENTION, attention.kv_rank + attention.rope_dim, hidden)
+    yield Tensor(Role.VECTOR, attention.kv_rank)
+    yield Tensor(Role.ATTENTION, heads * (attention.nope_dim + attention.value_dim), attention.kv_rank, Split.OUTPUTS)
+    yield Tensor(Role.ATTENTION, hidden, heads * attention.value_dim, Split.INPUTS)
+
+
+def _mlp(mlp: Mlp, hidden: int) -> Iterator[Tensor]:
+    into = 2 if mlp.gated else 1
+    yield Tensor(Role.FEED_FORWARD, mlp.intermediate, hidden, Split.OUTPUTS, into)
+    yield Tensor(Role.FEED_FORWARD, hidden, mlp.intermediate, Split.INPUTS)
+    if mlp.bias:
+        yield Tensor(Role.VECTOR, mlp.intermediate, split=Split.OUTPUTS, copies=into)
+        yield Tensor(Role.VECTOR, hidden)
+
+
+def _experts(experts: Experts, hidden: int) -> Iterator[Tensor]:
+    yield Tensor(Role.ROUTER, experts.count, hidden)
+    if experts.router_bias:
+        yield Tensor(Role.VECTOR, experts.count)
+    for _ in ("gate", "up"):
+        yield Tensor(Role.EXPERT, experts.intermediate, hidden, Split.OUTPUTS, experts.count)
+    yield Tensor(Role.EXPERT, hidden, experts.intermediate, Split.INPUTS, experts.count)
+    if experts.shared_intermediate:
+        yield from _mlp(Mlp(experts.shared_intermediate), hidden)
+    if experts.shared_gate:
+        yield Tensor(Role.ROUTER, 1, hidden)

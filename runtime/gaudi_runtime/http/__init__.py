@@ -1,0 +1,8 @@
+"""What an instance answers over HTTP.
+
+server        one uvicorn server in our event loop, with bounds
+report_board  the current WarmupReport, and all who wait for news of it
+metrics       what Prometheus scrapes, and what of it is news for the report
+status_api    the status port: report, probes, metrics
+openai_api    the model port, for engines that bring no application of their own
+"""

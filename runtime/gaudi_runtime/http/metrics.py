@@ -1,0 +1,246 @@
+"""What is counted while serving: Prometheus metrics in a registry of their own, and the news of them in the report.
+
+Names are listed in docs/metrics.md.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import NoReturn
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gaudi_runtime.contract.report import (
+    MOST_COUNT,
+    RECENT_SECONDS,
+    BucketPhase,
+    Phase,
+    RecipeOutcome,
+    Requests,
+    Served,
+    WarmupReport,
+)
+from gaudi_runtime.engines.protocol import Engine, EngineLoad
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram
+from gaudi_runtime.traffic.summary import coldest, summary
+
+MOST_BUCKET_SERIES = 512
+"""Buckets that have series of their own; a plan with more has none."""
+
+LOOK_SECONDS = 1.0
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+log = logging.getLogger("gaudi_runtime.warmup")
+
+
+@dataclass
+class Observed:
+    """What metrics and probes look at; `engine` appears once it serves."""
+
+    report: Callable[[], WarmupReport]
+    engine: Engine | None = None
+
+    def heartbeat_seconds(self) -> float:
+        """Seconds since the engine's loop last turned; 0 before it serves."""
+        return 0.0 if self.engine is None else self.engine.heartbeat_seconds()
+
+
+class RequestMetrics:
+    """Counters of the OpenAI API, in requests, tokens and seconds."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests = Counter("gaudi_requests", "Requests answered.", ["endpoint", "code"], registry=registry)
+        self.prompt_tokens = Counter("gaudi_prompt_tokens", "Prompt tokens taken in.", registry=registry)
+        self.generated_tokens = Counter("gaudi_generated_tokens", "Tokens generated.", registry=registry)
+        self.first_token = Histogram(
+            "gaudi_time_to_first_token_seconds",
+            "Time from request to first token.",
+            registry=registry,
+            buckets=SECONDS,
+        )
+        running = Gauge("gaudi_requests_running", "Requests that are being answered.", registry=registry)
+        running.set_function(lambda: self._running)
+        self._running = self._answered = self._failed = 0
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """One request that makes the engine work, from its arrival to the end of its answer."""
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+    def answered(self, endpoint: str, status: int, *, works: bool) -> None:
+        """An answer begins with this HTTP `status`; `works` when its request makes the engine work."""
+        self.requests.labels(endpoint, str(status)).inc()
+        if works:
+            self._answered += 1
+            self._failed += status >= 500
+
+    def broke_off(self) -> None:
+        """An answer that began well ends without its end."""
+        self._failed += 1
+
+    def report(self) -> Requests:
+        """What the report says of them."""
+        return Requests(running=self._running, answered=self._answered, failed=self._failed)
+
+
+class RuntimeCollector(Collector):
+    """Reads the report and the engine at scrape time, so that no figure is kept twice."""
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All gauges and counters of this moment."""
+        report = self._observed.report()
+        yield _phases(report)
+        yield from _buckets(report)
+        yield from _recipes(report)
+        engine = self._observed.engine
+        yield from _served(summary(engine.counters) if engine else Served())
+        if engine is not None:
+            yield _by_bucket(report, engine.counters)
+            yield from _load(engine.load_now())
+
+
+def new_registry(observed: Observed) -> CollectorRegistry:
+    """A registry with the runtime's own collector and the process's figures."""
+    registry = CollectorRegistry()
+    registry.register(RuntimeCollector(observed))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def _phases(report: WarmupReport) -> Metric:
+    family = GaugeMetricFamily("gaudi_phase", "1 for the current phase of start-up.", labels=["phase"])
+    for phase in Phase:
+        family.add_metric([phase], float(phase is report.phase))
+    return family
+
+
+def _buckets(report: WarmupReport) -> Iterator[Metric]:
+    buckets = GaugeMetricFamily("gaudi_buckets", "Buckets by phase and state.", labels=["phase", "state"])
+    graph_bytes = GaugeMetricFamily("gaudi_graph_bytes", "Measured bytes of graphs.", labels=["phase"])
+    for name, progress in (("prompt", report.prompt), ("decode", report.decode)):
+        buckets.add_metric([name, "planned"], progress.planned)
+        buckets.add_metric([name, "warmed"], progress.warmed)
+        buckets.add_metric([name, "captured"], progress.captured)
+        graph_bytes.add_metric([name], progress.graph_bytes)
+    yield buckets
+    yield graph_bytes
+    yield GaugeMetricFamily("gaudi_warmup_seconds", "Time that start-up took or takes.", value=report.elapsed_seconds)
+
+
+def _recipes(report: WarmupReport) -> Iterator[Metric]:
+    found = GaugeMetricFamily("gaudi_recipes_found", "Planned buckets with a recipe at start.", labels=["phase"])
+    found.add_metric(["prompt"], report.prompt.cached)
+    found.add_metric(["decode"], report.decode.cached)
+    yield found
+    saved = "Compile seconds that recipes at hand have spared."
+    yield GaugeMetricFamily("gaudi_recipe_saved_seconds", saved, value=report.recipe_seconds_saved)
+    if report.shared_recipes:
+        shared = GaugeMetricFamily("gaudi_shared_recipes", "1 for what shared recipes are here.", labels=["outcome"])
+        for outcome in RecipeOutcome:
+            shared.add_metric([outcome], float(outcome is report.shared_recipes.outcome))
+        yield shared
+
+
+def _served(served: Served) -> Iterator[Metric]:
+    hits = CounterMetricFamily("gaudi_graph_hits", "Batches that met a warm graph.", labels=["phase"])
+    cold = CounterMetricFamily("gaudi_cold_shapes", "Batches without a warm graph.", labels=["phase"])
+    compiles = CounterMetricFamily("gaudi_recompiles_since_ready", "Compiles on the request path.", labels=["phase"])
+    tokens = CounterMetricFamily("gaudi_batch_tokens", "Tokens of batches.", labels=["phase", "size"])
+    blocks = CounterMetricFamily("gaudi_batch_blocks", "KV blocks of batches.", labels=["phase", "size"])
+    for name, phase in ((BucketPhase.PROMPT, served.prompt), (BucketPhase.DECODE, served.decode)):
+        hits.add_metric([name], phase.hits)
+        cold.add_metric([name], phase.misses)
+        compiles.add_metric([name], phase.recompiles)
+        tokens.add_metric([name, "real"], phase.real_tokens)
+        tokens.add_metric([name, "padded"], phase.padded_tokens)
+        blocks.add_metric([name, "real"], phase.real_blocks)
+        blocks.add_metric([name, "padded"], phase.padded_blocks)
+    yield from (hits, cold, compiles, tokens, blocks)
+
+
+def _by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
+    """Of a plan with few buckets; the shapes that were met first, so that no series ever ends."""
+    family = CounterMetricFamily("gaudi_bucket_batches", "Batches by bucket.", labels=["phase", "bucket", "graph"])
+    if report.prompt.planned + report.decode.planned <= MOST_BUCKET_SERIES:
+        for (phase, bucket), tally in islice(counters.tallies.items(), MOST_BUCKET_SERIES):
+            name = "x".join(map(str, bucket))
+            family.add_metric([phase, name, "warm"], tally.hits)
+            family.add_metric([phase, name, "cold"], tally.misses)
+    return family
+
+
+def _load(load: EngineLoad) -> Iterator[Metric]:
+    yield GaugeMetricFamily("gaudi_sequences_running", "Sequences in a batch.", value=load.running)
+    yield GaugeMetricFamily("gaudi_sequences_waiting", "Sequences that wait.", value=load.waiting)
+    yield GaugeMetricFamily("gaudi_kv_blocks_used", "KV blocks in use.", value=load.used_blocks)
+    yield GaugeMetricFamily("gaudi_kv_blocks", "KV blocks of the cache.", value=load.total_blocks)
+
+
+async def publish_counters(engine: Engine, metrics: RequestMetrics, board: ReportBoard) -> NoReturn:
+    """Look once a second."""
+    news = ServingNews(board)
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        news.look(engine.counters, metrics.report(), time.monotonic())
+
+
+class ServingNews:
+    """A new cold shape, a recompile and twice as many failures are news; counts that merely grow wake nobody."""
+
+    def __init__(self, board: ReportBoard) -> None:
+        self._board = board
+        self._compiles = board.report().compiles
+        self._recent = RecentRecompiles()
+        self._known: tuple[frozenset[Key], int, int, int] = (frozenset(), 0, 0, 0)
+
+    def look(self, counters: ServingHistogram, requests: Requests, now: float) -> None:
+        """Publish what is counted at `now`, in monotonic seconds, and log every cold shape once."""
+        total = min(counters.recompiles, MOST_COUNT)
+        found = (frozenset(counters.cold), total, self._recent.count(total, now), requests.failed.bit_length())
+        figures = {"served": summary(counters), "cold_shapes": coldest(counters), "requests": requests}
+        if found == self._known:
+            self._board.refresh(**figures)
+            return
+        for phase, bucket in sorted(found[0] - self._known[0]):
+            log.warning("Configuration: (%s, %d, %d, %d) was not warmed-up!", phase, *bucket)
+        self._known = found
+        self._board.update(
+            recompiles_since_ready=total, recent_recompiles=found[2], compiles=self._compiles + total, **figures
+        )
+
+
+class RecentRecompiles:
+    """How many of all recompiles so far are of the last RECENT_SECONDS."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[float, int]] = deque()
+        self._old = self._total = 0
+
+    def count(self, total: int, now: float) -> int:
+        """`total` recompiles were counted at `now`, in seconds of a clock that never goes back."""
+        if total != self._total:
+            self._steps.append((now, total))
+            self._total = total
+        while self._steps and self._steps[0][0] <= now - RECENT_SECONDS:
+            self._old = self._steps.popleft()[1]
+        return total - self._old

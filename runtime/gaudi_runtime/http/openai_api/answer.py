@@ -1,0 +1,72 @@
+"""Turn a Generation into one JSON answer or a stream of server-sent events."""
+
+import json
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from gaudi_runtime.http.openai_api.admission import Ticket
+from gaudi_runtime.http.openai_api.errors import error_body
+from gaudi_runtime.http.openai_api.formats import Envelope
+from gaudi_runtime.http.openai_api.generation import Generation
+
+log = logging.getLogger(__name__)
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events that give back their places and cancel their generation however they end."""
+
+    def __init__(self, events: AsyncGenerator[bytes, None], ticket: Ticket) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+        self._events, self._ticket = events, ticket
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all events, or stop when the client goes away."""
+        with self._ticket:
+            await super().__call__(scope, receive, send)
+
+    async def stream_response(self, send: Send) -> None:
+        """Close the generator here and now: a cancelled send leaves it to the garbage collector."""
+        async with aclosing(self._events):
+            await super().stream_response(send)
+
+
+async def whole_answer(generation: Generation, envelope: Envelope) -> dict[str, Any]:
+    """Wait for every choice and return the body."""
+    texts = {choice.index: "" for choice in generation.choices}
+    reasons = dict.fromkeys(texts, "stop")
+    async with aclosing(generation.pieces()) as pieces:
+        async for index, chunk in pieces:
+            texts[index] += chunk.text
+            reasons[index] = chunk.finish_reason or reasons[index]
+    choices = [envelope.shape.whole(index, text, reasons[index]) for index, text in texts.items()]
+    return envelope.whole(choices, generation.usage.body())
+
+
+async def events(generation: Generation, envelope: Envelope, include_usage: bool) -> AsyncGenerator[bytes, None]:
+    """The events of a stream, an error event among them when the engine fails midway."""
+    usage: dict[str, dict[str, int] | None] = {"usage": None} if include_usage else {}
+    try:
+        for choice in generation.choices:
+            if (opening := envelope.shape.opening(choice.index)) is not None:
+                yield _event(envelope.chunk(opening, **usage))
+        async with aclosing(generation.pieces()) as pieces:
+            async for index, chunk in pieces:
+                delta = envelope.shape.delta(index, chunk.text, chunk.finish_reason)
+                yield _event(envelope.chunk(delta, **usage))
+    except Exception:
+        log.exception("A streamed answer failed midway.")
+        generation.broke_off()
+        yield _event(error_body("The server failed midway; its log says why.", "server_error"))
+        return
+    if include_usage:
+        yield _event(envelope.chunk(usage=generation.usage.body()))
+    yield b"data: [DONE]\n\n"
+
+
+def _event(body: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"

@@ -1,0 +1,101 @@
+"""From the choices of one request to their chunks, merged in the order in which the engine yields them."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from gaudi_runtime.engines.protocol import GenerationChunk, SamplingParams, TokenEngine
+from gaudi_runtime.http.metrics import RequestMetrics
+
+Piece = tuple[int, GenerationChunk]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One completion to make: its index in the answer, the prompt's token ids, and how to sample."""
+
+    index: int
+    prompt: Sequence[int]
+    sampling: SamplingParams
+    echo: str = ""
+
+
+@dataclass
+class Usage:
+    """Tokens of one request."""
+
+    prompt_tokens: int
+    completion_tokens: int = 0
+
+    def body(self) -> dict[str, int]:
+        """OpenAI's usage object."""
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+        }
+
+
+class Generation:
+    """The chunks of all choices of one request; ending the iteration early cancels every choice."""
+
+    def __init__(self, engine: TokenEngine, choices: Sequence[Choice], usage: Usage, metrics: RequestMetrics) -> None:
+        self.choices, self.usage = choices, usage
+        self._engine, self._metrics = engine, metrics
+        self._arrived = time.monotonic()
+
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
+        """(index of the choice, chunk) as they come."""
+        self._metrics.prompt_tokens.inc(self.usage.prompt_tokens)
+        source = self._one(self.choices[0]) if len(self.choices) == 1 else self._merged()
+        async with aclosing(source):
+            async for piece in source:
+                self._count(len(piece[1].token_ids))
+                yield piece
+
+    def broke_off(self) -> None:
+        """Its stream ends with an error."""
+        self._metrics.broke_off()
+
+    def _count(self, tokens: int) -> None:
+        if tokens and not self.usage.completion_tokens:
+            self._metrics.first_token.observe(time.monotonic() - self._arrived)
+        self.usage.completion_tokens += tokens
+        self._metrics.generated_tokens.inc(tokens)
+
+    async def _one(self, choice: Choice) -> AsyncGenerator[Piece, None]:
+        if choice.echo:
+            yield choice.index, GenerationChunk(choice.echo, ())
+        async with aclosing(self._engine.generate(choice.prompt, choice.sampling)) as chunks:
+            async for chunk in chunks:
+                yield choice.index, chunk
+
+    async def _merged(self) -> AsyncGenerator[Piece, None]:
+        queue: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue(maxsize=64)
+        tasks = [asyncio.create_task(self._feed(choice, queue)) for choice in self.choices]
+        try:
+            open_choices = len(tasks)
+            while open_choices:
+                item = await queue.get()
+                if isinstance(item, BaseException):
+                    raise item
+                if item is None:
+                    open_choices -= 1
+                else:
+                    yield item
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _feed(self, choice: Choice, queue: asyncio.Queue[Piece | BaseException | None]) -> None:
+        try:
+            async with aclosing(self._one(choice)) as pieces:
+                async for piece in pieces:
+                    await queue.put(piece)
+        except Exception as error:  # raised again by the reader of the queue
+            await queue.put(error)
+        else:
+            await queue.put(None)

@@ -1,0 +1,140 @@
+"""The status port: the report, the probes and the metrics. GET only, nothing secret, tiny requests."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from gaudi_runtime.contract.ports import LIVEZ_PATH, METRICS_PATH, READYZ_PATH, TRAFFIC_PATH, WARMUP_PATH
+from gaudi_runtime.contract.report import Phase, WarmupReport
+from gaudi_runtime.http.metrics import Observed
+from gaudi_runtime.http.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
+from gaudi_runtime.http.server import ServerLimits, get, unless_disconnected
+from gaudi_runtime.traffic.histogram import write_traffic
+
+STATUS_LIMITS = ServerLimits(header_bytes=8192, keep_alive_seconds=75, drain_seconds=1, connections=128)
+
+HEARTBEAT_LIMIT_SECONDS = 60.0
+STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
+
+TRAFFIC_HEAD = "# Met since this instance serves: phase, batch size, query tokens, KV blocks, batches\n"
+
+
+class Poll(BaseModel):
+    """The query of a long-poll: a report beyond the sequence `after`, at the latest after `wait` seconds."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    after: Annotated[int, Field(ge=0)] = 0
+    wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
+
+
+class StatusPort:
+    """What each path answers. `stall_timeout` in seconds."""
+
+    def __init__(
+        self,
+        board: ReportBoard,
+        observed: Observed,
+        registry: CollectorRegistry,
+        stall_timeout: float,
+        closing: Callable[[], bool],
+    ) -> None:
+        self._board, self._observed, self._registry = board, observed, registry
+        self._stall_timeout, self._closing = stall_timeout, closing
+
+    async def warmup(self, request: Request) -> Response:
+        """The report, now or when there is news."""
+        try:
+            poll = Poll.model_validate(dict(request.query_params))
+            report = await unless_disconnected(request, self._board.wait_beyond(poll.after, poll.wait))
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            return JSONResponse({"detail": wrong}, 422)
+        except TooManyWaiters:
+            sentence = "Too many wait for this report; ask without wait."
+            return JSONResponse({"detail": sentence}, 429, {"Retry-After": "1"})
+        return Response("" if report is None else report.model_dump_json(by_alias=True), media_type="application/json")
+
+    async def livez(self, _: Request) -> Response:
+        """Whether a restart would help."""
+        return _verdict(why_not_alive(self._board.report(), self._stall_timeout, self._observed.heartbeat_seconds()))
+
+    async def readyz(self, _: Request) -> Response:
+        """Whether traffic is welcome."""
+        return _verdict(why_not_ready(self._board.report(), self._closing()))
+
+    async def metrics(self, _: Request) -> Response:
+        """Everything that Prometheus scrapes."""
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def traffic(self, _: Request) -> Response:
+        """The shapes met since this instance serves, as strategy optimal reads them; none before."""
+        engine = self._observed.engine
+        return PlainTextResponse(TRAFFIC_HEAD + (write_traffic(engine.counters.traffic()) if engine else ""))
+
+
+def status_app(
+    board: ReportBoard,
+    observed: Observed,
+    registry: CollectorRegistry,
+    stall_timeout: float,
+    closing: Callable[[], bool],
+) -> Starlette:
+    """The application of the status port. `stall_timeout` in seconds."""
+    port = StatusPort(board, observed, registry, stall_timeout, closing)
+    return Starlette(
+        routes=[
+            get(WARMUP_PATH, port.warmup),
+            get(LIVEZ_PATH, port.livez),
+            get(READYZ_PATH, port.readyz),
+            get(METRICS_PATH, port.metrics),
+            get(TRAFFIC_PATH, port.traffic),
+        ]
+    )
+
+
+def _verdict(why_not: str | None) -> Response:
+    if why_not is None:
+        return JSONResponse({"status": "ok"})
+    return JSONResponse({"status": "unavailable", "message": why_not}, status_code=503)
+
+
+def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) -> str | None:
+    """Why a restart would help, if it would. Both durations in seconds.
+
+    While starting only standstill counts, never a fixed time (docs/warmup.md, Probes). A failed start stays
+    alive: a restart would meet the same fault, and its report would be lost in a crash loop.
+    """
+    if report.phase in STARTING and report.since_progress_seconds > stall_timeout:
+        return (
+            f"Start-up stands still in phase {report.phase}{_at(report)} for {report.since_progress_seconds:.0f} s; "
+            f"the stall timeout is {stall_timeout:.0f} s."
+        )
+    if report.phase in (Phase.SERVING, Phase.DRAINING) and heartbeat > HEARTBEAT_LIMIT_SECONDS:
+        return f"The engine's loop has not turned for {heartbeat:.0f} s; the limit is {HEARTBEAT_LIMIT_SECONDS:.0f} s."
+    return None
+
+
+def _at(report: WarmupReport) -> str:
+    """The bucket in work, if any, as part of a sentence."""
+    for name, progress in (("prompt", report.prompt), ("decode", report.decode)):
+        if progress.current:
+            return f" at {name} bucket {tuple(progress.current)}"
+    return ""
+
+
+def why_not_ready(report: WarmupReport, closing: bool) -> str | None:
+    """Why this instance must get no traffic, if so. `closing`: the pod is about to end but still answers."""
+    if report.failure is not None:
+        return f"Start-up failed ({report.failure.reason}): {report.failure.message}"
+    if report.phase is not Phase.SERVING:
+        return f"Phase {report.phase}: the model port is open only while serving."
+    if closing:
+        return "This instance is about to end; it still answers, but wants no new traffic."
+    return None

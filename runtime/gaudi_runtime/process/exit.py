@@ -1,0 +1,63 @@
+"""Leave without an orderly exit, and leave no process behind (docs/vllm.md, Processes).
+
+A process without its engine, or without a rank of its group, answers nobody: the kubelet starts another.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import NoReturn
+
+from gaudi_runtime.contract.report import RuntimeFailure
+from gaudi_runtime.errors import EngineLost, RuntimeStartError
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.children import end_children
+
+log = logging.getLogger(__name__)
+
+TERMINATION_LOG = Path("/dev/termination-log")
+"""What the kubelet shows of a container that ended, also in `kubectl describe pod`."""
+MOST_CHARACTERS = 2048
+
+UntilLost = Callable[[], Awaitable[EngineLost]]
+
+
+def leave_at_once() -> NoReturn:
+    """An orderly exit would wait for a running compile, or tear the interpreter down under it."""
+    log.warning("Stopped in the middle of a step that cannot be interrupted.")
+    _leave(0)
+
+
+def leave_broken(error: RuntimeStartError) -> NoReturn:
+    """End with the reason in the termination message, so that the kubelet starts anew."""
+    log.error("This process cannot go on (%s): %s", error.reason, error)
+    with contextlib.suppress(OSError):
+        TERMINATION_LOG.write_text(f"{error.reason}: {error}\n")
+    _leave(1)
+
+
+@contextlib.asynccontextmanager
+async def ended_when_lost(until_lost: UntilLost | None, board: ReportBoard) -> AsyncIterator[None]:
+    """While the block runs, end this process with the reason as soon as `until_lost` returns one; None never does."""
+    watching = asyncio.create_task(leave_when_lost(until_lost, board)) if until_lost else None
+    try:
+        yield
+    finally:
+        if watching:
+            watching.cancel()
+
+
+async def leave_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
+    """Wait for the reason and end this process with it."""
+    error = await until_lost()
+    board.fail(RuntimeFailure(reason=error.reason, message=str(error)[:MOST_CHARACTERS]))
+    leave_broken(error)
+
+
+def _leave(code: int) -> NoReturn:
+    end_children()
+    logging.shutdown()
+    os._exit(code)

@@ -1,0 +1,53 @@
+"""How device memory is divided after the profile run: integer arithmetic on bytes (docs/warmup.md, Memory split)."""
+
+from dataclasses import dataclass
+
+from gaudi_runtime.errors import PlanImpossible
+
+
+@dataclass(frozen=True)
+class Split:
+    """Device memory in bytes: free = usable + margin, usable = graphs + kv_cache."""
+
+    free: int
+    usable: int
+    graphs: int
+    kv_cache: int
+    margin: int
+
+
+@dataclass(frozen=True)
+class GraphPool:
+    """Bytes for graphs at capture time: total = prompt + decode, the shares of the first pass."""
+
+    total: int
+    prompt: int
+    decode: int
+
+
+def split_memory(free: int, utilization: float, graph_memory_share: float) -> Split:
+    """Divide the `free` bytes that the profile run left.
+
+    `utilization` is a share of what is free then, not of the card; both shares are from 0 to 1.
+    """
+    usable = int(free * utilization)
+    graphs = int(usable * graph_memory_share)
+    return Split(free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable)
+
+
+def kv_blocks(kv_cache: int, bytes_per_block: int) -> int:
+    """KV blocks that fit into `kv_cache` bytes. Raises PlanImpossible when not even one does."""
+    blocks = kv_cache // bytes_per_block
+    if blocks < 1:
+        raise PlanImpossible(
+            f"{kv_cache} bytes are left for the KV cache and one block takes {bytes_per_block}; "
+            "raise deviceMemoryUtilization, lower the graph memory share or use more cards"
+        )
+    return blocks
+
+
+def graph_pool(free_now: int, margin: int, prompt_ratio: float) -> GraphPool:
+    """What graphs may take at capture time: all that is free but the margin, offered to prompt first by its ratio."""
+    total = max(0, free_now - margin)
+    prompt = int(total * prompt_ratio)
+    return GraphPool(total=total, prompt=prompt, decode=total - prompt)
