@@ -68,6 +68,20 @@ class Observed:
     groups_served: bool = False
 
     @property
+    def children(self) -> tuple[Manifest, ...]:
+        """What we apply and own, but for PVCs: those are compared by themselves."""
+        return (
+            *self.revisions,
+            *self.workloads,
+            *self.services,
+            *self.config_maps,
+            *self.service_accounts,
+            *self.pod_disruption_budgets,
+            *self.network_policies,
+            *self.autoscalers,
+        )
+
+    @property
     def workloads(self) -> tuple[Manifest, ...]:
         """What makes pods: a ReplicaSet or a LeaderWorkerSet for each revision."""
         return (*self.replica_sets, *self.leader_worker_sets)

@@ -15,7 +15,7 @@ from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetC
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, LEAVES_FIRST
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.status.conditions import conditions_from
-from gaudi_operator.core.status.situation import FALSE, TRUE, Verdict
+from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_operator.errors import NotFound, Stalled, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import POD, RESOURCE, Kind, kind_named, kind_of

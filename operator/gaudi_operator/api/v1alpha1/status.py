@@ -109,6 +109,20 @@ class WarmupProgress(ApiModel):
     eta: Timestamp | None = Field(None, description="Estimated end of warm-up, rounded to 10 s.")
 
 
+class LastTermination(ApiModel):
+    """Facts about how the last container of a pod, or the pod as a whole, ended."""
+
+    time: Timestamp | None = Field(None, description="When it ended, as its kubelet says.")
+    reason: Annotated[str, Field(max_length=64)] = Field(description="Reason, such as OOMKilled, Error or Evicted.")
+    exit_code: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = Field(
+        None, description="Exit code of the container, if it ever ran."
+    )
+    phase: Word | None = Field(None, description="Phase of its runtime then, if it was known.")
+    bucket: Annotated[str, Field(max_length=128)] | None = Field(
+        None, description="Bucket that was being compiled or captured then, if it was known."
+    )
+
+
 class PodState(ApiModel):
     """One pod, as its last accepted report says."""
 
@@ -124,6 +138,7 @@ class PodState(ApiModel):
     last_error: Text | None = Field(
         None, description="How its last container ended: phase and bucket where known, exit code, last words."
     )
+    last_termination: LastTermination | None = Field(None, description="The same as facts, for programs.")
     message: Text | None = Field(None, description="What stands in its way.")
 
 

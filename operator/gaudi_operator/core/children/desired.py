@@ -1,7 +1,8 @@
-"""All children that a resource should have now, as complete manifests in the order in which they are written.
+"""What is to be written or deleted of a resource's children, in the order in which it happens.
 
-The PVC of recipes and the ConfigMap beside it are made separately: the PVC exists while the spec asks for it or a
-revision that runs mounts it, and its writes come after all others.
+ControllerRevisions come first, so that a rendering or a failure is never lost, and a workload after what its pods
+mount. The PVC of recipes and the ConfigMap beside it are made separately: the PVC exists while the spec asks for it or
+a revision that runs mounts it, and its writes come after all others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 from gaudi_operator.core.actions import Action
 from gaudi_operator.core.children.diff import delete, missing_writes
+from gaudi_operator.core.children.garbage import garbage, unread_config_maps
 from gaudi_operator.core.children.manifests.config_map import config_map
 from gaudi_operator.core.children.manifests.controller_revision import controller_revision
 from gaudi_operator.core.children.manifests.horizontal_pod_autoscaler import horizontal_pod_autoscaler
@@ -19,52 +21,76 @@ from gaudi_operator.core.children.manifests.pod_disruption_budget import pod_dis
 from gaudi_operator.core.children.manifests.recipe_claim import kept_revisions, recipe_claim, recipe_claim_name
 from gaudi_operator.core.children.manifests.replica_set import replica_set, rollout_annotations
 from gaudi_operator.core.children.manifests.service import service, service_account
-from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import Identity, Inference
-from gaudi_operator.core.rollout.planner import Policy
+from gaudi_operator.core.rollout.replicas import Scaling, running_revisions
 from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.state import State
 
 
-def desired_children(
-    inference: Inference,
-    remembered: Iterable[Revision],
-    running: Iterable[Revision],
-    replicas: Mapping[str, int],
-    policy: Policy,
-    defaults: InstallationDefaults,
-    in_place: Mapping[str, str],
-    desired: Mapping[str, int],
-) -> list[Object]:
-    """`running` are the revisions whose pods must be able to start, the current one among them.
+def child_actions(state: State, scaling: Scaling) -> list[Action]:
+    """What is to be done; nothing while no revision was ever to run."""
+    inference, observed, current = state.inference, state.observed, state.rollout.current
+    if current is None or state.rollout.step is None:
+        return []
+    limit = inference.spec.rollout.revision_history_limit
+    deletes, in_use = garbage(observed, current.name, state.stored, limit, state.before.revision.stable)
+    running = running_revisions(current, state.stored, observed, in_use)
+    readers = recipe_readers(inference, running, state.revisions)
+    needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
+    return [
+        *missing_writes([*readers, *_desired_children(state, running, scaling)], observed.children),
+        *deletes,
+        *unread_config_maps(observed, needed),
+        *recipe_claims(inference, running, observed.claims),
+        *_switched_off(state),
+    ]
 
-    `remembered` are those whose ControllerRevisions may have changed. `replicas` gives the pods of each revision that
-    has a workload, `in_place` by revision why it replaces pods in place although it might surge, and `desired` the
-    replicas that it has again after a back-off.
-    ControllerRevisions come first, so that a rendering or a failure is never lost, and a workload after what its
-    pods mount.
-    """
-    owner, running = inference.identity, tuple(running)
+
+def _desired_children(state: State, running: Sequence[Revision], scaling: Scaling) -> list[Object]:
+    """As complete manifests; `running` are the revisions whose pods must be able to start."""
+    inference, policy = state.inference, state.rollout.policy
+    owner, autoscaling = inference.identity, inference.spec.autoscaling
     children = [
-        *(controller_revision(owner, each.name, each.number, each.data, each.failure) for each in remembered),
+        *(
+            controller_revision(owner, each.name, each.number, each.data, each.failure)
+            for each in state.rollout.remembered
+        ),
         *([service_account(owner)] if _own_account_is_used(owner.name, running) else []),
         *(config_map(owner, revision.config) for revision in running if revision.config),
-        *([network_policy(inference, defaults)] if inference.spec.network_access.enabled else []),
+        *([network_policy(inference, state.defaults)] if inference.spec.network_access.enabled else []),
         pod_disruption_budget(inference, policy.desired, policy.max_unavailable),
         service(inference),
-        *([horizontal_pod_autoscaler(owner, autoscaling)] if (autoscaling := inference.spec.autoscaling) else []),
-        *(
-            _workload(
-                owner,
-                revision,
-                replicas[revision.name],
-                rollout_annotations(in_place.get(revision.name), desired.get(revision.name)),
-            )
-            for revision in running
-            if revision.name in replicas
-        ),
+        *([horizontal_pod_autoscaler(owner, autoscaling)] if autoscaling else []),
+        *_workloads(state, running, scaling),
     ]
     return list({(child["kind"], child["metadata"]["name"]): child for child in children}.values())
+
+
+def _workloads(state: State, running: Iterable[Revision], scaling: Scaling) -> Iterable[Object]:
+    after_back_off = _after_back_off(state, scaling)
+    for revision in running:
+        if revision.name in scaling.replicas:
+            why = state.rollout.in_place if revision.name == state.current else None
+            annotations = rollout_annotations(why, after_back_off.get(revision.name))
+            yield _workload(state.inference.identity, revision, scaling.replicas[revision.name], annotations)
+
+
+def _after_back_off(state: State, scaling: Scaling) -> dict[str, int]:
+    """What older revisions have again then: the rollout gives more pods to the current one alone."""
+    dropped = {state.current, *(each.name for each in state.revisions if each.failure)}
+    lowered = (name for name, count in scaling.replicas.items() if count < scaling.desired[name])
+    return {name: scaling.desired[name] for name in lowered if name not in dropped}
+
+
+def _switched_off(state: State) -> list[Action]:
+    spec, observed = state.inference.spec, state.observed
+    policies = () if spec.network_access.enabled else observed.network_policies
+    autoscalers = () if spec.autoscaling else observed.autoscalers
+    return [
+        *(delete(each, "spec.networkAccess is switched off") for each in policies),
+        *(delete(each, "spec.autoscaling is left out") for each in autoscalers),
+    ]
 
 
 def _workload(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:

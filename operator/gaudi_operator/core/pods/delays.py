@@ -8,6 +8,7 @@ others like it, named long before it counts as a standstill (docs/warmup.md).
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.notation import read_moment
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.view import PodView
@@ -15,14 +16,6 @@ from gaudi_runtime.contract.report import BucketPhase, Phase, Shape
 
 UNSCHEDULABLE_SECONDS = 30
 """Shorter spells are usual: a pod that ends still holds its cards until it has drained."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a ReplicaSet cannot make pods, and since when."""
-
-    message: str
-    since: datetime | None
 
 
 def unscheduled_since(pod: PodView) -> datetime | None:
@@ -33,12 +26,21 @@ def unscheduled_since(pod: PodView) -> datetime | None:
     return scheduled.since
 
 
-def refusal(replica_set: Manifest) -> Refusal | None:
-    """What keeps a ReplicaSet from making pods; None when nothing does."""
-    for condition in (replica_set.get("status") or {}).get("conditions") or ():
+def why_unscheduled(pod: PodView, deadlines: Deadlines) -> str | None:
+    """What the scheduler says of a pod that has had no node for long; None while that is usual."""
+    since = unscheduled_since(pod)
+    if since is None or not deadlines.reached(since, UNSCHEDULABLE_SECONDS):
+        return None
+    return pod.conditions["PodScheduled"].message or "no node fits"
+
+
+def why_refused(workload: Manifest, deadlines: Deadlines) -> str | None:
+    """What has kept a ReplicaSet from making pods for long, such as a quota; None when nothing has."""
+    for condition in (workload.get("status") or {}).get("conditions") or ():
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            said = condition.get("message") or condition.get("reason") or "no reason was given"
-            return Refusal(said, read_moment(condition.get("lastTransitionTime")))
+            since = read_moment(condition.get("lastTransitionTime"))
+            if since is None or deadlines.reached(since, UNSCHEDULABLE_SECONDS):
+                return str(condition.get("message") or condition.get("reason") or "no reason was given")
     return None
 
 
@@ -46,16 +48,14 @@ UNPREPARED_SECONDS = 180
 """Attaching a disk takes a minute or two where all is well."""
 
 
-def unprepared_since(pod: PodView) -> datetime | None:
-    """When the kubelet began to wait; None when the pod has its sandbox, has no node, or its kubelet does not say."""
+def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
+    """The sentence about a pod that has waited for long; None while it may yet be prepared.
+
+    Nor is anything said of a pod that has no node, or whose kubelet does not tell (the condition came with 1.29).
+    """
     prepared = pod.conditions.get("PodReadyToStartContainers")
-    return None if prepared is None or prepared.true else prepared.since
-
-
-def why_unprepared(pod: PodView, now: datetime) -> str | None:
-    """The sentence about a pod that has waited for long; None while it may yet be prepared."""
-    since = unprepared_since(pod)
-    if since is None or now - since < timedelta(seconds=UNPREPARED_SECONDS):
+    since = None if prepared is None or prepared.true else prepared.since
+    if since is None or not deadlines.reached(since, UNPREPARED_SECONDS):
         return None
     return (
         f"Pod {pod.name} has a node and waits for its volumes or its network for more than {UNPREPARED_SECONDS} s. The "
@@ -73,11 +73,11 @@ LEAST_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class BucketInWork:
-    """What a pod compiles or captures now: for so many seconds already, of those that were forecast."""
+    """What a pod compiles or captures now, since when, and the seconds that were forecast for it."""
 
     phase: BucketPhase
     bucket: Shape
-    seconds: float
+    since: datetime
     forecast: float
 
     @property
@@ -86,10 +86,10 @@ class BucketInWork:
         return max(LEAST_SECONDS, FACTOR * self.forecast)
 
 
-def slow_bucket(pod: PodView, now: datetime) -> str | None:
+def slow_bucket(pod: PodView, deadlines: Deadlines) -> str | None:
     """The sentence that names it; None while all goes at its pace, or no forecast is known."""
-    at = in_work(pod, now)
-    if at is None or pod.report is None or at.seconds <= at.limit:
+    at = _in_work(pod)
+    if at is None or pod.report is None or not deadlines.reached(at.since, at.limit):
         return None
     return (
         f"{at.phase.capitalize()} bucket {at.bucket} takes more than {at.limit:.0f} s in phase {pod.report.phase}; "
@@ -97,13 +97,13 @@ def slow_bucket(pod: PodView, now: datetime) -> str | None:
     )
 
 
-def in_work(pod: PodView, now: datetime) -> BucketInWork | None:
+def _in_work(pod: PodView) -> BucketInWork | None:
     """The bucket in work, if its time was forecast. Nothing moves within one, so its time is that without progress."""
     report = pod.report
     if report is None or pod.received is None or report.phase not in (Phase.COMPILING, Phase.CAPTURING):
         return None
-    seconds = report.since_progress_seconds + max(0.0, (now - pod.received).total_seconds())
+    since = pod.received - timedelta(seconds=report.since_progress_seconds)
     for phase, progress in ((BucketPhase.PROMPT, report.prompt), (BucketPhase.DECODE, report.decode)):
         if progress.current is not None and progress.forecast_seconds is not None:
-            return BucketInWork(phase, progress.current, seconds, progress.forecast_seconds)
+            return BucketInWork(phase, progress.current, since, progress.forecast_seconds)
     return None

@@ -12,14 +12,15 @@ promised never serve for its sake.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness, Shortfall
 from gaudi_operator.core.actions import SetGate
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import counts, first_left_out, shortfalls
-from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.pods.view import PodCondition, PodView
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
 _RECORD = re.compile(r"Container (\S+), instance (\S+), plan (\S+)\.$")
@@ -93,7 +94,7 @@ def _lost_container(pod: PodView) -> tuple[str, str] | None:
     if container is None:
         return None
     if not container.running:
-        state = container.waiting_reason or container.last_exit or "not running"
+        state = container.waiting_reason or str(container.last_exit or "not running")
         return "ContainerNotRunning", f"The container does not run ({state}); it must warm up again."
     if record is not None and container.id != record.container:
         return (
@@ -106,14 +107,14 @@ def _lost_container(pod: PodView) -> tuple[str, str] | None:
 RECOMPILING = "Recompiling"
 
 
-def judge_gates(pods: Sequence[PodView], readiness: Readiness, promised: int, now: datetime) -> list[SetGate]:
+def judge_gates(pods: Sequence[PodView], readiness: Readiness, promised: int, deadlines: Deadlines) -> list[SetGate]:
     """All gates to be written. `promised` pods, and at least one, stay in traffic whatever they compile."""
     found = {pod.uid: gate for pod in pods if (gate := judge(pod, readiness))}
     if readiness.on_recompiles is OnRecompiles.CLOSE_GATE:
         closing = {uid for uid, gate in found.items() if not gate.open}
         serving = [pod for pod in pods if pod.ready and pod.uid not in closing]
         spare = len(serving) - max(1, promised)
-        coming = sum(_is_coming(pod, now) for pod in pods)
+        coming = sum(is_settling(pod, deadlines) for pod in pods)
         waiting = [pod.uid for pod in _calmest_first(pods) if pod.uid in found and _is_kept_closed(pod)]
         for uid in waiting[max(0, -spare - coming) :]:
             del found[uid]
@@ -135,10 +136,23 @@ def _is_kept_closed(pod: PodView) -> bool:
     return GATE in pod.conditions and pod.conditions[GATE].reason == RECOMPILING and _recent(pod) > 0
 
 
-def _is_coming(pod: PodView, now: datetime) -> bool:
+def is_settling(pod: PodView, deadlines: Deadlines) -> bool:
     """Whether its gate has just opened: the kubelet has not looked yet."""
     since = pod.conditions[GATE].since if pod.active and pod.gate_open and not pod.ready else None
-    return since is not None and now - since <= timedelta(seconds=SETTLE_SECONDS)
+    return since is not None and not deadlines.reached(since, SETTLE_SECONDS)
+
+
+def with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
+    """The pods as they are once `gates` are written: all else in a pass goes by that."""
+    written = {gate.uid: gate for gate in gates}
+    return tuple(_with_gate(pod, written[pod.uid], now) if pod.uid in written else pod for pod in pods)
+
+
+def _with_gate(pod: PodView, gate: SetGate, now: datetime) -> PodView:
+    known = pod.conditions.get(GATE)
+    # The API server keeps the transition time of a condition whose status stays.
+    since = known.since if known is not None and known.true == gate.open else now
+    return replace(pod, conditions={**pod.conditions, GATE: PodCondition(gate.open, gate.reason, gate.message, since)})
 
 
 def _recent(pod: PodView) -> int:

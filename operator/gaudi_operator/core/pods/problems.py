@@ -5,18 +5,18 @@ of together: they are no replicas any more, and the ReplicaSet makes others in t
 cluster, and with them what their node said (docs/conditions.md, While pods start).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import chain
 
-from gaudi_operator.api.v1alpha1.warmup import Readiness
+from gaudi_operator.core.deadlines import STALE_SECONDS
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.delays import UNSCHEDULABLE_SECONDS, refusal, unscheduled_since, why_unprepared
+from gaudi_operator.core.pods.delays import why_refused, why_unprepared, why_unscheduled
 from gaudi_operator.core.pods.gate import why_below
-from gaudi_operator.core.pods.terminations import at_work
+from gaudi_operator.core.pods.terminations import Termination, at_work
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.backoff import Record
+from gaudi_operator.core.state import State
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 
@@ -51,41 +51,33 @@ FEWEST_ERRORS = 5
 CRASHES = 2
 """Ends of a container that never served before we speak of a loop: one may be chance."""
 
-_COMPILING = (Phase.COMPILING, Phase.CAPTURING, Phase.SAMPLER, Phase.DEFRAGMENTER)
-_COMPILES = tuple(f"In phase {phase}" for phase in _COMPILING)
+_COMPILING = frozenset({Phase.COMPILING, Phase.CAPTURING, Phase.SAMPLER, Phase.DEFRAGMENTER})
 _VOLUME_WORDS = ("persistentvolumeclaim", "volume node affinity", "unbound immediate")
 STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
 
 
 @dataclass(frozen=True)
-class Circumstances:
-    """What a pod's problems are judged by, beside the pod.
+class Room:
+    """What is known of room for new pods: whether more is `to_come`, for then a pod without a node only waits.
 
     `unblock` says what lets an upgrade start that finds no room beside old pods; None when none is waiting for that.
-    `most_recompiles` and `most_error_percent` bound compiles on the request path and answers that fail while a
-    revision is observed. `last_errors` are by pod.
     """
 
-    readiness: Readiness
-    room_to_come: bool
-    now: datetime
+    to_come: bool
     unblock: str | None = None
-    most_recompiles: int | None = None
-    most_error_percent: int | None = None
-    last_errors: Mapping[str, str] = field(default_factory=dict)
 
 
 def first_problem(
-    pods: Iterable[PodView], replica_sets: Iterable[Manifest], circumstances: Circumstances
+    pods: Iterable[PodView], replica_sets: Iterable[Manifest], state: State, room: Room
 ) -> Problem | None:
     """The first problem of the current revision's `pods`, then of its ReplicaSet; None when all goes its way."""
-    refused = (found for each in replica_sets if (found := _refused_pods(each, circumstances)))
-    return next(chain(pod_problems(pods, circumstances), refused), None)
+    refused = (found for each in replica_sets if (found := _refused_pods(each, state, room)))
+    return next(chain(pod_problems(pods, state, room), refused), None)
 
 
-def pod_problems(pods: Iterable[PodView], circumstances: Circumstances) -> Iterator[Problem]:
+def pod_problems(pods: Iterable[PodView], state: State, room: Room) -> Iterator[Problem]:
     """What only a person can mend, pod by pod."""
-    return (found for pod in pods if (found := pod_problem(pod, circumstances)))
+    return (found for pod in pods if (found := pod_problem(pod, state, room)))
 
 
 def blames_the_revision(problem: Problem) -> bool:
@@ -93,13 +85,13 @@ def blames_the_revision(problem: Problem) -> bool:
     return problem.reason not in _SURROUNDINGS
 
 
-def pod_problem(pod: PodView, circumstances: Circumstances) -> Problem | None:
+def pod_problem(pod: PodView, state: State, room: Room) -> Problem | None:
     """What only a person can mend about one pod."""
-    checks: tuple[Callable[[PodView, Circumstances], Problem | None], ...] = (
+    checks: tuple[Callable[[PodView, State, Room], Problem | None], ...] = (
         _failed_start,
         _container_waits,
         _crash_loop,
-        _unschedulable,
+        _unscheduled,
         _unprepared,
         _workers,
         _standstill,
@@ -107,10 +99,10 @@ def pod_problem(pod: PodView, circumstances: Circumstances) -> Problem | None:
         _recompiles,
         _errors,
     )
-    return next((found for check in checks if (found := check(pod, circumstances))), None)
+    return next((found for check in checks if (found := check(pod, state, room))), None)
 
 
-def _failed_start(pod: PodView, _: Circumstances) -> Problem | None:
+def _failed_start(pod: PodView, _: State, __: Room) -> Problem | None:
     failure = pod.report.failure if pod.report else None
     if failure is None:
         return None
@@ -118,7 +110,7 @@ def _failed_start(pod: PodView, _: Circumstances) -> Problem | None:
     return Problem(failure.reason, *said)
 
 
-def _container_waits(pod: PodView, _: Circumstances) -> Problem | None:
+def _container_waits(pod: PodView, _: State, __: Room) -> Problem | None:
     reason = pod.container.waiting_reason if pod.container else None
     if pod.container is None or reason not in _WAITING:
         return None
@@ -127,15 +119,16 @@ def _container_waits(pod: PodView, _: Circumstances) -> Problem | None:
     return Problem(reason, *said)
 
 
-def _crash_loop(pod: PodView, circumstances: Circumstances) -> Problem | None:
+def _crash_loop(pod: PodView, state: State, _: Room) -> Problem | None:
     """Our own count beside the kubelet's: it forgets between two ends, while the next container warms up again."""
     if pod.container is None:
         return None
     again = pod.container.restarts >= CRASHES and not pod.served
     if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
         return None
-    said = circumstances.last_errors.get(pod.name) or pod.container.last_exit or "its end is unknown"
-    reason, advice = _kind_of_crash(said)
+    last = state.terminations.get(pod.name)
+    said = last.sentence if last else "Its end is unknown"
+    reason, advice = _kind_of_crash(last) if last else ("CrashLoopBackOff", ())
     log = f"Read its log with `kubectl logs {pod.name} --previous`."
     return Problem(
         reason,
@@ -144,54 +137,63 @@ def _crash_loop(pod: PodView, circumstances: Circumstances) -> Problem | None:
     )
 
 
-def _kind_of_crash(said: str) -> tuple[str, Sequence[str]]:
+def _kind_of_crash(last: Termination) -> tuple[str, Sequence[str]]:
     """Its reason, and what to change in the spec where that is known."""
-    if "OOMKilled" in said:
+    if last.facts.reason == "OOMKilled":
         return "HostOutOfMemory", ("Raise spec.pod.resources.memory: the node's memory ran out, not the card's.",)
-    if said.startswith(_COMPILES):
-        return "CompileCrashed", ("Leave that bucket out of spec.bucketing, or try another image.",)
-    return "CrashLoopBackOff", ()
+    if last.phase not in _COMPILING:
+        return "CrashLoopBackOff", ()
+    # A crash of the sampler's or the defragmenter's kernels has no bucket that could be left out.
+    if last.phase in (Phase.SAMPLER, Phase.DEFRAGMENTER):
+        return "CompileCrashed", ("No bucket is at fault: try another image.",)
+    bucket = "that bucket" if last.facts.bucket else "the bucket that its log names last"
+    return "CompileCrashed", (f"Leave {bucket} out of spec.bucketing, or try another image.",)
 
 
-def _unschedulable(pod: PodView, circumstances: Circumstances) -> Problem | None:
-    since = unscheduled_since(pod)
-    if since is None or circumstances.room_to_come:
+def _unscheduled(pod: PodView, state: State, room: Room) -> Problem | None:
+    said = None if room.to_come else why_unscheduled(pod, state.deadlines)
+    if said is None:
         return None
-    if circumstances.now - since < timedelta(seconds=UNSCHEDULABLE_SECONDS):
-        return None
-    said = _sentence(pod.conditions["PodScheduled"].message or "no node fits")
+    said = _sentence(said)
+    # The scheduler has no reason for it but its words.
     if any(word in said.lower() for word in _VOLUME_WORDS):
         return Problem(
             "VolumeNotBound",
             f"Pod {pod.name} waits for a volume: {said} Check that the claim of spec.model exists, that its storage "
             "class can provide it, and that its volume is reachable from a node with cards.",
         )
-    if circumstances.unblock:
-        return Problem("UpgradeBlocked", f"Pod {pod.name} finds no node: {said} {circumstances.unblock}")
+    if room.unblock:
+        return Problem("UpgradeBlocked", f"Pod {pod.name} finds no node: {said} {room.unblock}")
     return Problem(
         "Unschedulable",
         f"Pod {pod.name} finds no node: {said} Free or add cards and memory, or lower spec.replicas.",
     )
 
 
-def _unprepared(pod: PodView, circumstances: Circumstances) -> Problem | None:
-    sentence = why_unprepared(pod, circumstances.now)
+def _unprepared(pod: PodView, state: State, _: Room) -> Problem | None:
+    sentence = why_unprepared(pod, state.deadlines)
     return None if sentence is None else Problem("PodNotPrepared", sentence)
 
 
-def _workers(pod: PodView, circumstances: Circumstances) -> Problem | None:
+def _workers(pod: PodView, state: State, room: Room) -> Problem | None:
     """What keeps another pod of the group from starting; how it fares then is in the leader's report."""
     found = (
-        _container_waits(worker, circumstances) or _unprepared(worker, circumstances)
+        _container_waits(worker, state, room) or _unprepared(worker, state, room)
         for worker in pod.workers
         if worker.active
     )
     return next((each for each in found if each), None)
 
 
-def _standstill(pod: PodView, circumstances: Circumstances) -> Problem | None:
-    report, limit = pod.report, circumstances.readiness.stall_timeout_seconds
-    if report is None or report.phase not in STARTING or report.since_progress_seconds <= limit:
+def _standstill(pod: PodView, state: State, _: Room) -> Problem | None:
+    report, limit = pod.report, state.inference.spec.readiness.stall_timeout_seconds
+    if report is None or pod.received is None or report.phase not in STARTING:
+        return None
+    if report.since_progress_seconds <= limit:
+        # Only the runtime knows whether anything has moved since: our clock says when to ask, never that it stalls.
+        age = (state.deadlines.now - pod.received).total_seconds()
+        left = limit - report.since_progress_seconds - age
+        state.deadlines.ask_again(left if left > 0 else STALE_SECONDS)
         return None
     found = f"in pod {pod.name} for more than {limit} s, in {at_work(report)}."
     return Problem(
@@ -202,10 +204,10 @@ def _standstill(pod: PodView, circumstances: Circumstances) -> Problem | None:
     )
 
 
-def _shortfall(pod: PodView, circumstances: Circumstances) -> Problem | None:
+def _shortfall(pod: PodView, state: State, _: Room) -> Problem | None:
     if pod.report is None or pod.report.phase is not Phase.SERVING:
         return None
-    below = why_below(pod.report, circumstances.readiness)
+    below = why_below(pod.report, state.inference.spec.readiness)
     if below is None:
         return None
     reason, message = below
@@ -216,9 +218,16 @@ def _shortfall(pod: PodView, circumstances: Circumstances) -> Problem | None:
     return Problem(reason, f"Pod {pod.name} takes {why}", f"Pod {pod.name} took {why}")
 
 
-def _recompiles(pod: PodView, circumstances: Circumstances) -> Problem | None:
-    most, report = circumstances.most_recompiles, pod.report
-    if most is None or report is None or report.warmup_skipped or report.recompiles_since_ready <= most:
+def _is_observed(pod: PodView, state: State) -> bool:
+    """Whether its revision has yet to prove itself to the canary's limits."""
+    return state.inference.spec.rollout.canary.observe_seconds > 0 and pod.revision != state.before.revision.stable
+
+
+def _recompiles(pod: PodView, state: State, _: Room) -> Problem | None:
+    most, report = state.inference.spec.rollout.canary.max_recompiles, pod.report
+    if report is None or not _is_observed(pod, state):
+        return None
+    if report.warmup_skipped or report.recompiles_since_ready <= most:
         return None
     worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
     shape = f", most often {worst.phase} {worst.shape}" if worst else ""
@@ -229,9 +238,10 @@ def _recompiles(pod: PodView, circumstances: Circumstances) -> Problem | None:
     )
 
 
-def _errors(pod: PodView, circumstances: Circumstances) -> Problem | None:
-    most, requests = circumstances.most_error_percent, pod.report.requests if pod.report else None
-    if most is None or requests is None or requests.failed < FEWEST_ERRORS:
+def _errors(pod: PodView, state: State, _: Room) -> Problem | None:
+    most = state.inference.spec.rollout.canary.max_error_percent
+    requests = pod.report.requests if pod.report and _is_observed(pod, state) else None
+    if requests is None or requests.failed < FEWEST_ERRORS:
         return None
     if requests.failed * 100 <= requests.answered * most:
         return None
@@ -242,15 +252,14 @@ def _errors(pod: PodView, circumstances: Circumstances) -> Problem | None:
     return Problem("TooManyErrors", f"{found} Read its log with `kubectl logs {pod.name}`.", found)
 
 
-def _refused_pods(replica_set: Manifest, circumstances: Circumstances) -> Problem | None:
-    found = refusal(replica_set)
-    if found is None or circumstances.room_to_come:
+def _refused_pods(replica_set: Manifest, state: State, room: Room) -> Problem | None:
+    found = None if room.to_come else why_refused(replica_set, state.deadlines)
+    if found is None:
         return None
-    if found.since and circumstances.now - found.since < timedelta(seconds=UNSCHEDULABLE_SECONDS):
-        return None
-    said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {_sentence(found.message)}"
-    if circumstances.unblock and "quota" in found.message:
-        return Problem("UpgradeBlocked", f"{said} {circumstances.unblock}")
+    said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {_sentence(found)}"
+    # An admission rule would refuse the pod whatever else runs; a quota has room again once old pods are gone.
+    if room.unblock and "quota" in found:
+        return Problem("UpgradeBlocked", f"{said} {room.unblock}")
     return Problem("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.")
 
 
@@ -284,21 +293,18 @@ def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | Non
     )
 
 
-def with_next_try(
-    problem: Problem | None, known: Record | None, active: int, desired: int, now: datetime
-) -> Problem | None:
-    """The problem of a revision, and when the next pod is made while it backs off; that alone where no pod is left.
-
-    `active` pods of the `desired` ones are there.
-    """
-    pause = known.pause(now) if known else None
-    if pause is None or known is None or active >= desired:
+def with_next_try(problem: Problem | None, revision: str, state: State) -> Problem | None:
+    """The problem of a revision, and when the next pod is made while it backs off; that alone where no pod is left."""
+    known, there = state.backoffs.get(revision), len(state.active_of(revision))
+    if known is None or there >= state.desired:
+        return problem
+    pause, error = known.pause(state.deadlines), known.last_error
+    if pause is None:
         return problem
     tries = f"{pause.failures} tries in a row ended before a pod served"
     if problem:
         return replace(problem, message=f"{problem.message} {tries}: no new pod is made before {pause.until}.")
-    error = known.last_error
-    if active or error is None:
+    if there or error is None:
         return None
     said = f"{tries}, the last one with pod {error.pod}: {error.message.rstrip('.')}."
     return Problem("PodsFail", f"{said} The next pod is made at {pause.until}.")

@@ -1,11 +1,10 @@
 """What the API server says about our pods, read once into values."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.names import (
     CONTAINER,
     DELETION_COST_ANNOTATION,
@@ -25,20 +24,33 @@ ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True)
+class Exit:
+    """How a container ended, as its kubelet says; `message` is its last line."""
+
+    reason: str
+    exit_code: int
+    message: str
+    began: datetime | None
+    ended: datetime | None
+
+    def __str__(self) -> str:
+        words = f"{self.reason}, exit code {self.exit_code}"
+        return f"{words}: {self.message}" if self.message else words
+
+
+@dataclass(frozen=True)
 class Container:
     """The runtime container as the kubelet last saw it. `id` is empty before it was ever started.
 
-    `last_exit` says how it, or the one before it, ended; that one ran from `last_began` until `last_ended`.
+    `last_exit` says how it, or the one before it, ended.
     """
 
     id: str
     running: bool
     waiting_reason: str | None = None
     waiting_message: str = ""
-    last_exit: str | None = None
+    last_exit: Exit | None = None
     restarts: int = 0
-    last_began: datetime | None = None
-    last_ended: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -56,9 +68,9 @@ class PodView:
     """One pod. `report` is only set when it speaks for the running container and for the pod's own plan.
 
     `created` is when it was made, and `gone_by` when the grace period of a terminating pod ends. `ended` says why a
-    failed pod has ended, with `ended_by_node` as its node says of the pod, and `ended_at` when, as near as that can be
-    known. The leader of a group of `size` pods stands for all of them: `workers` are the others, and `ordinal` is the
-    group's number.
+    failed pod has ended, `ended_reason` what its node calls that (None where it says nothing of the pod), `ended_at`
+    when, as near as that can be known. The leader of a group of `size` pods stands for all of them: `workers` are the
+    others, and `ordinal` is the group's number.
     """
 
     name: str
@@ -75,7 +87,7 @@ class PodView:
     deletion_cost: int = 0
     ended: str | None = None
     ended_at: datetime | None = None
-    ended_by_node: bool = False
+    ended_reason: str | None = None
     created: datetime | None = None
     size: int = 1
     ordinal: int | None = None
@@ -107,18 +119,6 @@ class PodView:
     def served(self) -> bool:
         """Whether its gate was ever judged open: such a pod comes back, one that never got there may not."""
         return GATE in self.conditions
-
-
-def with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
-    """The pods as they are once `gates` are written: all else in a pass goes by that."""
-    written = {gate.uid: gate for gate in gates}
-    return tuple(_with_gate(pod, written[pod.uid], now) if pod.uid in written else pod for pod in pods)
-
-
-def _with_gate(pod: PodView, gate: SetGate, now: datetime) -> PodView:
-    known = pod.conditions.get(GATE)
-    since = known.since if known is not None and known.true == gate.open else now
-    return replace(pod, conditions={**pod.conditions, GATE: PodCondition(gate.open, gate.reason, gate.message, since)})
 
 
 def read_pods(observed: Observed) -> tuple[PodView, ...]:
@@ -155,6 +155,7 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
     metadata, status = pod["metadata"], pod.get("status") or {}
     container = _container(status)
     annotations = metadata.get("annotations") or {}
+    failed = status.get("phase") == "Failed"
     hashed = annotations.get(PLAN_HASH_ANNOTATION, "")
     ignored = None if word is None else _why_ignored(word, container, hashed)
     return PodView(
@@ -170,9 +171,9 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         received=word.received if word is not None else None,
         report_ignored=ignored,
         deletion_cost=whole_number(annotations.get(DELETION_COST_ANNOTATION)) or 0,
-        ended=_why_ended(status, container) if status.get("phase") == "Failed" else None,
-        ended_at=_ended_at(pod) if status.get("phase") == "Failed" else None,
-        ended_by_node=status.get("phase") == "Failed" and bool(status.get("reason")),
+        ended=_why_ended(status, container) if failed else None,
+        ended_at=_ended_at(pod) if failed else None,
+        ended_reason=(status.get("reason") or None) if failed else None,
         created=read_moment(metadata.get("creationTimestamp")),
     )
 
@@ -194,7 +195,8 @@ def _why_ignored(word: PodReport, container: Container | None, plan_hash: str) -
 def _why_ended(status: Mapping[str, Any], container: Container | None) -> str:
     """As the kubelet says of the pod, such as "Evicted: The node was low on resource: memory.", or of its container."""
     said = ": ".join(" ".join(part.split()) for part in (status.get("reason"), status.get("message")) if part)
-    text = said or (container.last_exit if container else None) or "its node does not say why"
+    exit_ = container.last_exit if container else None
+    text = said or (str(exit_) if exit_ else "its node does not say why")
     return f"{text.rstrip('.')}."
 
 
@@ -227,17 +229,18 @@ def _container(status: Mapping[str, Any]) -> Container | None:
                 running="running" in state,
                 waiting_reason=waiting.get("reason"),
                 waiting_message=waiting.get("message") or "",
-                last_exit=_exit(last),
+                last_exit=_exit(last) if last else None,
                 restarts=max(0, each.get("restartCount") or 0),
-                last_began=read_moment((last or {}).get("startedAt")),
-                last_ended=read_moment((last or {}).get("finishedAt")),
             )
     return None
 
 
-def _exit(terminated: Mapping[str, Any] | None) -> str | None:
-    if terminated is None:
-        return None
-    words = f"{terminated.get('reason') or 'Error'}, exit code {terminated.get('exitCode', 0)}"
-    message = (terminated.get("message") or "").strip().splitlines()
-    return f"{words}: {message[-1]}" if message else words
+def _exit(terminated: Mapping[str, Any]) -> Exit:
+    lines = (terminated.get("message") or "").strip().splitlines()
+    return Exit(
+        reason=terminated.get("reason") or "Error",
+        exit_code=terminated.get("exitCode") or 0,
+        message=lines[-1] if lines else "",
+        began=read_moment(terminated.get("startedAt")),
+        ended=read_moment(terminated.get("finishedAt")),
+    )

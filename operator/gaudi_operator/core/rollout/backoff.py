@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 
 from gaudi_operator.api.base import MOST_COUNT
 from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionState
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import read_moment, timestamp
-from gaudi_operator.core.pods.terminations import End, ends
+from gaudi_operator.core.pods.terminations import End, Termination, ends
 from gaudi_operator.core.pods.view import PodView
 
 FIRST_SECONDS, MOST_SECONDS = 10, 300
@@ -31,18 +32,21 @@ class Record:
     last_error: LastError | None = None
     back_off: BackOff | None = None
 
-    def pause(self, now: datetime) -> BackOff | None:
+    def pause(self, deadlines: Deadlines) -> BackOff | None:
         """The back-off while it lasts."""
-        return self.back_off if self.back_off and now < datetime.fromisoformat(self.back_off.until) else None
+        over = self.back_off is None or deadlines.reached(datetime.fromisoformat(self.back_off.until), 0)
+        return None if over else self.back_off
 
 
-def records(pods: Iterable[PodView], before: GaudiInferenceStatus, last_errors: Mapping[str, str]) -> dict[str, Record]:
-    """By revision: what the written status remembers, and what has ended since; `last_errors` are by pod."""
+def records(
+    pods: Iterable[PodView], before: GaudiInferenceStatus, found: Mapping[str, Termination]
+) -> dict[str, Record]:
+    """By revision: what the written status remembers, and what has ended since; `found` are by pod."""
     known = {row.name: _written(row) for row in before.revisions}
     mine: dict[str, list[PodView]] = {name: [] for name in known}
     for pod in pods:
         mine.setdefault(pod.revision, []).append(pod)
-    return {name: _record(known.get(name, Record()), each, last_errors) for name, each in mine.items()}
+    return {name: _record(known.get(name, Record()), each, found) for name, each in mine.items()}
 
 
 def _written(row: RevisionState) -> Record:
@@ -55,14 +59,14 @@ def _written(row: RevisionState) -> Record:
 
 
 def held(
-    replicas: Mapping[str, int], pods: Iterable[PodView], known: Mapping[str, Record], now: datetime
+    replicas: Mapping[str, int], pods: Iterable[PodView], known: Mapping[str, Record], deadlines: Deadlines
 ) -> dict[str, int]:
     """`replicas` by revision without new pods of those that back off.
 
     What serves or has served stays, and what was there before the last end, or was taken by a node in the same second.
     A pod that the ReplicaSet has made since then, at once as it does, goes again: it is seconds old.
     """
-    pauses = {name: pause for name in replicas if name in known and (pause := known[name].pause(now))}
+    pauses = {name: pause for name in replicas if name in known and (pause := known[name].pause(deadlines))}
     seen = [pod for pod in pods if pod.active]
     return {
         name: min(count, _standing(seen, name, pauses[name])) if name in pauses else count
@@ -70,19 +74,13 @@ def held(
     }
 
 
-def next_try_seconds(known: Iterable[Record], now: datetime) -> float | None:
-    """Seconds until the first back-off ends; None where none lasts."""
-    pauses = [pause for record in known if (pause := record.pause(now))]
-    return min(((datetime.fromisoformat(each.until) - now).total_seconds() for each in pauses), default=None)
-
-
-def _record(known: Record, pods: list[PodView], last_errors: Mapping[str, str]) -> Record:
+def _record(known: Record, pods: list[PodView], found: Mapping[str, Termination]) -> Record:
     """The written one goes on: what it has counted is not counted again, however long a pod is there to be seen."""
     proven = max((since for pod in pods if pod.ready and (since := pod.conditions[GATE].since)), default=None)
     error, back_off = known.last_error, known.back_off
-    for end in ends(pods, last_errors):
+    for end in ends(pods, found):
         if error is None or end.at > datetime.fromisoformat(error.time):
-            error = LastError(time=timestamp(end.at), pod=end.pod, message=end.said)
+            error = LastError(time=timestamp(end.at), pod=end.pod, message=end.sentence)
             back_off = _counted(back_off, end) if end.counts and (proven is None or end.at > proven) else back_off
     if back_off and proven and proven >= datetime.fromisoformat(back_off.since):
         back_off = None

@@ -4,13 +4,13 @@ The answer is kept on the ReplicaSet of the revision for as long as old pods are
 once per rollout and by whichever operator leads.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.delays import UNSCHEDULABLE_SECONDS, refusal, unscheduled_since
+from gaudi_operator.core.pods.delays import UNSCHEDULABLE_SECONDS, why_refused, why_unscheduled
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.planner import scaled_amount
 
@@ -22,7 +22,7 @@ def why_in_place(
     desired: int,
     replica_set: Manifest | None,
     pods: Sequence[PodView],
-    now: datetime,
+    deadlines: Deadlines,
     *,
     room_to_come: bool = False,
 ) -> str | None:
@@ -40,8 +40,12 @@ def why_in_place(
         return str(known)
     if room_to_come or any(pod.placed for pod in pods):
         return None
-    found = _no_node(pods, now) or (_refused(replica_set, now) if replica_set else None)
-    return found[:_MAX_TEXT] if found else None
+    for pod in pods:
+        if pod.active and (said := why_unscheduled(pod, deadlines)):
+            return f"The scheduler found no room beside the old pods for {UNSCHEDULABLE_SECONDS} s: {said}"[:_MAX_TEXT]
+    if replica_set and (said := why_refused(replica_set, deadlines)):
+        return f"No pod beside the old ones was allowed for {UNSCHEDULABLE_SECONDS} s: {said}"[:_MAX_TEXT]
+    return None
 
 
 def unblock(rollout: Rollout) -> str:
@@ -55,19 +59,3 @@ def unblock(rollout: Rollout) -> str:
         "No old pod goes before a new one is ready, as spec.rollout.mode is surge. Free or add cards, or set mode to "
         "auto and spec.rollout.maxUnavailable to 1 or more: then pods are replaced in place."
     )
-
-
-def _no_node(pods: Iterable[PodView], now: datetime) -> str | None:
-    for pod in pods:
-        since = unscheduled_since(pod) if pod.active else None
-        if since and now - since >= timedelta(seconds=UNSCHEDULABLE_SECONDS):
-            said = pod.conditions["PodScheduled"].message or "no node fits"
-            return f"The scheduler found no room beside the old pods for {UNSCHEDULABLE_SECONDS} s: {said}"
-    return None
-
-
-def _refused(replica_set: Manifest, now: datetime) -> str | None:
-    found = refusal(replica_set)
-    if found is None or found.since is None or now - found.since < timedelta(seconds=UNSCHEDULABLE_SECONDS):
-        return None
-    return f"No pod beside the old ones was allowed for {UNSCHEDULABLE_SECONDS} s: {found.message}"

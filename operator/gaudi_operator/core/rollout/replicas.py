@@ -1,18 +1,22 @@
 """The workloads of all revisions (ReplicaSets, LeaderWorkerSets), as the rollout counts them and as we write them."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from gaudi_operator.core.actions import SetCost
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.notation import whole_number
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.planner import RevisionPods, Step
+from gaudi_operator.core.rollout.backoff import held
+from gaudi_operator.core.rollout.planner import RevisionPods
 from gaudi_operator.core.rollout.revision import Group, Revision
+from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, deletion_costs, held_back
+from gaudi_operator.core.state import State
 
-OVERDUE = timedelta(seconds=10)
+OVERDUE_SECONDS = 10
 """What a kubelet may need beyond the grace period of a pod to report its end."""
 
 
@@ -77,13 +81,16 @@ def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
     return max((1 + (pod.ordinal or 0) for pod in groups if holds(pod)), default=0)
 
 
-def leaving(pods: Sequence[PodView], observed: Observed) -> int:
+def leaving(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
     """Pods that end within their grace period, and those that are still to be told so: more than are written.
 
     One that is overdue is on a node that nobody hears of.
     """
-    now, written = observed.now, written_replicas(observed)
-    ending = sum(pod.terminating and pod.gone_by is not None and now < pod.gone_by + OVERDUE for pod in pods)
+    written = written_replicas(observed)
+    ending = sum(
+        pod.terminating and pod.gone_by is not None and not deadlines.reached(pod.gone_by, OVERDUE_SECONDS)
+        for pod in pods
+    )
     active = Counter(pod.revision for pod in pods if pod.active)
     return ending + sum(max(0, count - written.get(name, 0)) for name, count in active.items())
 
@@ -99,9 +106,29 @@ def full_replicas(workload: Manifest) -> int:
     return kept if kept is not None and kept >= 0 else int(workload["spec"].get("replicas", 1))
 
 
-def replicas_after(current: Revision, observed: Observed, step: Step) -> dict[str, int]:
-    """Replicas of each revision's workload after `step`."""
-    return {current.name: 0, **written_replicas(observed), **{scale.revision: scale.replicas for scale in step.scales}}
+@dataclass(frozen=True)
+class Scaling:
+    """Replicas by revision: `desired` after the step, and `replicas` to write now, fewer while a revision backs off.
+
+    `costs` say first which pods are to go.
+    """
+
+    costs: Sequence[SetCost] = ()
+    desired: Mapping[str, int] = field(default_factory=dict)
+    replicas: Mapping[str, int] = field(default_factory=dict)
+
+
+def scale(state: State) -> Scaling:
+    """What the step of the rollout makes of the workloads; nothing while no revision was ever to run."""
+    current, step, written = state.rollout.current, state.rollout.step, written_replicas(state.observed)
+    if current is None or step is None:
+        return Scaling()
+    after = {current.name: 0, **written, **{each.revision: each.replicas for each in step.scales}}
+    costs = deletion_costs(state.pods, after)
+    if costs:
+        state.deadlines.look_again(SEEN_SECONDS)
+    desired = held_back(after, written, costs)
+    return Scaling(costs, desired, held(desired, state.pods, state.backoffs, state.deadlines))
 
 
 def running_revisions(

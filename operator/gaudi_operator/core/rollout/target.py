@@ -7,43 +7,38 @@ A new revision is on trial until its first pod, the canary, has held its gate fo
 one does not start before.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
-from gaudi_operator.api.v1alpha1.scaling import OnFailure, Rollout
+from gaudi_operator.api.v1alpha1.scaling import OnFailure
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.pods.problems import Circumstances, blames_the_revision, pod_problems
+from gaudi_operator.core.pods.problems import Room, blames_the_revision, pod_problems
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.state import Choice, State
 from gaudi_runtime.errors import Problem
 
 
-@dataclass(frozen=True)
-class Choice:
-    """`desired` is asked for, with its failure if it has one; `current` is to run; `held` where it failed and stays."""
+def choose(state: State, desired: Revision, room: Room) -> Choice:
+    """What runs now, where `desired` is what the spec asks for."""
+    spec, stable = state.inference.spec, state.before.revision.stable
+    good = last_good(desired.name, state.stored, stable, state.pods, state.forbidden)
+    if desired.failure is None and good is not None and desired.name != stable and not spec.rollout.paused:
+        desired = replace(desired, failure=_failure(desired.name, state, room))
+    if desired.failure is None:
+        return Choice(desired, desired)
+    held = spec.rollout.on_failure is OnFailure.PAUSE
+    current = desired if held else good or desired
+    return Choice(desired, current, held, _problem(desired.name, desired.failure, current, held=held))
 
-    desired: Revision
-    current: Revision
-    held: bool = False
 
-    @property
-    def rolled_back(self) -> bool:
-        """Whether another revision than the desired one runs."""
-        return self.desired.name != self.current.name
-
-    @property
-    def problem(self) -> Problem | None:
-        """What a failed revision asks of a person."""
-        failed, failure = self.desired.name, self.desired.failure
-        if failure is None:
-            return None
-        found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
-        if self.rolled_back:
-            return Problem("RolledBack", f"{found} Revision {self.current.name} runs instead{_GONE} {_NEXT}")
-        if not self.held:
-            return None
-        return Problem("RevisionFailed", f"{found} {_HELD} {_NEXT}")
+def _problem(failed: str, failure: Problem, current: Revision, *, held: bool) -> Problem | None:
+    """What a failed revision asks of a person; nothing where it runs on as there is no other."""
+    found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
+    if current.name != failed:
+        return Problem("RolledBack", f"{found} Revision {current.name} runs instead{_GONE} {_NEXT}")
+    return Problem("RevisionFailed", f"{found} {_HELD} {_NEXT}") if held else None
 
 
 _GONE = ", and pods of the failed one are not kept: spec.rollout.onFailure pause keeps them for a look."
@@ -52,29 +47,6 @@ _NEXT = (
     "Change the spec; or, if the cause lay elsewhere and is mended, set the annotation "
     "inference.gaudi.dev/restarted-at to a new value for another try."
 )
-
-
-def choose(
-    desired: Revision,
-    stored: Sequence[Revision],
-    stable: str | None,
-    pods: Sequence[PodView],
-    rollout: Rollout,
-    circumstances: Circumstances,
-    forbidden: Collection[str] = (),
-) -> Choice:
-    """What runs now. `stored` are all kept revisions, newest first; `stable` the one last rolled out wholly.
-
-    The `forbidden` get no more pods.
-    """
-    good = last_good(desired.name, stored, stable, pods, forbidden)
-    if desired.failure is None and good is not None and desired.name != stable and not rollout.paused:
-        desired = replace(desired, failure=_failure(desired.name, pods, circumstances))
-    if desired.failure is None:
-        return Choice(desired, desired)
-    if rollout.on_failure is OnFailure.PAUSE:
-        return Choice(desired, desired, held=True)
-    return Choice(desired, good or desired)
 
 
 def last_good(
@@ -100,14 +72,16 @@ def last_good(
     return next((revision for revision in proven if revision.name == stable), next(iter(proven), None))
 
 
-def _failure(revision: str, pods: Iterable[PodView], circumstances: Circumstances) -> Problem | None:
-    mine = (pod for pod in pods if pod.active and pod.revision == revision)
-    found = next((problem for problem in pod_problems(mine, circumstances) if blames_the_revision(problem)), None)
+def _failure(revision: str, state: State, room: Room) -> Problem | None:
+    problems = pod_problems(state.active_of(revision), state, room)
+    found = next((problem for problem in problems if blames_the_revision(problem)), None)
     # It is read when these pods are long gone.
     return None if found is None else Problem(found.reason, found.kept)
 
 
-def on_trial(revision: str, stable: str | None, pods: Iterable[PodView], observe_seconds: int, now: datetime) -> bool:
+def on_trial(
+    revision: str, stable: str | None, pods: Iterable[PodView], observe_seconds: int, deadlines: Deadlines
+) -> bool:
     """Whether at most one pod of `revision` may run: pods of others serve, and none of its own has proven itself.
 
     The `stable` revision has proven itself before. With nothing to protect, all pods start at once.
@@ -116,10 +90,10 @@ def on_trial(revision: str, stable: str | None, pods: Iterable[PodView], observe
     if revision == stable or not any(pod.served for pod in active if pod.revision != revision):
         return False
     mine = [pod for pod in active if pod.revision == revision]
-    return not any(pod.ready and observed_seconds(pod, now) >= observe_seconds for pod in mine)
+    return not any(pod.ready and held_its_gate(pod, observe_seconds, deadlines) for pod in mine)
 
 
-def observed_seconds(pod: PodView, now: datetime) -> float:
-    """For how long the pod has held its gate; 0 while it is closed."""
+def held_its_gate(pod: PodView, seconds: int, deadlines: Deadlines) -> bool:
+    """Whether the pod has held its gate for so long."""
     since = pod.conditions[GATE].since if pod.gate_open else None
-    return max(0.0, (now - since).total_seconds()) if since else 0.0
+    return seconds == 0 or (since is not None and deadlines.reached(since, seconds))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gaudi_operator.core.admission.review import plan_of
 from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
-from gaudi_operator.core.status.situation import Situation
+from gaudi_operator.core.state import State
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.buckets.optimal.cost import warmup_seconds
 from gaudi_runtime.contract.bucketing import Limits
@@ -37,10 +37,10 @@ class Miss(NamedTuple):
         return self.phase is other.phase and all(map(int.__ge__, self.bucket, other.bucket))
 
 
-def suggestion(situation: Situation) -> str | None:
+def suggestion(state: State) -> str | None:
     """The sentence that says how pods of the current revision would meet fewer cold shapes; None when none is known."""
-    reports = {pod.name: pod.report for pod in situation.serving_updated if pod.report and pod.report.cold_shapes}
-    spec = situation.inference.spec
+    reports = {pod.name: pod.report for pod in state.serving_updated if pod.report and pod.report.cold_shapes}
+    spec = state.inference.spec
     for name, report in reports.items():
         if report.memory is None:
             continue

@@ -1,6 +1,7 @@
-"""The conditions of a resource: one table, one judgement each, as kstatus and `kubectl wait` expect them.
+"""The judgements behind the conditions of a resource, as kstatus and `kubectl wait` expect them.
 
-docs/conditions.md lists all of them with their reasons. Here stand three groups, and plan.py has the fourth:
+docs/conditions.md lists all of them with their reasons; the table of all is in status.py. Here stand three groups, and
+plan.py has the fourth:
 Ready, Reconciling and Stalled say how far a resource is on the way to what is desired. Ready alone says whether all is
 as desired; Reconciling is True while the operator is at it; Stalled is True only when nothing moves on without
 a person. The last two are never True together, and one of them is True whenever Ready is False.
@@ -9,55 +10,54 @@ AutoscalerActive says whether the autoscaler of spec.autoscaling counts and may 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
+from gaudi_operator.api.v1alpha1.status import Condition
 from gaudi_operator.core.children.manifests.horizontal_pod_autoscaler import METRIC
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import read_moment, timestamp
-from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.delays import slow_bucket
-from gaudi_operator.core.pods.gate import SETTLE_SECONDS
+from gaudi_operator.core.pods.gate import is_settling
 from gaudi_operator.core.pods.view import ENDED, PodView
 from gaudi_operator.core.rollout.planner import Progress
-from gaudi_operator.core.status.plan import judge_bucket_coverage, judge_plan_accepted, judge_settings_effective
-from gaudi_operator.core.status.situation import FALSE, TRUE, UNKNOWN, Situation, Verdict
+from gaudi_operator.core.state import State
+from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 
 
-def judge_ready(s: Situation) -> Verdict:
+def judge_ready(s: State) -> Verdict:
     """Whether the spec as it stands is fully rolled out and every desired replica takes traffic."""
     if found := s.violation or s.problem:
         return Verdict(FALSE, found.reason, found.message)
     if s.desired == 0:
         return _zero(s)
-    if s.step is not None and s.step.progress is Progress.DONE:
+    if s.rollout.step is not None and s.rollout.step.progress is Progress.DONE:
         left = _ending(s)
         rest = f"; {left} more still end, and hold their cards until then" if left else ""
         return Verdict(TRUE, "Serving", f"All {s.desired} replicas serve revision {s.current}{rest}.")
     return Verdict(FALSE, *_in_progress(s))
 
 
-def _zero(s: Situation) -> Verdict:
+def _zero(s: State) -> Verdict:
     """Scaled to zero is over only when the last pod has drained: until then cards are still held."""
     if left := _ending(s):
         return Verdict(FALSE, "ScalingDown", f"{left} pods are still ending, none is desired.")
     return Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")
 
 
-def _ending(s: Situation) -> int:
+def _ending(s: State) -> int:
     """Pods above those that are desired, which hold their cards until they have ended."""
     return max(0, sum(pod.phase not in ENDED for pod in s.pods) - s.desired)
 
 
-def _in_progress(s: Situation) -> tuple[str, str]:
+def _in_progress(s: State) -> tuple[str, str]:
     serving = f"{len(s.serving_updated)} of {s.desired} replicas serve revision {s.current}"
-    if s.step is not None and s.step.progress is Progress.PAUSED:
+    if s.rollout.step is not None and s.rollout.step.progress is Progress.PAUSED:
         return "RolloutPaused", f"{serving}; the rollout waits for spec.rollout.paused to become false."
-    if s.choice is not None and s.choice.rolled_back and s.choice.problem:
-        return "RollingBack", f"{serving}. {s.choice.problem.message}"
+    if s.rollout.choice is not None and s.rollout.choice.rolled_back and s.rollout.choice.problem:
+        return "RollingBack", f"{serving}. {s.rollout.choice.problem.message}"
     if s.old:
         return "RollingOut", f"{serving}; {_pace(s)}, {len(s.old)} left."
     if len(s.active) > s.desired:
@@ -67,19 +67,19 @@ def _in_progress(s: Situation) -> tuple[str, str]:
     return "WarmingUp", f"{serving}; the others are warming up (status.pods says how far they are)."
 
 
-def _pace(s: Situation) -> str:
+def _pace(s: State) -> str:
     """What the next step of a rollout waits for."""
-    if s.policy.trial:
+    if s.rollout.policy.trial:
         seconds = s.inference.spec.rollout.canary.observe_seconds
         held = f" and has held it for {seconds} s" if seconds else ""
-        place = " in the place of an older one" if s.in_place else ""
+        place = " in the place of an older one" if s.rollout.in_place else ""
         return f"its first pod is the canary{place}, older pods serve until it has passed its gate{held}"
-    if s.in_place:
-        return f"pods are replaced in place ({s.in_place.rstrip('.')})"
+    if s.rollout.in_place:
+        return f"pods are replaced in place ({s.rollout.in_place.rstrip('.')})"
     return "pods of older revisions go as new ones warm up"
 
 
-def judge_reconciling(s: Situation) -> Verdict:
+def judge_reconciling(s: State) -> Verdict:
     """Whether the operator is on its way to what is desired."""
     ready = judge_ready(s)
     if ready.status is TRUE:
@@ -89,23 +89,23 @@ def judge_reconciling(s: Situation) -> Verdict:
     return Verdict(TRUE, ready.reason, ready.message)
 
 
-def judge_stalled(s: Situation) -> Verdict:
+def judge_stalled(s: State) -> Verdict:
     """Whether a person must act."""
     if found := s.violation or s.problem:
         return Verdict(TRUE, found.reason, found.message)
     return Verdict(FALSE, "NotStalled", "Nothing asks for a person.")
 
 
-def judge_available(s: Situation) -> Verdict:
+def judge_available(s: State) -> Verdict:
     """Whether at least the promised number of pods takes traffic, of any revision."""
-    promised = max(1, s.policy.floor) if s.desired else 0
+    promised = max(1, s.rollout.policy.floor) if s.desired else 0
     found = f"{len(s.serving)} pods take traffic, at least {promised} are promised."
     if len(s.serving) >= promised:
         return Verdict(TRUE, "MinimumAvailable", found)
     return Verdict(FALSE, "BelowMinimum", found)
 
 
-def judge_warmed_up(s: Situation) -> Verdict:
+def judge_warmed_up(s: State) -> Verdict:
     """Whether every desired replica of the current revision has passed its gate."""
     if s.desired == 0:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
@@ -113,13 +113,13 @@ def judge_warmed_up(s: Situation) -> Verdict:
     found = f"{opened} of {s.desired} replicas of revision {s.current} have passed the gate {GATE}."
     if opened >= s.desired:
         return Verdict(TRUE, "WarmedUp", found)
-    slow = (f" Pod {pod.name}: {said}" for pod in s.updated if (said := slow_bucket(pod, s.now)))
+    slow = (f" Pod {pod.name}: {said}" for pod in s.updated if (said := slow_bucket(pod, s.deadlines)))
     return Verdict(FALSE, "WarmingUp", found + next(slow, ""))
 
 
-def judge_degraded(s: Situation) -> Verdict:
+def judge_degraded(s: State) -> Verdict:
     """Whether replicas that have served are missing, or serve below the thresholds."""
-    lost = [pod for pod in s.active if _is_lost(pod, s.now)]
+    lost = [pod for pod in s.active if _is_lost(pod, s.deadlines)]
     if lost:
         names = ", ".join(pod.name for pod in lost[:3])
         return Verdict(TRUE, "ReplicasLost", f"{len(lost)} pods that have served take no traffic now: {names}.")
@@ -134,11 +134,8 @@ def judge_degraded(s: Situation) -> Verdict:
     return Verdict(FALSE, "AsPromised", "No replica that has served is missing, and none serves below the thresholds.")
 
 
-def _is_lost(pod: PodView, now: datetime) -> bool:
-    if not pod.served or pod.ready:
-        return False
-    opened = pod.conditions[GATE].since
-    return not pod.gate_open or opened is None or now - opened > timedelta(seconds=SETTLE_SECONDS)
+def _is_lost(pod: PodView, deadlines: Deadlines) -> bool:
+    return pod.served and not pod.ready and not is_settling(pod, deadlines)
 
 
 NEW_KIND_SECONDS = 60
@@ -153,38 +150,36 @@ _NO_METRIC = (
 )
 
 
-def judge_autoscaler_active(s: Situation) -> Verdict | None:
+def judge_autoscaler_active(s: State) -> Verdict | None:
     """What the HorizontalPodAutoscaler says of itself; None where none is desired."""
     desired = s.inference.spec.autoscaling
     if desired is None:
         return None
     if s.desired == 0:
         return Verdict(UNKNOWN, "ScaledToZero", "The autoscaler rests while replicas are 0: it wakes nobody.")
-    status = (s.autoscaler or {}).get("status") or {}
+    # A resource has one autoscaler, of its own name.
+    status = next(iter(s.observed.autoscalers), {}).get("status") or {}
     said = {each["type"]: each for each in status.get("conditions") or ()}
     if not said:
         return Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")
-    if learning_seconds(s.autoscaler, s.now) is not None:
+    if _is_new_to_it(said.get("AbleToScale", {}), s.deadlines):
         return Verdict(UNKNOWN, "NotCountedYet", "The autoscaler does not know GaudiInferences yet: it looks again.")
     for kind in ("AbleToScale", "ScalingActive"):
         if kind in said and said[kind]["status"] == "False":
-            return _hindered(said[kind])
+            return _not_scaling(said[kind])
     between = f"{desired.min_replicas} to {desired.max_replicas}"
     return Verdict(TRUE, "Counting", f"The autoscaler asks for {status.get('desiredReplicas')} of {between} replicas.")
 
 
-def learning_seconds(autoscaler: Manifest | None, now: datetime) -> float | None:
-    """Seconds for which FailedGetScale still means that the cluster is new; None where it does not, or is not said."""
-    conditions: Iterable[Mapping[str, Any]] = ((autoscaler or {}).get("status") or {}).get("conditions") or ()
-    for each in conditions:
-        if (each["type"], each["status"], each.get("reason")) == ("AbleToScale", "False", "FailedGetScale"):
-            since = read_moment(each.get("lastTransitionTime"))
-            left = NEW_KIND_SECONDS - (now - since).total_seconds() if since else 0
-            return left if left > 0 else None
-    return None
+def _is_new_to_it(able: Mapping[str, Any], deadlines: Deadlines) -> bool:
+    """Whether FailedGetScale still means that the cluster is new."""
+    if (able.get("status"), able.get("reason")) != ("False", "FailedGetScale"):
+        return False
+    since = read_moment(able.get("lastTransitionTime"))
+    return since is not None and not deadlines.reached(since, NEW_KIND_SECONDS)
 
 
-def _hindered(condition: Mapping[str, Any]) -> Verdict:
+def _not_scaling(condition: Mapping[str, Any]) -> Verdict:
     reason, message = condition.get("reason") or "", str(condition.get("message") or "It says no reason")
     sentence = f"The autoscaler does not scale: {message.strip().rstrip('.')}."
     word = reason if _WORD.fullmatch(reason) else "NotActive"
@@ -192,57 +187,6 @@ def _hindered(condition: Mapping[str, Any]) -> Verdict:
 
 
 MAX_MESSAGE = 2048
-
-
-@dataclass(frozen=True)
-class ConditionKind:
-    """A row of the table; `good` is the status that asks for nobody. A judgement of None leaves the condition out."""
-
-    type: str
-    good: ConditionStatus
-    meaning: str
-    judge: Callable[[Situation], Verdict | None]
-
-
-CONDITIONS = (
-    ConditionKind("Ready", TRUE, "The spec is fully rolled out, and every desired replica takes traffic.", judge_ready),
-    ConditionKind("Reconciling", FALSE, "The operator is on its way to what is desired.", judge_reconciling),
-    ConditionKind("Stalled", FALSE, "Nothing moves on until a person acts.", judge_stalled),
-    ConditionKind(
-        "Available", TRUE, "At least the promised number of pods takes traffic, of any revision.", judge_available
-    ),
-    ConditionKind(
-        "WarmedUp", TRUE, "Every desired replica of the current revision has passed its gate.", judge_warmed_up
-    ),
-    ConditionKind(
-        "PlanAccepted", TRUE, "The spec can work, as far as can be known before a pod runs.", judge_plan_accepted
-    ),
-    ConditionKind(
-        "Degraded", FALSE, "Replicas that have served are missing, or serve below the thresholds.", judge_degraded
-    ),
-    ConditionKind(
-        "BucketCoverage",
-        TRUE,
-        "Every admissible batch has a bucket, and every request so far met a warm graph.",
-        judge_bucket_coverage,
-    ),
-    ConditionKind("SettingsEffective", TRUE, "Every setting of the spec has an effect.", judge_settings_effective),
-    ConditionKind(
-        "AutoscalerActive",
-        TRUE,
-        "The autoscaler counts requests and may scale. Only there with spec.autoscaling.",
-        judge_autoscaler_active,
-    ),
-)
-
-
-def judge_conditions(situation: Situation) -> tuple[Condition, ...]:
-    """All conditions; a transition time moves only when the status does."""
-    judged = ((kind.type, kind.judge(situation)) for kind in CONDITIONS)
-    verdicts = [(kind, verdict) for kind, verdict in judged if verdict is not None]
-    return conditions_from(
-        verdicts, situation.before.conditions, situation.inference.identity.generation, situation.now
-    )
 
 
 def conditions_from(

@@ -17,7 +17,7 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.core.notation import read_moment, timestamp
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.status.situation import Situation
+from gaudi_operator.core.state import State
 from gaudi_runtime.contract.report import PhaseProgress, WarmupReport
 
 ETA_SECONDS = 10
@@ -25,9 +25,9 @@ MAX_COLD_SHAPES = 10
 _Shape = tuple[str, tuple[int, int, int]]
 
 
-def basis(situation: Situation) -> tuple[PodView, ...]:
+def basis(state: State) -> tuple[PodView, ...]:
     """The pods that percentages speak of: those that serve or, if none does, those of the current revision."""
-    return situation.serving or situation.updated
+    return state.serving or state.updated
 
 
 def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
@@ -78,22 +78,22 @@ def recompiles(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Rec
     )
 
 
-def warmup(situation: Situation, rows: Iterable[PodState]) -> WarmupProgress | None:
+def warmup(state: State, rows: Iterable[PodState]) -> WarmupProgress | None:
     """Progress of the least advanced pod of the current revision; None without one."""
-    mine = [row for row in rows if row.revision == situation.current]
+    mine = [row for row in rows if row.revision == state.current]
     least = min(mine, key=lambda row: (row.warmup_percent, row.name), default=None)
     if least is None:
         return None
-    pod = next(each for each in situation.updated if each.name == least.name)
-    return WarmupProgress(percent=least.warmup_percent, phase=least.phase, eta=_eta(pod, situation))
+    pod = next(each for each in state.updated if each.name == least.name)
+    return WarmupProgress(percent=least.warmup_percent, phase=least.phase, eta=_eta(pod, state))
 
 
-def _eta(pod: PodView, situation: Situation) -> str | None:
+def _eta(pod: PodView, state: State) -> str | None:
     """The end of warm-up, rounded to 10 s; an estimate that moves by no more than that stays as it was written."""
     if pod.report is None or pod.received is None or pod.report.eta_seconds is None:
         return None
     end = pod.received + timedelta(seconds=pod.report.eta_seconds)
-    written = situation.before.warmup.eta if situation.before.warmup else None
+    written = state.before.warmup.eta if state.before.warmup else None
     moment = read_moment(written)
     if moment and abs((moment - end).total_seconds()) <= ETA_SECONDS:
         return written

@@ -15,32 +15,43 @@ from gaudi_operator.core.admission.estimate import Estimate, Fitting, why_unknow
 from gaudi_operator.core.admission.review import Outlook, doubt, hints, outlook
 from gaudi_operator.core.notation import DONE, captured_percent
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.revision import revision_inputs, same_inputs
+from gaudi_operator.core.state import State
 from gaudi_operator.core.status.cold_shapes import suggestion
 from gaudi_operator.core.status.recipes import why_missed
-from gaudi_operator.core.status.situation import FALSE, TRUE, UNKNOWN, Situation, Verdict
+from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.contract.report import WarmupReport, percent
 from gaudi_runtime.units import size
 
 
-def plan_state(situation: Situation) -> PlanState | None:
+def plan_state(state: State) -> PlanState | None:
     """The surest figures there are; None while no plan of the spec is possible.
 
     What a pod of the current revision has measured stays until another one has. A spec that is refused, rolled back
     or put aside by a pinned revision has no pods.
     """
-    if situation.outlook is None:
+    expected = outlook(state.inference)
+    if expected is None:
         return None
-    if situation.violation is not None or not situation.runs_the_spec:
-        return _expected(situation.inference.spec, situation.outlook)
-    if pod := _measured_pod(situation):
-        return _measured(situation, *pod)
-    return _written(situation) or _expected(situation.inference.spec, situation.outlook)
+    if state.violation is not None or not _runs_the_spec(state):
+        return _expected(state.inference.spec, expected)
+    if pod := _measured_pod(state):
+        return _measured(state, *pod)
+    return _written(state) or _expected(state.inference.spec, expected)
 
 
-def known_blocks(situation: Situation) -> int | None:
+def _runs_the_spec(state: State) -> bool:
+    """Whether the current revision is that of the spec, neither the last good one nor another that is pinned."""
+    choice = state.rollout.choice
+    if choice is None or state.inference.spec.rollout.revision is None:
+        return choice is None or not choice.rolled_back
+    return same_inputs(choice.current.inputs, revision_inputs(state.inference))
+
+
+def known_blocks(state: State) -> int | None:
     """KV blocks of the plan as measured; None before that."""
-    state = plan_state(situation)
-    return state.kv_blocks if state is not None and state.basis in _FOUND else None
+    plan = plan_state(state)
+    return plan.kv_blocks if plan is not None and plan.basis in _FOUND else None
 
 
 _FOUND = frozenset({PlanBasis.MEASURED, PlanBasis.SIMULATED})
@@ -78,9 +89,9 @@ def _fits(fitting: Fitting | None) -> int | None:
     return None if fitting is None else percent(fitting.expected, fitting.planned)
 
 
-def _measured_pod(situation: Situation) -> tuple[PodView, WarmupReport] | None:
+def _measured_pod(state: State) -> tuple[PodView, WarmupReport] | None:
     """The pod with the fewest captured graphs of those that have warmed up, with its report."""
-    found = [(pod, pod.report) for pod in situation.updated if pod.report and pod.report.phase in DONE]
+    found = [(pod, pod.report) for pod in state.updated if pod.report and pod.report.phase in DONE]
     return min(found, key=lambda each: (_captured(each[1]), each[0].name), default=None)
 
 
@@ -88,9 +99,9 @@ def _captured(report: WarmupReport) -> int:
     return report.prompt.captured + report.decode.captured
 
 
-def _measured(situation: Situation, pod: PodView, report: WarmupReport) -> PlanState:
+def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState:
     blocks = report.memory.kv_blocks if report.memory else None
-    found = outlook(situation.inference, blocks) or situation.outlook
+    found = outlook(state.inference, blocks) or outlook(state.inference)
     assert found is not None  # noqa: S101 - plan_state() has looked
     return PlanState(
         basis=PlanBasis.SIMULATED if report.simulated else PlanBasis.MEASURED,
@@ -108,75 +119,76 @@ def _measured(situation: Situation, pod: PodView, report: WarmupReport) -> PlanS
     )
 
 
-def _written(situation: Situation) -> PlanState | None:
+def _written(state: State) -> PlanState | None:
     """What the status says already, if it was measured for the revision that is still desired."""
-    before = situation.before
-    if before.plan is None or before.plan.basis not in _FOUND or before.revision.current != situation.current:
+    before = state.before
+    if before.plan is None or before.plan.basis not in _FOUND or before.revision.current != state.current:
         return None
     return before.plan
 
 
-def plan_sentence(state: PlanState) -> str:
+def plan_sentence(plan: PlanState) -> str:
     """Counts, bytes and seconds of a plan as its basis knows them."""
-    buckets = f"{state.prompt_buckets} prompt and {state.decode_buckets} decode"
-    if state.basis is PlanBasis.COUNTED:
+    buckets = f"{plan.prompt_buckets} prompt and {plan.decode_buckets} decode"
+    if plan.basis is PlanBasis.COUNTED:
         return (
-            f"{buckets} buckets are planned for {state.kv_blocks} KV blocks. What they take in memory and time is "
-            f"not known before the first pod has measured it: {state.source}."
+            f"{buckets} buckets are planned for {plan.kv_blocks} KV blocks. What they take in memory and time is "
+            f"not known before the first pod has measured it: {plan.source}."
         )
-    fitting = state.captured_percent
+    fitting = plan.captured_percent
     what = "buckets" if fitting.prompt is None and fitting.decode is None else "graphs"
-    return f"{buckets} {what}{_captured_words(state)}, {_amounts(state)}: {_origin(state)}."
+    return f"{buckets} {what}{_captured_words(plan)}, {_amounts(plan)}: {_origin(plan)}."
 
 
-def _captured_words(state: PlanState) -> str:
-    fitting = ((state.captured_percent.prompt, "prompt"), (state.captured_percent.decode, "decode"))
+def _captured_words(plan: PlanState) -> str:
+    fitting = ((plan.captured_percent.prompt, "prompt"), (plan.captured_percent.decode, "decode"))
     short = [f"{percent} % of {phase}" for percent, phase in fitting if percent is not None and percent < 100]
     return f" ({' and '.join(short)} graphs fit)" if short else ""
 
 
-def _amounts(state: PlanState) -> str:
-    estimated = state.basis is PlanBasis.ESTIMATED
+def _amounts(plan: PlanState) -> str:
+    estimated = plan.basis is PlanBasis.ESTIMATED
     about, span = ("about ", "of warm-up") if estimated else ("", "from start to serving")
-    memory = None if state.graph_bytes is None else f"{about}{size(state.graph_bytes)}"
-    time = None if state.warmup_seconds is None else f"{about}{state.warmup_seconds} s {span}"
+    memory = None if plan.graph_bytes is None else f"{about}{size(plan.graph_bytes)}"
+    time = None if plan.warmup_seconds is None else f"{about}{plan.warmup_seconds} s {span}"
     return ", ".join(part for part in (memory, time) if part)
 
 
-def _origin(state: PlanState) -> str:
-    match state.basis:
+def _origin(plan: PlanState) -> str:
+    match plan.basis:
         case PlanBasis.ESTIMATED:
-            return f"an estimate from {state.source}"
+            return f"an estimate from {plan.source}"
         case PlanBasis.SIMULATED:
-            return f"simulated by {state.source}"
+            return f"simulated by {plan.source}"
         case _:
-            return f"measured by {state.source}"
+            return f"measured by {plan.source}"
 
 
 CHANGE_BUCKETS = "Change spec.bucketing so that buckets hold them."
 
 
-def judge_plan_accepted(s: Situation) -> Verdict:
+def judge_plan_accepted(s: State) -> Verdict:
     """Whether the spec can work at all, as far as can be known before a pod runs."""
     if s.violation:
         return Verdict(FALSE, s.violation.reason, s.violation.message)
-    state = plan_state(s)
-    assert state is not None  # noqa: S101 - an impossible plan is a violation
-    against = doubt(s.inference) if state.basis is PlanBasis.ESTIMATED else None
+    plan = plan_state(s)
+    assert plan is not None  # noqa: S101 - an impossible plan is a violation
+    against = doubt(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
     reason = "Accepted" if against is None else "AcceptedInDoubt"
-    sentences = (plan_sentence(state), against, *hints(s.inference.spec))
+    sentences = (plan_sentence(plan), against, *hints(s.inference.spec))
     return Verdict(TRUE, reason, " ".join(each for each in sentences if each))
 
 
-def judge_bucket_coverage(s: Situation) -> Verdict:
+def judge_bucket_coverage(s: State) -> Verdict:
     """Whether every batch that the limits admit has a bucket, and every request so far met a warm graph."""
     reports = [pod.report for pod in s.serving if pod.report]
     if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
         found = "Requests met shapes without a warm graph: status.recompiles lists them."
         return Verdict(FALSE, "ColdShapes", f"{found} {suggestion(s) or CHANGE_BUCKETS}")
-    if s.outlook is None:
+    expected = outlook(s.inference)
+    if expected is None:
         return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
-    if gaps := _gaps(s, s.outlook):
+    if gaps := _gaps(s, expected):
         return Verdict(
             FALSE,
             "BucketsMissing",
@@ -195,12 +207,12 @@ def _met_cold(reports: Iterable[WarmupReport]) -> bool:
     return any(report.recompiles_since_ready or report.cold_shapes for report in reports)
 
 
-def _gaps(s: Situation, unmeasured: Outlook) -> str | None:
+def _gaps(s: State, unmeasured: Outlook) -> str | None:
     """What the plan leaves without a bucket, for the KV blocks that were measured if any were."""
     return (outlook(s.inference, known_blocks(s)) or unmeasured).uncovered.sentence()
 
 
-def judge_settings_effective(s: Situation) -> Verdict:
+def judge_settings_effective(s: State) -> Verdict:
     """Whether every setting of the spec has an effect."""
     ignored = why_settings_are_ignored(s.inference)
     if ignored:

@@ -1,35 +1,30 @@
 """The rows of status.pods: one per pod, from its report or, until that comes, from what was last known."""
 
 from collections.abc import Mapping
-from datetime import datetime
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
-from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.children.runtime_config import fetching
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import captured_percent, warmup_percent
 from gaudi_operator.core.pods.delays import slow_bucket, unscheduled_since
 from gaudi_operator.core.pods.gate import RECOMPILING, why_below
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.status.situation import Situation
+from gaudi_operator.core.state import State
 from gaudi_runtime.contract.report import Phase
 
 MAX_TEXT = 1024
 MAX_WORD = 32
 
 
-def pod_states(situation: Situation) -> tuple[PodState, ...]:
+def pod_states(state: State) -> tuple[PodState, ...]:
     """A row per active pod, worst first: closed gates before open ones, then the least warmed up."""
-    before = {state.name: state for state in situation.before.pods}
-    readiness = situation.inference.spec.readiness
-    errors, now = situation.last_errors, situation.now
-    rows = [_state(pod, before, readiness, errors.get(pod.name), now) for pod in situation.active]
+    before = {state.name: state for state in state.before.pods}
+    rows = [_row(pod, before, state) for pod in state.active]
     return tuple(sorted(rows, key=lambda row: (row.ready, row.gate, row.warmup_percent, row.name)))
 
 
-def _state(
-    pod: PodView, before: Mapping[str, PodState], readiness: Readiness, last_error: str | None, now: datetime
-) -> PodState:
+def _row(pod: PodView, before: Mapping[str, PodState], state: State) -> PodState:
+    last = state.terminations.get(pod.name)
     known = before.get(pod.name) if pod.container is not None and pod.container.running else None
     numbers = {} if known is None else {key: getattr(known, key) for key in _NUMBERS}
     if report := pod.report:
@@ -47,8 +42,9 @@ def _state(
         gate=pod.gate_open,
         ready=pod.ready,
         restarts=pod.container.restarts if pod.container else 0,
-        last_error=last_error,
-        message=(_message(pod, readiness, now) or "")[:MAX_TEXT] or None,
+        last_error=last.sentence if last else None,
+        last_termination=last.facts if last else None,
+        message=(_message(pod, state) or "")[:MAX_TEXT] or None,
         **numbers,
     )
 
@@ -68,15 +64,19 @@ def _phase(pod: PodView, known: PodState | None) -> str:
     return known.phase if known is not None else "Starting"
 
 
-def _message(pod: PodView, readiness: Readiness, now: datetime) -> str | None:
+def _message(pod: PodView, state: State) -> str | None:
     """What stands in the pod's way, as far as the pod itself says."""
     if pod.report and pod.report.failure:
         return pod.report.failure.message
-    if pod.report and pod.report.phase is Phase.SERVING and (below := why_below(pod.report, readiness)):
+    if (
+        pod.report
+        and pod.report.phase is Phase.SERVING
+        and (below := why_below(pod.report, state.inference.spec.readiness))
+    ):
         return below[1]
     if GATE in pod.conditions and pod.conditions[GATE].reason == RECOMPILING:
         return pod.conditions[GATE].message
-    if slow := slow_bucket(pod, now):
+    if slow := slow_bucket(pod, state.deadlines):
         return slow
     if pod.report and pod.report.warnings:
         return pod.report.warnings[-1]

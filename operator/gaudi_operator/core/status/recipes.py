@@ -1,14 +1,14 @@
 """What the shared recipes did for pods of the current revision, by their own reports."""
 
 from gaudi_operator.api.v1alpha1.status import RecipeCacheState
-from gaudi_operator.core.status.situation import Situation
+from gaudi_operator.core.state import State
 from gaudi_runtime.contract.report import RecipeOutcome, WarmupReport
 
 MAX_TEXT = 1024
 _FILLED = (RecipeOutcome.HIT, RecipeOutcome.SEEDED)
 
 
-def recipe_cache(s: Situation) -> RecipeCacheState | None:
+def recipe_cache(s: State) -> RecipeCacheState | None:
     """The state to show; None where recipes are not shared. What is written stays until a pod says something else."""
     if not s.inference.spec.recipe_cache.enabled:
         return None
@@ -26,13 +26,13 @@ def recipe_cache(s: Situation) -> RecipeCacheState | None:
     )
 
 
-def why_missed(s: Situation) -> str | None:
+def why_missed(s: State) -> str | None:
     """Why no pod of the current revision can take or add recipes, None where one can or none has said so."""
     reports = _reports(s) if s.inference.spec.recipe_cache.enabled else []
     return _why(reports) if reports and _phase(reports) == "Missed" else None
 
 
-def _reports(s: Situation) -> list[WarmupReport]:
+def _reports(s: State) -> list[WarmupReport]:
     return [pod.report for pod in s.updated if pod.report and pod.report.shared_recipes]
 
 

@@ -5,12 +5,16 @@ with its number, its age and where it stands. A resource whose spec this operato
 so, and nothing is touched.
 """
 
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import (
     MAX_PODS,
     MAX_REVISIONS,
+    Condition,
+    ConditionStatus,
     GaudiInferenceStatus,
     PodState,
     RevisionPhase,
@@ -19,16 +23,82 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.core.children.manifests.metadata import traffic_labels
 from gaudi_operator.core.children.manifests.service import endpoint
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.resource import read_identity
 from gaudi_operator.core.rollout.backoff import Record
 from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.state import State
 from gaudi_operator.core.status import figures
-from gaudi_operator.core.status.conditions import conditions_from, judge_conditions, judge_ready
-from gaudi_operator.core.status.plan import plan_state
+from gaudi_operator.core.status.conditions import (
+    conditions_from,
+    judge_autoscaler_active,
+    judge_available,
+    judge_degraded,
+    judge_ready,
+    judge_reconciling,
+    judge_stalled,
+    judge_warmed_up,
+)
+from gaudi_operator.core.status.plan import (
+    judge_bucket_coverage,
+    judge_plan_accepted,
+    judge_settings_effective,
+    plan_state,
+)
 from gaudi_operator.core.status.pods import pod_states
 from gaudi_operator.core.status.recipes import recipe_cache
-from gaudi_operator.core.status.situation import FALSE, TRUE, Situation, Verdict
+from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
+
+
+@dataclass(frozen=True)
+class ConditionKind:
+    """A row of the table; `good` is the status that asks for nobody. A judgement of None leaves the condition out."""
+
+    type: str
+    good: ConditionStatus
+    meaning: str
+    judge: Callable[[State], Verdict | None]
+
+
+CONDITIONS = (
+    ConditionKind("Ready", TRUE, "The spec is fully rolled out, and every desired replica takes traffic.", judge_ready),
+    ConditionKind("Reconciling", FALSE, "The operator is on its way to what is desired.", judge_reconciling),
+    ConditionKind("Stalled", FALSE, "Nothing moves on until a person acts.", judge_stalled),
+    ConditionKind(
+        "Available", TRUE, "At least the promised number of pods takes traffic, of any revision.", judge_available
+    ),
+    ConditionKind(
+        "WarmedUp", TRUE, "Every desired replica of the current revision has passed its gate.", judge_warmed_up
+    ),
+    ConditionKind(
+        "PlanAccepted", TRUE, "The spec can work, as far as can be known before a pod runs.", judge_plan_accepted
+    ),
+    ConditionKind(
+        "Degraded", FALSE, "Replicas that have served are missing, or serve below the thresholds.", judge_degraded
+    ),
+    ConditionKind(
+        "BucketCoverage",
+        TRUE,
+        "Every admissible batch has a bucket, and every request so far met a warm graph.",
+        judge_bucket_coverage,
+    ),
+    ConditionKind("SettingsEffective", TRUE, "Every setting of the spec has an effect.", judge_settings_effective),
+    ConditionKind(
+        "AutoscalerActive",
+        TRUE,
+        "The autoscaler counts requests and may scale. Only there with spec.autoscaling.",
+        judge_autoscaler_active,
+    ),
+)
+
+
+def judge_conditions(state: State) -> tuple[Condition, ...]:
+    """All conditions; a transition time moves only when the status does."""
+    judged = ((kind.type, kind.judge(state)) for kind in CONDITIONS)
+    verdicts = [(kind, verdict) for kind, verdict in judged if verdict is not None]
+    return conditions_from(verdicts, state.before.conditions, state.inference.identity.generation, state.deadlines.now)
+
 
 PROGRESS_SECONDS = 2.0
 """Figures of a warm-up move at most this often; conditions, phases and counts of replicas at once."""
@@ -36,39 +106,39 @@ PROGRESS_SECONDS = 2.0
 _FIGURES = ("captured_percent", "buckets", "warmup", "memory", "recompiles", "pods")
 
 
-def make_status(situation: Situation) -> GaudiInferenceStatus:
+def make_status(state: State) -> GaudiInferenceStatus:
     """The status to show now."""
-    rows = pod_states(situation)
+    rows = pod_states(state)
     return GaudiInferenceStatus(
-        observed_generation=situation.inference.identity.generation,
-        phase=_phase(situation),
-        ready=f"{len(situation.serving)}/{situation.desired}",
-        conditions=judge_conditions(situation),
-        replicas=len(situation.active),
-        updated_replicas=len(situation.updated),
-        ready_replicas=len(situation.serving),
-        available_replicas=len(situation.serving),
-        selector=",".join(f"{key}={value}" for key, value in traffic_labels(situation.inference).items()),
-        revision=Revisions(current=situation.current, previous=situation.previous, stable=situation.stable),
-        revisions=revision_states(situation),
-        endpoint=endpoint(situation.inference) if situation.current else None,
-        plan=plan_state(situation),
-        recipe_cache=recipe_cache(situation),
+        observed_generation=state.inference.identity.generation,
+        phase=_phase(state),
+        ready=f"{len(state.serving)}/{state.desired}",
+        conditions=judge_conditions(state),
+        replicas=len(state.active),
+        updated_replicas=len(state.updated),
+        ready_replicas=len(state.serving),
+        available_replicas=len(state.serving),
+        selector=",".join(f"{key}={value}" for key, value in traffic_labels(state.inference).items()),
+        revision=Revisions(current=state.current, previous=_previous(state), stable=state.stable),
+        revisions=revision_states(state),
+        endpoint=endpoint(state.inference) if state.current else None,
+        plan=plan_state(state),
+        recipe_cache=recipe_cache(state),
         pods=rows[:MAX_PODS],
-        **_figures(situation, rows),
+        **_figures(state, rows),
     )
 
 
-def _figures(situation: Situation, rows: tuple[PodState, ...]) -> dict[str, Any]:
+def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
     """Figures over the pods that percentages speak of. While none of those has reported, the written ones stay."""
-    pods = figures.basis(situation)
+    pods = figures.basis(state)
     names = {pod.name for pod in pods}
     mine = [row for row in rows if row.name in names]
     reports = [pod.report for pod in pods if pod.report]
-    written = situation.before
+    written = state.before
     found: dict[str, Any] = {
         "captured_percent": figures.least_captured(mine),
-        "warmup": figures.warmup(situation, rows),
+        "warmup": figures.warmup(state, rows),
         "buckets": figures.buckets(reports),
         "memory": figures.memory(reports),
         "recompiles": figures.recompiles([row for row in rows if row.ready], reports),
@@ -79,28 +149,27 @@ def _figures(situation: Situation, rows: tuple[PodState, ...]) -> dict[str, Any]
     return found
 
 
-def _phase(situation: Situation) -> str:
-    ready = judge_ready(situation)
-    if situation.problem and situation.problem.reason == "RolledBack":
+def _phase(state: State) -> str:
+    ready = judge_ready(state)
+    if state.problem and state.problem.reason == "RolledBack":
         return "RolledBack"
-    if situation.violation or situation.problem:
+    if state.violation or state.problem:
         return "Stalled"
     if ready.reason in ("ScaledToZero", "Serving"):
         return ready.reason
-    if situation.old:
+    if state.old:
         return "RollingOut"
-    started = any(pod.container and pod.container.running for pod in situation.updated)
+    started = any(pod.container and pod.container.running for pod in state.updated)
     return "WarmingUp" if started else "Pending"
 
 
 def throttled(
-    before: GaudiInferenceStatus, fresh: GaudiInferenceStatus, written: datetime | None, now: datetime
-) -> tuple[GaudiInferenceStatus, float | None]:
-    """`fresh`, or `before` when only figures have moved and the last write is too young; seconds until it is not."""
+    before: GaudiInferenceStatus, fresh: GaudiInferenceStatus, written: datetime | None, deadlines: Deadlines
+) -> GaudiInferenceStatus:
+    """`fresh`, or `before` when only figures have moved and the last write is too young."""
     if fresh == before or written is None or _standing(fresh) != _standing(before):
-        return fresh, None
-    left = (written + timedelta(seconds=PROGRESS_SECONDS) - now).total_seconds()
-    return (fresh, None) if left <= 0 else (before, left)
+        return fresh
+    return fresh if deadlines.reached(written, PROGRESS_SECONDS) else before
 
 
 def _standing(status: GaudiInferenceStatus) -> tuple[object, ...]:
@@ -110,33 +179,42 @@ def _standing(status: GaudiInferenceStatus) -> tuple[object, ...]:
     return status.model_copy(update={**dict.fromkeys(_FIGURES), "revisions": revisions}), pods
 
 
-def revision_states(situation: Situation) -> tuple[RevisionState, ...]:
+def _previous(state: State) -> str | None:
+    """The newest older revision that has pods, otherwise the one that was desired before the current one."""
+    with_pods = {pod.revision for pod in state.old}
+    if found := next((each.name for each in state.stored if each.name in with_pods), None):
+        return found
+    written = state.before.revision
+    return written.current if written.current not in (None, state.current) else written.previous
+
+
+def revision_states(state: State) -> tuple[RevisionState, ...]:
     """A row per kept revision; the oldest are left out where there are more than the status holds."""
-    newest = sorted(situation.revisions, key=lambda revision: revision.number, reverse=True)
-    return tuple(_state(situation, revision) for revision in newest[:MAX_REVISIONS])
+    newest = sorted(state.revisions, key=lambda revision: revision.number, reverse=True)
+    return tuple(_state(state, revision) for revision in newest[:MAX_REVISIONS])
 
 
-def _state(situation: Situation, revision: Revision) -> RevisionState:
-    failure, ends = revision.failure, situation.ends.get(revision.name, Record())
+def _state(state: State, revision: Revision) -> RevisionState:
+    failure, remembered = revision.failure, state.backoffs.get(revision.name, Record())
     return RevisionState(
         name=revision.name,
         number=revision.number,
-        phase=_revision_phase(situation, revision),
+        phase=_revision_phase(state, revision),
         created=revision.created,
         reason=failure.reason if failure else None,
         message=failure.message if failure else None,
-        last_error=ends.last_error,
-        back_off=ends.back_off,
+        last_error=remembered.last_error,
+        back_off=remembered.back_off,
     )
 
 
-def _revision_phase(situation: Situation, revision: Revision) -> RevisionPhase:
-    current = revision.name == situation.current
-    has_pods = any(pod.revision == revision.name for pod in situation.active)
+def _revision_phase(state: State, revision: Revision) -> RevisionPhase:
+    current = revision.name == state.current
+    has_pods = any(pod.revision == revision.name for pod in state.active)
     if revision.failure:
         return RevisionPhase.FAILED if current or has_pods else RevisionPhase.ROLLED_BACK
     if current:
-        return RevisionPhase.SERVING if revision.name == situation.stable else RevisionPhase.ROLLING_OUT
+        return RevisionPhase.SERVING if revision.name == state.stable else RevisionPhase.ROLLING_OUT
     return RevisionPhase.LEAVING if has_pods else RevisionPhase.KEPT
 
 

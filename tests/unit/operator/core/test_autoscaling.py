@@ -7,12 +7,13 @@ import pytest
 
 from gaudi_operator.core.children.diff import has_drifted
 from gaudi_operator.core.children.manifests.horizontal_pod_autoscaler import horizontal_pod_autoscaler
+from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.status.conditions import judge_autoscaler_active
-from gaudi_operator.core.status.situation import FALSE, TRUE, UNKNOWN, Verdict
+from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from tests.builders import Object
 from tests.unit.operator.core.cluster import stamp
-from tests.unit.operator.core.resources import NOW, inference
-from tests.unit.operator.core.situations import situation
+from tests.unit.operator.core.resources import NOW, inference, resource
+from tests.unit.operator.core.states import state_of
 from tests.unit.operator.core.stories import condition, served, status
 
 ASKED = {"minReplicas": 2, "maxReplicas": 5, "targetRunningRequests": 2000}
@@ -27,7 +28,8 @@ def autoscaler(active: str, reason: str = "ValidMetricFound", message: str = "",
 
 
 def judged(live: Object | None, desired: int = 2) -> Verdict | None:
-    return judge_autoscaler_active(situation(desired=desired, inference=inference(autoscaling=ASKED), autoscaler=live))
+    seen = Observed(resource(), autoscalers=(live,) if live else ())
+    return judge_autoscaler_active(state_of(desired=desired, inference=inference(autoscaling=ASKED), observed=seen))
 
 
 def test_autoscaler_aims_for_running_requests_per_pod_by_the_scale_subresource() -> None:
@@ -71,7 +73,7 @@ def test_operator_writes_no_replicas_into_the_spec_whatever_the_bounds() -> None
 def test_condition_is_only_there_with_the_field() -> None:
     types = {each["type"] for each in status(served())["conditions"]}
     assert "AutoscalerActive" not in types
-    assert judge_autoscaler_active(situation()) is None
+    assert judge_autoscaler_active(state_of()) is None
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,15 @@ from collections.abc import Iterable
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionPhase, RevisionState
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.backoff import Record, held, next_try_seconds, records
+from gaudi_operator.core.rollout.backoff import Record, held, records
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.builders import Object
 from tests.unit.operator.core.cluster import Cluster, stamp
@@ -153,7 +155,7 @@ def backed_off(until: int = 12) -> dict[str, Record]:
 
 
 def desired(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
-    return held({"new": 3, "old": 2}, pods, backed_off(), NOW + timedelta(seconds=seconds))
+    return held({"new": 3, "old": 2}, pods, backed_off(), Deadlines(NOW + timedelta(seconds=seconds)))
 
 
 def test_no_new_pod_is_made_during_a_pause_and_other_revisions_go_on() -> None:
@@ -187,8 +189,11 @@ def test_group_before_one_that_stays_is_made_again() -> None:
 
 
 def test_end_of_a_pause_is_waited_for() -> None:
-    assert next_try_seconds(backed_off().values(), NOW + timedelta(seconds=5)) == 7
-    assert next_try_seconds(backed_off().values(), NOW + timedelta(seconds=12)) is None
+    during, after = Deadlines(NOW + timedelta(seconds=5)), Deadlines(NOW + timedelta(seconds=12))
+    assert backed_off()["new"].pause(during)
+    assert during.next_seconds == pytest.approx(7.1)
+    assert backed_off()["new"].pause(after) is None
+    assert after.next_seconds is None
 
 
 def refuse_all(cluster: Cluster, seconds: int) -> None:

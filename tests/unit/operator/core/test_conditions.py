@@ -7,8 +7,10 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.status.conditions import CONDITIONS, conditions_from, judge_conditions
-from gaudi_operator.core.status.situation import FALSE, TRUE, UNKNOWN, Situation, Verdict
+from gaudi_operator.core.state import State
+from gaudi_operator.core.status.conditions import conditions_from
+from gaudi_operator.core.status.status import CONDITIONS, judge_conditions
+from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.contract.report import BucketPhase, ColdShape
 from gaudi_runtime.errors import Problem
 from tests.conformance import violations
@@ -16,19 +18,19 @@ from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, inference
-from tests.unit.operator.core.situations import DONE, PAUSED, closed, serving, situation, warming
+from tests.unit.operator.core.states import DONE, IMPOSSIBLE, PAUSED, closed, serving, state_of, warming
 
 
-def verdict(kind: str, situation: Situation) -> Verdict:
+def verdict(kind: str, situation: State) -> Verdict:
     found = next(each for each in CONDITIONS if each.type == kind).judge(situation)
     assert found
     return found
 
 
-SERVED = situation([serving("a"), serving("b")], DONE)
-REFUSED = situation([serving("a")], violation=Problem("PlanImpossible", "No bucket is left."))
-TROUBLED = situation([serving("a")], problem=Problem("ImagePullBackOff", "Check the image."))
-EMPTY = situation([], DONE, desired=0)
+SERVED = state_of([serving("a"), serving("b")], DONE)
+REFUSED = state_of([serving("a")], violation=Problem("PlanImpossible", "No bucket is left."))
+TROUBLED = state_of([serving("a")], problem=Problem("ImagePullBackOff", "Check the image."))
+EMPTY = state_of([], DONE, desired=0)
 GAPS = inference(
     engine={"maxNumPrefillSeqs": 4},
     bucketing={"strategy": "linear", "prompt": {"batchSize": {"min": 2, "step": 2, "max": 2}}},
@@ -40,11 +42,11 @@ COLD = Verdict(
     "Change spec.bucketing so that buckets hold them.",
 )
 
-TABLE: list[tuple[str, Situation, Verdict]] = [
+TABLE: list[tuple[str, State, Verdict]] = [
     ("Ready", SERVED, Verdict(TRUE, "Serving", "All 2 replicas serve revision new.")),
     (
         "Ready",
-        situation([serving("a"), view(pod("b", terminating=True)), view(pod("evicted", phase="Failed"))], DONE, 1),
+        state_of([serving("a"), view(pod("b", terminating=True)), view(pod("evicted", phase="Failed"))], DONE, 1),
         Verdict(
             TRUE,
             "Serving",
@@ -54,19 +56,19 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ("Ready", EMPTY, Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")),
     (
         "Ready",
-        situation([view(pod(terminating=True)), view(pod("evicted", phase="Failed"))], DONE, desired=0),
+        state_of([view(pod(terminating=True)), view(pod("evicted", phase="Failed"))], DONE, desired=0),
         Verdict(FALSE, "ScalingDown", "1 pods are still ending, none is desired."),
     ),
     (
         "Ready",
-        situation([view(pod(phase="Failed"))], DONE, desired=0),
+        state_of([view(pod(phase="Failed"))], DONE, desired=0),
         Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs."),
     ),
     ("Ready", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),
     ("Ready", TROUBLED, Verdict(FALSE, "ImagePullBackOff", "Check the image.")),
     (
         "Ready",
-        situation([serving("a"), warming()]),
+        state_of([serving("a"), warming()]),
         Verdict(
             FALSE,
             "WarmingUp",
@@ -75,12 +77,12 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ),
     (
         "Ready",
-        situation([serving("a")]),
+        state_of([serving("a")]),
         Verdict(FALSE, "StartingPods", "1 of 2 replicas serve revision new; 1 pods are still to be made."),
     ),
     (
         "Ready",
-        situation([serving("a", "old"), serving("b", "old"), warming("c")]),
+        state_of([serving("a", "old"), serving("b", "old"), warming("c")]),
         Verdict(
             FALSE,
             "RollingOut",
@@ -89,7 +91,7 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ),
     (
         "Ready",
-        situation([serving("a", "old"), serving("b")], PAUSED),
+        state_of([serving("a", "old"), serving("b")], PAUSED),
         Verdict(
             FALSE,
             "RolloutPaused",
@@ -98,7 +100,7 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ),
     (
         "Ready",
-        situation([serving("a"), serving("b"), serving("c")]),
+        state_of([serving("a"), serving("b"), serving("c")]),
         Verdict(FALSE, "ScalingDown", "3 pods run, 2 are desired."),
     ),
     ("Reconciling", SERVED, Verdict(FALSE, "Settled", "Everything is as the spec asks.")),
@@ -109,7 +111,7 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ),
     (
         "Reconciling",
-        situation([serving("a")]),
+        state_of([serving("a")]),
         Verdict(TRUE, "StartingPods", "1 of 2 replicas serve revision new; 1 pods are still to be made."),
     ),
     ("Stalled", SERVED, Verdict(FALSE, "NotStalled", "Nothing asks for a person.")),
@@ -118,22 +120,22 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ("Available", SERVED, Verdict(TRUE, "MinimumAvailable", "2 pods take traffic, at least 2 are promised.")),
     (
         "Available",
-        situation([serving("a", "old"), serving("b", "old")]),
+        state_of([serving("a", "old"), serving("b", "old")]),
         Verdict(TRUE, "MinimumAvailable", "2 pods take traffic, at least 2 are promised."),
     ),
     (
         "Available",
-        situation([serving("a")]),
+        state_of([serving("a")]),
         Verdict(FALSE, "BelowMinimum", "1 pods take traffic, at least 2 are promised."),
     ),
     (
         "Available",
-        situation([serving("a")], unavailable=1),
+        state_of([serving("a")], unavailable=1),
         Verdict(TRUE, "MinimumAvailable", "1 pods take traffic, at least 1 are promised."),
     ),
     (
         "Available",
-        situation([warming()], desired=1, unavailable=1),
+        state_of([warming()], desired=1, unavailable=1),
         Verdict(FALSE, "BelowMinimum", "0 pods take traffic, at least 1 are promised."),
     ),
     ("Available", EMPTY, Verdict(TRUE, "MinimumAvailable", "0 pods take traffic, at least 0 are promised.")),
@@ -144,7 +146,7 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ),
     (
         "WarmedUp",
-        situation([serving("a", "old"), serving("b")]),
+        state_of([serving("a", "old"), serving("b")]),
         Verdict(FALSE, "WarmingUp", f"1 of 2 replicas of revision new have passed the gate {GATE}."),
     ),
     (
@@ -170,12 +172,12 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ),
     (
         "Degraded",
-        situation([serving("a"), closed("c")]),
+        state_of([serving("a"), closed("c")]),
         Verdict(TRUE, "ReplicasLost", "1 pods that have served take no traffic now: c."),
     ),
     (
         "Degraded",
-        situation([serving("a", gate="OpenedBelowThreshold"), serving("b")]),
+        state_of([serving("a", gate="OpenedBelowThreshold"), serving("b")]),
         Verdict(
             TRUE,
             "BelowThresholds",
@@ -189,12 +191,12 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ),
     (
         "BucketCoverage",
-        situation([serving(said=report())], violation=Problem("PlanImpossible", "No bucket."), outlook=None),
+        state_of([serving(said=report())], violation=Problem("PlanImpossible", "No bucket."), inference=IMPOSSIBLE),
         Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why."),
     ),
     (
         "BucketCoverage",
-        situation([serving(said=report())], inference=GAPS),
+        state_of([serving(said=report())], inference=GAPS),
         Verdict(
             FALSE,
             "BucketsMissing",
@@ -204,29 +206,29 @@ TABLE: list[tuple[str, Situation, Verdict]] = [
     ),
     (
         "BucketCoverage",
-        situation([serving(said=report(recompiles_since_ready=1))], inference=GAPS),
+        state_of([serving(said=report(recompiles_since_ready=1))], inference=GAPS),
         COLD,
     ),
     (
         "BucketCoverage",
-        situation([serving(said=report())]),
+        state_of([serving(said=report())]),
         Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far met a warm graph."),
     ),
     (
         "BucketCoverage",
-        situation([serving(said=report(recompiles_since_ready=1))]),
+        state_of([serving(said=report(recompiles_since_ready=1))]),
         COLD,
     ),
 ]
 
 
 @pytest.mark.parametrize(("kind", "found", "expected"), TABLE, ids=[f"{row[0]}-{row[2].reason}" for row in TABLE])
-def test_condition(kind: str, found: Situation, expected: Verdict) -> None:
+def test_condition(kind: str, found: State, expected: Verdict) -> None:
     assert verdict(kind, found) == expected
 
 
 @pytest.mark.parametrize("found", [row[1] for row in TABLE])
-def test_conditions_of_every_situation_conform(found: Situation) -> None:
+def test_conditions_of_every_situation_conform(found: State) -> None:
     conditions = [each.model_dump(mode="json", by_alias=True) for each in judge_conditions(found)]
     assert violations({"metadata": {"generation": 1}, "status": {"observedGeneration": 0, "conditions": []}}) != []
     generation = found.inference.identity.generation
@@ -236,7 +238,7 @@ def test_conditions_of_every_situation_conform(found: Situation) -> None:
 
 def test_cold_shapes_are_no_fault_where_recompiles_are_ignored() -> None:
     lenient = inference(readiness={"onRecompiles": "ignore"})
-    found = situation([serving(said=report(recompiles_since_ready=1))], inference=lenient)
+    found = state_of([serving(said=report(recompiles_since_ready=1))], inference=lenient)
     assert verdict("BucketCoverage", found) == Verdict(
         TRUE, "Covered", "Every admissible batch has a bucket; readiness.onRecompiles ignores cold graphs."
     )
@@ -244,23 +246,23 @@ def test_cold_shapes_are_no_fault_where_recompiles_are_ignored() -> None:
 
 def test_cold_shape_without_a_compile_counts_too() -> None:
     cold = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 300, 0), count=1)
-    assert verdict("BucketCoverage", situation([serving(said=report(cold_shapes=(cold,)))])).status is FALSE
+    assert verdict("BucketCoverage", state_of([serving(said=report(cold_shapes=(cold,)))])).status is FALSE
 
 
 def test_pod_whose_gate_has_just_opened_is_not_lost() -> None:
     just_now = gate_condition(True, since=stamp(NOW - timedelta(seconds=2)))
     fresh = view(pod("a", revision="new", conditions=(just_now, condition("Ready", False))))
-    assert verdict("Degraded", situation([fresh])).status is FALSE
+    assert verdict("Degraded", state_of([fresh])).status is FALSE
 
 
 def test_pod_that_is_long_not_ready_behind_an_open_gate_is_lost() -> None:
     away = view(pod("a", revision="new", conditions=(gate_condition(True), condition("Ready", False))))
-    assert verdict("Degraded", situation([away])).reason == "ReplicasLost"
+    assert verdict("Degraded", state_of([away])).reason == "ReplicasLost"
 
 
 def test_terminating_pod_is_not_lost() -> None:
     going = pod("a", revision="new", conditions=(gate_condition(True),), terminating=True)
-    assert verdict("Degraded", situation([view(going)])).status is FALSE
+    assert verdict("Degraded", state_of([view(going)])).status is FALSE
 
 
 def old_condition(status: ConditionStatus) -> Condition:
@@ -292,7 +294,7 @@ def test_condition_bears_the_generation_that_was_judged() -> None:
 
 
 def test_long_message_is_cut() -> None:
-    long = situation(violation=Problem("PlanImpossible", "x" * 10_000))
+    long = state_of(violation=Problem("PlanImpossible", "x" * 10_000))
     assert len(judge_conditions(long)[0].message) == 2048
 
 

@@ -4,7 +4,7 @@ from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, 
 from gaudi_operator.core.actions import Event, SetGate
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.events import events
-from gaudi_operator.core.status.situation import FALSE, TRUE, Verdict
+from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from tests.unit.operator.core.resources import NOW
 
 NOTHING = GaudiInferenceStatus()

@@ -2,15 +2,13 @@
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.children.runtime_config import fetching
-from gaudi_operator.core.pods.problems import Circumstances, pod_problem
+from gaudi_operator.core.pods.problems import Room, pod_problem
 from gaudi_operator.core.status.status import make_status
 from gaudi_runtime.contract.report import FetchProgress, Phase, RuntimeFailure
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
-from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.situations import situation
+from tests.unit.operator.core.states import state_of
 
 GIB = 1024**3
 
@@ -42,8 +40,8 @@ def test_fetch_is_a_sentence(progress: FetchProgress, sentence: str) -> None:
 def test_fetch_that_failed_is_told_by_conditions_and_by_the_row_of_its_pod(reason: str, message: str) -> None:
     failure = RuntimeFailure(reason=reason, message=message)
     failed = view(pod(revision="new"), report(Phase.FAILED, failure=failure))
-    problem = pod_problem(failed, Circumstances(Readiness(), room_to_come=False, now=NOW))
-    status = make_status(situation([failed], problem=problem))
+    problem = pod_problem(failed, state_of(), Room(to_come=False))
+    status = make_status(state_of([failed], problem=problem))
     told = {each.type: (each.status, each.reason, each.message) for each in status.conditions}
     assert told["Stalled"] == ("True", reason, f"Pod a cannot start: {message}")
     assert told["Ready"] == ("False", reason, f"Pod a cannot start: {message}")
@@ -52,7 +50,7 @@ def test_fetch_that_failed_is_told_by_conditions_and_by_the_row_of_its_pod(reaso
 
 def test_pod_that_waits_for_the_fetch_of_another_says_so_in_its_row() -> None:
     waits = report(Phase.FETCHING, fetch=FetchProgress(done_bytes=5 * GIB, waiting=True))
-    (row,) = make_status(situation([view(pod(revision="new"), waits)])).pods
+    (row,) = make_status(state_of([view(pod(revision="new"), waits)])).pods
     assert (row.phase, row.message) == (
         "Fetching",
         "Waits for another process that fetches the model: 5 GiB are here.",

@@ -8,7 +8,7 @@ from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.review import hints
 from gaudi_operator.core.status.plan import judge_plan_accepted
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
-from tests.unit.operator.core.situations import situation
+from tests.unit.operator.core.states import state_of
 
 GAUDI2 = {"generation": "gaudi2", "deviceMemory": None}
 VLLM = {"name": "vllm"}
@@ -96,5 +96,5 @@ def test_other_engines_get_no_hint(engine: str) -> None:
 def test_hint_stands_in_the_condition_and_refuses_nothing() -> None:
     found = inference(engine=VLLM, accelerator=CARD, model=repository("acme/own"))
     assert first_violation(found, DEFAULTS) is None
-    verdict = judge_plan_accepted(situation(inference=found))
+    verdict = judge_plan_accepted(state_of(inference=found))
     assert (verdict.reason, verdict.message.endswith("no card; it may work all the same.")) == ("Accepted", True)

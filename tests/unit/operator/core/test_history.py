@@ -4,13 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, GaudiInferenceStatus, RevisionPhase
+from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, GaudiInferenceStatus, RevisionPhase, Revisions
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.status.status import revision_states, throttled
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.situations import serving, situation
+from tests.unit.operator.core.states import serving, state_of
 
 FAILURE = Problem("WarmupStalled", "Nothing has moved in pod a.")
 
@@ -34,25 +35,26 @@ def revision(name: str, number: int = 1, failure: Problem | None = None) -> Revi
 def test_phase_of_a_revision(
     name: str, pods: list[PodView], failure: Problem | None, stable: str, phase: RevisionPhase
 ) -> None:
-    (row,) = revision_states(situation(pods, revisions=(revision(name, failure=failure),), stable=stable))
-    assert row.phase is phase
+    before = GaudiInferenceStatus(revision=Revisions(stable=stable))
+    rows = revision_states(state_of(pods, stored=(revision(name, failure=failure),), before=before))
+    assert {row.name: row.phase for row in rows}[name] is phase
 
 
 def test_moment_of_making_waits_for_the_next_write() -> None:
-    made, row = NOW - timedelta(seconds=1), revision_states(situation(revisions=(revision("new"),)))
+    made, row = NOW - timedelta(seconds=1), revision_states(state_of(stored=(revision("new"),)))
     fresh = GaudiInferenceStatus(revisions=row)
     shown = GaudiInferenceStatus(revisions=(row[0].model_copy(update={"created": None}),))
-    assert throttled(shown, fresh, made, NOW)[0] == shown
-    assert throttled(shown, fresh, NOW - timedelta(seconds=2), NOW)[0] == fresh
+    assert throttled(shown, fresh, made, Deadlines(NOW)) == shown
+    assert throttled(shown, fresh, NOW - timedelta(seconds=2), Deadlines(NOW)) == fresh
 
 
 def test_newest_comes_first_and_the_oldest_are_left_out() -> None:
-    rows = revision_states(situation(revisions=tuple(revision(f"r{number}", number) for number in range(12))))
+    rows = revision_states(state_of(stored=tuple(revision(f"r{number}", number) for number in range(12))))
     assert [row.number for row in rows] == [11, 10, 9, 8, 7, 6, 5, 4, 3, 2]
     assert len(rows) == MAX_REVISIONS
 
 
 def test_row_of_a_failed_revision_has_the_evidence() -> None:
-    (row,) = revision_states(situation(revisions=(revision("old", 3, FAILURE),)))
+    row = revision_states(state_of(stored=(revision("old", 3, FAILURE),)))[0]
     assert (row.name, row.number, row.created) == ("old", 3, "2026-08-01T11:00:00Z")
     assert (row.reason, row.message) == (FAILURE.reason, FAILURE.message)

@@ -3,8 +3,8 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
+from gaudi_operator.core.state import State
 from gaudi_operator.core.status.plan import known_blocks, plan_sentence, plan_state
-from gaudi_operator.core.status.situation import Situation
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.builders import Object
@@ -12,7 +12,7 @@ from tests.forecasts import seed
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference
-from tests.unit.operator.core.situations import serving, situation, warming
+from tests.unit.operator.core.states import IMPOSSIBLE, serving, state_of, warming
 
 MIB, GIB = 1024**2, 1024**3
 
@@ -28,14 +28,14 @@ def warmed(prompt: int = 15, blocks: int = 48, simulated: bool = False) -> Warmu
     )
 
 
-def state(found: Situation) -> PlanState:
+def state(found: State) -> PlanState:
     shown = plan_state(found)
     assert shown is not None
     return shown
 
 
 def test_buckets_are_counted_before_any_pod_exists() -> None:
-    assert state(situation([])) == PlanState(
+    assert state(state_of([])) == PlanState(
         basis=PlanBasis.COUNTED,
         prompt_buckets=8,
         decode_buckets=24,
@@ -53,16 +53,16 @@ def test_buckets_are_counted_before_any_pod_exists() -> None:
     ids=["simulation", "model"],
 )
 def test_plan_that_cannot_be_estimated_says_why(spec: Object, why: str) -> None:
-    found = state(situation([], inference=inference(**spec)))
+    found = state(state_of([], inference=inference(**spec)))
     assert f"before the first pod has measured it: {why}" in plan_sentence(found)
 
 
 def test_counted_plan_measures_nothing() -> None:
-    assert known_blocks(situation([])) is None
+    assert known_blocks(state_of([])) is None
 
 
 def test_first_warmed_up_pod_replaces_what_was_counted() -> None:
-    assert state(situation([serving("a", said=warmed())])) == PlanState(
+    assert state(state_of([serving("a", said=warmed())])) == PlanState(
         basis=PlanBasis.MEASURED,
         prompt_buckets=24,
         decode_buckets=48,
@@ -75,24 +75,24 @@ def test_first_warmed_up_pod_replaces_what_was_counted() -> None:
 
 
 def test_figures_are_of_the_pod_with_the_fewest_graphs() -> None:
-    found = situation([serving("a", said=warmed(20)), serving("b", said=warmed(15)), serving("c", said=warmed(15))])
+    found = state_of([serving("a", said=warmed(20)), serving("b", said=warmed(15)), serving("c", said=warmed(15))])
     assert state(found).source == "pod b"
 
 
 def test_pod_that_still_warms_up_measures_nothing() -> None:
-    found = situation([view(pod("a", revision="new"), report(Phase.CAPTURING))])
+    found = state_of([view(pod("a", revision="new"), report(Phase.CAPTURING))])
     assert state(found).basis is PlanBasis.COUNTED
 
 
 def test_pod_of_an_older_revision_measures_nothing_for_this_one() -> None:
-    assert state(situation([serving("a", "old", said=warmed())])).basis is PlanBasis.COUNTED
+    assert state(state_of([serving("a", "old", said=warmed())])).basis is PlanBasis.COUNTED
 
 
 def test_figures_of_a_simulation_say_so() -> None:
-    assert state(situation([serving("a", said=warmed(simulated=True))])).basis is PlanBasis.SIMULATED
+    assert state(state_of([serving("a", said=warmed(simulated=True))])).basis is PlanBasis.SIMULATED
 
 
-MEASURED = state(situation([serving("a", said=warmed())]))
+MEASURED = state(state_of([serving("a", said=warmed())]))
 
 
 def written(revision: str) -> GaudiInferenceStatus:
@@ -100,15 +100,15 @@ def written(revision: str) -> GaudiInferenceStatus:
 
 
 def test_measured_figures_stay_while_no_pod_has_reported_to_this_operator() -> None:
-    assert state(situation([warming("a")], before=written("new"))) == MEASURED
+    assert state(state_of([warming("a")], before=written("new"))) == MEASURED
 
 
 def test_measured_figures_of_another_revision_go() -> None:
-    assert state(situation([warming("a")], before=written("old"))).basis is PlanBasis.COUNTED
+    assert state(state_of([warming("a")], before=written("old"))).basis is PlanBasis.COUNTED
 
 
 def test_described_card_and_known_model_give_an_estimate() -> None:
-    found = state(situation([], inference=inference(**seed())))
+    found = state(state_of([], inference=inference(**seed())))
     assert found.basis is PlanBasis.ESTIMATED
     assert found.captured_percent == CapturedPercent(prompt=62, decode=100)
     assert plan_sentence(found) == (
@@ -119,22 +119,22 @@ def test_described_card_and_known_model_give_an_estimate() -> None:
 
 
 def test_buckets_without_graphs_are_not_called_graphs() -> None:
-    found = state(situation([], inference=inference(**seed(engine={"executionMode": "eager"}))))
+    found = state(state_of([], inference=inference(**seed(engine={"executionMode": "eager"}))))
     assert plan_sentence(found).startswith("24 prompt and 48 decode buckets, about 29 s of warm-up: an estimate from ")
 
 
 def test_first_warmed_up_pod_replaces_an_estimate() -> None:
-    found = state(situation([serving("a", said=warmed())], inference=inference(**seed())))
+    found = state(state_of([serving("a", said=warmed())], inference=inference(**seed())))
     assert found.basis is PlanBasis.MEASURED
 
 
 def test_refused_spec_is_not_judged_by_pods_that_run_another_one() -> None:
-    refused = situation([serving("a", said=warmed())], violation=Problem("ThresholdsUnreachable", "Too many."))
+    refused = state_of([serving("a", said=warmed())], violation=Problem("ThresholdsUnreachable", "Too many."))
     assert state(refused).basis is PlanBasis.COUNTED
 
 
 def test_impossible_plan_has_no_state() -> None:
-    assert plan_state(situation([], violation=Problem("PlanImpossible", "No bucket."), outlook=None)) is None
+    assert plan_state(state_of([], violation=Problem("PlanImpossible", "No bucket."), inference=IMPOSSIBLE)) is None
 
 
 @pytest.mark.parametrize(

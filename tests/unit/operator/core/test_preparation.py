@@ -4,16 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.deadlines import look_again_seconds
-from gaudi_operator.core.pods.problems import Circumstances, pod_problem
+from gaudi_operator.core.pods.problems import Room, pod_problem
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.states import state_of
 
-CIRCUMSTANCES = Circumstances(Readiness(), room_to_come=False, now=NOW)
+ROOM = Room(to_come=False)
 
 
 def unprepared(seconds: int) -> PodView:
@@ -24,7 +23,7 @@ def unprepared(seconds: int) -> PodView:
 
 
 def test_pod_that_waits_for_its_volumes_for_long() -> None:
-    assert pod_problem(unprepared(181), CIRCUMSTANCES) == Problem(
+    assert pod_problem(unprepared(181), state_of(), ROOM) == Problem(
         "PodNotPrepared",
         "Pod a has a node and waits for its volumes or its network for more than 180 s. The events of "
         "`kubectl describe pod a` name what is missing. A ReadWriteOnce claim serves the pods of one node only: use "
@@ -33,13 +32,15 @@ def test_pod_that_waits_for_its_volumes_for_long() -> None:
 
 
 def test_pod_that_waits_for_its_volumes_for_a_moment_is_in_no_problem() -> None:
-    assert pod_problem(unprepared(179), CIRCUMSTANCES) is None
+    assert pod_problem(unprepared(179), state_of(), ROOM) is None
 
 
 def test_pod_that_has_its_volumes_is_in_no_problem() -> None:
     prepared = condition("PodReadyToStartContainers", True)
-    assert pod_problem(view(pod(conditions=(prepared,))), CIRCUMSTANCES) is None
+    assert pod_problem(view(pod(conditions=(prepared,))), state_of(), ROOM) is None
 
 
-def test_pod_without_its_volumes_is_looked_at_when_its_patience_ends() -> None:
-    assert look_again_seconds([unprepared(170)], None, NOW) == pytest.approx(10.1)
+def test_pod_without_its_volumes_is_looked_at_when_it_should_have_them() -> None:
+    state = state_of()
+    assert pod_problem(unprepared(170), state, ROOM) is None
+    assert state.deadlines.next_seconds == pytest.approx(10.1)

@@ -7,11 +7,11 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, RecipeCacheState, Revisions
 from gaudi_operator.core.status.plan import judge_settings_effective
 from gaudi_operator.core.status.recipes import recipe_cache
-from gaudi_operator.core.status.situation import FALSE, TRUE
+from gaudi_operator.core.status.verdict import FALSE, TRUE
 from gaudi_runtime.contract.report import PhaseProgress, RecipeOutcome, SharedRecipesReport, WarmupReport
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference
-from tests.unit.operator.core.situations import serving, situation
+from tests.unit.operator.core.states import serving, state_of
 
 HIT, SEEDING, SEEDED, MISS = RecipeOutcome
 NOTHING = "/recipes has no recipes yet."
@@ -26,11 +26,11 @@ def told(outcome: RecipeOutcome, reason: str | None = None, cached: int = 0, sav
 
 def state(*reports: WarmupReport, **fields: Any) -> RecipeCacheState | None:
     pods = [serving(f"pod-{number}", said=said) for number, said in enumerate(reports)]
-    return recipe_cache(situation(pods, inference=SHARED, **fields))
+    return recipe_cache(state_of(pods, inference=SHARED, **fields))
 
 
 def test_where_recipes_are_not_shared_nothing_is_said() -> None:
-    assert recipe_cache(situation([serving(said=told(HIT))])) is None
+    assert recipe_cache(state_of([serving(said=told(HIT))])) is None
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_part_of_the_plan_is_a_floored_percentage_of_it() -> None:
 def test_an_operator_that_has_just_started_keeps_what_is_written() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
-    assert recipe_cache(situation([serving()], inference=SHARED, before=before)) == written
+    assert recipe_cache(state_of([serving()], inference=SHARED, before=before)) == written
 
 
 def test_what_is_written_of_another_revision_says_nothing_of_this_one() -> None:
@@ -69,12 +69,12 @@ def test_what_is_written_of_another_revision_says_nothing_of_this_one() -> None:
 def test_scaled_to_zero_keeps_what_is_written() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="new"), recipe_cache=written)
-    assert recipe_cache(situation([], inference=SHARED, before=before, desired=0)) == written
+    assert recipe_cache(state_of([], inference=SHARED, before=before, desired=0)) == written
 
 
 def test_a_cache_that_no_pod_can_use_is_a_setting_without_effect() -> None:
     pods = [serving(said=told(MISS, "The volume cannot lock files."))]
-    verdict = judge_settings_effective(situation(pods, inference=SHARED))
+    verdict = judge_settings_effective(state_of(pods, inference=SHARED))
     assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")
     assert verdict.message == "spec.recipeCache.enabled has no effect: The volume cannot lock files."
 
@@ -82,4 +82,4 @@ def test_a_cache_that_no_pod_can_use_is_a_setting_without_effect() -> None:
 @pytest.mark.parametrize("outcome", [HIT, SEEDED, SEEDING])
 def test_a_cache_that_is_used_or_filled_has_an_effect(outcome: RecipeOutcome) -> None:
     pods = [serving("a", said=told(MISS, "No lock.")), serving("b", said=told(outcome))]
-    assert judge_settings_effective(situation(pods, inference=SHARED)).status is TRUE
+    assert judge_settings_effective(state_of(pods, inference=SHARED)).status is TRUE

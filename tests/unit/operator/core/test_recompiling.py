@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.notation import timestamp
-from gaudi_operator.core.pods.gate import RECOMPILING, judge_gates
-from gaudi_operator.core.pods.view import PodView, with_gates
+from gaudi_operator.core.pods.gate import RECOMPILING, judge_gates, with_gates
+from gaudi_operator.core.pods.view import PodView
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import PLAN, report
 from tests.unit.operator.core.resources import NOW
@@ -28,11 +29,11 @@ def closed(name: str, recent: int, reason: str = RECOMPILING) -> PodView:
 
 
 def gates(*pods: PodView, readiness: Readiness = CLOSING, promised: int = 1) -> dict[str, bool]:
-    return {gate.pod: gate.open for gate in judge_gates(pods, readiness, promised, NOW)}
+    return {gate.pod: gate.open for gate in judge_gates(pods, readiness, promised, Deadlines(NOW))}
 
 
 def test_pod_above_the_limit_is_closed_and_told_why() -> None:
-    (gate,) = judge_gates([serving("a", 0), serving("b", 4)], CLOSING, 1, NOW)
+    (gate,) = judge_gates([serving("a", 0), serving("b", 4)], CLOSING, 1, Deadlines(NOW))
     assert (gate.pod, gate.open, gate.reason) == ("b", False, "Recompiling")
     assert gate.message == (
         "Requests waited for 4 compiles within five minutes; the gate opens after five minutes without any."
@@ -95,12 +96,12 @@ PODS = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=6).map(
 
 @given(PODS, st.integers(0, 6))
 def test_promise_is_kept_and_a_second_look_changes_nothing(pods: list[PodView], promised: int) -> None:
-    written = judge_gates(pods, CLOSING, promised, NOW)
+    written = judge_gates(pods, CLOSING, promised, Deadlines(NOW))
     after = with_gates(pods, written, NOW)
     kept = max(1, promised)
     assert sum(each.ready for each in after) >= min(kept, sum(each.ready for each in pods))
     assert sum(each.gate_open for each in after) >= min(kept, len(pods))
-    assert judge_gates(after, CLOSING, promised, NOW) == []
+    assert judge_gates(after, CLOSING, promised, Deadlines(NOW)) == []
 
 
 def test_pod_that_closes_for_another_reason_is_not_among_those_that_serve() -> None:

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.scaling import OnFailure, Rollout
-from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.pods.problems import Circumstances
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
+from gaudi_operator.core.pods.problems import Room
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.rollout.target import choose, last_good
@@ -14,8 +13,8 @@ from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
-from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.situations import serving, warming
+from tests.unit.operator.core.resources import inference
+from tests.unit.operator.core.states import serving, state_of, warming
 
 FAILURE = Problem("WarmupStalled", "Nothing has moved.")
 STALLED = view(pod("n", revision="new"), report(Phase.COMPILING, since_progress_seconds=1801))
@@ -61,8 +60,9 @@ def chosen(
     desired: Revision = NEW, stored: tuple[Revision, ...] = (NEW, GOOD), **rollout: Any
 ) -> tuple[str, bool, str]:
     """What runs, whether it is held, and why it failed."""
-    pods, circumstances = (STALLED, OLD), Circumstances(Readiness(), room_to_come=False, now=NOW)
-    choice = choose(desired, stored, "old", pods, Rollout(**rollout), circumstances)
+    before = GaudiInferenceStatus(revision=Revisions(stable="old"))
+    state = state_of((STALLED, OLD), inference=inference(rollout=rollout), stored=stored, before=before)
+    choice = choose(state, desired, Room(to_come=False))
     return choice.current.name, choice.held, choice.desired.failure.reason if choice.desired.failure else ""
 
 
@@ -75,7 +75,7 @@ def test_failure_that_was_seen_before_keeps_it_back() -> None:
 
 
 def test_pause_holds_what_failed() -> None:
-    assert chosen(on_failure=OnFailure.PAUSE) == ("new", True, "WarmupStalled")
+    assert chosen(onFailure="pause") == ("new", True, "WarmupStalled")
 
 
 def test_held_rollout_is_not_judged() -> None:

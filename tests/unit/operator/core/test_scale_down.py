@@ -16,7 +16,7 @@ from tests.builders import Object
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.reports import FULL, report
 from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.situations import serving, warming
+from tests.unit.operator.core.states import serving, warming
 from tests.unit.operator.core.stories import condition, served, status
 
 

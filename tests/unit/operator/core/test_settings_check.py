@@ -11,12 +11,12 @@ from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_operator.core.rollout.revision import Revision, desired_revision
 from gaudi_operator.core.status.plan import judge_settings_effective
-from gaudi_operator.core.status.situation import FALSE, TRUE, Verdict
+from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_runtime.errors import Problem
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
-from tests.unit.operator.core.situations import situation
+from tests.unit.operator.core.states import state_of
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
 EXAMPLES = sorted((Path(__file__).parents[4] / "examples").rglob("*.yaml"))
@@ -85,7 +85,7 @@ def test_wrong_setting_stalls_and_leaves_what_serves() -> None:
 
 def test_every_setting_that_nobody_reads_is_named() -> None:
     found = sim({"VLLM_DEFRAG_THRESHOLD": 8}, bucketing={"strategy": "exponential", "prompt": {"query": {"min": 128}}})
-    assert judge_settings_effective(situation(inference=found)) == Verdict(
+    assert judge_settings_effective(state_of(inference=found)) == Verdict(
         FALSE,
         "SettingsIgnored",
         "spec.engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the sim engine on device cpu; "
@@ -95,7 +95,7 @@ def test_every_setting_that_nobody_reads_is_named() -> None:
 
 def test_settings_that_are_read_are_fine() -> None:
     found = inference(accelerator=CARD, engine={"settings": {"LOG_LEVEL_ALL": 4}})
-    assert judge_settings_effective(situation(inference=found)) == Verdict(
+    assert judge_settings_effective(state_of(inference=found)) == Verdict(
         TRUE, "SettingsRead", "Every setting of the spec has an effect."
     )
 

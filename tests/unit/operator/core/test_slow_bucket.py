@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.core.deadlines import look_again_seconds
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.delays import slow_bucket
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.status.conditions import judge_warmed_up
@@ -13,7 +13,7 @@ from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.situations import situation
+from tests.unit.operator.core.states import state_of
 
 SENTENCE = (
     "Prompt bucket (1, 128, 0) takes more than 80 s in phase Compiling; buckets like it lead to expect 20.0 s "
@@ -31,28 +31,31 @@ def compiling(still: float, forecast: float | None = 20.0, phase: Phase = Phase.
     ("still", "forecast", "slow"), [(79.1, 20, True), (78.9, 20, False), (29.1, 1, True), (28.9, 1, False)]
 )
 def test_four_times_the_forecast_and_half_a_minute_are_slow(still: float, forecast: float, slow: bool) -> None:
-    assert (slow_bucket(compiling(still, forecast), NOW) is not None) is slow
+    assert (slow_bucket(compiling(still, forecast), Deadlines(NOW)) is not None) is slow
 
 
 def test_bucket_without_a_forecast_is_never_slow() -> None:
-    assert slow_bucket(compiling(1e6, None), NOW) is None
+    assert slow_bucket(compiling(1e6, None), Deadlines(NOW)) is None
 
 
 def test_pod_that_serves_has_no_bucket_in_work() -> None:
-    assert slow_bucket(compiling(1e6, phase=Phase.SERVING), NOW) is None
+    assert slow_bucket(compiling(1e6, phase=Phase.SERVING), Deadlines(NOW)) is None
 
 
 def test_sentence_names_the_bucket_and_does_not_change_with_time() -> None:
     slow = compiling(90)
-    assert slow_bucket(slow, NOW) == slow_bucket(slow, NOW + timedelta(hours=1)) == SENTENCE
+    assert slow_bucket(slow, Deadlines(NOW)) == slow_bucket(slow, Deadlines(NOW + timedelta(hours=1))) == SENTENCE
 
 
 def test_status_names_it_at_the_pod_and_in_the_condition() -> None:
-    found = situation([compiling(90)], desired=1)
+    found = state_of([compiling(90)], desired=1)
     assert pod_states(found)[0].message == SENTENCE
     assert judge_warmed_up(found).message.endswith(f"gate inference.gaudi.dev/warmed-up. Pod a: {SENTENCE}")
 
 
 def test_it_is_looked_at_when_it_becomes_slow() -> None:
-    assert look_again_seconds([compiling(50)], None, NOW) == pytest.approx(29.1)
-    assert look_again_seconds([compiling(90)], None, NOW) is None
+    early, late = Deadlines(NOW), Deadlines(NOW)
+    slow_bucket(compiling(50), early)
+    slow_bucket(compiling(90), late)
+    assert early.next_seconds == pytest.approx(29.1)
+    assert late.next_seconds is None

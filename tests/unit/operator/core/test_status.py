@@ -15,8 +15,9 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     WarmupProgress,
 )
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.status.situation import Situation
+from gaudi_operator.core.state import State
 from gaudi_operator.core.status.status import make_status, throttled
 from gaudi_runtime.contract.report import (
     BucketPhase,
@@ -32,7 +33,7 @@ from gaudi_runtime.contract.report import (
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.situations import DONE, serving, situation, warming
+from tests.unit.operator.core.states import DONE, serving, state_of, warming
 
 
 def captured(prompt: int, decode: int = 48, phase: Phase = Phase.SERVING, **fields: Any) -> WarmupReport:
@@ -45,7 +46,7 @@ def captured(prompt: int, decode: int = 48, phase: Phase = Phase.SERVING, **fiel
 
 
 def status(pods: Iterable[PodView], **fields: Any) -> GaudiInferenceStatus:
-    return make_status(situation(pods, **fields))
+    return make_status(state_of(pods, **fields))
 
 
 def moving(name: str, said: WarmupReport, revision: str = "new") -> PodView:
@@ -265,19 +266,19 @@ TURNED = FURTHER.model_copy(update={"revision": Revisions(current="new")})
 
 
 def test_progress_waits_while_the_last_write_is_young() -> None:
-    assert throttled(EARLIER, FURTHER, NOW - timedelta(seconds=0.5), NOW) == (EARLIER, 1.5)
+    assert throttled(EARLIER, FURTHER, NOW - timedelta(seconds=0.5), Deadlines(NOW)) == EARLIER
 
 
 def test_progress_is_shown_after_two_seconds() -> None:
-    assert throttled(EARLIER, FURTHER, NOW - timedelta(seconds=2), NOW) == (FURTHER, None)
+    assert throttled(EARLIER, FURTHER, NOW - timedelta(seconds=2), Deadlines(NOW)) == FURTHER
 
 
 def test_first_write_of_this_process_waits_for_nothing() -> None:
-    assert throttled(EARLIER, FURTHER, None, NOW) == (FURTHER, None)
+    assert throttled(EARLIER, FURTHER, None, Deadlines(NOW)) == FURTHER
 
 
 def test_anything_but_progress_is_shown_at_once_with_all_progress() -> None:
-    assert throttled(EARLIER, TURNED, NOW, NOW) == (TURNED, None)
+    assert throttled(EARLIER, TURNED, NOW, Deadlines(NOW)) == TURNED
 
 
 def test_pod_that_became_ready_is_shown_at_once() -> None:
@@ -285,13 +286,13 @@ def test_pod_that_became_ready_is_shown_at_once() -> None:
         return PodState(name="a", revision="new", phase="Serving", gate=True, ready=ready)
 
     before, after = GaudiInferenceStatus(pods=(row(False),)), GaudiInferenceStatus(pods=(row(True),))
-    assert throttled(before, after, NOW, NOW) == (after, None)
+    assert throttled(before, after, NOW, Deadlines(NOW)) == after
 
 
 def test_unchanged_status_asks_for_no_other_look() -> None:
-    assert throttled(EARLIER, EARLIER, NOW, NOW) == (EARLIER, None)
+    assert throttled(EARLIER, EARLIER, NOW, Deadlines(NOW)) == EARLIER
 
 
 def test_situation_without_a_revision_has_no_endpoint() -> None:
-    nothing: Situation = situation([], current=None, step=None)
+    nothing: State = state_of([], current=None, step=None)
     assert make_status(nothing).endpoint is None

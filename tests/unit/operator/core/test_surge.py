@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.mode import unblock, why_in_place
@@ -13,7 +14,7 @@ from tests.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.resources import NOW
-from tests.unit.operator.core.situations import warming
+from tests.unit.operator.core.states import warming
 
 AUTO = Rollout(max_unavailable=1)
 ANSWER = "The scheduler found no room beside the old pods for 30 s: 0/1 nodes are available"
@@ -38,7 +39,7 @@ def replica_set(annotation: str | None = None, refused_for: int | None = None) -
 def answer(
     rollout: Rollout = AUTO, live: Object | None = None, pods: tuple[PodView, ...] = (), **fields: Any
 ) -> str | None:
-    return why_in_place(rollout, 3, live, pods, NOW, **fields)
+    return why_in_place(rollout, 3, live, pods, Deadlines(NOW), **fields)
 
 
 def test_pod_without_a_node_for_half_a_minute_is_the_answer() -> None:

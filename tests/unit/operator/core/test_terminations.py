@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PodState
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.terminations import last_errors
+from gaudi_operator.core.pods.terminations import terminations
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.builders import Object
 from tests.unit.operator.core.pod_objects import pod, view
@@ -13,6 +13,7 @@ from tests.unit.operator.core.resources import NOW
 
 SEGFAULT = {"terminated": {"reason": "Error", "exitCode": 139, "message": "compiling\nSegmentation fault"}}
 COMPILING = report(Phase.COMPILING, prompt=PhaseProgress(planned=8, current=(1, 128, 0)))
+FACTS = LastTermination(reason="Error", exit_code=139, phase="Compiling", bucket="prompt bucket (1, 128, 0)")
 FOUND = "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139: Segmentation fault"
 
 
@@ -20,7 +21,8 @@ def found(manifest: Object, said_by: str | None = None, **row: Any) -> str | Non
     word = {} if said_by is None else {"uid-of-a": PodReport(said_by, NOW, COMPILING)}
     known = {"name": "a", "revision": "r1", "phase": "Pending", "gate": False, "ready": False, **row}
     before = GaudiInferenceStatus(pods=(PodState(**known),))
-    return last_errors([view(manifest)], before, word).get("a")
+    ended = terminations([view(manifest)], before, word).get("a")
+    return ended.sentence if ended else None
 
 
 def test_last_report_tells_what_the_container_was_at() -> None:
@@ -30,12 +32,14 @@ def test_last_report_tells_what_the_container_was_at() -> None:
 def test_failure_that_the_runtime_reported_before_it_left_is_told() -> None:
     lost = RuntimeFailure(reason="EngineLost", message="Worker 3 died.")
     word = {"uid-of-a": PodReport("c1", NOW, report(Phase.FAILED, failure=lost))}
-    errors = last_errors([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)
-    assert errors["a"].startswith("In phase Failed (EngineLost: Worker 3 died.): Error, exit code 139")
+    known = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)
+    assert known["a"].sentence.startswith("In phase Failed (EngineLost: Worker 3 died.): Error, exit code 139")
 
 
 def test_it_is_kept_while_the_next_container_warms_up() -> None:
-    assert found(pod(container="c2", last_state=SEGFAULT), said_by="c2", last_error=FOUND) == FOUND
+    assert (
+        found(pod(container="c2", last_state=SEGFAULT), said_by="c2", last_error=FOUND, last_termination=FACTS) == FOUND
+    )
 
 
 def test_written_phase_tells_when_the_report_is_gone() -> None:
@@ -50,8 +54,29 @@ def test_report_of_the_next_container_tells_nothing_of_the_last() -> None:
 
 def test_another_end_replaces_it() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
-    assert found(pod(container="c2", last_state=killed), last_error=FOUND) == "OOMKilled, exit code 137"
+    assert (
+        found(pod(container="c2", last_state=killed), last_error=FOUND, last_termination=FACTS)
+        == "OOMKilled, exit code 137"
+    )
 
 
 def test_first_container_has_none() -> None:
     assert found(pod(), said_by="c1") is None
+
+
+def test_facts_outlive_report_and_operator() -> None:
+    word = {"uid-of-a": PodReport("c1", NOW, COMPILING)}
+    first = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(), word)["a"]
+    row = PodState(
+        name="a",
+        revision="r1",
+        phase="CrashLoopBackOff",
+        gate=False,
+        ready=False,
+        last_error=first.sentence,
+        last_termination=first.facts,
+    )
+    later = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]
+    assert later == first
+    assert (later.phase, later.facts.bucket) == (Phase.COMPILING, "prompt bucket (1, 128, 0)")
+    assert (later.facts.reason, later.facts.exit_code) == ("Error", 139)

@@ -1,19 +1,24 @@
-"""Situations of a pass, as conditions and status are judged by them."""
+"""States of a pass, as problems, conditions and status are judged by them."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.admission.review import outlook
+from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step
-from gaudi_operator.core.status.situation import Situation
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.state import RolloutState, State
 from gaudi_runtime.contract.report import WarmupReport
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
-from tests.unit.operator.core.resources import NOW, inference
+from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resource
 
 DONE = Step(Progress.DONE, (), "")
 WAITING = Step(Progress.WAITING, (), "")
+IMPOSSIBLE = inference(bucketing={"strategy": "linear", "prompt": {"query": {"min": 512, "max": 512, "step": 512}}})
+"""Its only prompts are longer than the model can be asked."""
 PAUSED = Step(Progress.PAUSED, (), "")
 
 
@@ -35,28 +40,31 @@ def closed(name: str = "c") -> PodView:
     return view(pod(name, revision="new", conditions=(gate_condition(False), condition("Ready", False))))
 
 
-def situation(
-    pods: Iterable[PodView] = (), step: Step | None = WAITING, desired: int = 2, unavailable: int = 0, **fields: Any
-) -> Situation:
+def state_of(
+    pods: Iterable[PodView] = (),
+    step: Step | None = WAITING,
+    desired: int = 2,
+    unavailable: int = 0,
+    current: str | None = "new",
+    now: datetime = NOW,
+    **fields: Any,
+) -> State:
     """What a pass has found; nothing is wrong unless `fields` say so."""
     subject = fields.get("inference") or inference()
+    kept = {each.name: each for each in fields.get("stored", ())}
+    revision = kept.get(current, Revision(current, 1, {}, {}, "")) if current else None
     given: dict[str, Any] = {
         "inference": subject,
         "before": GaudiInferenceStatus(),
-        "violation": None,
-        "current": "new",
-        "previous": None,
-        "stable": None,
-        "revisions": (),
-        "policy": Policy(desired, 1, unavailable),
-        "step": step,
+        "observed": Observed(resource(), now=now),
+        "defaults": DEFAULTS,
+        "deadlines": Deadlines(now),
         "pods": tuple(pods),
-        "choice": None,
-        "in_place": None,
-        "last_errors": {},
-        "problem": None,
-        "outlook": outlook(subject),
-        "now": NOW,
+        "stored": (),
+        "terminations": {},
+        "backoffs": {},
+        "forbidden": {},
+        "rollout": RolloutState(Policy(desired, 1, unavailable), None, revision, step),
         **fields,
     }
-    return Situation(**given)
+    return State(**given)

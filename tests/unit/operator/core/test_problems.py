@@ -1,22 +1,28 @@
 """What needs a person, with the exact sentences."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.pods.problems import Circumstances, blames_the_revision, first_problem, pod_problem
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
+from gaudi_operator.core.observed import PodReport
+from gaudi_operator.core.pods.problems import Room, blames_the_revision, first_problem, pod_problem
+from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.state import State
 from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, Requests, RuntimeFailure, Skipped
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
-from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.resources import NOW, inference
+from tests.unit.operator.core.states import state_of
 
-CIRCUMSTANCES = Circumstances(Readiness(), room_to_come=False, now=NOW)
+ROOM = Room(to_come=False)
 IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
 
 
@@ -31,11 +37,11 @@ def unschedulable(seconds: int) -> PodView:
 
 
 def test_healthy_pod_is_in_no_problem() -> None:
-    assert pod_problem(view(report=report()), CIRCUMSTANCES) is None
+    assert pod_problem(view(report=report()), state_of(), ROOM) is None
 
 
 def test_image_that_cannot_be_pulled() -> None:
-    assert pod_problem(waiting("ImagePullBackOff", 'Back-off pulling image "runtime:9"'), CIRCUMSTANCES) == Problem(
+    assert pod_problem(waiting("ImagePullBackOff", 'Back-off pulling image "runtime:9"'), state_of(), ROOM) == Problem(
         "ImagePullBackOff",
         f'Pod a cannot start its container: Back-off pulling image "runtime:9". {IMAGE}',
         f'Pod a could not start its container: Back-off pulling image "runtime:9". {IMAGE}',
@@ -53,14 +59,14 @@ def test_image_that_cannot_be_pulled() -> None:
     ],
 )
 def test_container_that_cannot_be_made(reason: str) -> None:
-    found = pod_problem(waiting(reason), CIRCUMSTANCES)
+    found = pod_problem(waiting(reason), state_of(), ROOM)
     assert found is not None
     assert found.reason == reason
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
 def test_container_that_is_being_made_is_in_no_problem(reason: str) -> None:
-    assert pod_problem(waiting(reason), CIRCUMSTANCES) is None
+    assert pod_problem(waiting(reason), state_of(), ROOM) is None
 
 
 def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
@@ -68,8 +74,13 @@ def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
     return waiting("CrashLoopBackOff", last_state=last, **fields)
 
 
+def after_end(pod: PodView, reports: Mapping[str, PodReport] = MappingProxyType({})) -> Problem | None:
+    """What is said of a pod whose container has ended, as `reports` by UID told of it."""
+    return pod_problem(pod, state_of(terminations=terminations([pod], GaudiInferenceStatus(), reports)), ROOM)
+
+
 def test_container_that_ends_again_and_again() -> None:
-    assert pod_problem(ended("Error", 1, "loading\nNo such file\n"), CIRCUMSTANCES) == Problem(
+    assert after_end(ended("Error", 1, "loading\nNo such file\n")) == Problem(
         "CrashLoopBackOff",
         "The container of pod a ends again and again. Error, exit code 1: No such file. Read its log with "
         "`kubectl logs a --previous`.",
@@ -78,7 +89,7 @@ def test_container_that_ends_again_and_again() -> None:
 
 
 def test_container_that_the_node_has_no_memory_for() -> None:
-    assert pod_problem(ended("OOMKilled", 137, "Killed"), CIRCUMSTANCES) == Problem(
+    assert after_end(ended("OOMKilled", 137, "Killed")) == Problem(
         "HostOutOfMemory",
         "The container of pod a ends again and again. OOMKilled, exit code 137: Killed. Raise "
         "spec.pod.resources.memory: the node's memory ran out, not the card's. Read its log with "
@@ -88,9 +99,35 @@ def test_container_that_the_node_has_no_memory_for() -> None:
     )
 
 
+def crash(phase: Phase, at: tuple[int, int, int] | None = None) -> Problem | None:
+    """What is said of a container that crashes again and again in that phase, as its last report says."""
+    pod = ended("Error", 139, "")
+    return after_end(pod, {pod.uid: PodReport("c1", NOW, report(phase, prompt=PhaseProgress(planned=8, current=at)))})
+
+
+@pytest.mark.parametrize("phase", [Phase.SAMPLER, Phase.DEFRAGMENTER])
+def test_crash_in_a_phase_without_buckets_blames_none(phase: Phase) -> None:
+    found = crash(phase)
+    assert found is not None
+    assert found.reason == "CompileCrashed"
+    assert f"In phase {phase}: Error, exit code 139. No bucket is at fault: try another image." in found.message
+
+
+def test_crash_between_two_buckets_sends_to_the_log() -> None:
+    found = crash(Phase.CAPTURING)
+    assert found is not None
+    assert "Leave the bucket that its log names last out of spec.bucketing" in found.message
+
+
+@pytest.mark.parametrize("phase", [Phase.LOADING, Phase.SERVING])
+def test_crash_in_another_phase_is_only_a_crash(phase: Phase) -> None:
+    found = crash(phase)
+    assert found is not None
+    assert found.reason == "CrashLoopBackOff"
+
+
 def test_container_that_a_compile_ends() -> None:
-    known = {"a": "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139"}
-    assert pod_problem(ended("Error", 139, ""), replace(CIRCUMSTANCES, last_errors=known)) == Problem(
+    assert crash(Phase.COMPILING, (1, 128, 0)) == Problem(
         "CompileCrashed",
         "The container of pod a ends again and again. In phase Compiling at prompt bucket (1, 128, 0): Error, exit "
         "code 139. Leave that bucket out of spec.bucketing, or try another image. Read its log with "
@@ -110,18 +147,18 @@ def started_anew(restarts: int, gate: bool | None = None) -> PodView:
 def test_two_ends_before_it_ever_served_are_a_loop_while_it_warms_up_again(
     restarts: int, gate: bool | None, loops: bool
 ) -> None:
-    assert (pod_problem(started_anew(restarts, gate), CIRCUMSTANCES) is not None) is loops
+    assert (pod_problem(started_anew(restarts, gate), state_of(), ROOM) is not None) is loops
 
 
 def test_pod_without_a_node_for_long() -> None:
-    assert pod_problem(unschedulable(31), CIRCUMSTANCES) == Problem(
+    assert pod_problem(unschedulable(31), state_of(), ROOM) == Problem(
         "Unschedulable",
         "Pod a finds no node: 0/1 nodes are available. Free or add cards and memory, or lower spec.replicas.",
     )
 
 
 def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
-    assert pod_problem(unschedulable(31), replace(CIRCUMSTANCES, unblock="Free cards.")) == Problem(
+    assert pod_problem(unschedulable(31), state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", "Pod a finds no node: 0/1 nodes are available. Free cards."
     )
 
@@ -137,23 +174,23 @@ def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
 def test_pod_that_waits_for_a_volume(said: str) -> None:
     since = stamp(NOW - timedelta(seconds=31))
     scheduled = condition("PodScheduled", False, "Unschedulable", f"0/1 nodes are available: {said}", since)
-    found = pod_problem(view(pod(container=None, conditions=(scheduled,))), CIRCUMSTANCES)
+    found = pod_problem(view(pod(container=None, conditions=(scheduled,))), state_of(), ROOM)
     assert found is not None
     assert found.reason == "VolumeNotBound"
     assert found.message.startswith(f"Pod a waits for a volume: 0/1 nodes are available: {said}. Check that the claim")
 
 
 def test_pod_without_a_node_for_a_moment_is_in_no_problem() -> None:
-    assert pod_problem(unschedulable(29), CIRCUMSTANCES) is None
+    assert pod_problem(unschedulable(29), state_of(), ROOM) is None
 
 
 def test_pod_that_waits_for_the_room_of_an_ending_one_is_in_no_problem() -> None:
-    assert pod_problem(unschedulable(300), Circumstances(Readiness(), room_to_come=True, now=NOW)) is None
+    assert pod_problem(unschedulable(300), state_of(), Room(to_come=True)) is None
 
 
 def test_runtime_that_failed_says_so_itself() -> None:
     failure = RuntimeFailure(reason="ModelNotFound", message="There is no folder /models/tiny.")
-    assert pod_problem(view(report=report(Phase.FAILED, failure=failure)), CIRCUMSTANCES) == Problem(
+    assert pod_problem(view(report=report(Phase.FAILED, failure=failure)), state_of(), ROOM) == Problem(
         "ModelNotFound",
         "Pod a cannot start: There is no folder /models/tiny.",
         "Pod a could not start: There is no folder /models/tiny.",
@@ -162,7 +199,7 @@ def test_runtime_that_failed_says_so_itself() -> None:
 
 def test_warmup_that_stands_still() -> None:
     still = view(report=report(Phase.COMPILING, since_progress_seconds=1801))
-    assert pod_problem(still, CIRCUMSTANCES) == Problem(
+    assert pod_problem(still, state_of(), ROOM) == Problem(
         "WarmupStalled",
         "Nothing has moved in pod a for more than 1800 s, in phase Compiling. Its container is "
         "restarted; if that repeats, read its log, or raise spec.readiness.stallTimeoutSeconds if a step takes longer.",
@@ -173,22 +210,22 @@ def test_warmup_that_stands_still() -> None:
 
 def test_warmup_that_stands_still_names_the_bucket() -> None:
     at = PhaseProgress(planned=8, warmed=3, current=(4, 1, 64))
-    found = pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1801, decode=at)), CIRCUMSTANCES)
+    found = pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1801, decode=at)), state_of(), ROOM)
     assert found is not None
     assert "in phase Compiling at decode bucket (4, 1, 64)." in found.message
 
 
 def test_warmup_that_moves_now_and_then_is_in_no_problem() -> None:
-    assert pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1799)), CIRCUMSTANCES) is None
+    assert pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1799)), state_of(), ROOM) is None
 
 
 def test_idle_server_is_in_no_problem() -> None:
-    assert pod_problem(view(report=report(since_progress_seconds=99_999)), CIRCUMSTANCES) is None
+    assert pod_problem(view(report=report(since_progress_seconds=99_999)), state_of(), ROOM) is None
 
 
 def test_warmup_that_ended_below_a_threshold() -> None:
     short = view(report=report(prompt=PhaseProgress(planned=24, warmed=24, captured=15)))
-    assert pod_problem(short, CIRCUMSTANCES) == Problem(
+    assert pod_problem(short, state_of(), ROOM) == Problem(
         "CapturedBelowThreshold",
         "Pod a takes no traffic: Warm-up ended below the thresholds: 15 of 24 prompt graphs (62 %) are captured, "
         "100 % are asked for. Give graphs more memory (spec.warmup.graphMemoryShare), plan fewer buckets, lower the "
@@ -201,7 +238,9 @@ def test_warmup_that_ended_below_a_threshold() -> None:
 
 def test_graph_without_room_on_the_card_is_named() -> None:
     out = Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="the device ran out of memory")
-    found = pod_problem(view(report=report(prompt=PhaseProgress(planned=2, captured=1), skipped=(out,))), CIRCUMSTANCES)
+    found = pod_problem(
+        view(report=report(prompt=PhaseProgress(planned=2, captured=1), skipped=(out,))), state_of(), ROOM
+    )
     assert found is not None
     assert "Prompt bucket (1, 512, 0) was the first to be left out: the device ran out of memory. Give" in found.message
 
@@ -209,7 +248,7 @@ def test_graph_without_room_on_the_card_is_named() -> None:
 def test_replica_set_that_may_make_no_pods() -> None:
     failed = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: cards"}
     replica_set = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
-    assert first_problem([], [replica_set], CIRCUMSTANCES) == Problem(
+    assert first_problem([], [replica_set], state_of(), ROOM) == Problem(
         "PodsRefused",
         "ReplicaSet tiny-1 cannot make pods: exceeded quota: cards. Check the quota and the admission rules of this "
         "namespace.",
@@ -219,9 +258,21 @@ def test_replica_set_that_may_make_no_pods() -> None:
 def test_quota_that_holds_up_an_upgrade() -> None:
     failed = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
     replica_set = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
-    assert first_problem([], [replica_set], replace(CIRCUMSTANCES, unblock="Free cards.")) == Problem(
+    assert first_problem([], [replica_set], state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", "ReplicaSet tiny-1 cannot make pods: exceeded quota: cards. Free cards."
     )
+
+
+def observing(**limits: int | None) -> State:
+    """A revision is observed and held to `limits`; with None it is not observed."""
+    canary = {"observeSeconds": 0} if None in limits.values() else {"observeSeconds": 30, **limits}
+    return state_of(inference=inference(rollout={"canary": canary}))
+
+
+def test_revision_that_has_proven_itself_is_held_to_no_limit() -> None:
+    met = view(report=report(recompiles_since_ready=11))
+    proven = replace(observing(maxRecompiles=10), before=GaudiInferenceStatus(revision=Revisions(stable=met.revision)))
+    assert pod_problem(met, proven, ROOM) is None
 
 
 @pytest.mark.parametrize(
@@ -232,7 +283,7 @@ def test_recompiles_count_where_a_revision_is_observed(
     recompiles: int, most: int | None, skipped: bool, too_many: bool
 ) -> None:
     met = view(report=report(recompiles_since_ready=recompiles, warmup_skipped=skipped))
-    found = pod_problem(met, replace(CIRCUMSTANCES, most_recompiles=most))
+    found = pod_problem(met, observing(maxRecompiles=most), ROOM)
     assert (found is not None and found.reason == "TooManyRecompiles") is too_many
 
 
@@ -244,7 +295,7 @@ def test_answers_that_fail_count_where_a_revision_is_observed(
     failed: int, answered: int, most: int | None, too_many: bool
 ) -> None:
     met = view(report=report(requests=Requests(answered=answered, failed=failed)))
-    found = pod_problem(met, replace(CIRCUMSTANCES, most_error_percent=most))
+    found = pod_problem(met, observing(maxErrorPercent=most), ROOM)
     assert (found is not None and found.reason == "TooManyErrors") is too_many
 
 
@@ -270,6 +321,6 @@ def test_only_what_the_revision_is_made_of_is_blamed(reason: str, blamed: bool) 
 
 
 def test_trouble_of_a_pod_comes_before_that_of_its_replica_set() -> None:
-    found = first_problem([view(), waiting("InvalidImageName")], [], CIRCUMSTANCES)
+    found = first_problem([view(), waiting("InvalidImageName")], [], state_of(), ROOM)
     assert found is not None
     assert found.reason == "InvalidImageName"

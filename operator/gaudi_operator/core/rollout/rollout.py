@@ -1,0 +1,81 @@
+"""The rollout of one pass: which revision runs, beside or in place of the others, the next step, and its problem."""
+
+from dataclasses import replace
+
+from gaudi_operator.core.pods.problems import Room, failed_pods_problem, first_problem, with_next_try
+from gaudi_operator.core.rollout.mode import unblock, why_in_place
+from gaudi_operator.core.rollout.planner import Policy, Progress, Step, next_step, rollout_policy
+from gaudi_operator.core.rollout.replicas import count_pods, full_replicas, leaving, live_workloads
+from gaudi_operator.core.rollout.revision import Revision, to_run
+from gaudi_operator.core.rollout.target import choose, on_trial
+from gaudi_operator.core.state import RolloutState, State
+from gaudi_runtime.errors import Problem
+
+
+def roll_out(state: State, desired: Revision | None) -> State:
+    """`desired` is what the spec asks for, None where it is refused: then what was last to run stays, as it is."""
+    choice = choose(state, desired, Room(_is_ending(state))) if desired else None
+    current = to_run(choice.current, state.stored) if choice else next(iter(state.stored), None)
+    in_place = _in_place(state, current.name) if current else None
+    frozen = state.violation is not None or (choice is not None and choice.held)
+    policy = _policy(state, current, in_place, frozen=frozen)
+    rollout = RolloutState(policy, choice, current, _step(state, current, policy), in_place)
+    state = replace(state, rollout=rollout)
+    return replace(state, problem=_problem(state))
+
+
+def _problem(state: State) -> Problem | None:
+    """What asks for a person. A rollback does once it is over: until then the operator is at work."""
+    rollout = state.rollout
+    failed = rollout.choice.problem if rollout.choice else None
+    if failed and rollout.choice and rollout.choice.held:
+        return failed
+    name, sets = state.current or "", live_workloads(state.observed)
+    own = first_problem(state.updated, [sets[name]] if name in sets else [], state, _room(state))
+    own = with_next_try(own or failed_pods_problem(state.pods, name), name, state)
+    if name in state.forbidden and len(state.updated) < state.desired:
+        own = own or state.forbidden[name]
+    done = rollout.step is not None and rollout.step.progress is Progress.DONE
+    return own or (failed if done else None)
+
+
+def _is_ending(state: State) -> bool:
+    return any(pod.terminating for pod in state.pods)
+
+
+def _room(state: State) -> Room:
+    """With what the step does: one that takes pods away makes room, and an upgrade may wait for some."""
+    rollout, policy = state.rollout, state.rollout.policy
+    moving = rollout.in_place is not None and rollout.step is not None and bool(rollout.step.scales)
+    stays = policy.max_surge > 0 and (policy.trial or policy.max_unavailable == 0)
+    waits = stays and state.current is not None and _is_upgrading(state, state.current)
+    return Room(_is_ending(state) or moving, unblock(state.inference.spec.rollout) if waits else None)
+
+
+def _is_upgrading(state: State, current: str) -> bool:
+    """Whether pods of another revision are desired beside those of `current`."""
+    sets = live_workloads(state.observed)
+    return any(full_replicas(each) for revision, each in sets.items() if revision != current)
+
+
+def _in_place(state: State, current: str) -> str | None:
+    if not _is_upgrading(state, current):
+        return None
+    spec, workload = state.inference.spec, live_workloads(state.observed).get(current)
+    ending = leaving(state.pods, state.observed, state.deadlines) > 0
+    mine = state.active_of(current)
+    return why_in_place(spec.rollout, spec.replicas, workload, mine, state.deadlines, room_to_come=ending)
+
+
+def _policy(state: State, current: Revision | None, in_place: str | None, *, frozen: bool) -> Policy:
+    spec, stable = state.inference.spec, state.before.revision.stable
+    seconds = spec.rollout.canary.observe_seconds
+    trial = current is not None and on_trial(current.name, stable, state.pods, seconds, state.deadlines)
+    return rollout_policy(spec.rollout, spec.replicas, frozen=frozen, in_place=in_place is not None, trial=trial)
+
+
+def _step(state: State, current: Revision | None, policy: Policy) -> Step | None:
+    if current is None:
+        return None
+    mine, olds = count_pods(current, state.stored, state.observed, state.pods, state.forbidden)
+    return next_step(mine, olds, policy, leaving(state.pods, state.observed, state.deadlines))

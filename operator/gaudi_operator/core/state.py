@@ -1,0 +1,137 @@
+"""What one pass has found out, gathered once: first what was read, then what the rollout makes of it.
+
+`Observed` (observed.py) is what goes into a pass; a `State` is what its decisions read. Its parts are filled in the
+order in which decide() finds them, and each function reads only what stands before it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.pods.terminations import Termination
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.rollout.backoff import Record
+from gaudi_operator.core.rollout.planner import Policy, Progress, Step
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_runtime.errors import Problem
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`desired` is asked for, with its failure if it has one; `current` is to run; `held` where it failed and stays.
+
+    `problem` is what a failed revision asks of a person.
+    """
+
+    desired: Revision
+    current: Revision
+    held: bool = False
+    problem: Problem | None = None
+
+    @property
+    def rolled_back(self) -> bool:
+        """Whether another revision than the desired one runs."""
+        return self.desired.name != self.current.name
+
+
+@dataclass(frozen=True)
+class RolloutState:
+    """Where a rollout stands. `choice` is None for a refused spec; `current` and `step` where nothing ever ran either.
+
+    `in_place` says why mode auto does not surge.
+    """
+
+    policy: Policy
+    choice: Choice | None = None
+    current: Revision | None = None
+    step: Step | None = None
+    in_place: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the current revision is rolled out wholly, with at least one replica."""
+        return self.step is not None and self.step.progress is Progress.DONE and self.policy.desired > 0
+
+    @property
+    def remembered(self) -> list[Revision]:
+        """The revisions whose numbers or failures may be news; that of a failure comes before what follows from it."""
+        failed = [self.choice.desired] if self.choice and self.choice.rolled_back else []
+        return [*failed, *([self.current] if self.current else [])]
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a pass has seen, read once: the resource, its written status (`before`), its pods as they are once
+    their gates are written, its kept revisions, newest first, and what the installation allows.
+
+    `terminations` are by pod, `backoffs` by revision; `forbidden` says by revision why it gets no more pods.
+    `violation` is what is wrong with the spec, `problem` the worst thing that needs a person.
+    """
+
+    inference: Inference
+    before: GaudiInferenceStatus
+    observed: Observed
+    defaults: InstallationDefaults
+    deadlines: Deadlines
+    pods: tuple[PodView, ...]
+    stored: tuple[Revision, ...]
+    terminations: Mapping[str, Termination]
+    backoffs: Mapping[str, Record]
+    forbidden: Mapping[str, Problem]
+    rollout: RolloutState
+    violation: Problem | None = None
+    problem: Problem | None = None
+
+    @property
+    def current(self) -> str | None:
+        """Name of the revision that is to run; None where nothing ever was."""
+        return self.rollout.current.name if self.rollout.current else None
+
+    @property
+    def revisions(self) -> tuple[Revision, ...]:
+        """All kept ones, with what has become of some in this pass."""
+        fresh = {revision.name: revision for revision in self.rollout.remembered}
+        return tuple({**{revision.name: revision for revision in self.stored}, **fresh}.values())
+
+    @property
+    def stable(self) -> str | None:
+        """Name of the revision that was last rolled out wholly."""
+        return self.current if self.rollout.is_over else self.before.revision.stable
+
+    @property
+    def desired(self) -> int:
+        """Desired replicas."""
+        return self.rollout.policy.desired
+
+    @property
+    def active(self) -> tuple[PodView, ...]:
+        """Pods that count as replicas."""
+        return tuple(pod for pod in self.pods if pod.active)
+
+    def active_of(self, revision: str | None) -> tuple[PodView, ...]:
+        """Those of one revision."""
+        return tuple(pod for pod in self.active if pod.revision == revision)
+
+    @property
+    def updated(self) -> tuple[PodView, ...]:
+        """Those of the current revision."""
+        return self.active_of(self.current)
+
+    @property
+    def old(self) -> tuple[PodView, ...]:
+        """Those of older revisions."""
+        return tuple(pod for pod in self.active if pod.revision != self.current)
+
+    @property
+    def serving(self) -> tuple[PodView, ...]:
+        """Pods that take traffic, of any revision."""
+        return tuple(pod for pod in self.active if pod.ready)
+
+    @property
+    def serving_updated(self) -> tuple[PodView, ...]:
+        """Pods of the current revision that take traffic."""
+        return tuple(pod for pod in self.updated if pod.ready)

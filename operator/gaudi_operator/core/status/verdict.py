@@ -1,0 +1,16 @@
+"""A Verdict is one judgement of what a pass has found; its type and its time are added when conditions are written."""
+
+from dataclasses import dataclass
+
+from gaudi_operator.api.v1alpha1.status import ConditionStatus
+
+TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Status, reason and message of a condition."""
+
+    status: ConditionStatus
+    reason: str
+    message: str
