@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.observed import InstallationDefaults
 
 PREFIX = "GAUDI_OPERATOR_"
 Seconds = Annotated[float, Field(gt=0, le=3600)]

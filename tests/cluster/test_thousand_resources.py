@@ -17,9 +17,8 @@ from gaudi_operator.api.crd import NAME, crd_yaml
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.actions import Apply, Plan
 from gaudi_operator.core.decide import decide
-from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.names import FIELD_MANAGER
-from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.observed import InstallationDefaults, Manifest
 from gaudi_operator.shell.apply import StatusWriter, Writer
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import RESOURCE, kind_of

@@ -12,9 +12,8 @@ from functools import partial
 
 from gaudi_operator.core.actions import Action, Apply, Delete, Plan, SetCost, SetGate
 from gaudi_operator.core.decide import decide
-from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, LEAVES_FIRST
-from gaudi_operator.core.observed import Observed, PodReport
+from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport
 from gaudi_operator.shell.kinds import WATCHED
 from gaudi_operator.shell.store import Key, Store
 from gaudi_runtime.contract.report import Phase, WarmupReport

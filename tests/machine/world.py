@@ -3,8 +3,8 @@
 from collections import deque
 from datetime import datetime
 
-from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_operator.core.rollout.revision import undo_patch
 from gaudi_operator.shell.store import Key
 from tests.builders import gaudi_inference, merged, patched

@@ -8,8 +8,7 @@ from gaudi_operator.core.admission.checks import first_violation, groups_are_not
 from gaudi_operator.core.admission.review import estimated_violation
 from gaudi_operator.core.children.desired import child_actions
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.defaults import InstallationDefaults
-from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.pods.gate import judge_gates, with_gates
 from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import read_pods

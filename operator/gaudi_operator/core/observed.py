@@ -1,4 +1,7 @@
-"""One frozen snapshot of a resource and everything that belongs to it; decisions read nothing else."""
+"""What goes into a pass: one frozen snapshot of a resource and all that belongs to it, and the installation's defaults.
+
+Decisions read nothing else.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -85,3 +88,13 @@ class Observed:
     def workloads(self) -> tuple[Manifest, ...]:
         """What makes pods: a ReplicaSet or a LeaderWorkerSet for each revision."""
         return (*self.replica_sets, *self.leader_worker_sets)
+
+
+@dataclass(frozen=True)
+class InstallationDefaults:
+    """Values that a resource may leave out, and what the installation allows."""
+
+    runtime_image: str
+    hpu_image: str
+    allow_host_path: bool = False
+    operator_namespace: str = "gaudi-system"

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.defaults import InstallationDefaults
-from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.resource import Inference

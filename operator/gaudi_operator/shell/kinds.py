@@ -12,8 +12,7 @@ from typing import Any
 
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, PLURAL
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
-from gaudi_operator.core.children.manifests.leader_worker_set import API_VERSION as GROUPS_API_VERSION
-from gaudi_operator.core.children.manifests.leader_worker_set import KIND as GROUPS_KIND
+from gaudi_operator.core.children.manifests.workloads import GROUPS_API_VERSION, GROUPS_KIND
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.errors import NotFound, OperatorError
 from gaudi_operator.shell.backoff import Backoff

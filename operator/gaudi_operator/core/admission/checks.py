@@ -25,9 +25,8 @@ from gaudi_operator.core.children.runtime_config import (
     runtime_config,
     tokens,
 )
-from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.notation import at_least, whole_bytes
-from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan

@@ -12,15 +12,16 @@ from gaudi_operator.core.actions import Action
 from gaudi_operator.core.children.diff import delete, missing_writes
 from gaudi_operator.core.children.garbage import garbage, unread_config_maps
 from gaudi_operator.core.children.manifests.config_map import config_map
-from gaudi_operator.core.children.manifests.controller_revision import controller_revision
-from gaudi_operator.core.children.manifests.horizontal_pod_autoscaler import horizontal_pod_autoscaler
-from gaudi_operator.core.children.manifests.leader_worker_set import leader_worker_set
 from gaudi_operator.core.children.manifests.metadata import Object
-from gaudi_operator.core.children.manifests.network_policy import network_policy
-from gaudi_operator.core.children.manifests.pod_disruption_budget import pod_disruption_budget
-from gaudi_operator.core.children.manifests.recipe_claim import kept_revisions, recipe_claim, recipe_claim_name
-from gaudi_operator.core.children.manifests.replica_set import replica_set, rollout_annotations
-from gaudi_operator.core.children.manifests.service import service, service_account
+from gaudi_operator.core.children.manifests.network import network_policy, service, service_account
+from gaudi_operator.core.children.manifests.recipe_pvc import kept_revisions, recipe_claim, recipe_claim_name
+from gaudi_operator.core.children.manifests.scaling import horizontal_pod_autoscaler, pod_disruption_budget
+from gaudi_operator.core.children.manifests.workloads import (
+    controller_revision,
+    leader_worker_set,
+    replica_set,
+    rollout_annotations,
+)
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_operator.core.rollout.replicas import Scaling, running_revisions

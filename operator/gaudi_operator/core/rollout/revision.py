@@ -25,10 +25,9 @@ from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 from gaudi_operator.core.children.manifests.config_map import config_map_name
 from gaudi_operator.core.children.manifests.pod_template import pod_template, worker_template
 from gaudi_operator.core.children.runtime_config import runtime_config
-from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.notation import canonical_json, short_hash
-from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.observed import InstallationDefaults, Manifest
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_inference
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.config import plan_hash

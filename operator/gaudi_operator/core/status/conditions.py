@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import Condition
-from gaudi_operator.core.children.manifests.horizontal_pod_autoscaler import METRIC
+from gaudi_operator.core.children.manifests.scaling import METRIC
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import read_moment, timestamp

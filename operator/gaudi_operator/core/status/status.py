@@ -22,7 +22,7 @@ from gaudi_operator.api.v1alpha1.status import (
     RevisionState,
 )
 from gaudi_operator.core.children.manifests.metadata import traffic_labels
-from gaudi_operator.core.children.manifests.service import endpoint
+from gaudi_operator.core.children.manifests.network import endpoint
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.resource import read_identity

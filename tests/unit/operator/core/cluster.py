@@ -11,7 +11,6 @@ from typing import Any
 
 from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetCost, SetGate
 from gaudi_operator.core.decide import decide
-from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.names import (
     CONTAINER,
     DELETION_COST_ANNOTATION,
@@ -20,7 +19,7 @@ from gaudi_operator.core.names import (
     PLAN_HASH_ANNOTATION,
     REVISION_LABEL,
 )
-from gaudi_operator.core.observed import Observed, PodReport
+from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.builders import Object
 from tests.unit.operator.core.reports import FULL

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_operator.core.resource import Inference, read_inference
 from tests.builders import Object, gaudi_inference
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.admission.checks import first_violation
-from gaudi_operator.core.defaults import InstallationDefaults
+from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_runtime.errors import Problem
 from tests.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference

@@ -3,8 +3,8 @@
 import pytest
 
 from gaudi_operator.core.children.manifests.config_map import config_map
-from gaudi_operator.core.children.manifests.pod_disruption_budget import pod_disruption_budget
-from gaudi_operator.core.children.manifests.service import endpoint, service
+from gaudi_operator.core.children.manifests.network import endpoint, service
+from gaudi_operator.core.children.manifests.scaling import pod_disruption_budget
 from tests.unit.operator.core.resources import inference
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gaudi_operator.core.children.manifests.network_policy import network_policy
+from gaudi_operator.core.children.manifests.network import network_policy
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 

@@ -11,8 +11,8 @@ from gaudi_operator.api.v1alpha1.warmup import RecipeCache
 from gaudi_operator.core.children.manifests.metadata import Object
 from gaudi_operator.core.children.manifests.volumes import TEMPORARY_PATH, mounts
 from gaudi_operator.core.children.runtime_config import on_cpu, repositories, runtime_config, tokens
-from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
+from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import EngineName, ServingConfig
 from gaudi_runtime.contract.ports import (

@@ -7,8 +7,8 @@ from gaudi_operator.core.children.manifests.container import container
 from gaudi_operator.core.children.manifests.metadata import Object, child_labels, revision_labels
 from gaudi_operator.core.children.manifests.volumes import volumes
 from gaudi_operator.core.children.runtime_config import repositories
-from gaudi_operator.core.defaults import InstallationDefaults
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_operator.core.resource import Inference
 
 PRESTOP_SECONDS = 5

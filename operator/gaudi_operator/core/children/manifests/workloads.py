@@ -1,0 +1,74 @@
+"""What a revision has in the cluster: the ControllerRevision that keeps it, and the workload that makes its pods.
+
+That is a ReplicaSet, or a LeaderWorkerSet where a replica is a group of pods on several nodes; the operator scales it,
+and its controller makes and deletes the pods.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gaudi_operator.core.children.manifests.metadata import Object, child, revision_labels
+from gaudi_operator.core.names import DESIRED_ANNOTATION, IN_PLACE_ANNOTATION
+from gaudi_operator.core.resource import Identity
+from gaudi_operator.core.rollout.revision import Revision, failure_annotations
+from gaudi_runtime.errors import Problem
+
+
+def controller_revision(
+    owner: Identity, revision: str, number: int, data: dict[str, Any], failure: Problem | None = None
+) -> Object:
+    """`data` is {inputs, template, config} and never changes; `number` grows each time the revision is to run."""
+    name, body = f"{owner.name}-{revision}", {"data": data, "revision": number}
+    return child("apps/v1", "ControllerRevision", name, owner, body, revision, failure_annotations(failure))
+
+
+def workload_name(owner: Identity, revision: str) -> str:
+    """`<resource>-<revision>`."""
+    return f"{owner.name}-{revision}"
+
+
+def replica_set(
+    owner: Identity, revision: str, template: dict[str, Any], replicas: int, annotations: Mapping[str, str]
+) -> Object:
+    """The ReplicaSet with a stored pod template and with `annotations` of the rollout."""
+    spec = {
+        "replicas": replicas,
+        "selector": {"matchLabels": revision_labels(owner, revision)},
+        "template": template,
+    }
+    name = workload_name(owner, revision)
+    return child("apps/v1", "ReplicaSet", name, owner, {"spec": spec}, revision, annotations)
+
+
+def rollout_annotations(in_place: str | None, desired: int | None) -> dict[str, str]:
+    """What a workload keeps of its rollout, where there is something to keep.
+
+    `in_place` is the scheduler's answer, why it replaces pods in place (rollout/mode.py); `desired` are the replicas
+    that it has again after a back-off (rollout/backoff.py).
+    """
+    return {
+        **({IN_PLACE_ANNOTATION: in_place} if in_place else {}),
+        **({} if desired is None else {DESIRED_ANNOTATION: str(desired)}),
+    }
+
+
+GROUPS_API_VERSION, GROUPS_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
+
+
+def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
+    """`replicas` groups of a revision that has a group, with `annotations` of the rollout.
+
+    A group starts anew by itself when one of its pods does (docs/several-nodes.md, When a pod is lost). Were it left to
+    the controller, it would make all pods anew at once and again: without a pause, and without a count of crashes.
+    """
+    if revision.group is None:
+        raise ValueError(f"revision {revision.name} is no group")
+    templates = {
+        "size": revision.group.size,
+        "leaderTemplate": revision.template,
+        "workerTemplate": revision.group.worker,
+        "restartPolicy": "None",
+    }
+    spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": templates}
+    name = workload_name(owner, revision.name)
+    return child(GROUPS_API_VERSION, GROUPS_KIND, name, owner, {"spec": spec}, revision.name, annotations)
