@@ -10,7 +10,7 @@ AutoscalerActive says whether the autoscaler of spec.autoscaling counts and may 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from gaudi_operator.core.pods.view import ENDED, PodView
 from gaudi_operator.core.rollout.planner import Progress
 from gaudi_operator.core.state import State
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
+from gaudi_runtime.units import plural
 
 
 def judge_ready(s: State) -> Verdict:
@@ -35,15 +36,19 @@ def judge_ready(s: State) -> Verdict:
         return _zero(s)
     if s.rollout.step is not None and s.rollout.step.progress is Progress.DONE:
         left = _ending(s)
-        rest = f"; {left} more still end, and hold their cards until then" if left else ""
-        return Verdict(TRUE, "Serving", f"All {s.desired} replicas serve revision {s.current}{rest}.")
+        rest = f"; {plural(left, 'more still ends', 'more still end')}, and cards are held until then" if left else ""
+        return Verdict(TRUE, "Serving", f"{_all(s.desired)} revision {s.current}{rest}.")
     return Verdict(FALSE, *_in_progress(s))
+
+
+def _all(replicas: int) -> str:
+    return "1 replica serves" if replicas == 1 else f"All {replicas} replicas serve"
 
 
 def _zero(s: State) -> Verdict:
     """Scaled to zero is over only when the last pod has drained: until then cards are still held."""
     if left := _ending(s):
-        return Verdict(FALSE, "ScalingDown", f"{left} pods are still ending, none is desired.")
+        return Verdict(FALSE, "ScalingDown", f"{plural(left, 'pod is', 'pods are')} still ending, none is desired.")
     return Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")
 
 
@@ -61,9 +66,12 @@ def _in_progress(s: State) -> tuple[str, str]:
     if s.old:
         return "RollingOut", f"{serving}; {_pace(s)}, {len(s.old)} left."
     if len(s.active) > s.desired:
-        return "ScalingDown", f"{len(s.active)} pods run, {s.desired} are desired."
+        return "ScalingDown", f"{len(s.active)} pods run, {plural(s.desired, 'is', 'are')} desired."
     if len(s.updated) < s.desired:
-        return "StartingPods", f"{serving}; {s.desired - len(s.updated)} pods are still to be made."
+        return (
+            "StartingPods",
+            f"{serving}; {plural(s.desired - len(s.updated), 'pod is', 'pods are')} still to be made.",
+        )
     return "WarmingUp", f"{serving}; the others are warming up (status.pods says how far they are)."
 
 
@@ -99,7 +107,8 @@ def judge_stalled(s: State) -> Verdict:
 def judge_available(s: State) -> Verdict:
     """Whether at least the promised number of pods takes traffic, of any revision."""
     promised = max(1, s.rollout.policy.floor) if s.desired else 0
-    found = f"{len(s.serving)} pods take traffic, at least {promised} are promised."
+    take = plural(len(s.serving), "pod takes", "pods take")
+    found = f"{take} traffic, at least {plural(promised, 'is', 'are')} promised."
     if len(s.serving) >= promised:
         return Verdict(TRUE, "MinimumAvailable", found)
     return Verdict(FALSE, "BelowMinimum", found)
@@ -121,17 +130,18 @@ def judge_degraded(s: State) -> Verdict:
     """Whether replicas that have served are missing, or serve below the thresholds."""
     lost = [pod for pod in s.active if _is_lost(pod, s.deadlines)]
     if lost:
-        names = ", ".join(pod.name for pod in lost[:3])
-        return Verdict(TRUE, "ReplicasLost", f"{len(lost)} pods that have served take no traffic now: {names}.")
+        take = plural(len(lost), "pod that has served takes", "pods that have served take")
+        return Verdict(TRUE, "ReplicasLost", f"{take} no traffic now: {_first_names(lost)}.")
     below = [pod for pod in s.serving if pod.conditions[GATE].reason == "OpenedBelowThreshold"]
     if below:
-        names = ", ".join(pod.name for pod in below[:3])
-        return Verdict(
-            TRUE,
-            "BelowThresholds",
-            f"{len(below)} pods serve although fewer graphs are captured than spec.readiness asks for: {names}.",
-        )
+        serve = plural(len(below), "pod serves", "pods serve")
+        found = f"{serve} although fewer graphs are captured than spec.readiness asks for: {_first_names(below)}."
+        return Verdict(TRUE, "BelowThresholds", found)
     return Verdict(FALSE, "AsPromised", "No replica that has served is missing, and none serves below the thresholds.")
+
+
+def _first_names(pods: Sequence[PodView]) -> str:
+    return ", ".join(pod.name for pod in pods[:3])
 
 
 def _is_lost(pod: PodView, deadlines: Deadlines) -> bool:

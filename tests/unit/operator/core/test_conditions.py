@@ -50,14 +50,14 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             TRUE,
             "Serving",
-            "All 1 replicas serve revision new; 1 more still end, and hold their cards until then.",
+            "1 replica serves revision new; 1 more still ends, and cards are held until then.",
         ),
     ),
     ("Ready", EMPTY, Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")),
     (
         "Ready",
         state_of([view(pod(terminating=True)), view(pod("evicted", phase="Failed"))], DONE, desired=0),
-        Verdict(FALSE, "ScalingDown", "1 pods are still ending, none is desired."),
+        Verdict(FALSE, "ScalingDown", "1 pod is still ending, none is desired."),
     ),
     (
         "Ready",
@@ -78,7 +78,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Ready",
         state_of([serving("a")]),
-        Verdict(FALSE, "StartingPods", "1 of 2 replicas serve revision new; 1 pods are still to be made."),
+        Verdict(FALSE, "StartingPods", "1 of 2 replicas serve revision new; 1 pod is still to be made."),
     ),
     (
         "Ready",
@@ -112,7 +112,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Reconciling",
         state_of([serving("a")]),
-        Verdict(TRUE, "StartingPods", "1 of 2 replicas serve revision new; 1 pods are still to be made."),
+        Verdict(TRUE, "StartingPods", "1 of 2 replicas serve revision new; 1 pod is still to be made."),
     ),
     ("Stalled", SERVED, Verdict(FALSE, "NotStalled", "Nothing asks for a person.")),
     ("Stalled", REFUSED, Verdict(TRUE, "PlanImpossible", "No bucket is left.")),
@@ -126,17 +126,17 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Available",
         state_of([serving("a")]),
-        Verdict(FALSE, "BelowMinimum", "1 pods take traffic, at least 2 are promised."),
+        Verdict(FALSE, "BelowMinimum", "1 pod takes traffic, at least 2 are promised."),
     ),
     (
         "Available",
         state_of([serving("a")], unavailable=1),
-        Verdict(TRUE, "MinimumAvailable", "1 pods take traffic, at least 1 are promised."),
+        Verdict(TRUE, "MinimumAvailable", "1 pod takes traffic, at least 1 is promised."),
     ),
     (
         "Available",
         state_of([warming()], desired=1, unavailable=1),
-        Verdict(FALSE, "BelowMinimum", "0 pods take traffic, at least 1 are promised."),
+        Verdict(FALSE, "BelowMinimum", "0 pods take traffic, at least 1 is promised."),
     ),
     ("Available", EMPTY, Verdict(TRUE, "MinimumAvailable", "0 pods take traffic, at least 0 are promised.")),
     (
@@ -173,7 +173,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Degraded",
         state_of([serving("a"), closed("c")]),
-        Verdict(TRUE, "ReplicasLost", "1 pods that have served take no traffic now: c."),
+        Verdict(TRUE, "ReplicasLost", "1 pod that has served takes no traffic now: c."),
     ),
     (
         "Degraded",
@@ -181,7 +181,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             TRUE,
             "BelowThresholds",
-            "1 pods serve although fewer graphs are captured than spec.readiness asks for: a.",
+            "1 pod serves although fewer graphs are captured than spec.readiness asks for: a.",
         ),
     ),
     (

@@ -1,4 +1,4 @@
-"""How many pods there are: the PodDisruptionBudget keeps some through drains, the HorizontalPodAutoscaler asks for some.
+"""How many pods there are: the PodDisruptionBudget keeps some through drains, the HorizontalPodAutoscaler sets more.
 
 Node drains take as many pods as a rollout may, and at least one (docs/scaling.md). The autoscaler writes spec.replicas
 by the scale subresource; the operator never does.
