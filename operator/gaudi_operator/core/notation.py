@@ -41,6 +41,7 @@ def read_moment(text: object) -> datetime | None:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
+    # Years at both ends would overflow the sums that deadlines make of them.
     return found if found and found.tzinfo and 1 < found.year < 9999 else None
 
 
@@ -95,6 +96,7 @@ def warmup_percent(report: WarmupReport) -> int:
     steps = [(each.warmed + each.captured * each.capture_applies, each) for each in (report.prompt, report.decode)]
     total = sum(each.planned * (2 if each.capture_applies else 1) for _, each in steps)
     done = sum(done for done, _ in steps)
+    # Profiling and loading may still follow: 100 says that nothing does.
     return min(99, done * 100 // total) if total else 0
 
 

@@ -65,6 +65,7 @@ def _desired_children(state: State, running: Sequence[Revision], scaling: Scalin
         *([horizontal_pod_autoscaler(owner, autoscaling)] if autoscaling else []),
         *_workloads(state, running, scaling),
     ]
+    # Revisions that differ in their pods alone share a ConfigMap: one write for both.
     return list({(child["kind"], child["metadata"]["name"]): child for child in children}.values())
 
 
@@ -116,6 +117,7 @@ def recipe_claims(inference: Inference, running: Iterable[Revision], claims: Seq
     name, cache = recipe_claim_name(inference.identity), inference.spec.recipe_cache
     live = next((each for each in claims if each["metadata"]["name"] == name), None)
     mounted = any(_mounts(revision, name) for revision in running)
+    # Pods that mount a PVC that is gone would wait for ever, whatever the spec says by now.
     if cache.enabled or (mounted and live is None):
         return missing_writes([recipe_claim(inference.identity, cache, live)], claims)
     if mounted:

@@ -33,6 +33,7 @@ def delete(live: Manifest, reason: str) -> Delete:
 def _write(child: Object, live: Manifest | None) -> Action | None:
     if live is None:
         return Apply(child, "it does not exist")
+    # An apply would succeed and be lost with the object; the next pass finds it gone and makes it again.
     if "deletionTimestamp" in live["metadata"]:
         return None
     drift = has_drifted(child, live)
@@ -70,6 +71,7 @@ def _drift(applied: object, live: object, path: tuple[str, ...]) -> str | None:
         return _mapping(applied, live, path)
     if isinstance(applied, list | tuple):
         return _sequence(applied, live, path)
+    # The API server drops empty strings of optional fields.
     if applied == live or (applied == "" and live is None) or _same_amount(applied, live, path):
         return None
     return ".".join(path)
@@ -78,6 +80,7 @@ def _drift(applied: object, live: object, path: tuple[str, ...]) -> str | None:
 def _mapping(applied: Mapping[str, Any], live: object, path: tuple[str, ...]) -> str | None:
     if not isinstance(live, Mapping):
         return None if not applied and live is None else ".".join(path)
+    # Server-side apply leaves keys of others alone, so a stranger's key in a selector is drift that we must see.
     if path and path[-1] in _ATOMIC and live.keys() - applied.keys():
         return ".".join(path)
     drifts = (_drift(value, live.get(key), (*path, key)) for key, value in applied.items())

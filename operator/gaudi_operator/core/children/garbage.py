@@ -22,6 +22,7 @@ def garbage(
     """
     in_use = {current, *(_revision(each) for each in (*observed.pods, *observed.workers) if not _has_ended(each))}
     in_use |= {revision_of(each) for each in observed.workloads if full_replicas(each)}
+    # The stable one is what a failed rollout returns to, however old it is.
     history = [revision.name for revision in stored if revision.name not in {*in_use, stable}]
     done = (each for each in observed.workloads if revision_of(each) not in in_use)
     forgotten = (each for each in observed.revisions if _revision(each) in history[history_limit:])

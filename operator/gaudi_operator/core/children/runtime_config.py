@@ -159,6 +159,7 @@ def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
         path=SHARED_RECIPES_PATH,
         seed=normpath(join(SEED_RECIPES_PATH, cache.oci_image.path)) if cache.oci_image else None,
         store=_store(cache.object_store) if cache.object_store else None,
+        # A file system without room for its own journal fails writes long before it is full.
         limit_bytes=whole_bytes(cache.size) * 9 // 10,
         max_age_seconds=cache.max_age_days * _DAY_SECONDS,
         kept_revisions=KEPT_REVISIONS_PATH,

@@ -40,6 +40,8 @@ class Record:
 
 def record_of(pod: PodView) -> Record | None:
     """The record in the message of the pod's gate; None when there is none, or none of ours."""
+    # A pod condition has no field of its own for it; what stands in the message is written and read in this module
+    # only.
     match = _RECORD.search(pod.conditions[GATE].message) if GATE in pod.conditions else None
     return Record(*match.groups()) if match else None
 
@@ -72,6 +74,7 @@ def why_below(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | N
 
 
 def _open(pod: PodView, record: Record, readiness: Readiness) -> SetGate | None:
+    # An apply that changes nothing would still cost a request for each pod in each pass.
     if pod.gate_open and record_of(pod) == record:
         return None
     assert pod.report is not None  # noqa: S101 - judge() opens on a report only
@@ -113,8 +116,10 @@ def judge_gates(pods: Sequence[PodView], readiness: Readiness, promised: int, de
     if readiness.on_recompiles is OnRecompiles.CLOSE_GATE:
         closing = {uid for uid, gate in found.items() if not gate.open}
         serving = [pod for pod in pods if pod.ready and pod.uid not in closing]
+        # Slow answers beat none: at least one pod serves on whatever it compiles.
         spare = len(serving) - max(1, promised)
         coming = sum(is_settling(pod, deadlines) for pod in pods)
+        # A gate that may open again goes back before another one closes, or both could be shut at once.
         waiting = [pod.uid for pod in _calmest_first(pods) if pod.uid in found and _is_kept_closed(pod)]
         for uid in waiting[max(0, -spare - coming) :]:
             del found[uid]

@@ -87,6 +87,7 @@ def blames_the_revision(problem: Problem) -> bool:
 
 def pod_problem(pod: PodView, state: State, room: Room) -> Problem | None:
     """What only a person can mend about one pod."""
+    # The first one counts: what comes later in a pod's life is judged only when all before it is well.
     checks: tuple[Callable[[PodView, State, Room], Problem | None], ...] = (
         _failed_start,
         _container_waits,
@@ -123,6 +124,7 @@ def _crash_loop(pod: PodView, state: State, _: Room) -> Problem | None:
     """Our own count beside the kubelet's: it forgets between two ends, while the next container warms up again."""
     if pod.container is None:
         return None
+    # The kubelet's waiting reason comes and goes between two tries: by it alone the condition would flap.
     again = pod.container.restarts >= CRASHES and not pod.served
     if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
         return None
@@ -229,6 +231,7 @@ def _recompiles(pod: PodView, state: State, _: Room) -> Problem | None:
         return None
     if report.warmup_skipped or report.recompiles_since_ready <= most:
         return None
+    # One shape is enough to act on; status.recompiles has the others.
     worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
     shape = f", most often {worst.phase} {worst.shape}" if worst else ""
     return Problem(
@@ -275,6 +278,7 @@ FEWEST = 2
 def failed_in_a_row(pods: Iterable[PodView], revision: str) -> list[PodView]:
     """Failed pods of a revision that never served, oldest first, since the last of its pods became ready."""
     mine = [pod for pod in pods if pod.revision == revision]
+    # A pod that serves proves that the revision works: what failed before it is over.
     ready = max((since for pod in mine if pod.ready and (since := pod.conditions["Ready"].since)), default=None)
     failed = ((pod.ended_at, pod) for pod in mine if pod.ended_at and not pod.served)
     return [pod for at, pod in sorted(failed, key=_when) if ready is None or at > ready]

@@ -130,6 +130,7 @@ def _end(pod: PodView, replica: PodView, found: Mapping[str, Termination], serve
     if pod.ended and ended and (pod.ended_reason or not pod.terminating):
         sentence = found[pod.name].sentence if pod.name in found else pod.ended
         return End(pod.name, pod.created or ended, ended, sentence, not replica.served)
+    # A pod that is deleted ends by our own SIGTERM, which says nothing of its revision.
     if pod.ended or pod.terminating or last is None or last.ended is None:
         return None
     sentence = found[pod.name].sentence if pod.name in found else str(last)

@@ -139,6 +139,7 @@ def _with_workers(leader: Manifest, view: PodView, observed: Observed) -> PodVie
     mine = (_read(worker, None) for worker in observed.workers if _group(worker) == group)
     workers = tuple(sorted(mine, key=lambda worker: worker.name))
     size = whole_number((leader["metadata"].get("annotations") or {}).get(GROUP_SIZE_ANNOTATION)) or 1
+    # The leader of a group gets its node first, and would look placed while the group is not.
     unplaced = [each for worker in workers if (each := worker.conditions.get("PodScheduled")) and not each.true]
     conditions = {**view.conditions, **({"PodScheduled": unplaced[0]} if unplaced else {})}
     return replace(view, size=size, ordinal=group[1], workers=workers, conditions=conditions)
@@ -182,6 +183,7 @@ def _why_ignored(word: PodReport, container: Container | None, plan_hash: str) -
     """The sentence that says why a report does not speak for the pod; None when it does."""
     if word.report is None:
         return word.ignored or "Its report could not be read."
+    # A report that was fetched while the container was replaced may still be the old one's.
     if container is None or not container.running or word.container_id != container.id:
         return "Its report is of a container that no longer runs."
     if word.report.plan_hash != plan_hash:
@@ -221,6 +223,7 @@ def _condition(condition: Mapping[str, Any]) -> PodCondition:
 def _container(status: Mapping[str, Any]) -> Container | None:
     for each in status.get("containerStatuses") or ():
         if each["name"] == CONTAINER:
+            # Of an ended container the current state tells more than the last one.
             state = each.get("state") or {}
             waiting = state.get("waiting") or {}
             last = state.get("terminated") or (each.get("lastState") or {}).get("terminated")

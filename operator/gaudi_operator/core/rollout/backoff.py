@@ -79,6 +79,7 @@ def _record(known: Record, pods: list[PodView], found: Mapping[str, Termination]
     proven = max((since for pod in pods if pod.ready and (since := pod.conditions[GATE].since)), default=None)
     error, back_off = known.last_error, known.back_off
     for end in ends(pods, found):
+        # Times are whole seconds: an end in the second of the last one counted is taken for the same.
         if error is None or end.at > datetime.fromisoformat(error.time):
             error = LastError(time=timestamp(end.at), pod=end.pod, message=end.sentence)
             back_off = _counted(back_off, end) if end.counts and (proven is None or end.at > proven) else back_off
@@ -98,6 +99,7 @@ def _counted(known: BackOff | None, end: End) -> BackOff:
 
 
 def _pause_seconds(failures: int) -> int:
+    # The shift is bounded before it is made: the count comes from a status that anybody may have written.
     return 0 if failures < 2 else min(MOST_SECONDS, FIRST_SECONDS << min(failures - 2, 8))
 
 
@@ -109,6 +111,7 @@ def _standing(active: Iterable[PodView], revision: str, pause: BackOff) -> int:
 
 
 def _stays(pod: PodView, since: datetime) -> bool:
+    # Created before the last end: it is of the same try, and may still come up.
     if pod.served or pod.created is None or pod.created < since:
         return True
     return pod.created == since and pod.container is not None

@@ -36,8 +36,10 @@ def why_in_place(
     """
     if rollout.mode is not RolloutMode.AUTO or scaled_amount(rollout.max_unavailable, desired, round_up=False) == 0:
         return None
+    # Asked once per rollout: where the answer to change in the middle, pods would wait for room and hold it in turns.
     if known := ((replica_set or {}).get("metadata", {}).get("annotations") or {}).get(IN_PLACE_ANNOTATION):
         return str(known)
+    # A pod with a node proves that the rest fits too: each old pod leaves the room of the next.
     if room_to_come or any(pod.placed for pod in pods):
         return None
     for pod in pods:

@@ -103,6 +103,7 @@ def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Polic
     before = [current.settled(), *(old.settled() for old in sorted(olds, key=lambda old: old.number))]
     if policy.paused and any(old.replicas for old in olds):
         return _step(before, _hold(before, policy), policy, Progress.PAUSED)
+    # What gives room is planned before what takes it: each step sees the numbers that the one before leaves.
     planned = [_withdraw(before, current.unplaced, policy), *before[1:]]
     retired = [planned[0], *_retire(planned, policy)]
     after = [_grow(retired if policy.max_surge else planned, policy, leaving), *retired[1:]]
@@ -118,6 +119,7 @@ def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: Policy) -> Re
 
 def _grow(pods: Sequence[RevisionPods], policy: Policy, leaving: int) -> RevisionPods:
     current = pods[0]
+    # Pods that still end hold their cards until they are gone; with a surge the ceiling has room beside them.
     room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else leaving)
     desired = min(policy.desired, _most(current, policy), current.replicas + max(0, room))
     return current.settled(desired)
@@ -126,14 +128,17 @@ def _grow(pods: Sequence[RevisionPods], policy: Policy, leaving: int) -> Revisio
 def _most(current: RevisionPods, policy: Policy) -> int:
     if current.forbidden or (current.failed and policy.paused):
         return current.replicas
+    # Not fewer than there are: a revision that is put on trial again, as its canary closed its gate, keeps its pods.
     return max(1, current.replicas) if policy.trial else policy.desired
 
 
 def _retire(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
     current, olds = pods[0].settled(min(pods[0].replicas, policy.desired)), pods[1:]
+    # Old pods that never served protect nobody, and may hold the very cards that the new ones need.
     olds = [old.settled(old.served) for old in olds]
     spare = sum(old.served for old in olds) + current.ready - policy.floor
     if policy.trial:
+        # What the canary serves does not count yet: nothing has shown that it stays.
         spare = min(spare - current.ready, _in_the_way(current, olds, policy))
     return _take(_take(olds, spare, keep_ready=True), spare - _not_ready(olds), keep_ready=False)
 
@@ -170,6 +175,7 @@ def _hold(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
     total = sum(each.replicas for each in pods)
     most = policy.desired + min(policy.max_surge, pods[0].replicas)
     if total < policy.desired:
+        # To scale a held rollout up, whatever serves best grows; a revision that failed would only fail once more.
         proven = (each for each in pods if each.replicas and not each.failed and not each.forbidden)
         grown = max(proven, key=lambda each: (each.ready, each.replicas, each.number), default=None)
         return [each.settled(each.replicas + policy.desired - total) if each is grown else each for each in pods]
@@ -218,6 +224,7 @@ def rollout_policy(
     stays = in_place or rollout.mode is RolloutMode.IN_PLACE
     surge = 0 if stays else scaled_amount(rollout.max_surge, desired, round_up=True)
     unavailable = scaled_amount(rollout.max_unavailable, desired, round_up=False)
+    # Both 0 would never replace a pod; the Deployment controller does the same.
     if surge == 0:
         unavailable = max(1, unavailable)
     return Policy(desired, surge, min(unavailable, desired), paused=rollout.paused or frozen, trial=trial)

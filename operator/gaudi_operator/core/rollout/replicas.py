@@ -73,6 +73,7 @@ def _held(old: RevisionPods, active: Iterable[PodView]) -> RevisionPods:
     groups = [pod for pod in active if pod.revision == old.name and pod.ordinal is not None]
     if not groups:
         return old
+    # The LeaderWorkerSet controller removes from the end, and does not look at readiness.
     ready, served = (_reach(groups, lambda pod: pod.ready), _reach(groups, lambda pod: pod.served))
     return replace(old, ready=min(ready, old.replicas), served=min(served, old.replicas))
 
@@ -102,6 +103,7 @@ def written_replicas(observed: Observed) -> dict[str, int]:
 
 def full_replicas(workload: Manifest) -> int:
     """Replicas that a workload has, or has again after a back-off."""
+    # Without the annotation a back-off would look like a rollout that somebody had scaled to zero.
     kept = whole_number((workload["metadata"].get("annotations") or {}).get(DESIRED_ANNOTATION))
     return kept if kept is not None and kept >= 0 else int(workload["spec"].get("replicas", 1))
 
@@ -124,6 +126,7 @@ def scale(state: State) -> Scaling:
     if current is None or step is None:
         return Scaling()
     after = {current.name: 0, **written, **{each.revision: each.replicas for each in step.scales}}
+    # The ReplicaSet controller chooses by the costs that it sees: they must stand before the number goes down.
     costs = deletion_costs(state.pods, after)
     if costs:
         state.deadlines.look_again(SEEN_SECONDS)
@@ -150,6 +153,7 @@ def with_workloads(stored: Iterable[Revision], observed: Observed) -> list[Revis
 
 
 def _read_back(name: str, workload: Manifest) -> Revision:
+    # Its inputs are lost with it: this revision can be scaled, and never rolled out again.
     templates = workload["spec"].get("leaderWorkerTemplate")
     if templates is None:
         return Revision(name, 0, {}, workload["spec"]["template"], "")

@@ -52,6 +52,7 @@ def read_failure(annotations: Mapping[str, str]) -> Problem | None:
     try:
         said = json.loads(text)
         found = Problem(str(said["reason"])[:MAX_REASON], str(said["message"])[:MAX_MESSAGE])
+        # A lone surrogate passes JSON, but not the status write: better not to read it at all.
         return Problem(*(each.encode().decode() for each in (found.reason, found.message)))
     except (ValueError, TypeError, KeyError, RecursionError):
         return Problem("MarkedFailed", text[:MAX_MESSAGE])
@@ -259,6 +260,7 @@ def desired_revision(inference: Inference, stored: tuple[Revision, ...], default
     restart pods. A pinned revision that is not stored is why_not_kept()'s affair.
     """
     inputs, pinned = revision_inputs(inference), inference.spec.rollout.revision
+    # Compared field by field and not by name: the name of a newer release hashes fields that an older one lacks.
     for revision in stored:
         if revision.name == pinned or (pinned is None and same_inputs(revision.inputs, inputs)):
             return revision
@@ -267,6 +269,7 @@ def desired_revision(inference: Inference, stored: tuple[Revision, ...], default
     name = revision_name(inputs)
     hashed = plan_hash(config.bucketing, config.limits)
     template = pod_template(inference, name, hashed, config_map_name(inference.identity, text), defaults)
+    # Rendered only here, once in the life of a revision: from now on the stored template is the truth.
     nodes = inference.spec.parallelism.nodes
     group = Group(nodes, worker_template(template)) if nodes > 1 else None
     return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text, group=group)

@@ -14,6 +14,7 @@ from gaudi_runtime.errors import Problem
 
 def roll_out(state: State, desired: Revision | None) -> State:
     """`desired` is what the spec asks for, None where it is refused: then what was last to run stays, as it is."""
+    # What a pass would do about room is not known before the choice; pods that end are room to come either way.
     choice = choose(state, desired, Room(_is_ending(state))) if desired else None
     current = to_run(choice.current, state.stored) if choice else next(iter(state.stored), None)
     in_place = _in_place(state, current.name) if current else None
@@ -28,6 +29,7 @@ def _problem(state: State) -> Problem | None:
     """What asks for a person. A rollback does once it is over: until then the operator is at work."""
     rollout = state.rollout
     failed = rollout.choice.problem if rollout.choice else None
+    # Held pods fail for a known reason, and their own problem would hide why nothing moves.
     if failed and rollout.choice and rollout.choice.held:
         return failed
     name, sets = state.current or "", live_workloads(state.observed)
@@ -46,6 +48,7 @@ def _is_ending(state: State) -> bool:
 def _room(state: State) -> Room:
     """With what the step does: one that takes pods away makes room, and an upgrade may wait for some."""
     rollout, policy = state.rollout, state.rollout.policy
+    # Its own step makes the room: to call the pod unschedulable now would be news for one pass.
     moving = rollout.in_place is not None and rollout.step is not None and bool(rollout.step.scales)
     stays = policy.max_surge > 0 and (policy.trial or policy.max_unavailable == 0)
     waits = stays and state.current is not None and _is_upgrading(state, state.current)

@@ -48,12 +48,14 @@ def _without(room: int, count: int, live: int) -> int:
 
 def leavers(ready: Sequence[PodView], count: int) -> list[PodView]:
     """The `count` of these ready pods that hurt least; none when all have the same to lose: then any may go."""
+    # Writing costs that say nothing would cost a write per pod and delay the step by a pass.
     if not 0 < count < len(ready) or len({_loss(pod) for pod in ready}) == 1:
         return []
     return sorted(ready, key=lambda pod: (_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]
 
 
 def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetCost]:
+    # By the condition that the controller reads, not by our gate: the kubelet follows a closed gate a moment later.
     shown = [pod for pod in active if "Ready" in pod.conditions and pod.conditions["Ready"].true]
     chosen = leavers(shown, len(shown) - desired)
     for pod in active:
@@ -73,6 +75,7 @@ def _loss(pod: PodView) -> tuple[bool, int, int, int]:
         return pod.ready, pod.deletion_cost, 1, 0
     captured = [captured_percent(phase) for phase in (report.prompt, report.decode)]
     percents = [percent for percent in captured if percent is not None]
+    # In powers of two, or a choice would change with every request that comes or ends.
     return pod.ready, pod.deletion_cost, report.requests.running.bit_length(), min(percents, default=100)
 
 

@@ -24,6 +24,7 @@ def choose(state: State, desired: Revision, room: Room) -> Choice:
     """What runs now, where `desired` is what the spec asks for."""
     spec, stable = state.inference.spec, state.before.revision.stable
     good = last_good(desired.name, state.stored, stable, state.pods, state.forbidden)
+    # Without a good revision to return to, giving up would only leave nothing at all running.
     if desired.failure is None and good is not None and desired.name != stable and not spec.rollout.paused:
         desired = replace(desired, failure=_failure(desired.name, state, room))
     if desired.failure is None:
@@ -87,6 +88,7 @@ def on_trial(
     The `stable` revision has proven itself before. With nothing to protect, all pods start at once.
     """
     active = [pod for pod in pods if pod.active]
+    # With nobody to protect, one pod after the other would only make the first start slower.
     if revision == stable or not any(pod.served for pod in active if pod.revision != revision):
         return False
     mine = [pod for pod in active if pod.revision == revision]

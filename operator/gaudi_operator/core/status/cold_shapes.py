@@ -58,6 +58,7 @@ def _misses(reports: Iterable[WarmupReport], plan: BucketPlan, limits: Limits) -
     for cold in (cold for report in reports for cold in report.cold_shapes):
         batches[cold.phase, cold.needed or cold.shape] += cold.count
     for (phase, (batch, query, blocks)), count in batches.most_common():
+        # A shape of the plan ran cold for want of a graph: another bucket would have none either.
         if plan.find(phase, batch, query, blocks) is not None:
             continue
         if phase is BucketPhase.PROMPT:

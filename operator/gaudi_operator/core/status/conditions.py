@@ -30,6 +30,7 @@ from gaudi_runtime.units import plural
 
 def judge_ready(s: State) -> Verdict:
     """Whether the spec as it stands is fully rolled out and every desired replica takes traffic."""
+    # kstatus reads Ready first: a cause that a person must mend hides all progress.
     if found := s.violation or s.problem:
         return Verdict(FALSE, found.reason, found.message)
     if s.desired == 0:
@@ -54,6 +55,7 @@ def _zero(s: State) -> Verdict:
 
 def _ending(s: State) -> int:
     """Pods above those that are desired, which hold their cards until they have ended."""
+    # Terminating pods count here although they are no replicas: cards are what a node runs out of.
     return max(0, sum(pod.phase not in ENDED for pod in s.pods) - s.desired)
 
 
@@ -165,6 +167,7 @@ def judge_autoscaler_active(s: State) -> Verdict | None:
     desired = s.inference.spec.autoscaling
     if desired is None:
         return None
+    # An autoscaler never scales up from zero: its metric comes from pods.
     if s.desired == 0:
         return Verdict(UNKNOWN, "ScaledToZero", "The autoscaler rests while replicas are 0: it wakes nobody.")
     # A resource has one autoscaler, of its own name.

@@ -97,6 +97,7 @@ def _eta(pod: PodView, state: State) -> str | None:
     moment = read_moment(written)
     if moment and abs((moment - end).total_seconds()) <= ETA_SECONDS:
         return written
+    # Rounded, or each report would move it by a second and cost a status write.
     rounded = round(end.timestamp() / ETA_SECONDS) * ETA_SECONDS
     return timestamp(datetime.fromtimestamp(rounded, UTC))
 

@@ -33,6 +33,7 @@ def plan_state(state: State) -> PlanState | None:
     expected = outlook(state.inference)
     if expected is None:
         return None
+    # Figures of pods that run another spec would be told as those of this one.
     if state.violation is not None or not _runs_the_spec(state):
         return _expected(state.inference.spec, expected)
     if pod := _measured_pod(state):
@@ -100,6 +101,7 @@ def _captured(report: WarmupReport) -> int:
 
 
 def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState:
+    # Gaps depend on the KV blocks that the card really had, not on those that were estimated.
     blocks = report.memory.kv_blocks if report.memory else None
     found = outlook(state.inference, blocks) or outlook(state.inference)
     assert found is not None  # noqa: S101 - plan_state() has looked

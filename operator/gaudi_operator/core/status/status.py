@@ -144,6 +144,7 @@ def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
         "recompiles": figures.recompiles([row for row in rows if row.ready], reports),
         "simulated": any(report.simulated for report in reports),
     }
+    # A new leader has heard of nobody yet: zeros would look like a loss of all graphs.
     if pods and not reports:
         found |= {key: getattr(written, key) for key in ("buckets", "memory", "recompiles", "simulated")}
     return found
@@ -174,6 +175,7 @@ def throttled(
 
 def _standing(status: GaudiInferenceStatus) -> tuple[object, ...]:
     """All that is written at once. When a revision was made is known a moment later: that may wait."""
+    # The API server sets it while the ControllerRevision is made, so it would cost each rollout one more write.
     revisions = tuple(row.model_copy(update={"created": None}) for row in status.revisions)
     pods = sorted((pod.name, pod.revision, pod.gate, pod.ready) for pod in status.pods)
     return status.model_copy(update={**dict.fromkeys(_FIGURES), "revisions": revisions}), pods
@@ -230,6 +232,7 @@ def unreadable_status(observed: Observed, before: GaudiInferenceStatus, sentence
         "Stalled": Verdict(TRUE, REASON, sentence),
         "PlanAccepted": Verdict(FALSE, REASON, sentence),
     }
+    # What pods do is still true while their spec cannot be read.
     kept = {each.type: Verdict(each.status, each.reason, each.message) for each in before.conditions}
     conditions = conditions_from((kept | verdicts).items(), before.conditions, generation, observed.now)
     return before.model_copy(update={"observed_generation": generation, "phase": "Stalled", "conditions": conditions})

@@ -51,6 +51,7 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
             {"name": MODEL_PORT_NAME, "containerPort": ports.model_port, "protocol": "TCP"},
             {"name": STATUS_PORT_NAME, "containerPort": ports.status_port, "protocol": "TCP"},
         ],
+        # Every second: the time between a warm replica and its first request is what we are here to make short.
         "readinessProbe": _probe(READYZ_PATH, period=1, failures=3),
         # The runtime itself judges progress, so a failing /livez is final; some patience is for a busy machine.
         "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
@@ -61,6 +62,7 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
+        # A crash of native code writes no termination message: the last lines of the log are then the only words.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 

@@ -40,6 +40,7 @@ def network_policy(inference: Inference, defaults: InstallationDefaults) -> Obje
     owner = inference.identity
     spec = {
         "podSelector": {"matchLabels": selector_labels(owner)},
+        # Egress would have to know hubs, stores and registries of everybody.
         "policyTypes": ["Ingress"],
         "ingress": [*_client_rules(inference), _operator_rule(defaults), *_group_rules(inference)],
     }

@@ -27,11 +27,13 @@ def pod_template(
         "spec": {
             "containers": [container(inference, defaults)],
             "volumes": volumes(inference, config_map),
+            # The kubelet calls the pod ready only with this condition, and only the operator sets it.
             "readinessGates": [{"conditionType": GATE}],
             "terminationGracePeriodSeconds": PRESTOP_SECONDS + inference.spec.pod.drain_seconds + EXIT_SECONDS,
             "securityContext": _security(inference.spec),
             "serviceAccountName": inference.spec.pod.service_account_name or inference.identity.name,
             "automountServiceAccountToken": False,
+            # A variable for each Service of the namespace: thousands would make the environment too large to start.
             "enableServiceLinks": False,
             "topologySpreadConstraints": [_spread(inference, revision)],
             **_placement(inference),
@@ -70,6 +72,7 @@ def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
     fetched = repositories(spec.model) and spec.model.cache.persistent_volume_claim
     if not (fetched or spec.recipe_cache.enabled):
         return {}
+    # Walking through a large cache at each start would take minutes.
     return {"fsGroup": spec.pod.run_as_user, "fsGroupChangePolicy": "OnRootMismatch"}
 
 

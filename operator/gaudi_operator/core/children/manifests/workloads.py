@@ -67,6 +67,7 @@ def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annota
         "size": revision.group.size,
         "leaderTemplate": revision.template,
         "workerTemplate": revision.group.worker,
+        # RecreateGroupOnPodRestart has no pause between two tries.
         "restartPolicy": "None",
     }
     spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": templates}
