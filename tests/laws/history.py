@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Pod:
     """A pod as the API server shows it.
 
-    `judged` is the instance that its gate was opened for; with `leaves_first` it bears the cost of the next to go. One
+    `judged` is the instance that its gate was opened for; with `removed_first` it bears the cost of the next to go. One
     that has `failed` ended as a whole.
     """
 
@@ -26,7 +26,7 @@ class Pod:
     ready: bool
     gate: bool
     judged: str | None = None
-    leaves_first: bool = False
+    removed_first: bool = False
     failed: bool = False
 
     @property

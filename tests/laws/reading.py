@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FAILURE_ANNOTATION, GATE, LEAVES_FIRST, REVISION_LABEL
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FAILURE_ANNOTATION, GATE, REMOVED_FIRST, REVISION_LABEL
 from tests.laws.history import Child, Moment, Pod, Runtime
 
 Manifest = Mapping[str, Any]
@@ -53,7 +53,7 @@ def _pod(manifest: Manifest) -> Pod:
         gate=gate.get("status") == "True",
         judged=named.group(1) if named else None,
         failed=status.get("phase") == "Failed",
-        leaves_first=_annotations(manifest).get(DELETION_COST_ANNOTATION) == str(LEAVES_FIRST),
+        removed_first=_annotations(manifest).get(DELETION_COST_ANNOTATION) == str(REMOVED_FIRST),
     )
 
 

@@ -77,7 +77,7 @@ def _named_for_nothing(moment: Moment) -> Iterator[tuple[str, str]]:
     """Name and UID of the pods that are to go first although all of their revision are desired."""
     there = Counter(pod.revision for pod in moment.counted)
     for pod in moment.counted:
-        if pod.leaves_first and moment.replica_sets.get(pod.revision, 0) >= there[pod.revision]:
+        if pod.removed_first and moment.replica_sets.get(pod.revision, 0) >= there[pod.revision]:
             yield pod.name, pod.uid
 
 

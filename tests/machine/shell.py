@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
-from gaudi_operator.core.actions import Action, Apply, Delete, Plan, SetCost, SetGate
+from gaudi_operator.core.actions import Action, Apply, Delete, Plan, SetDeletionCost, SetGate
 from gaudi_operator.core.decide import decide
-from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, LEAVES_FIRST
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, REMOVED_FIRST
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport
 from gaudi_operator.shell.kinds import WATCHED
 from gaudi_operator.shell.store import Key, Store
@@ -191,7 +191,7 @@ class Shell:
                 return self._delete(action)
             case SetGate():
                 return self._set_gate(action, now)
-            case SetCost():
+            case SetDeletionCost():
                 return self._set_cost(action)
 
     def _delete(self, action: Delete) -> None:
@@ -208,12 +208,12 @@ class Shell:
         said = (action.open, stamp(now), action.reason, action.message)
         return self.api.status(pod, conditions=with_condition(known, GATE, *said))
 
-    def _set_cost(self, action: SetCost) -> Object | None:
+    def _set_cost(self, action: SetDeletionCost) -> Object | None:
         pod = self.api.get("Pod", action.pod)
         if pod is None or pod["metadata"]["uid"] != action.uid:
             raise _Failed
         annotations = {k: v for k, v in pod["metadata"]["annotations"].items() if k != DELETION_COST_ANNOTATION}
-        cost = {DELETION_COST_ANNOTATION: str(LEAVES_FIRST)} if action.leaves_first else {}
+        cost = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)} if action.removed_first else {}
         return self.api.put(pod, annotations={**annotations, **cost})
 
     def _show(self, observed: Observed, plan: Plan, now: int) -> None:

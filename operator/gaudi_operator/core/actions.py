@@ -47,17 +47,17 @@ class SetGate:
 
 
 @dataclass(frozen=True)
-class SetCost:
+class SetDeletionCost:
     """Let the ReplicaSet controller take this pod before others, or no longer; only if it still has this UID."""
 
     pod: str
     uid: str
     revision: str
-    leaves_first: bool
+    removed_first: bool
     reason: str
 
 
-Action = Apply | Delete | SetGate | SetCost
+Action = Apply | Delete | SetGate | SetDeletionCost
 
 
 @dataclass(frozen=True)

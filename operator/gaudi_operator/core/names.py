@@ -24,6 +24,6 @@ IN_PLACE_ANNOTATION = "inference.gaudi.dev/in-place"
 DESIRED_ANNOTATION = "inference.gaudi.dev/desired-replicas"
 """On the workload of an older revision that backs off: the replicas that it has again afterwards."""
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
-LEAVES_FIRST = -(2**31)
+REMOVED_FIRST = -(2**31)
 """The deletion cost of a pod that is to go: the least there is, which nobody gives by chance."""
 APPLIED_HASH_ANNOTATION = "inference.gaudi.dev/applied-hash"

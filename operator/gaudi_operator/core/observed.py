@@ -63,7 +63,7 @@ class Observed:
     service_accounts: tuple[Manifest, ...] = ()
     pod_disruption_budgets: tuple[Manifest, ...] = ()
     network_policies: tuple[Manifest, ...] = ()
-    claims: tuple[Manifest, ...] = ()
+    pvcs: tuple[Manifest, ...] = ()
     autoscalers: tuple[Manifest, ...] = ()
     reports: Mapping[str, PodReport] = field(default_factory=dict)
     now: datetime = datetime.min

@@ -21,14 +21,14 @@ from gaudi_runtime.errors import Problem
 
 @dataclass(frozen=True)
 class Choice:
-    """`desired` is asked for, with its failure if it has one; `current` is to run; `held` where it failed and stays.
+    """`desired` is asked for, with its failure if it has one; `current` is to run; `on_hold` where it failed and stays.
 
     `problem` is what a failed revision asks of a person.
     """
 
     desired: Revision
     current: Revision
-    held: bool = False
+    on_hold: bool = False
     problem: Problem | None = None
 
     @property

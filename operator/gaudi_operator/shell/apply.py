@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetCost, SetGate
-from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, LEAVES_FIRST
+from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetDeletionCost, SetGate
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
@@ -48,7 +48,7 @@ class Writer:
                 await self._delete(key, action)
             case SetGate():
                 await self._set_gate(key, action)
-            case SetCost():
+            case SetDeletionCost():
                 await self._set_cost(key, action)
 
     async def recheck(self, key: Key, actions: Iterable[Action]) -> None:
@@ -141,11 +141,11 @@ class Writer:
             return  # the pod is gone, and its event is on its way
         self._store.put(answer)
 
-    async def _set_cost(self, key: Key, action: SetCost) -> None:
+    async def _set_cost(self, key: Key, action: SetDeletionCost) -> None:
         """A pod that is gone is a conflict of UIDs: the next pass does not see it any more."""
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
-        if action.leaves_first:
-            body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(LEAVES_FIRST)}
+        if action.removed_first:
+            body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)}
         self._store.put(await self._server_apply(POD.path(key.namespace, action.pod), body, COST_MANAGER))
 
     def _transition_time(self, key: Key, action: SetGate) -> str:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gaudi_operator.core.actions import Action, Apply, Delete, SetCost, SetGate
+from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.errors import Forbidden, Stalled, Transient
 from gaudi_operator.shell.backoff import Backoff
 
@@ -105,7 +105,7 @@ def subject_of(action: Action) -> str:
             return f"{action.manifest['kind']} {action.manifest['metadata']['name']}"
         case Delete():
             return f"{action.kind} {action.name}"
-        case SetGate() | SetCost():
+        case SetGate() | SetDeletionCost():
             return f"Pod {action.pod}"
 
 

@@ -177,7 +177,7 @@ class Store:
             services=_owned(self._of(key, SERVICE), owner),
             config_maps=_owned(self._of(key, CONFIG_MAP), owner),
             service_accounts=_owned(self._of(key, SERVICE_ACCOUNT), owner),
-            claims=_owned(self._of(key, CLAIM), owner),
+            pvcs=_owned(self._of(key, CLAIM), owner),
             pod_disruption_budgets=_owned(self._of(key, DISRUPTION_BUDGET), owner),
             network_policies=_owned(self._of(key, NETWORK_POLICY), owner),
             autoscalers=_owned(self._of(key, AUTOSCALER), owner),

@@ -14,7 +14,7 @@ from gaudi_operator.core.children.garbage import garbage, unread_config_maps
 from gaudi_operator.core.children.manifests.config_map import config_map
 from gaudi_operator.core.children.manifests.metadata import Object
 from gaudi_operator.core.children.manifests.network import network_policy, service, service_account
-from gaudi_operator.core.children.manifests.recipe_pvc import kept_revisions, recipe_claim, recipe_claim_name
+from gaudi_operator.core.children.manifests.recipe_pvc import kept_revisions, recipe_pvc, recipe_pvc_name
 from gaudi_operator.core.children.manifests.scaling import horizontal_pod_autoscaler, pod_disruption_budget
 from gaudi_operator.core.children.manifests.workloads import (
     controller_revision,
@@ -43,7 +43,7 @@ def child_actions(state: State, scaling: Scaling) -> list[Action]:
         *missing_writes([*readers, *_desired_children(state, running, scaling)], observed.children),
         *deletes,
         *unread_config_maps(observed, needed),
-        *recipe_claims(inference, running, observed.claims),
+        *recipe_pvc_actions(inference, running, observed.pvcs),
         *_switched_off(state),
     ]
 
@@ -109,26 +109,26 @@ def _account(template: Mapping[str, Any]) -> object:
     return template.get("spec", {}).get("serviceAccountName")
 
 
-def recipe_claims(inference: Inference, running: Iterable[Revision], claims: Sequence[Manifest]) -> list[Action]:
-    """What is to be done about the claim, given the live `claims`.
+def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: Sequence[Manifest]) -> list[Action]:
+    """What is to be done about the PVC, given the live `pvcs`.
 
     Its writes come after all others: a class or a quota that refuses them must not hold back pods that run.
     """
-    name, cache = recipe_claim_name(inference.identity), inference.spec.recipe_cache
-    live = next((each for each in claims if each["metadata"]["name"] == name), None)
+    name, cache = recipe_pvc_name(inference.identity), inference.spec.recipe_cache
+    live = next((each for each in pvcs if each["metadata"]["name"] == name), None)
     mounted = any(_mounts(revision, name) for revision in running)
     # Pods that mount a PVC that is gone would wait for ever, whatever the spec says by now.
     if cache.enabled or (mounted and live is None):
-        return missing_writes([recipe_claim(inference.identity, cache, live)], claims)
+        return missing_writes([recipe_pvc(inference.identity, cache, live)], pvcs)
     if mounted:
         return []
-    alive = [each for each in claims if "deletionTimestamp" not in each["metadata"]]
+    alive = [each for each in pvcs if "deletionTimestamp" not in each["metadata"]]
     return [delete(each, "spec.recipeCache is switched off and no pod mounts it") for each in alive]
 
 
 def recipe_readers(inference: Inference, running: Iterable[Revision], kept: Iterable[Revision]) -> list[Object]:
     """What pods that share recipes read: which revisions are `kept`. None where no `running` revision mounts it."""
-    claim = recipe_claim_name(inference.identity)
+    claim = recipe_pvc_name(inference.identity)
     mounted = any(_mounts(revision, claim) for revision in running)
     return [kept_revisions(inference.identity, (each.name for each in kept))] if mounted else []
 

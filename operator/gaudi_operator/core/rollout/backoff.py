@@ -58,7 +58,7 @@ def _written(row: RevisionState) -> Record:
     )
 
 
-def held(
+def without_new_pods(
     replicas: Mapping[str, int], pods: Iterable[PodView], known: Mapping[str, Record], deadlines: Deadlines
 ) -> dict[str, int]:
     """`replicas` by revision without new pods of those that back off.

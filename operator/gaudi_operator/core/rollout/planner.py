@@ -27,7 +27,7 @@ class RevisionPods:
     """Pods of one revision: desired by its ReplicaSet, ready now, and ever ready (`served`, ready ones included).
 
     `unplaced` are those that have no node, or that were not even allowed to be made. A revision that has `failed` gets
-    no more pods while the rollout is held: it would only be tried again. One that is `forbidden` never does.
+    no more pods while the rollout is on hold: it would only be tried again. One that is `forbidden` never does.
     """
 
     name: str
@@ -94,10 +94,10 @@ class Step:
     reason: str
 
 
-def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy, leaving: int = 0) -> Step:
+def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy, ending: int = 0) -> Step:
     """The next step towards `policy.desired` ready pods of `current` and none of `olds`.
 
-    `leaving` are pods that still end. Without a surge a new pod waits for them: its place is theirs until then. With
+    `ending` are pods that still end. Without a surge a new pod waits for them: its place is theirs until then. With
     one a successor comes in the step that takes its predecessor; what takes is to be written before what adds.
     """
     before = [current.settled(), *(old.settled() for old in sorted(olds, key=lambda old: old.number))]
@@ -106,7 +106,7 @@ def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Polic
     # What gives room is planned before what takes it: each step sees the numbers that the one before leaves.
     planned = [_withdraw(before, current.unplaced, policy), *before[1:]]
     retired = [planned[0], *_retire(planned, policy)]
-    after = [_grow(retired if policy.max_surge else planned, policy, leaving), *retired[1:]]
+    after = [_grow(retired if policy.max_surge else planned, policy, ending), *retired[1:]]
     after = _under_ceiling(after, policy)
     return _step(before, after, policy, Progress.MOVING)
 
@@ -117,10 +117,10 @@ def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: Policy) -> Re
     return pods[0].settled(pods[0].replicas - max(0, min(excess, unplaced, pods[0].replicas)))
 
 
-def _grow(pods: Sequence[RevisionPods], policy: Policy, leaving: int) -> RevisionPods:
+def _grow(pods: Sequence[RevisionPods], policy: Policy, ending: int) -> RevisionPods:
     current = pods[0]
     # Pods that still end hold their cards until they are gone; with a surge the ceiling has room beside them.
-    room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else leaving)
+    room = policy.ceiling - sum(each.replicas for each in pods) - (0 if policy.max_surge else ending)
     desired = min(policy.desired, _most(current, policy), current.replicas + max(0, room))
     return current.settled(desired)
 

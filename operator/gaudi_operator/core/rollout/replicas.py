@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gaudi_operator.core.actions import SetCost
+from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.notation import whole_number
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.backoff import held
+from gaudi_operator.core.rollout.backoff import without_new_pods
 from gaudi_operator.core.rollout.planner import RevisionPods
 from gaudi_operator.core.rollout.revision import Group, Revision
-from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, deletion_costs, held_back
+from gaudi_operator.core.rollout.scale_down import SEEN_SECONDS, deferred, deletion_costs
 from gaudi_operator.core.state import State
 
 OVERDUE_SECONDS = 10
@@ -82,7 +82,7 @@ def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
     return max((1 + (pod.ordinal or 0) for pod in groups if holds(pod)), default=0)
 
 
-def leaving(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
+def ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
     """Pods that end within their grace period, and those that are still to be told so: more than are written.
 
     One that is overdue is on a node that nobody hears of.
@@ -115,7 +115,7 @@ class Scaling:
     `costs` say first which pods are to go.
     """
 
-    costs: Sequence[SetCost] = ()
+    costs: Sequence[SetDeletionCost] = ()
     desired: Mapping[str, int] = field(default_factory=dict)
     replicas: Mapping[str, int] = field(default_factory=dict)
 
@@ -130,8 +130,8 @@ def scale(state: State) -> Scaling:
     costs = deletion_costs(state.pods, after)
     if costs:
         state.deadlines.look_again(SEEN_SECONDS)
-    desired = held_back(after, written, costs)
-    return Scaling(costs, desired, held(desired, state.pods, state.backoffs, state.deadlines))
+    desired = deferred(after, written, costs)
+    return Scaling(costs, desired, without_new_pods(desired, state.pods, state.backoffs, state.deadlines))
 
 
 def running_revisions(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from gaudi_operator.core.pods.problems import Room, failed_pods_problem, first_problem, with_next_try
 from gaudi_operator.core.rollout.mode import unblock, why_in_place
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step, next_step, rollout_policy
-from gaudi_operator.core.rollout.replicas import count_pods, full_replicas, leaving, live_workloads
+from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas, live_workloads
 from gaudi_operator.core.rollout.revision import Revision, to_run
 from gaudi_operator.core.rollout.target import choose, on_trial
 from gaudi_operator.core.state import RolloutState, State
@@ -18,7 +18,7 @@ def roll_out(state: State, desired: Revision | None) -> State:
     choice = choose(state, desired, Room(_is_ending(state))) if desired else None
     current = to_run(choice.current, state.stored) if choice else next(iter(state.stored), None)
     in_place = _in_place(state, current.name) if current else None
-    frozen = state.violation is not None or (choice is not None and choice.held)
+    frozen = state.violation is not None or (choice is not None and choice.on_hold)
     policy = _policy(state, current, in_place, frozen=frozen)
     rollout = RolloutState(policy, choice, current, _step(state, current, policy), in_place)
     state = replace(state, rollout=rollout)
@@ -30,7 +30,7 @@ def _problem(state: State) -> Problem | None:
     rollout = state.rollout
     failed = rollout.choice.problem if rollout.choice else None
     # Held pods fail for a known reason, and their own problem would hide why nothing moves.
-    if failed and rollout.choice and rollout.choice.held:
+    if failed and rollout.choice and rollout.choice.on_hold:
         return failed
     name, sets = state.current or "", live_workloads(state.observed)
     own = first_problem(state.updated, [sets[name]] if name in sets else [], state, _room(state))
@@ -65,7 +65,7 @@ def _in_place(state: State, current: str) -> str | None:
     if not _is_upgrading(state, current):
         return None
     spec, workload = state.inference.spec, live_workloads(state.observed).get(current)
-    ending = leaving(state.pods, state.observed, state.deadlines) > 0
+    ending = ending_pods(state.pods, state.observed, state.deadlines) > 0
     mine = state.active_of(current)
     return why_in_place(spec.rollout, spec.replicas, workload, mine, state.deadlines, room_to_come=ending)
 
@@ -81,4 +81,4 @@ def _step(state: State, current: Revision | None, policy: Policy) -> Step | None
     if current is None:
         return None
     mine, olds = count_pods(current, state.stored, state.observed, state.pods, state.forbidden)
-    return next_step(mine, olds, policy, leaving(state.pods, state.observed, state.deadlines))
+    return next_step(mine, olds, policy, ending_pods(state.pods, state.observed, state.deadlines))

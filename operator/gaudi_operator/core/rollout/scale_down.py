@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from gaudi_operator.core.actions import SetCost
-from gaudi_operator.core.names import LEAVES_FIRST
+from gaudi_operator.core.actions import SetDeletionCost
+from gaudi_operator.core.names import REMOVED_FIRST
 from gaudi_operator.core.notation import captured_percent
 from gaudi_operator.core.pods.view import PodView
 
@@ -22,7 +22,7 @@ SEEN_SECONDS = 0.2
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list[SetCost]:
+def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list[SetDeletionCost]:
     """The costs to be written or taken back so that each revision comes down to `replicas` by the right pods."""
     found: dict[str, list[PodView]] = defaultdict(list)
     for pod in pods:
@@ -31,12 +31,12 @@ def deletion_costs(pods: Iterable[PodView], replicas: Mapping[str, int]) -> list
     return [cost for revision, mine in found.items() for cost in _costs(mine, replicas[revision])]
 
 
-def held_back(replicas: Mapping[str, int], live: Mapping[str, int], costs: Iterable[SetCost]) -> dict[str, int]:
+def deferred(replicas: Mapping[str, int], live: Mapping[str, int], costs: Iterable[SetDeletionCost]) -> dict[str, int]:
     """`replicas` by revision without the steps down from `live` that wait for costs to stand on their pods.
 
     Nor are there the steps up into the room that they are to make.
     """
-    waiting = {cost.revision for cost in costs if cost.leaves_first}
+    waiting = {cost.revision for cost in costs if cost.removed_first}
     kept = {name: max(replicas[name], live[name]) for name in waiting & replicas.keys() & live.keys()}
     missing = sum(count - replicas[name] for name, count in kept.items())
     return {name: _without(missing, count, live.get(name, 0)) for name, count in {**replicas, **kept}.items()}
@@ -46,7 +46,7 @@ def _without(room: int, count: int, live: int) -> int:
     return max(count - room, live) if count > live else count
 
 
-def leavers(ready: Sequence[PodView], count: int) -> list[PodView]:
+def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
     """The `count` of these ready pods that hurt least; none when all have the same to lose: then any may go."""
     # Writing costs that say nothing would cost a write per pod and delay the step by a pass.
     if not 0 < count < len(ready) or len({_loss(pod) for pod in ready}) == 1:
@@ -54,15 +54,15 @@ def leavers(ready: Sequence[PodView], count: int) -> list[PodView]:
     return sorted(ready, key=lambda pod: (_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]
 
 
-def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetCost]:
+def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetDeletionCost]:
     # By the condition that the controller reads, not by our gate: the kubelet follows a closed gate a moment later.
     shown = [pod for pod in active if "Ready" in pod.conditions and pod.conditions["Ready"].true]
-    chosen = leavers(shown, len(shown) - desired)
+    chosen = removal_candidates(shown, len(shown) - desired)
     for pod in active:
-        if pod in chosen and pod.deletion_cost != LEAVES_FIRST:
-            yield SetCost(pod.name, pod.uid, pod.revision, True, f"it goes first: {_said(pod)}")
-        elif pod.deletion_cost == LEAVES_FIRST and (desired >= len(active) or (chosen and pod not in chosen)):
-            yield SetCost(pod.name, pod.uid, pod.revision, False, "it does not have to go any more")
+        if pod in chosen and pod.deletion_cost != REMOVED_FIRST:
+            yield SetDeletionCost(pod.name, pod.uid, pod.revision, True, f"it goes first: {_said(pod)}")
+        elif pod.deletion_cost == REMOVED_FIRST and (desired >= len(active) or (chosen and pod not in chosen)):
+            yield SetDeletionCost(pod.name, pod.uid, pod.revision, False, "it does not have to go any more")
 
 
 def _loss(pod: PodView) -> tuple[bool, int, int, int]:

@@ -29,21 +29,23 @@ def choose(state: State, desired: Revision, room: Room) -> Choice:
         desired = replace(desired, failure=_failure(desired.name, state, room))
     if desired.failure is None:
         return Choice(desired, desired)
-    held = spec.rollout.on_failure is OnFailure.PAUSE
-    current = desired if held else good or desired
-    return Choice(desired, current, held, _problem(desired.name, desired.failure, current, held=held))
+    on_hold = spec.rollout.on_failure is OnFailure.PAUSE
+    current = desired if on_hold else good or desired
+    return Choice(desired, current, on_hold, _problem(desired.name, desired.failure, current, on_hold=on_hold))
 
 
-def _problem(failed: str, failure: Problem, current: Revision, *, held: bool) -> Problem | None:
+def _problem(failed: str, failure: Problem, current: Revision, *, on_hold: bool) -> Problem | None:
     """What a failed revision asks of a person; nothing where it runs on as there is no other."""
     found = f"Revision {failed} failed ({failure.reason}): {failure.message}"
     if current.name != failed:
         return Problem("RolledBack", f"{found} Revision {current.name} runs instead{_GONE} {_NEXT}")
-    return Problem("RevisionFailed", f"{found} {_HELD} {_NEXT}") if held else None
+    return Problem("RevisionFailed", f"{found} {_ON_HOLD} {_NEXT}") if on_hold else None
 
 
 _GONE = ", and pods of the failed one are not kept: spec.rollout.onFailure pause keeps them for a look."
-_HELD = "The rollout is held, as spec.rollout.onFailure is pause, and its pods stay for a look: `kubectl logs POD`."
+_ON_HOLD = (
+    "The rollout is on hold, as spec.rollout.onFailure is pause, and its pods stay for a look: `kubectl logs POD`."
+)
 _NEXT = (
     "Change the spec; or, if the cause lay elsewhere and is mended, set the annotation "
     "inference.gaudi.dev/restarted-at to a new value for another try."

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetCost, SetGate
+from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetDeletionCost, SetGate
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import (
     CONTAINER,
     DELETION_COST_ANNOTATION,
     GATE,
-    LEAVES_FIRST,
     PLAN_HASH_ANNOTATION,
+    REMOVED_FIRST,
     REVISION_LABEL,
 )
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport
@@ -65,7 +65,7 @@ class Cluster:
             services=tuple(seen.kind("Service")),
             config_maps=tuple(seen.kind("ConfigMap")),
             service_accounts=tuple(seen.kind("ServiceAccount")),
-            claims=tuple(seen.kind("PersistentVolumeClaim")),
+            pvcs=tuple(seen.kind("PersistentVolumeClaim")),
             pod_disruption_budgets=tuple(seen.kind("PodDisruptionBudget")),
             network_policies=tuple(seen.kind("NetworkPolicy")),
             autoscalers=tuple(seen.kind("HorizontalPodAutoscaler")),
@@ -101,7 +101,7 @@ class Cluster:
                 self._delete(action)
             case SetGate():
                 self._set_gate(action)
-            case SetCost():
+            case SetDeletionCost():
                 self._set_cost(action)
 
     def delete(self, kind: str, name: str) -> None:
@@ -208,13 +208,13 @@ class Cluster:
         if pod and pod["metadata"]["uid"] == action.uid:
             self._condition(pod, GATE, action.open, action.reason, action.message)
 
-    def _set_cost(self, action: SetCost) -> None:
+    def _set_cost(self, action: SetDeletionCost) -> None:
         pod = self.objects.get(("Pod", action.pod))
         if pod and pod["metadata"]["uid"] == action.uid:
             annotations = pod["metadata"]["annotations"]
             annotations.pop(DELETION_COST_ANNOTATION, None)
-            if action.leaves_first:
-                annotations[DELETION_COST_ANNOTATION] = str(LEAVES_FIRST)
+            if action.removed_first:
+                annotations[DELETION_COST_ANNOTATION] = str(REMOVED_FIRST)
 
     def _condition(self, pod: Object, kind: str, true: bool, reason: str = "", message: str = "") -> None:
         conditions = pod["status"].setdefault("conditions", [])

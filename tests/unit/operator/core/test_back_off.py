@@ -12,7 +12,7 @@ from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, La
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.backoff import Record, held, records
+from gaudi_operator.core.rollout.backoff import Record, records, without_new_pods
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.builders import Object
 from tests.unit.operator.core.cluster import Cluster, stamp
@@ -155,7 +155,7 @@ def backed_off(until: int = 12) -> dict[str, Record]:
 
 
 def desired(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
-    return held({"new": 3, "old": 2}, pods, backed_off(), Deadlines(NOW + timedelta(seconds=seconds)))
+    return without_new_pods({"new": 3, "old": 2}, pods, backed_off(), Deadlines(NOW + timedelta(seconds=seconds)))
 
 
 def test_no_new_pod_is_made_during_a_pause_and_other_revisions_go_on() -> None:

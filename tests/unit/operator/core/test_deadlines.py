@@ -9,7 +9,7 @@ from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.gate import is_settling
 from gaudi_operator.core.pods.problems import Room, first_problem
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.replicas import leaving
+from gaudi_operator.core.rollout.replicas import ending_pods
 from gaudi_operator.core.rollout.target import on_trial
 from gaudi_runtime.contract.report import Phase
 from tests.unit.operator.core.cluster import stamp
@@ -99,7 +99,7 @@ def test_pod_that_ends_is_looked_at_when_it_is_overdue() -> None:
     ending = pod(terminating=True)
     ending["metadata"]["deletionTimestamp"] = stamp(NOW + timedelta(seconds=30))
     deadlines = Deadlines(NOW)
-    assert leaving([view(ending)], Observed(resource()), deadlines) == 1
+    assert ending_pods([view(ending)], Observed(resource()), deadlines) == 1
     assert deadlines.next_seconds == pytest.approx(40.1)
 
 

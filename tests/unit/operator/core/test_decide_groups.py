@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.actions import SetCost
+from gaudi_operator.core.actions import SetDeletionCost
 from gaudi_operator.core.names import REVISION_LABEL, WORKER_INDEX_LABEL
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.builders import Object
@@ -104,7 +104,7 @@ def test_groups_go_in_the_order_of_their_controller_whatever_they_cost() -> None
     cluster = served()
     cluster.change(replicas=1)
     plan = cluster.operate()
-    assert not [action for action in plan.actions if isinstance(action, SetCost)]
+    assert not [action for action in plan.actions if isinstance(action, SetDeletionCost)]
     assert list(groups(cluster).values()) == [1]
 
 

@@ -178,7 +178,7 @@ def test_pause_holds_the_rollout_instead() -> None:
     assert revisions(cluster) == {good, bad}
     assert condition(cluster, "Stalled") == ("True", "RevisionFailed")
     assert (
-        "The rollout is held, as spec.rollout.onFailure is pause, and its pods stay for a look: `kubectl logs POD`."
+        "The rollout is on hold, as spec.rollout.onFailure is pause, and its pods stay for a look: `kubectl logs POD`."
         in message(cluster)
     )
 

@@ -63,7 +63,7 @@ def chosen(
     before = GaudiInferenceStatus(revision=Revisions(stable="old"))
     state = state_of((STALLED, OLD), inference=inference(rollout=rollout), stored=stored, before=before)
     choice = choose(state, desired, Room(to_come=False))
-    return choice.current.name, choice.held, choice.desired.failure.reason if choice.desired.failure else ""
+    return choice.current.name, choice.on_hold, choice.desired.failure.reason if choice.desired.failure else ""
 
 
 def test_failure_that_is_seen_now_takes_the_revision_back() -> None:

@@ -143,12 +143,12 @@ def test_scaling_down_goes_on_during_a_trial() -> None:
 
 def test_without_surge_a_new_pod_waits_for_one_that_still_ends() -> None:
     olds = [pods("old", 1, 1)]
-    assert next_step(pods("new", 0, number=2), olds, IN_PLACE, leaving=1).progress is Progress.WAITING
+    assert next_step(pods("new", 0, number=2), olds, IN_PLACE, ending=1).progress is Progress.WAITING
     assert scales(next_step(pods("new", 0, number=2), olds, IN_PLACE)) == {"new": 1}
 
 
 def test_with_surge_nobody_waits_for_an_ending_pod() -> None:
-    assert scales(next_step(pods("new", 0, number=2), [pods("old", 2, 2)], SURGE, leaving=3)) == {"new": 1}
+    assert scales(next_step(pods("new", 0, number=2), [pods("old", 2, 2)], SURGE, ending=3)) == {"new": 1}
 
 
 def test_pod_without_a_node_goes_when_the_surge_is_taken_back() -> None:

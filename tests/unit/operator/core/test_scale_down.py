@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_operator.core.actions import SetCost
-from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, LEAVES_FIRST
+from gaudi_operator.core.actions import SetDeletionCost
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, REMOVED_FIRST
 from gaudi_operator.core.pods.view import PodCondition, PodView
-from gaudi_operator.core.rollout.scale_down import deletion_costs, held_back, leavers
+from gaudi_operator.core.rollout.scale_down import deferred, deletion_costs, removal_candidates
 from gaudi_runtime.contract.report import Phase, PhaseProgress, Requests
 from tests.builders import Object
 from tests.unit.operator.core.cluster import Cluster
@@ -29,11 +29,11 @@ def busy(name: str, running: int, captured: int = 8, since: int = 0, **fields: A
 
 
 def marked(pod: PodView) -> PodView:
-    return replace(pod, deletion_cost=LEAVES_FIRST)
+    return replace(pod, deletion_cost=REMOVED_FIRST)
 
 
-def chosen(costs: list[SetCost]) -> set[str]:
-    return {cost.pod for cost in costs if cost.leaves_first}
+def chosen(costs: list[SetDeletionCost]) -> set[str]:
+    return {cost.pod for cost in costs if cost.removed_first}
 
 
 def test_least_loaded_goes_first() -> None:
@@ -65,7 +65,7 @@ def test_pod_whose_gate_has_just_closed_goes_first() -> None:
 
 def test_pod_that_was_to_go_first_stays_where_the_gate_of_another_has_closed() -> None:
     costs = deletion_costs([marked(busy("a", 0)), closed("b")], {"new": 1})
-    assert {cost.pod: cost.leaves_first for cost in costs} == {"a": False, "b": True}
+    assert {cost.pod: cost.removed_first for cost in costs} == {"a": False, "b": True}
 
 
 def test_nothing_is_written_where_any_pod_may_go() -> None:
@@ -82,7 +82,7 @@ def test_choice_stands_whatever_the_load_does() -> None:
 
 def test_choice_is_taken_back_when_nothing_has_to_go() -> None:
     (cost,) = deletion_costs([marked(busy("a", 9)), busy("b", 0)], {"new": 2})
-    assert (cost.pod, cost.leaves_first) == ("a", False)
+    assert (cost.pod, cost.removed_first) == ("a", False)
 
 
 def test_pod_that_somebody_protects_stays() -> None:
@@ -96,14 +96,14 @@ def test_silent_pod_goes_before_one_with_many_requests_and_after_an_idle_one() -
 
 def test_replicas_come_down_only_when_the_costs_stand() -> None:
     costs = deletion_costs([busy("a", 9), busy("b", 0)], {"new": 1})
-    assert held_back({"new": 1, "old": 0}, {"new": 2, "old": 3}, costs) == {"new": 2, "old": 0}
-    assert held_back({"new": 1}, {"new": 2}, []) == {"new": 1}
+    assert deferred({"new": 1, "old": 0}, {"new": 2, "old": 3}, costs) == {"new": 2, "old": 0}
+    assert deferred({"new": 1}, {"new": 2}, []) == {"new": 1}
 
 
 def test_nothing_grows_into_room_that_waits_for_costs() -> None:
     costs = deletion_costs([busy("a", 9), busy("b", 0)], {"new": 1})
-    assert held_back({"new": 1, "next": 3}, {"new": 2, "next": 1}, costs) == {"new": 2, "next": 2}
-    assert held_back({"new": 1, "next": 1}, {"new": 2}, costs) == {"new": 2, "next": 0}
+    assert deferred({"new": 1, "next": 3}, {"new": 2, "next": 1}, costs) == {"new": 2, "next": 2}
+    assert deferred({"new": 1, "next": 1}, {"new": 2}, costs) == {"new": 2, "next": 0}
 
 
 PODS = st.lists(
@@ -114,7 +114,7 @@ PODS = st.lists(
 
 @given(PODS, st.integers(-1, 9))
 def test_chosen_pods_never_lose_more_than_those_that_stay(pods: list[PodView], count: int) -> None:
-    gone = leavers(pods, count)
+    gone = removal_candidates(pods, count)
     assert len(gone) in (0, count)
     stay = [pod for pod in pods if pod not in gone]
     if gone:
@@ -128,7 +128,7 @@ def test_second_look_finds_nothing_to_write_whatever_was_answered_meanwhile(
     names = chosen(deletion_costs(pods, {"new": desired}))
     after = [
         replace(
-            pod, report=report(requests=Requests(running=running)), deletion_cost=pod.name in names and LEAVES_FIRST
+            pod, report=report(requests=Requests(running=running)), deletion_cost=pod.name in names and REMOVED_FIRST
         )
         for pod, running in zip(pods, later, strict=False)
     ]

@@ -15,12 +15,12 @@ from gaudi_runtime.contract.kept_revisions import KeptRevisions
 from gaudi_runtime.contract.ports import KEPT_REVISIONS_PATH
 
 
-def recipe_claim_name(owner: Identity) -> str:
+def recipe_pvc_name(owner: Identity) -> str:
     """`<resource>-recipes`."""
     return f"{owner.name}-recipes"
 
 
-def recipe_claim(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:
+def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:
     """The claim. It outlives every revision and goes with the resource.
 
     A `live` claim that was made larger by others keeps its size: Kubernetes refuses to make one smaller.
@@ -29,7 +29,7 @@ def recipe_claim(owner: Identity, cache: RecipeCache, live: Manifest | None) -> 
     spec: Object = {"accessModes": [cache.access_mode.value], "resources": {"requests": {"storage": storage}}}
     if cache.storage_class_name:
         spec["storageClassName"] = cache.storage_class_name
-    return child("v1", "PersistentVolumeClaim", recipe_claim_name(owner), owner, {"spec": spec})
+    return child("v1", "PersistentVolumeClaim", recipe_pvc_name(owner), owner, {"spec": spec})
 
 
 def _requested(live: Manifest | None) -> str | None:
@@ -41,4 +41,4 @@ def _requested(live: Manifest | None) -> str | None:
 def kept_revisions(owner: Identity, names: Iterable[str]) -> Object:
     """Named as the claim of recipes; unlike the ConfigMap of a configuration it changes while pods run."""
     text = KeptRevisions(resource=owner.uid, revisions=tuple(sorted(names))).model_dump_json()
-    return child("v1", "ConfigMap", recipe_claim_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}})
+    return child("v1", "ConfigMap", recipe_pvc_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}})

@@ -7,7 +7,7 @@ from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, Oc
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache
 from gaudi_operator.core.children.manifests.metadata import Object
-from gaudi_operator.core.children.manifests.recipe_pvc import recipe_claim_name
+from gaudi_operator.core.children.manifests.recipe_pvc import recipe_pvc_name
 from gaudi_operator.core.children.runtime_config import adapter_mount, repositories
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.ports import (
@@ -34,7 +34,7 @@ def volumes(inference: Inference, config_map: str) -> list[Object]:
         *([{"name": "model", **mounted}] if mounted else []),
         *_adapter_volumes(spec.model),
         *([{"name": "fetched", **_fetched(spec.model.cache)}] if repositories(spec.model) else []),
-        *_recipe_volumes(spec.recipe_cache, recipe_claim_name(inference.identity)),
+        *_recipe_volumes(spec.recipe_cache, recipe_pvc_name(inference.identity)),
         {"name": "cache", "emptyDir": {}},
         {"name": "tmp", "emptyDir": {}},
         {"name": "shared-memory", "emptyDir": shared},

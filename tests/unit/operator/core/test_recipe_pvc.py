@@ -3,7 +3,7 @@
 from typing import Any
 
 from gaudi_operator.core.actions import Action, Apply, Delete
-from gaudi_operator.core.children.desired import recipe_claims
+from gaudi_operator.core.children.desired import recipe_pvc_actions
 from gaudi_operator.core.rollout.revision import Revision, desired_revision
 from tests.builders import Object
 from tests.unit.operator.core.resources import DEFAULTS, inference
@@ -17,7 +17,7 @@ def revision(**overrides: Any) -> Revision:
 
 def live(storage: str = "5Gi", **overrides: Any) -> Object:
     """The claim as the API server holds it."""
-    (made,) = recipe_claims(inference(**{**ON, **overrides}), (), ())
+    (made,) = recipe_pvc_actions(inference(**{**ON, **overrides}), (), ())
     assert isinstance(made, Apply)
     claim: Object = {
         **made.manifest,
@@ -35,12 +35,12 @@ def spec_of(actions: list[Action]) -> Object:
 
 
 def test_a_resource_that_shares_no_recipes_has_no_claim() -> None:
-    assert recipe_claims(inference(), [revision()], ()) == []
+    assert recipe_pvc_actions(inference(), [revision()], ()) == []
 
 
 def test_the_claim_asks_for_what_the_spec_says() -> None:
     cache = {"enabled": True, "size": "5Gi", "storageClassName": "fast", "accessMode": "ReadWriteOnce"}
-    assert spec_of(recipe_claims(inference(recipeCache=cache), (), ())) == {
+    assert spec_of(recipe_pvc_actions(inference(recipeCache=cache), (), ())) == {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "5Gi"}},
         "storageClassName": "fast",
@@ -48,7 +48,7 @@ def test_the_claim_asks_for_what_the_spec_says() -> None:
 
 
 def test_without_a_class_the_default_of_the_cluster_is_taken() -> None:
-    assert "storageClassName" not in spec_of(recipe_claims(inference(**ON), (), ()))
+    assert "storageClassName" not in spec_of(recipe_pvc_actions(inference(**ON), (), ()))
 
 
 def test_the_claim_is_named_after_the_resource_and_goes_with_it() -> None:
@@ -57,43 +57,43 @@ def test_the_claim_is_named_after_the_resource_and_goes_with_it() -> None:
 
 
 def test_a_claim_that_is_as_desired_is_let_be() -> None:
-    assert recipe_claims(inference(**ON), [revision(**ON)], [live()]) == []
+    assert recipe_pvc_actions(inference(**ON), [revision(**ON)], [live()]) == []
 
 
 def test_a_larger_size_makes_the_claim_larger() -> None:
     larger = {"recipeCache": {"enabled": True, "size": "8Gi"}}
-    found = spec_of(recipe_claims(inference(**larger), [revision(**ON)], [live()]))
+    found = spec_of(recipe_pvc_actions(inference(**larger), [revision(**ON)], [live()]))
     assert found["resources"] == {"requests": {"storage": "8Gi"}}
 
 
 def test_a_claim_that_somebody_made_larger_keeps_its_size() -> None:
-    actions = recipe_claims(inference(**ON), [revision(**ON)], [live("1Ti")])
+    actions = recipe_pvc_actions(inference(**ON), [revision(**ON)], [live("1Ti")])
     assert all(each["resources"]["requests"]["storage"] == "1Ti" for each in map(_spec, actions))
 
 
 def test_the_same_size_in_another_unit_is_no_change() -> None:
-    assert recipe_claims(inference(**ON), [revision(**ON)], [live("5120Mi")]) == []
+    assert recipe_pvc_actions(inference(**ON), [revision(**ON)], [live("5120Mi")]) == []
 
 
 def test_a_claim_stays_while_a_running_revision_mounts_it() -> None:
-    assert recipe_claims(inference(), [revision(), revision(**ON)], [live()]) == []
+    assert recipe_pvc_actions(inference(), [revision(), revision(**ON)], [live()]) == []
 
 
 def test_a_claim_that_a_running_revision_mounts_is_made_anew() -> None:
-    (action,) = recipe_claims(inference(), [revision(**ON)], ())
+    (action,) = recipe_pvc_actions(inference(), [revision(**ON)], ())
     assert isinstance(action, Apply)
 
 
 def test_a_claim_that_nothing_mounts_any_more_is_deleted() -> None:
-    (action,) = recipe_claims(inference(), [revision()], [live()])
+    (action,) = recipe_pvc_actions(inference(), [revision()], [live()])
     assert action == Delete("v1", "PersistentVolumeClaim", "tiny-recipes", "uid-of-claim", action.reason)
 
 
 def test_a_claim_on_its_way_out_is_waited_for() -> None:
     going = live()
     going["metadata"]["deletionTimestamp"] = "2026-08-01T12:00:00Z"
-    assert recipe_claims(inference(**ON), [revision(**ON)], [going]) == []
-    assert recipe_claims(inference(), [revision()], [going]) == []
+    assert recipe_pvc_actions(inference(**ON), [revision(**ON)], [going]) == []
+    assert recipe_pvc_actions(inference(), [revision()], [going]) == []
 
 
 def _spec(action: Action) -> Object:
