@@ -1,8 +1,7 @@
 """What one pass has found out, as users see it: the status, its conditions and the events.
 
-situation    what the pass has found out, gathered; and Verdict, the judgement of one condition
-conditions   all conditions in one table; plan judges those of the plan, and says what it takes
+conditions   a judgement each, a Verdict; plan judges those of the plan, and says what it takes
 figures      captured graphs, warm-up, memory, recompiles; pods: a row per pod; recipes: what sharing them did
 cold_shapes  the bucket that would have caught most of what ran cold
-status       puts them together, throttled to what is worth a write; events tells what has changed
+status       puts them together, conditions by one table, throttled to what is worth a write; events tells what has changed
 """
