@@ -106,3 +106,10 @@ def test_pod_that_ends_is_looked_at_when_it_is_overdue() -> None:
 @pytest.mark.parametrize("seen", [unschedulable(31), view()])
 def test_judgement_that_time_does_not_change_asks_for_nothing(seen: PodView) -> None:
     assert after_problems(seen).next_seconds is None
+
+
+@pytest.mark.parametrize(("past", "count"), [(5, 1), (10, 0)])
+def test_pod_that_is_past_its_grace_holds_its_cards_for_another_moment(past: int, count: int) -> None:
+    ending = pod(terminating=True)
+    ending["metadata"]["deletionTimestamp"] = ago(past)
+    assert ending_pods([view(ending)], Observed(resource()), Deadlines(NOW)) == count

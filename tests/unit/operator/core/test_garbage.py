@@ -5,6 +5,7 @@ import pytest
 from gaudi_operator.core.children.garbage import garbage
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.rollout.revision import Revision
 from tests.builders import Object
 from tests.unit.operator.core.pod_objects import pod
 from tests.unit.operator.core.resources import resource
@@ -36,3 +37,15 @@ def test_pod_that_may_still_run_keeps_its_workload(terminating: bool) -> None:
 
 def test_workload_that_has_pods_again_after_a_back_off_is_kept() -> None:
     assert deleted(replica_set(**{DESIRED_ANNOTATION: "1"})) == []
+
+
+def kept(number: int) -> Object:
+    metadata: Object = {"name": f"tiny-r{number}", "uid": f"u{number}", "labels": {REVISION_LABEL: f"r{number}"}}
+    return {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "revision": number}
+
+
+def test_stable_revision_is_kept_however_short_the_history_is() -> None:
+    manifests = tuple(kept(number) for number in (4, 3, 2, 1))
+    stored = [Revision(f"r{number}", number, {}, {}, "") for number in (4, 3, 2, 1)]
+    deletes, _ = garbage(Observed(resource(), revisions=manifests), "r4", stored, 1, stable="r1")
+    assert [each.name for each in deletes] == ["tiny-r2"]

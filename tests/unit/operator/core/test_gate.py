@@ -164,3 +164,13 @@ def test_lost_threshold_closes() -> None:
 def test_closed_gate_is_not_closed_again() -> None:
     closed = gate_condition(False, "The runtime is in phase Compiling.", "NotServing")
     assert judge(view(pod(conditions=(closed,)), report(Phase.COMPILING)), STRICT) is None
+
+
+def test_last_report_of_a_container_that_has_ended_keeps_no_gate_open() -> None:
+    ended = opened(state={"terminated": {"reason": "Error", "exitCode": 1}})
+    seen = view(pod(conditions=(OPEN,), state={"terminated": {"reason": "Error", "exitCode": 1}}), report())
+    assert (seen.report, seen.container and seen.container.id) == (None, "c1")
+    for each in (ended, seen):
+        action = judge(each, STRICT)
+        assert action is not None
+        assert (action.open, action.reason) == (False, "ContainerNotRunning")

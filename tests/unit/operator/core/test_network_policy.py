@@ -3,6 +3,7 @@
 from typing import Any
 
 from gaudi_operator.core.children.manifests.network import network_policy
+from gaudi_operator.core.names import NAME_LABEL
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
 
@@ -41,3 +42,10 @@ def test_named_clients_are_selected_by_namespace_and_pod() -> None:
         {"podSelector": {"matchLabels": {"app": "chat"}}},
         {"namespaceSelector": {"matchLabels": {"team": "a"}}, "podSelector": {}},
     ]
+
+
+def test_policy_is_about_the_pods_of_this_resource_and_what_reaches_them() -> None:
+    spec = network_policy(inference(), DEFAULTS)["spec"]
+    assert spec["podSelector"] == {"matchLabels": {NAME_LABEL: "tiny"}}
+    assert spec["policyTypes"] == ["Ingress"]
+    assert "egress" not in spec

@@ -93,3 +93,7 @@ def test_warmup_without_a_plan_yet_is_at_zero() -> None:
 def test_counts_say_what_stands_for_each_phase() -> None:
     mixed = report(prompt=progress(24, 24, 15), decode=progress(4, 4, 0, applies=False))
     assert counts(mixed) == "15 of 24 prompt graphs captured and 4 of 4 decode buckets warmed"
+
+
+def test_captured_percent_is_of_the_plan_and_not_of_what_is_warm() -> None:
+    assert captured_percent(progress(10, 5, 5)) == 50

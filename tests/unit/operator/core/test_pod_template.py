@@ -190,3 +190,9 @@ def test_software_of_a_card_logs_where_it_may_write() -> None:
         == "/cache/logs"
     )
     assert "HABANA_LOGS" not in environment()
+
+
+def test_probes_look_often_for_traffic_and_seldom_for_death() -> None:
+    readiness, liveness = container()["readinessProbe"], container()["livenessProbe"]
+    assert (readiness["periodSeconds"], readiness["failureThreshold"]) == (1, 3)
+    assert (liveness["periodSeconds"], liveness["failureThreshold"]) == (10, 6)

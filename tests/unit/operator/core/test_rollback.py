@@ -88,3 +88,10 @@ def test_nothing_is_given_up_without_something_good() -> None:
 
 def test_failed_revision_goes_on_when_the_good_one_is_gone() -> None:
     assert chosen(FAILED, stored=(FAILED,)) == ("new", False, "WarmupStalled")
+
+
+def test_stable_revision_that_is_asked_for_again_is_not_judged_like_a_new_one() -> None:
+    newer = serving("n", "newer")
+    before = GaudiInferenceStatus(revision=Revisions(stable="new"))
+    state = state_of((STALLED, newer), stored=(revision("newer", 4), NEW), before=before)
+    assert choose(state, NEW, Room(to_come=False)).current.name == "new"
