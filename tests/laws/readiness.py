@@ -29,7 +29,7 @@ def no_gate_closes_without_evidence(history: History) -> Iterator[str]:
 
 
 def never_ready_before_captured(history: History) -> Iterator[str]:
-    """Ready is True only when all desired replicas answer from warm instances."""
+    """Ready is True only when all desired replicas answer from warm instances, as far as anybody can know."""
     for number, before, now in history.steps():
         if now.status == before.status or now.condition("Ready").get("status") != "True":
             continue
@@ -78,8 +78,9 @@ def _runs(uid: str, instance: str | None, moment: Moment) -> bool:
 
 
 def _answering(moment: Moment) -> int:
-    found = [moment.runtimes[uid].instance for uid in moment.endpoints if uid in moment.runtimes]
-    return sum(instance in moment.warm for instance in found)
+    found = [moment.runtimes[uid] for uid in moment.endpoints if uid in moment.runtimes]
+    # A node that is lost takes the end of a container with it: nobody hears of that before the node counts as lost.
+    return sum(each.instance in moment.warm or not each.reachable for each in found)
 
 
 def _desired(moment: Moment) -> int:

@@ -64,6 +64,12 @@ def test_ready_of_pods_that_were_warm_a_moment_ago_is_no_lie() -> None:
     assert not list(readiness.never_ready_before_captured(history(waiting, moment(1.5, A))))
 
 
+def test_ready_of_a_pod_that_ended_with_its_node_is_no_lie() -> None:
+    waiting = moment(0, A, B, status={"conditions": [UNREADY]})
+    lost = {"a": Runtime("a-1", serving=True), "b": Runtime("", serving=False, reachable=False)}
+    assert not list(readiness.never_ready_before_captured(history(waiting, moment(5, A, B, runtimes=lost))))
+
+
 def test_gate_that_outlives_its_container() -> None:
     again, warm = {"a": Runtime("a-2", serving=True)}, frozenset({"a-2"})
     left = replace(A, counts=False)
@@ -153,7 +159,7 @@ def test_failed_revision_that_gets_pods_again() -> None:
 
 
 def test_pod_that_is_named_to_go_although_all_are_desired() -> None:
-    named = replace(A, leaves_first=True)
+    named = replace(A, removed_first=True)
     bad = history(moment(0, A, B), moment(5, named, B), moment(7.5, A, B))
     assert list(rollout.no_pod_is_named_to_go_for_nothing(bad)) == [
         "8 s: a is the next to go since 5 s, and none of its revision has to"
@@ -164,13 +170,13 @@ def test_pod_that_is_named_to_go_although_all_are_desired() -> None:
     "after",
     [
         moment(7, A, B),
-        moment(7, replace(A, leaves_first=True), B, replica_sets={OLD: 1}),
-        moment(7, replace(A, leaves_first=True, counts=False), B),
+        moment(7, replace(A, removed_first=True), B, replica_sets={OLD: 1}),
+        moment(7, replace(A, removed_first=True, counts=False), B),
     ],
     ids=["it is taken back", "one has to go", "it has gone"],
 )
 def test_pod_may_be_named_to_go_until_the_next_pass(after: Moment) -> None:
-    named = moment(5, replace(A, leaves_first=True), B)
+    named = moment(5, replace(A, removed_first=True), B)
     assert not list(rollout.no_pod_is_named_to_go_for_nothing(history(moment(0, A, B), named, after)))
 
 
