@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.traffic.batching import traffic_of
 from gaudi_runtime.traffic.histogram import Traffic
-from gaudi_runtime.traffic.learning import traffic_of
 from gaudi_runtime.traffic.trace import Request, read_trace
 
 TRACE = Path(__file__).parent / "data" / "azure_conv.csv.gz"

@@ -51,8 +51,8 @@ from gaudi_runtime.process.exit import ended_when_lost, leave_at_once, leave_bro
 from gaudi_runtime.process.signals import Signals, Stopped, raise_if_stopped
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.units import size
-from gaudi_runtime.warmup.log_lines import memory_split
 from gaudi_runtime.warmup.memory import Split, kv_blocks, split_memory
+from gaudi_runtime.warmup.progress import split_line
 from gaudi_runtime.warmup.runner import warm_up
 
 log = logging.getLogger(__name__)
@@ -281,9 +281,7 @@ def _divide(config: RuntimeConfig, engine: OwnMemory, board: ReportBoard) -> tup
 
 
 def _publish(config: RuntimeConfig, split: Split, blocks: int, board: ReportBoard) -> None:
-    log.info(
-        "%s", memory_split(split, blocks, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
-    )
+    log.info("%s", split_line(split, blocks, config.engine.device_memory_utilization, config.warmup.graph_memory_share))
     board.update(
         memory=MemorySplit(
             free=split.free, usable=split.usable, graphs=split.graphs, kv_cache=split.kv_cache, kv_blocks=blocks

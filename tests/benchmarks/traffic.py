@@ -13,16 +13,14 @@ from collections.abc import Iterator
 from functools import cache
 
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.optimal.cost import one_graph, token_cost
+from gaudi_runtime.buckets.optimal.cost import one_graph, score, token_cost
 from gaudi_runtime.buckets.optimal.strategy import Optimizer
 from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.traffic.batching import traffic_of
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
-from gaudi_runtime.traffic.judge import judge
-from gaudi_runtime.traffic.learning import traffic_of
-from gaudi_runtime.traffic.order import in_order
-from gaudi_runtime.traffic.trace import read_trace
+from gaudi_runtime.traffic.trace import in_order, read_trace
 from tests.azure_trace import halves, traffic
 from tests.benchmarks.brute_force import SPACES, gaps
 from tests.benchmarks.figures import Figure, table
@@ -83,7 +81,7 @@ def _optimal(tokens: int, rival: BucketPlan, share: float) -> BucketPlan:
 def _row(name: str, plan: BucketPlan, tokens: int) -> float:
     """Print a row; its prompt padding."""
     cost = token_cost(_limits(tokens).block_size)
-    prompt, decode = (judge(plan, phase, _traffic(tokens)[1], cost) for phase in BucketPhase)
+    prompt, decode = (score(plan, phase, _traffic(tokens)[1], cost) for phase in BucketPhase)
     if prompt.padding is None or decode.padding is None or prompt.coverage != 1.0 or decode.coverage != 1.0:
         raise AssertionError(f"{name} leaves traffic without a bucket")
     sys.stdout.write(f"{name:22}{prompt.graphs:14}{prompt.padding:9.4f}{decode.graphs:15}{decode.padding:9.4f}\n")

@@ -1,20 +1,104 @@
-"""Which batches that the limits admit have no bucket: exact, and without a scan (docs/bucketing.md, Coverage).
+"""What buckets hold, as a staircase per batch size: the form in which holes are found without a scan.
 
-Every inner corner of what the buckets hold is a gap: an admissible batch at least as large as the corner has no
-bucket. Gaps overlap; the totals count every shape once: prompt batches by closed sums over the staircases, decode
-batches size by size.
+A bucket holds everything that is no larger in any dimension, so all buckets of at least some batch size hold a region
+of (query, blocks) whose edge is a staircase, and what is outside begins at its inner corners.
+
+Levels come one by one, because all of them hold a staircase each: as many steps as batch sizes times buckets.
 """
+# DOCS
+# """Which batches that the limits admit have no bucket: exact, and without a scan (docs/bucketing.md, Coverage).
+#
+# Every inner corner of what the buckets hold is a gap: an admissible batch at least as large as the corner has no
+# bucket. Gaps overlap; the totals count every shape once: prompt batches by closed sums over the staircases, decode
+# batches size by size.
+# """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 from math import ceil
+from operator import attrgetter
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.staircase import Level, inner_corners, levels_of
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
+
+Stairs = tuple[tuple[int, int], ...]
+"""The outermost (query, blocks) of a set of buckets: queries fall, blocks grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Batch sizes from `low` to `high`, and what the buckets of at least `high` sequences hold."""
+
+    low: int
+    high: int
+    stairs: Stairs
+
+    def holds(self, query: int, blocks: int) -> bool:
+        """Whether some bucket is at least as large."""
+        at = bisect_right(self.stairs, -query, key=lambda step: -step[0])
+        return at > 0 and self.stairs[at - 1][1] >= blocks
+
+
+def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
+    """From `most` sequences down to 1; the first level has no bucket where the plan ends below `most`."""
+    rows = [(size, tuple(row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))]
+    lows = [1, *(size + 1 for size, _ in rows)]
+    stairs: Stairs = ()
+    if lows[-1] <= most:
+        yield Level(lows[-1], most, stairs)
+    for low, (size, row) in zip(lows[-2::-1], reversed(rows), strict=True):
+        stairs = _outermost(row, stairs)
+        if low <= most:
+            yield Level(low, min(size, most), stairs)
+
+
+def steps_up_to(most_steps: int, levels: Iterable[Level]) -> int:
+    """Steps of all levels together, which is the work of whoever looks at them; counted no further than needed to
+    know that they are more than `most_steps`.
+    """
+    steps = 0
+    for level in levels:
+        steps += len(level.stairs)
+        if steps > most_steps:
+            break
+    return steps
+
+
+def _outermost(row: Sequence[Bucket], larger: Stairs) -> Stairs:
+    """The staircase of a row of buckets together with that of all larger batch sizes."""
+    stairs: list[tuple[int, int]] = []
+    for query, blocks in sorted([*larger, *((bucket.query_len, bucket.num_blocks) for bucket in row)], reverse=True):
+        if not stairs or blocks > stairs[-1][1]:
+            stairs.append((query, blocks))
+    return tuple(stairs)
+
+
+def inner_corners(levels: Iterable[Level]) -> Iterator[tuple[Level, Iterator[Bucket]]]:
+    """Each level with the smallest shapes outside that begin there: such a shape is inside as soon as one of its
+    dimensions is smaller by one.
+
+    `levels` as levels_of() gives them.
+    """
+    above: Level | None = None
+    for level in levels:
+        if above is not None:
+            yield above, _corners(above, level)
+        above = level
+    if above is not None:
+        yield above, _corners(above, None)
+
+
+def _corners(level: Level, below: Level | None) -> Iterator[Bucket]:
+    """What is outside this level and, with one sequence less, inside the one below."""
+    queries = (*(query + 1 for query, _ in level.stairs), 1)
+    contexts = (0, *(blocks + 1 for _, blocks in level.stairs))
+    for query, context in zip(queries, contexts, strict=True):
+        if below is None or below.holds(query, context):
+            yield Bucket(level.low, query, context)
+
 
 MAX_GAPS = 20
 """Most gaps of a phase that are listed; the totals count all of them."""
@@ -181,18 +265,18 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
     for level in reversed(list(levels_of(buckets, limits.max_num_seqs))):
         held = level.stairs[0][1] if level.stairs else 0
         for size in range(level.low, min(level.high, kv_blocks) + 1):
-            most = _most_decode_blocks(size, limits, kv_blocks)
+            most = most_decode_blocks(size, limits, kv_blocks)
             shapes += most - size + 1
             missing += max(0, most - max(held, size - 1))
             if most > held and (firsts.least_blocks is None or max(held + 1, size) < firsts.least_blocks):
                 firsts.add(Bucket(size, 1, max(held + 1, size)))
     largest = min(limits.max_num_seqs, kv_blocks)
-    last = Bucket(largest, 1, _most_decode_blocks(largest, limits, kv_blocks))
+    last = Bucket(largest, 1, most_decode_blocks(largest, limits, kv_blocks))
     gaps = tuple(Gap(first, last) for first in firsts.smallest)
     return PhaseCoverage(BucketPhase.DECODE, shapes, missing, firsts.count, gaps)
 
 
-def _most_decode_blocks(size: int, limits: Limits, kv_blocks: int) -> int:
+def most_decode_blocks(size: int, limits: Limits, kv_blocks: int) -> int:
     """KV blocks that `size` sequences can make a decode batch read.
 
     With contiguous paged attention a prefix of the cache that ends with the highest block in use; otherwise each

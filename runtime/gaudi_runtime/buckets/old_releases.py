@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Rule
 from gaudi_runtime.buckets.planner import Sieve
-from gaudi_runtime.buckets.policy import Range, ceil_log2
-from gaudi_runtime.buckets.ranges import exponential_fill, unified_alpha
+from gaudi_runtime.buckets.ranges import Range, ceil_log2, exponential_fill, unified_alpha
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 

@@ -5,8 +5,7 @@ Strategies are told apart here, above both, because the optimizer asks buckets/ 
 
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.planner import MAX_CANDIDATES, Sieve, plan_of, plan_of_file, plan_of_ranges
-from gaudi_runtime.buckets.policy import ignored_settings
-from gaudi_runtime.buckets.ranges import plan_values
+from gaudi_runtime.buckets.ranges import ignored_settings, plan_values
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible

@@ -19,9 +19,8 @@ from gaudi_runtime.buckets.bucket import (
     query_rule,
 )
 from gaudi_runtime.buckets.bucket_file import read_bucket_file
-from gaudi_runtime.buckets.policy import LONG_MODEL_LEN
-from gaudi_runtime.buckets.ranges import Values, plan_values
-from gaudi_runtime.buckets.staircase import levels_of, steps_up_to
+from gaudi_runtime.buckets.coverage import levels_of, steps_up_to
+from gaudi_runtime.buckets.ranges import LONG_MODEL_LEN, Values, plan_values
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible

@@ -1,31 +1,169 @@
 """The smallest change that makes a deployment fit, one setting at a time (docs/memory.md, Advice).
 
-Each setting is turned away from its value in growing strides until the forecast fits, then bisected: the answer
-fits, and one step less does not. A forecast need not improve with every step, so a smaller change may exist beyond
-a stretch that does not fit.
+First the settings that may be turned, then the search. Each is turned away from its value in growing strides until the
+forecast fits, then bisected: the answer fits, and one step less does not.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from gaudi_runtime.buckets.plan import candidates
 from gaudi_runtime.catalog.cards.card import Card
 from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.contract.config import KvCacheDtype
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.levers import Lever, Value, levers
-from gaudi_runtime.forecast.result import Forecast
-from gaudi_runtime.forecast.wanted import Wanted, fits, reachable
+from gaudi_runtime.forecast.result import Forecast, Wanted, fits, reachable
+from gaudi_runtime.units import GIB
 
 MOST_CHANGES = 3
+# No stride is longer than this part of the way: a forecast need not improve with every step, and a stretch that fits
+# should not be jumped over. One that is shorter still may be, so a smaller change than the answer may exist.
 STRIDES = 16
-"""No stride is longer than this part of the way, so that a stretch that fits is not jumped over."""
-
+# A lower percentage is no advice: most requests would run without a graph.
 LEAST_PERCENT = 50
-"""A lower percentage is no advice: most requests would run without a graph."""
-
+# Buckets that may be looked at in all trials together: about a second, whatever the plan.
 WORK = 200_000
-"""Buckets that may be looked at in all trials together: about a second, whatever the plan."""
+
+
+Value = int | float | str
+
+MEMORY = "accelerator.deviceMemory"
+# In percent: what is left is for what no forecast knows of.
+MOST_SHARE = 95
+MOST_MEMORY = 2048 * GIB
+# A node has eight cards.
+TENSOR_RANKS = (2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting that advice may turn, and its values from the least change to the largest; `set` turns it."""
+
+    verb: str
+    field: str
+    now: float
+    values: Sequence[Value]
+    set: Callable[[ForecastInputs, Value], ForecastInputs]
+
+    def text(self, value: Value) -> str:
+        """What to do, as a part of a sentence, with the name that the field has in a GaudiInference."""
+        shown = (
+            f"{int(value) // GIB}Gi" if self.field == MEMORY else f"{value:g}" if isinstance(value, float) else value
+        )
+        return f"{self.verb} {self.field} to {shown}"
+
+    def distance(self, value: Value) -> float:
+        """How large the change is: relative to the value of now, for shares the difference, 1 for a word."""
+        if isinstance(value, str):
+            return 1.0
+        return abs(value - self.now) / (1 if isinstance(value, float) else max(1, self.now))
+
+
+def turnable_settings(inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, ...]:
+    """All settings that can be turned in this deployment."""
+    ranks = inputs.parallelism.tensor
+    heads = {layer.attention.heads for layer in shape.layers}
+    possible = [
+        each for each in TENSOR_RANKS if each > ranks and each % ranks == 0 and not any(n % each for n in heads)
+    ]
+    return (
+        *_limits(inputs),
+        *_shares(inputs),
+        *_memory(inputs),
+        Setting(
+            "raise",
+            "parallelism.tensor",
+            ranks,
+            possible,
+            lambda inputs, value: replace(inputs, parallelism=inputs.parallelism.model_copy(update={"tensor": value})),
+        ),
+    )
+
+
+def _limits(inputs: ForecastInputs) -> tuple[Setting, ...]:
+    limits = inputs.limits
+    block, length, tokens = limits.block_size, limits.max_model_len, limits.max_num_batched_tokens
+    return (
+        Setting(
+            "lower",
+            "engine.maxNumSeqs",
+            limits.max_num_seqs,
+            range(limits.max_num_seqs - 1, max(1, limits.max_num_prefill_seqs) - 1, -1),
+            lambda inputs, value: _limited(inputs, max_num_seqs=value),
+        ),
+        Setting("lower", "model.maxModelLen", length, range(_below(length, block), 0, -block), _set_length),
+        Setting(
+            "lower",
+            "engine.maxNumBatchedTokens",
+            tokens,
+            range(_below(tokens, block), 0, -block),
+            lambda inputs, value: _limited(inputs, max_num_batched_tokens=value),
+        ),
+    )
+
+
+def _shares(inputs: ForecastInputs) -> tuple[Setting, ...]:
+    def set_share(inputs: ForecastInputs, value: Value) -> ForecastInputs:
+        return replace(inputs, warmup=inputs.warmup.model_copy(update={"graph_memory_share": value}))
+
+    share, utilization = inputs.warmup.graph_memory_share, inputs.utilization
+    # Both ways: a larger share leaves more room for graphs, and a smaller one for the KV cache, so for a model at all.
+    return (
+        Setting("raise", "warmup.graphMemoryShare", share, _percents_above(share), set_share),
+        Setting("lower", "warmup.graphMemoryShare", share, _percents_below(share), set_share),
+        Setting(
+            "raise",
+            "engine.deviceMemoryUtilization",
+            utilization,
+            _percents_above(utilization),
+            lambda inputs, value: replace(inputs, utilization=float(value)),
+        ),
+    )
+
+
+def _memory(inputs: ForecastInputs) -> Iterator[Setting]:
+    values = [KvCacheDtype.FP8.value] if inputs.kv_cache_dtype is KvCacheDtype.AUTO else []
+    yield Setting(
+        "set",
+        "model.kvCacheDtype",
+        0,
+        values,
+        lambda inputs, value: replace(inputs, kv_cache_dtype=KvCacheDtype(str(value))),
+    )
+    memory = inputs.device_memory
+    # Where it is not given it is the card's own, which nobody can raise.
+    if memory is not None:
+        larger = range((memory // GIB + 1) * GIB, MOST_MEMORY + 1, GIB)
+        yield Setting("raise", MEMORY, memory, larger, lambda inputs, value: replace(inputs, device_memory=int(value)))
+
+
+def _below(number: int, step: int) -> int:
+    """The largest multiple of `step` below `number`."""
+    return (number - 1) // step * step
+
+
+# A share such as 0.29 is 28.999999999999996 percent, which must count as 29.
+_ROUNDING = 1e-9
+
+
+def _percents_above(share: float) -> list[Value]:
+    return [percent / 100 for percent in range(int(share * 100 + _ROUNDING) + 1, MOST_SHARE + 1)]
+
+
+def _percents_below(share: float) -> list[Value]:
+    return [percent / 100 for percent in range(-int(-share * 100 + _ROUNDING) - 1, -1, -1)]
+
+
+def _limited(inputs: ForecastInputs, **limits: Value) -> ForecastInputs:
+    return replace(inputs, limits=inputs.limits.model_copy(update=limits))
+
+
+def _set_length(inputs: ForecastInputs, value: Value) -> ForecastInputs:
+    # A maxNumBatchedTokens that was left out is the model length, so it goes with it.
+    tokens = value if inputs.tokens_follow_length else inputs.limits.max_num_batched_tokens
+    return _limited(inputs, max_model_len=value, max_num_batched_tokens=tokens)
+
 
 Fits = Callable[[ForecastInputs], bool]
 
@@ -51,7 +189,9 @@ def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, wanted: Wanted
     if fits(now, wanted):
         return ()
     trials = _Trials(shape, card, wanted)
-    found = [change for lever in levers(inputs, shape) if (change := _smallest(inputs, lever, trials.fits))]
+    found = [
+        change for setting in turnable_settings(inputs, shape) if (change := _smallest(inputs, setting, trials.fits))
+    ]
     best = sorted([*found, *_ask_for_less(now, wanted)], key=lambda change: change.distance)
     return tuple(best[:MOST_CHANGES])
 
@@ -80,15 +220,15 @@ class _Trials:
         return fits(answer, self._wanted)
 
 
-def _smallest(inputs: ForecastInputs, lever: Lever, fit: Fits) -> Change | None:
+def _smallest(inputs: ForecastInputs, setting: Setting, fit: Fits) -> Change | None:
     def tried(step: int) -> bool:
-        return fit(lever.set(inputs, lever.values[step]))
+        return fit(setting.set(inputs, setting.values[step]))
 
-    bounds = _strides(len(lever.values), tried)
+    bounds = _strides(len(setting.values), tried)
     if bounds is None:
         return None
-    value: Value = lever.values[_bisect(*bounds, tried)]
-    return Change(lever.text(value), lever.distance(value), lever.set(inputs, value))
+    value: Value = setting.values[_bisect(*bounds, tried)]
+    return Change(setting.text(value), setting.distance(value), setting.set(inputs, value))
 
 
 def _strides(count: int, fit: Callable[[int], bool]) -> tuple[int, int] | None:

@@ -1,19 +1,21 @@
 """A deployment, a model and a card -> Forecast (docs/memory.md). Pure: no device, no clock, no checkpoint."""
 
+from collections.abc import Iterator
+
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.catalog.cards.card import Card
-from gaudi_runtime.catalog.figure import Confidence, Figure
-from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
+from gaudi_runtime.catalog.models.quantization import ASKED_FOR
+from gaudi_runtime.catalog.models.shape import Attention, ModelShape
+from gaudi_runtime.contract.config import QuantizationMethod
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible, Problem
+from gaudi_runtime.forecast.graphs import phase_forecasts, phase_rates
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
-from gaudi_runtime.forecast.memory import Division, divide, told, total_memory
-from gaudi_runtime.forecast.phases import no_graphs, phase_forecasts
-from gaudi_runtime.forecast.rates import phase_rates
-from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, Phases
-from gaudi_runtime.forecast.seconds import warmup_seconds
-from gaudi_runtime.forecast.sentences import notes, room_problems
+from gaudi_runtime.forecast.memory import divide, total_memory
+from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, PhaseForecast, Phases
+from gaudi_runtime.units import gib
 
 
 def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Forecast:
@@ -22,11 +24,11 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
     Never raises for a deployment that does not fit: `problems` says why.
     """
     total = total_memory(inputs, card)
-    division, problems = _divided(inputs, shape, total)
-    memory = told(division, inputs, shape, total) if division and shape and total else None
+    memory, problems = _divided(inputs, shape, total)
     blocks = _blocks(inputs, memory)
-    plan, impossible = _plan(inputs, int(blocks.value), problems)
-    phases = _phases(inputs, plan, shape, card, division)
+    possible = blocks.value >= 1 and not problems
+    plan, impossible = _plan(inputs, int(blocks.value)) if possible else (None, ())
+    phases = _phases(inputs, plan, shape, card, memory) if plan else {}
     return Forecast(
         card=card.name,
         model=(shape.name or shape.family) if shape else None,
@@ -35,19 +37,19 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
         plan=plan,
         prompt=phases.get(BucketPhase.PROMPT),
         decode=phases.get(BucketPhase.DECODE),
-        warmup_seconds=warmup_seconds(inputs, phases),
-        problems=(*problems, *room_problems(inputs, memory), *impossible),
-        notes=notes(inputs, shape, card, blocks),
+        warmup_seconds=_warmup_seconds(inputs, phases),
+        problems=(*problems, *_room_problems(inputs, memory), *impossible),
+        notes=tuple(_notes(inputs, shape, card, blocks)),
     )
 
 
 def _divided(
     inputs: ForecastInputs, shape: ModelShape | None, total: Figure | None
-) -> tuple[Division | None, tuple[Problem, ...]]:
+) -> tuple[MemoryForecast | None, tuple[Problem, ...]]:
     if shape is None or total is None:
         return None, ()
     try:
-        return divide(inputs, shape, int(total.value)), ()
+        return divide(inputs, shape, total), ()
     except PlanImpossible as error:
         return None, (Problem(Misfit.PARALLELISM, str(error)),)
 
@@ -60,11 +62,7 @@ def _blocks(inputs: ForecastInputs, memory: MemoryForecast | None) -> Figure:
     return Figure(inputs.useful_blocks, "enough for maxNumSeqs sequences of maxModelLen", Confidence.ASSUMED)
 
 
-def _plan(
-    inputs: ForecastInputs, blocks: int, problems: tuple[Problem, ...]
-) -> tuple[BucketPlan | None, tuple[Problem, ...]]:
-    if blocks < 1 or problems:
-        return None, ()
+def _plan(inputs: ForecastInputs, blocks: int) -> tuple[BucketPlan | None, tuple[Problem, ...]]:
     try:
         return make_plan(inputs.policy, inputs.limits, blocks), ()
     except PlanImpossible as error:
@@ -72,12 +70,81 @@ def _plan(
 
 
 def _phases(
-    inputs: ForecastInputs, plan: BucketPlan | None, shape: ModelShape | None, card: Card, division: Division | None
+    inputs: ForecastInputs, plan: BucketPlan, shape: ModelShape | None, card: Card, memory: MemoryForecast | None
 ) -> Phases:
-    if plan is None:
-        return {}
     if card.rates is None:
-        return no_graphs(plan)
+        return {phase: PhaseForecast(phase, len(plan.of(phase))) for phase in BucketPhase}
     spread = spread_of(inputs, shape) if shape else None
     rates = {phase: phase_rates(card.rates, phase, shape, spread) for phase in BucketPhase}
-    return phase_forecasts(inputs, plan, rates, division)
+    return phase_forecasts(inputs, plan, rates, memory)
+
+
+def _warmup_seconds(inputs: ForecastInputs, phases: Phases) -> Figure | None:
+    """Seconds of compiling and capturing, least and most as the sources differ; None where no rate is known."""
+    figures = [
+        figure for phase in phases.values() for figure in (phase.compile_seconds, phase.capture_seconds) if figure
+    ]
+    if not figures:
+        return None
+    source = "compiling and capturing, one bucket after the other; loading, sampler and defragmenter come on top"
+    if not inputs.warmup.enabled:
+        source = "warm-up is off: every first use of a shape compiles while serving"
+    return Figure(
+        value=sum(figure.value for figure in figures),
+        source=source,
+        confidence=weakest(*figures),
+        low=sum(figure.least for figure in figures),
+        high=sum(figure.most for figure in figures),
+    )
+
+
+def _room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> Iterator[Problem]:
+    """At most one: weights that do not fit, no KV block, or too few for a single sequence."""
+    # Blocks that are given were measured on a card, which then had room.
+    if memory is None or inputs.kv_blocks is not None:
+        return
+    if memory.free.value < 1:
+        yield Problem(
+            Misfit.WEIGHTS_TOO_LARGE,
+            f"weights of about {gib(memory.weights.value)} and a workspace of about {gib(memory.workspace.value)} "
+            f"leave nothing of the {gib(memory.total.value)} of a card",
+        )
+    elif memory.kv_blocks.value < 1:
+        yield Problem(
+            Misfit.NO_KV_BLOCK,
+            f"about {gib(memory.kv_cache.value)} are left for the KV cache and one block takes "
+            f"{gib(memory.block.value)}",
+        )
+    elif memory.kv_blocks.value < inputs.blocks_per_sequence:
+        yield Problem(
+            Misfit.SEQUENCE_TOO_LONG,
+            f"a sequence of maxModelLen = {inputs.limits.max_model_len} tokens needs {inputs.blocks_per_sequence} KV "
+            f"blocks and about {int(memory.kv_blocks.value)} fit",
+        )
+
+
+DISCLAIMER = "All figures are estimates; the runtime measures on the card and reports what it found."
+
+
+def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks: Figure) -> Iterator[str]:
+    """What a reader must know to judge the figures, the general first."""
+    yield DISCLAIMER
+    if shape is None:
+        yield (
+            f"The model's shape is unknown, so weights, KV cache and captured graphs are too; {int(blocks.value)} KV "
+            "blocks are assumed."
+        )
+    elif any(isinstance(layer.attention, Attention) and layer.attention.window for layer in shape.layers):
+        yield "Some layers look back a window only; their KV cache is counted in full, as the servers allocate it."
+    asked = inputs.quantization
+    # INC and FP8 convert any checkpoint, the other methods are a format that only the checkpoint knows.
+    converts = asked in (None, QuantizationMethod.INC, QuantizationMethod.FP8)
+    if shape is not None and shape.quantization is None and asked is not None and not converts:
+        usual = ASKED_FOR[asked]
+        group = f" in groups of {usual.group}" if usual.group else ""
+        yield f"The checkpoint's own {asked} format is not known; its weights are taken as {usual.bits} bits{group}."
+    if card.rates is None:
+        yield f"Nothing is known of graphs and times on card {card.name!r}: they show when the first pod warms up."
+    budget = inputs.warmup.time_budget_seconds
+    if budget is not None:
+        yield f"Buckets that warmup.timeBudgetSeconds = {budget} would leave out are counted as warmed."

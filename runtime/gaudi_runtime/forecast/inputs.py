@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gaudi_runtime.catalog.models.quantized import effective
+from gaudi_runtime.catalog.models.quantization import effective
 from gaudi_runtime.catalog.models.ranks import Spread
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits

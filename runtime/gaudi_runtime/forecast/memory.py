@@ -1,29 +1,14 @@
 """How one card's memory will be divided (docs/memory.md, The sum). All sizes are bytes."""
 
-from dataclasses import dataclass
-
 from gaudi_runtime.catalog.cards.card import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
-from gaudi_runtime.catalog.models.ranks import Spread, Stage, stages
+from gaudi_runtime.catalog.models.ranks import Stage, stages, workspace_bytes
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.catalog.models.workspace import workspace_bytes
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.result import MemoryForecast
 from gaudi_runtime.warmup.memory import Split, split_memory
 
 WORKSPACE_SOURCE = "formula of docs/memory.md; it says 498 MiB where seed 000 logged 504 MiB"
-
-
-@dataclass(frozen=True)
-class Division:
-    """One card's memory before it is told: integers to go on with. `blocks` may be 0."""
-
-    total: int
-    weights: int
-    workspace: int
-    block: int
-    split: Split
-    blocks: int
 
 
 def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:
@@ -33,42 +18,40 @@ def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:
     return card.memory
 
 
-def divide(inputs: ForecastInputs, shape: ModelShape, total: int) -> Division:
-    """The division on the card with the fewest KV blocks. Raises PlanImpossible for ranks that cannot be."""
+def divide(inputs: ForecastInputs, shape: ModelShape, total: Figure) -> MemoryForecast:
+    """The card with the fewest KV blocks, maybe none. Raises PlanImpossible for ranks that cannot be."""
     spread = spread_of(inputs, shape)
-    workspace = _workspace(inputs, shape, spread)
-    each = (_division(inputs, stage, workspace, total) for stage in stages(shape, spread, inputs.limits.block_size))
-    return min(each, key=lambda division: (division.blocks, division.split.free))
-
-
-def _workspace(inputs: ForecastInputs, shape: ModelShape, spread: Spread) -> int:
+    # The profile run meets the largest prompt batch, and then samples for every sequence.
     sequences = max(inputs.limits.max_num_seqs, inputs.limits.max_num_prefill_seqs)
-    return workspace_bytes(shape, inputs.largest_prompt, sequences, spread.tensor, spread.dtype_bytes)
+    workspace = workspace_bytes(shape, inputs.largest_prompt, sequences, spread.tensor, spread.dtype_bytes)
+
+    def split_of(stage: Stage) -> Split:
+        free = max(0, int(total.value) - stage.weights - workspace)
+        return split_memory(free, inputs.utilization, inputs.warmup.graph_memory_share)
+
+    cards = [(stage, split_of(stage)) for stage in stages(shape, spread, inputs.limits.block_size)]
+    # Every card holds a part of every block, so the server has as many as the card with the fewest.
+    fullest, split = min(cards, key=lambda card: (card[1].kv_cache // card[0].block, card[1].free))
+    return _figures(inputs, shape, total, workspace, fullest, split)
 
 
-def _division(inputs: ForecastInputs, stage: Stage, workspace: int, total: int) -> Division:
-    free = max(0, total - stage.weights - workspace)
-    split = split_memory(free, inputs.utilization, inputs.warmup.graph_memory_share)
-    return Division(total, stage.weights, workspace, stage.block, split, split.kv_cache // stage.block)
-
-
-def told(division: Division, inputs: ForecastInputs, shape: ModelShape, total: Figure) -> MemoryForecast:
-    """The division as figures, each with its source."""
+def _figures(
+    inputs: ForecastInputs, shape: ModelShape, total: Figure, workspace: int, fullest: Stage, split: Split
+) -> MemoryForecast:
     ranks = inputs.parallelism.tensor * inputs.parallelism.pipeline
     place = "on the one card" if ranks == 1 else f"on the fullest of {ranks} cards"
-    name = shape.name or f"a {shape.family} model"
-    weights = Figure(division.weights, f"the shape of {name}, {place}", Confidence.CALCULATED)
-    workspace = Figure(division.workspace, WORKSPACE_SOURCE, Confidence.CALCULATED)
-    sure, split = weakest(total, weights, workspace), division.split
-    warmup = inputs.warmup
+    shape_of = f"the shape of {shape.name or f'a {shape.family} model'}, {place}"
+    weights = Figure(fullest.weights, shape_of, Confidence.CALCULATED)
+    work = Figure(workspace, WORKSPACE_SOURCE, Confidence.CALCULATED)
+    sure = weakest(total, weights, work)
     return MemoryForecast(
         total=total,
         weights=weights,
-        workspace=workspace,
+        workspace=work,
         free=Figure(split.free, "what weights and workspace leave", sure),
         usable=Figure(split.usable, f"free * deviceMemoryUtilization {inputs.utilization:g}", sure),
-        graphs=Figure(split.graphs, f"usable * graphMemoryShare {warmup.graph_memory_share:g}", sure),
+        graphs=Figure(split.graphs, f"usable * graphMemoryShare {inputs.warmup.graph_memory_share:g}", sure),
         kv_cache=Figure(split.kv_cache, "usable less the share of graphs", sure),
-        block=Figure(division.block, f"the shape of {name}, {place}", Confidence.CALCULATED),
-        kv_blocks=Figure(division.blocks, "KV cache divided by the bytes of a block", sure),
+        block=Figure(fullest.block, shape_of, Confidence.CALCULATED),
+        kv_blocks=Figure(split.kv_cache // fullest.block, "KV cache divided by the bytes of a block", sure),
     )

@@ -1,12 +1,12 @@
-"""Forecast: the answer, every figure with its source and how sure it is."""
+"""Forecast: the answer, every figure with its source and how sure it is; and whether it is what is asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.catalog.figure import Figure
-from gaudi_runtime.contract.report import BucketPhase, percent
+from gaudi_runtime.contract.report import BucketPhase, meets, percent
 from gaudi_runtime.errors import Problem
 
 
@@ -80,3 +80,51 @@ class Forecast:
     warmup_seconds: Figure | None
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Least captured percent of each phase (`readiness` of a GaudiInference).
+
+    `at_best` judges by the lowest bytes that any source gives for a graph: what falls short of that cannot be met.
+    """
+
+    prompt_percent: int = 100
+    decode_percent: int = 100
+    at_best: bool = False
+
+
+def fits(forecast: Forecast, wanted: Wanted) -> bool:
+    """Whether there is room for the model and for the wanted graphs."""
+    return not forecast.problems and not shortfalls(forecast, wanted)
+
+
+def shortfalls(forecast: Forecast, wanted: Wanted) -> tuple[Problem, ...]:
+    """A problem per phase that stays below its percentage; none where it is not known how many graphs fit."""
+    asked = ((forecast.prompt, wanted.prompt_percent), (forecast.decode, wanted.decode_percent))
+    return tuple(
+        Problem(Misfit.GRAPHS_MISSING, _sentence(phase, least, wanted))
+        for phase, least in asked
+        if phase and meets(_count(phase, wanted), phase.planned, least) is False
+    )
+
+
+def reachable(forecast: Forecast, wanted: Wanted) -> Iterator[tuple[PhaseForecast, int]]:
+    """Phases whose graphs are counted, with the percentage that they reach."""
+    for phase in (forecast.prompt, forecast.decode):
+        if phase and phase.captured is not None and phase.planned:
+            yield phase, percent(_count(phase, wanted), phase.planned) or 0
+
+
+def _count(phase: PhaseForecast, wanted: Wanted) -> int:
+    if phase.captured is None or phase.captured_at_best is None:
+        return phase.planned
+    return phase.captured_at_best if wanted.at_best else len(phase.captured)
+
+
+def _sentence(phase: PhaseForecast, least: int, wanted: Wanted) -> str:
+    count = _count(phase, wanted)
+    return (
+        f"about {count} of {phase.planned} {phase.phase} graphs ({percent(count, phase.planned)} %) fit into the "
+        f"memory kept for graphs, and {least} % are asked for"
+    )

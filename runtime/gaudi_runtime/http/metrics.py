@@ -29,8 +29,7 @@ from gaudi_runtime.contract.report import (
 )
 from gaudi_runtime.engines.protocol import Engine, EngineLoad
 from gaudi_runtime.http.report_board import ReportBoard
-from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram
-from gaudi_runtime.traffic.summary import coldest, summary
+from gaudi_runtime.traffic.serving_histogram import Key, ServingHistogram, coldest, summary
 
 MOST_BUCKET_SERIES = 512
 """Buckets that have series of their own; a plan with more has none."""

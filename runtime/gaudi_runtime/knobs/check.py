@@ -1,11 +1,19 @@
-"""What is wrong with a setting: one sentence per wrong one, each with what to do (docs/knobs.md, Refusals)."""
+"""What is wrong with what people set, one sentence each, with what to do (docs/knobs.md).
 
+Entries of engine.settings that are refused (Refusals), engine.extraArgs (Further arguments), names that are in no row,
+and settings that are right and have no effect (Warnings). What the bucket strategies ignore of their ranges,
+buckets/ranges.py says.
+"""
+
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
 
-from gaudi_runtime.knobs.knob import ENGINE, Home, Knob, Status
-from gaudi_runtime.knobs.nearest import unknown_name
-from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.knobs.table import ENGINE, Home, Kind, Knob, Reader, Status, knobs, readers, unmet_need
 from gaudi_runtime.knobs.values import wire_value
+from gaudi_runtime.units import quoted
 
 _REFUSED = {
     Status.DEPRECATED: "is deprecated",
@@ -13,7 +21,6 @@ _REFUSED = {
     Status.DEVELOPER: "is a switch for developers of the engine",
     Status.OWNED: "is not for users",
 }
-LONGEST_QUOTE = 40
 
 
 def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:
@@ -34,24 +41,21 @@ def wrong_setting(name: str, value: str) -> str | None:
     try:
         wire_value(knob, value)
     except ValueError as error:
-        return f"{name} is {_quoted(value)}: give {error}"
+        return f"{name} is {quoted(value)!r}: give {error}"
     return None
 
 
 def why_not(knob: Knob) -> str:
     """Why a knob is not set through the map: a field owns it, or nobody should set it."""
     if knob.home is Home.FIELD:
-        return f"{knob.name} is set by {fields(knob)}: use that instead"
+        owners = " and ".join(f"spec.{path}" for path in knob.use)
+        return f"{knob.name} is set by {owners}: use that instead"
     return f"{knob.name} {_REFUSED[knob.status]} ({knob.meaning.rstrip('.')}): {_instead(knob)}"
 
 
-def fields(knob: Knob) -> str:
-    """The fields that own a knob, as people write them."""
-    return " and ".join(f"spec.{path}" for path in knob.use)
-
-
 def wrong_variables(names: Iterable[str]) -> Iterator[str]:
-    """A sentence for every name in engine.env that a field already gives the engine: two values would contradict."""
+    """A sentence for every name in engine.env that a field already gives the engine."""
+    # Two values would contradict, and which one counts would depend on the order in which they are set.
     for name in names:
         knob = knobs().get(name)
         if knob is not None and knob.home is Home.FIELD and knob.reader in ENGINE:
@@ -65,6 +69,127 @@ def _instead(knob: Knob) -> str:
     return f"use {named} instead" if named in knobs() else f"use the field spec.{named} instead"
 
 
-def _quoted(value: str) -> str:
-    """A value of somebody else's, short enough to stand in a sentence."""
-    return repr(value if len(value) <= LONGEST_QUOTE else value[: LONGEST_QUOTE - 3] + "...")
+# What begins with a dash is an argument, but for a negative number and "-", which often is standard input.
+_VALUE = re.compile(r"[^-]|-[0-9.]|-?$")
+_ARGUMENT = re.compile(r"--[A-Za-z][-A-Za-z0-9_]*(\.[^=]+)?(=.*)?")
+
+
+def wrong_arguments(arguments: Iterable[str]) -> Iterator[str]:
+    """A sentence, without a final stop, for every argument that is malformed or that the table has a better place for.
+
+    A value stands behind "=" or is the next word, as on a command line.
+    """
+    # What is in no row is passed on: vLLM has hundreds of arguments, and refuses what it does not know.
+    may_take_values = False
+    for argument in arguments:
+        if _VALUE.match(argument):
+            if not may_take_values:
+                yield f"{quoted(argument)} belongs to no argument: write --name=value"
+            continue
+        sentence = _why_not(argument)
+        if sentence is not None:
+            yield sentence
+        may_take_values = "=" not in argument
+
+
+def _why_not(argument: str) -> str | None:
+    if not _ARGUMENT.fullmatch(argument) or not argument.isprintable():
+        return f"{quoted(argument)} is not spelled as an argument: write --name or --name=value, with the long name"
+    name = argument.partition("=")[0]
+    knob = _known().get(_plain(name))
+    if knob is not None:
+        return _better_place(knob)
+    # argparse takes any unambiguous beginning of an argument, so --max-model would set what a field owns.
+    whole = next((each for spelling, each in _known().items() if spelling.startswith(_plain(name))), None)
+    return None if whole is None else f"{name} is short for {whole.name}: {_better_place(whole)}"
+
+
+def _better_place(knob: Knob) -> str:
+    return f"{knob.name} belongs into spec.engine.settings" if knob.home is Home.SETTINGS else why_not(knob)
+
+
+@cache
+def _known() -> Mapping[str, Knob]:
+    return {_plain(knob.name): knob for knob in knobs().values() if knob.kind is Kind.ARGUMENT}
+
+
+def _plain(name: str) -> str:
+    # vLLM takes dashes and underscores alike, --no- before a flag, and entries of a JSON argument after a dot.
+    return name.partition(".")[0].replace("_", "-").replace("--no-", "--", 1)
+
+
+MOST_NAMED = 3
+# Of two spellings, from 0 to 1 (difflib): below it a name is no help.
+LIKENESS = 0.7
+
+
+def unknown_name(name: str) -> str:
+    """The sentence for a name that is in no row of the table, with the nearest ones."""
+    near = nearest_names(name)
+    meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(near)}" if near else "none is near"
+    return f"{quoted(name)} is not a knob of the engine; {meant} (docs/knobs.md lists all)"
+
+
+def nearest_names(name: str) -> list[str]:
+    """At most three names of knobs that are spelled like `name`; dashes and case do not count.
+
+    The nearest come first, those that would be refused last.
+    """
+    spelled = {_letters(each): each for each in knobs()}
+    # Twice as many as are named, for those that would be refused go behind the others.
+    near = get_close_matches(_letters(name), spelled, n=2 * MOST_NAMED, cutoff=LIKENESS)
+    found = sorted((knobs()[spelled[each]] for each in near), key=lambda knob: knob.home is Home.REFUSED)
+    return [knob.name for knob in found][:MOST_NAMED]
+
+
+def _letters(name: str) -> str:
+    return name.lstrip("-").replace("-", "_").upper()
+
+
+_ELSEWHERE = {
+    Reader.LAUNCHER: "only the launcher of the ready-made image reads it, and this project starts the engine itself",
+    Reader.BENCHMARK: "only the benchmark container reads it",
+    Reader.INSTALLATION: "it is read when the engine is installed",
+}
+
+
+def ignored_knobs(config: RuntimeConfig) -> Iterator[str]:
+    """A sentence, without a final stop, for every entry of engine.settings and every optional field without effect.
+
+    Wrong settings are none of this module's business: it passes over them.
+    """
+    for name in sorted(config.engine.settings):
+        knob = knobs().get(name)
+        if knob is not None and knob.home is Home.SETTINGS:
+            why = _why_ignored(knob, config)
+            if why:
+                yield f"engine.settings {name} is ignored{why}"
+    yield from _ignored_fields(config)
+
+
+def _why_ignored(knob: Knob, config: RuntimeConfig) -> str | None:
+    engine = config.engine
+    if knob.reader in _ELSEWHERE:
+        instead = f"; use {knob.use[0]} instead" if knob.use else ""
+        return f": {_ELSEWHERE[knob.reader]}{instead}"
+    if knob.reader not in readers(engine):
+        return f" by the {engine.name} engine on device {engine.device}"
+    who = unmet_need(knob, config)
+    return who and f" by {who}"
+
+
+def _ignored_fields(config: RuntimeConfig) -> Iterator[str]:
+    """Optional fields of one knob that people have set although the mode or the device does not read it."""
+    said = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    for knob in knobs().values():
+        if knob.home is not Home.FIELD or not knob.needs.keys() & {"mode", "device"} or len(knob.use) > 1:
+            continue
+        who = unmet_need(knob, config)
+        if who and _value(said, knob.use[0]) is not None:
+            yield f"{knob.use[0]} is ignored by {who}"
+
+
+def _value(document: object, path: str) -> object:
+    for part in path.split("."):
+        document = document.get(part) if isinstance(document, dict) else None
+    return document

@@ -13,11 +13,11 @@ from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
+# vLLM's own deadline for a start must never fire: here only the lack of progress ends a start.
 LONGEST_START_SECONDS = 604_800
-"""vLLM's own deadline for a start must never fire: here only the lack of progress ends a start."""
 
+# Most that the Gaudi software keeps of compiled recipes on the pod's disk.
 RECIPE_CACHE_MB = 20_480
-"""Most that the Gaudi software keeps of compiled recipes on the pod's disk."""
 
 _LAZY = (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY)
 _EAGER = (ExecutionMode.LAZY, ExecutionMode.EAGER)
@@ -31,8 +31,8 @@ _METHODS = {
     QuantizationMethod.MODELOPT: "modelopt",
     QuantizationMethod.MXFP4: "gpt_oss_mxfp4",
 }
+# What the plugin has kernels of its own for goes by vLLM's own name on other devices.
 _METHODS_WITHOUT_PLUGIN = {QuantizationMethod.AWQ: "awq", QuantizationMethod.GPTQ: "gptq"}
-"""What the plugin has kernels of its own for goes by vLLM's own name on other devices."""
 _DIMENSIONS: dict[str, Callable[[BucketPolicy], RangeSettings]] = {
     "PROMPT_BS": lambda policy: policy.prompt.batch_size,
     "PROMPT_QUERY": lambda policy: policy.prompt.query,
@@ -122,20 +122,16 @@ def _slices(slices: AttentionSlices | None) -> Mapping[str, Value]:
 
 def _precision(config: RuntimeConfig) -> Mapping[str, Value]:
     cache, quantized = config.model.kv_cache_dtype, config.model.quantization
+    names = _METHODS if config.engine.device == "hpu" else {**_METHODS, **_METHODS_WITHOUT_PLUGIN}
     return {
         "--dtype": config.model.dtype.value,
         "--kv-cache-dtype": "auto" if cache is KvCacheDtype.AUTO else "fp8_inc",
         "VLLM_DYNAMIC_KV_QUANT": "1" if cache is KvCacheDtype.FP8_PER_TOKEN else None,
-        "--quantization": _method(quantized.method, config.engine.device) if quantized else None,
+        "--quantization": names[quantized.method] if quantized else None,
         "QUANT_CONFIG": quantized.config_file if quantized else None,
         "RUNTIME_SCALE_PATCHING": quantized.runtime_scales if quantized else None,
         "VLLM_HPU_FORCE_CHANNEL_FP8": quantized.channelwise if quantized else None,
     }
-
-
-def _method(method: QuantizationMethod, device: str) -> str:
-    names = _METHODS if device == "hpu" else {**_METHODS, **_METHODS_WITHOUT_PLUGIN}
-    return names[method]
 
 
 def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
@@ -180,5 +176,5 @@ def _serving(config: RuntimeConfig) -> Mapping[str, Value]:
 
 
 def _if(asked: bool) -> bool | None:
-    """Said only when it is asked for: the engine's own default is no."""
+    # Said only when it is asked for: the engine's own default is no.
     return True if asked else None

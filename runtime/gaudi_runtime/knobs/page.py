@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from importlib.resources import files
 
-from gaudi_runtime.knobs.knob import ENGINE, Home, Knob, Status, Type
-from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.table import ENGINE, Home, Knob, Status, Type, knobs
 from gaudi_runtime.knobs.values import FLAG, expectation
 
 _HOMES = (

@@ -2,16 +2,14 @@
 
 from dataclasses import dataclass
 
-from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfig
+from gaudi_runtime.contract.config import EngineConfig, RuntimeConfig
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.knobs.arguments import wrong_arguments
-from gaudi_runtime.knobs.check import wrong_settings
+from gaudi_runtime.knobs.check import wrong_arguments, wrong_settings
 from gaudi_runtime.knobs.fields import Value, field_values
-from gaudi_runtime.knobs.knob import Kind, Knob, Reader
-from gaudi_runtime.knobs.needs import unmet_need
-from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.table import Kind, Knob, Reader, knobs, readers, unmet_need
 from gaudi_runtime.knobs.values import FLAG, wire_value
 
+# vLLM declares these with nargs="+": after "=" it would take one word only.
 SEVERAL_WORDS = ("--served-model-name", "--lora-modules")
 
 
@@ -34,7 +32,8 @@ def render(config: RuntimeConfig) -> Rendered:
     heard = readers(config.engine)
     if not heard:
         return Rendered({}, ())
-    said = {**_said_by_fields(config), **_said_by_settings(config)}
+    settings = sorted(config.engine.settings.items())
+    said = {**_said_by_fields(config), **{name: (wire_value(knobs()[name], value),) for name, value in settings}}
     mine = [(knobs()[name], words) for name, words in said.items() if knobs()[name].reader in heard]
     env = {knob.name: " ".join(words) for knob, words in mine if knob.kind is Kind.VARIABLE}
     args = tuple(part for knob, words in mine if knob.kind is Kind.ARGUMENT for part in _argument(knob, words))
@@ -48,27 +47,12 @@ def why_not_rendered(engine: EngineConfig) -> str | None:
     return "; ".join([*settings, *arguments]) or None
 
 
-def readers(engine: EngineConfig) -> frozenset[Reader]:
-    """Who reads knobs in a process of this engine; a simulation has nobody."""
-    if engine.name is EngineName.SIM:
-        return frozenset()
-    card = engine.device == "hpu"
-    device = {Reader.DEVICE} if card else set()
-    if engine.name is not EngineName.VLLM:
-        return frozenset({Reader.PROCESS} | device)
-    return frozenset({Reader.PROCESS, Reader.VLLM} | device | ({Reader.PLUGIN} if card else set()))
-
-
 def _said_by_fields(config: RuntimeConfig) -> dict[str, tuple[str, ...]]:
-    """What the strategy and the mode ignore is not said: the engine must plan the buckets that we have planned."""
+    # What the strategy and the mode ignore is not said: the engine must plan the buckets that we have planned.
     rows = ((knobs()[name], value) for name, value in field_values(config).items())
     return {
         knob.name: _words(knob, value) for knob, value in rows if value is not None and unmet_need(knob, config) is None
     }
-
-
-def _said_by_settings(config: RuntimeConfig) -> dict[str, tuple[str, ...]]:
-    return {name: (wire_value(knobs()[name], value),) for name, value in sorted(config.engine.settings.items())}
 
 
 def _words(knob: Knob, value: Value) -> tuple[str, ...]:

@@ -1,16 +1,121 @@
-"""The table of all knobs, read once from table.csv beside this module.
+"""The table of all knobs of the engine (docs/knobs.md), read once from table.csv beside this module.
 
-Names, defaults and ranges are facts of vLLM 0.32, of vllm-gaudi (main, August 2026) and of the seeds; the words are
-ours. A test holds the table, the fields of the API and the page docs/knobs.md together.
+Names, defaults and ranges are facts of vLLM 0.32, of vllm-gaudi (main, August 2026) and of the reference logs; the
+words are ours. A test holds the table, the fields of the API and the page docs/knobs.md together.
 """
 
 import csv
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from gaudi_runtime.knobs.knob import Home, Kind, Knob, Plan, Reader, Status, Type
+from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfig
+
+
+class Kind(StrEnum):
+    """How the engine is told."""
+
+    VARIABLE = "env"
+    ARGUMENT = "arg"
+
+
+class Type(StrEnum):
+    """What a value is."""
+
+    BOOL = "bool"
+    INT = "int"
+    FLOAT = "float"
+    ENUM = "enum"
+    LIST = "list"
+    PATH = "path"
+    JSON = "json"
+    STRING = "string"
+
+
+class Status(StrEnum):
+    """What the engine's own documentation and code say of it; `owned` is what only this project may decide."""
+
+    CURRENT = "current"
+    DEPRECATED = "deprecated"
+    V0_ONLY = "v0-only"
+    DEVELOPER = "developer"
+    OWNED = "owned"
+
+
+class Home(StrEnum):
+    """Where people say it: in a typed field, in the map engine.settings, or nowhere."""
+
+    FIELD = "field"
+    SETTINGS = "settings"
+    REFUSED = "refused"
+
+
+class Reader(StrEnum):
+    """Who acts on it; the last three are no part of a server that this project starts."""
+
+    VLLM = "vllm"
+    PLUGIN = "plugin"
+    DEVICE = "device"
+    PROCESS = "process"
+    RUNTIME = "runtime"
+    LAUNCHER = "launcher"
+    BENCHMARK = "benchmark"
+    INSTALLATION = "installation"
+
+
+class PlanEffect(StrEnum):
+    """What a knob does to the bucket plan."""
+
+    BUCKETS = "buckets"
+    BLOCKS = "blocks"
+    GRAPHS = "graphs"
+    MISSING = "missing"
+
+
+ENGINE = (Reader.VLLM, Reader.PLUGIN, Reader.DEVICE, Reader.PROCESS)
+"""Readers inside a server: what they read, the renderer tells them."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A row: `use` are the fields that own the knob, or what takes its place.
+
+    `range` are the words of a bool or an enum, the bounds of a number ("1..", "0..50"), otherwise a remark.
+    `needs` says under which strategies, modes and devices it has an effect: {"strategy": ("linear", "paddingAware")}.
+    """
+
+    name: str
+    kind: Kind
+    type: Type
+    range: str
+    default: str
+    group: str
+    status: Status
+    home: Home
+    use: tuple[str, ...]
+    reader: Reader | None
+    needs: dict[str, tuple[str, ...]]
+    plan: tuple[PlanEffect, ...]
+    meaning: str
+    sources: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of an enum, or those of a bool for yes and no."""
+        return tuple(self.range.split("|"))
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Least and largest number, None where there is no such bound."""
+        low, _, high = self.range.partition("..")
+        return _number(low), _number(high)
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text.lstrip("-").isdigit() else None
 
 
 @cache
@@ -33,7 +138,7 @@ def _knob(row: dict[str, str]) -> Knob:
         use=tuple(row["use"].split()),
         reader=Reader(row["reader"]) if row["reader"] else None,
         needs=_needs(row["needs"]),
-        plan=tuple(map(Plan, row["plan"].split())),
+        plan=tuple(map(PlanEffect, row["plan"].split())),
         meaning=row["meaning"],
         sources=tuple(row["sources"].split()),
     )
@@ -42,3 +147,27 @@ def _knob(row: dict[str, str]) -> Knob:
 def _needs(text: str) -> dict[str, tuple[str, ...]]:
     pairs = (each.partition("=") for each in text.split())
     return {key: tuple(values.split(",")) for key, _, values in pairs}
+
+
+def readers(engine: EngineConfig) -> frozenset[Reader]:
+    """Who reads knobs in a process of this engine; a simulation has nobody."""
+    if engine.name is EngineName.SIM:
+        return frozenset()
+    card = engine.device == "hpu"
+    device = {Reader.DEVICE} if card else set()
+    if engine.name is not EngineName.VLLM:
+        return frozenset({Reader.PROCESS} | device)
+    return frozenset({Reader.PROCESS, Reader.VLLM} | device | ({Reader.PLUGIN} if card else set()))
+
+
+_WHO = {"strategy": "the {} strategy", "mode": "execution mode {}", "device": "device {}"}
+
+
+def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
+    """Who ignores the knob, and what it needs instead; None when it has an effect."""
+    engine = config.engine
+    actual = {"strategy": config.bucketing.strategy, "mode": engine.execution_mode, "device": engine.device}
+    for key, wanted in knob.needs.items():
+        if actual[key] not in wanted:
+            return f"{_WHO[key].format(actual[key])}: it needs {' or '.join(wanted)}"
+    return None

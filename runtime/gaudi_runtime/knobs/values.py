@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable
 
-from gaudi_runtime.knobs.knob import Knob, Type
+from gaudi_runtime.knobs.table import Knob, Type
 
 YES = ("true", "t", "1", "yes", "y", "on")
 NO = ("false", "f", "0", "no", "n", "off")
@@ -14,12 +14,11 @@ LARGEST = 2**63 - 1
 
 
 def wire_value(knob: Knob, value: str) -> str:
-    """The value as the engine reads it. Raises ValueError saying what the knob takes.
-
-    Most knobs take a misspelled truth value for false without a word, so truth values are translated: "yes" becomes
-    the knob's own "1" or "true".
-    """
-    return _READ[knob.type](knob, value)
+    """The value as the engine reads it. Raises ValueError saying what the knob takes."""
+    word = _READ[knob.type](knob, value)
+    if word is None:
+        raise ValueError(expectation(knob))
+    return word
 
 
 def expectation(knob: Knob) -> str:
@@ -47,79 +46,56 @@ def _between(knob: Knob) -> str:
     return f" of at least {low:g}" if high is None else f" from {low:g} to {high:g}"
 
 
-def _bool(knob: Knob, value: str) -> str:
+def _bool(knob: Knob, value: str) -> str | None:
+    # Translated, "yes" into the knob's own "1" or "true": most knobs take a misspelled one for false without a word.
     word = value.lower()
     if word not in (*YES, *NO):
-        raise _refusal(knob)
-    if knob.range == FLAG:
-        return "true" if word in YES else "false"
-    return knob.words[0] if word in YES else knob.words[1]
+        return None
+    yes, no = ("true", "false") if knob.range == FLAG else knob.words
+    return yes if word in YES else no
 
 
-def _int(knob: Knob, value: str) -> str:
+def _int(knob: Knob, value: str) -> str | None:
     digits = value.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
-        raise _refusal(knob)
-    _check_bounds(knob, int(value))
-    return str(int(value))
+    # Fewer than 20 digits: int() refuses texts of thousands of them with a sentence of its own.
+    whole = digits.isascii() and digits.isdecimal() and len(digits) < 20
+    return str(int(value)) if whole and _within_bounds(knob, int(value)) else None
 
 
-def _float(knob: Knob, value: str) -> str:
+def _float(knob: Knob, value: str) -> str | None:
     try:
         number = float(value)
     except ValueError:
-        raise _refusal(knob) from None
-    if not math.isfinite(number) or not value.isascii() or "_" in value:
-        raise _refusal(knob)
-    _check_bounds(knob, number)
-    return value.strip()
+        return None
+    # float() takes 1_000 and the digits of other scripts, which the engine's own reader may not.
+    plain = math.isfinite(number) and value.isascii() and "_" not in value
+    return value.strip() if plain and _within_bounds(knob, number) else None
 
 
-def _check_bounds(knob: Knob, number: float) -> None:
+def _within_bounds(knob: Knob, number: float) -> bool:
     low, high = knob.bounds
-    if (low is not None and number < low) or number > (LARGEST if high is None else high):
-        raise _refusal(knob)
+    return (low is None or number >= low) and number <= (LARGEST if high is None else high)
 
 
-def _enum(knob: Knob, value: str) -> str:
-    if value not in knob.words:
-        raise _refusal(knob)
-    return value
-
-
-def _path(knob: Knob, value: str) -> str:
-    if not value.startswith("/"):
-        raise _refusal(knob)
-    return _text(knob, value)
-
-
-def _json(knob: Knob, value: str) -> str:
+def _json(knob: Knob, value: str) -> str | None:
     try:
         document = json.loads(value)
     except (ValueError, RecursionError):
-        raise _refusal(knob) from None
-    if not isinstance(document, dict):
-        raise _refusal(knob)
-    return value
+        return None
+    return value if isinstance(document, dict) else None
 
 
-def _text(knob: Knob, value: str) -> str:
-    if not value or not value.isprintable():
-        raise _refusal(knob)
-    return value
+def _text(knob: Knob, value: str) -> str | None:
+    return value if value and value.isprintable() else None
 
 
-def _refusal(knob: Knob) -> ValueError:
-    return ValueError(expectation(knob))
-
-
-_READ: dict[Type, Callable[[Knob, str], str]] = {
+_READ: dict[Type, Callable[[Knob, str], str | None]] = {
     Type.BOOL: _bool,
     Type.INT: _int,
     Type.FLOAT: _float,
-    Type.ENUM: _enum,
+    Type.ENUM: lambda knob, value: value if value in knob.words else None,
     Type.LIST: _text,
-    Type.PATH: _path,
+    Type.PATH: lambda knob, value: _text(knob, value) if value.startswith("/") else None,
     Type.JSON: _json,
     Type.STRING: _text,
 }

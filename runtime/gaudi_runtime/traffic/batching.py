@@ -6,12 +6,13 @@ length are free, its prompt runs alone, then it takes part in every decode step 
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.traffic.histogram import ShapeCounts, Weights
+from gaudi_runtime.traffic.histogram import ShapeCounts, Traffic, Weights
 from gaudi_runtime.traffic.trace import Request
 
 
@@ -24,8 +25,8 @@ class Pace:
 
 
 DEFAULT_PACE = Pace()
+# Simulated steps after which the batches are known well enough: seconds of work.
 MOST_STEPS = 2_000_000
-"""Simulated steps after which the batches are known well enough: seconds of work."""
 
 
 def is_servable(request: Request, limits: Limits) -> bool:
@@ -37,9 +38,10 @@ def decode_steps(requests: Iterable[Request], limits: Limits, kv_blocks: int, pa
     """(batch size, 1, KV blocks of the batch) of every simulated decode step, with the number of such steps.
 
     Requests that the limits or the `kv_blocks` of the device refuse are left out, and so is what comes after
-    2,000,000 steps. The time is that of one addition
-    per step: who ends and who needs one more block at a step is known when a request starts.
+    2,000,000 steps.
     """
+    # One addition per step, not one per sequence: who ends and who needs one more block at a step is known when a
+    # request starts.
     server = _Server(limits, kv_blocks, pace)
     for request in requests:
         if is_servable(request, limits):
@@ -91,6 +93,7 @@ class _Server:
         if most > self._kv_blocks:
             self._waiting.popleft()
             return True
+        # Blocks of the whole length: a real server preempts where it has guessed too few, which is not simulated.
         if self._batch >= self._limits.max_num_seqs or most > self._free:
             return False
         self._waiting.popleft()
@@ -119,3 +122,27 @@ class _Server:
             self._blocks -= most
             self._free += most
             self._growing[grows_at] -= 1
+
+
+# Requests whose decode steps are simulated: the first ones of a longer trace. Prompts are all counted.
+MOST_SIMULATED = 200_000
+
+
+def traffic_of(requests: Iterable[Request], limits: Limits, kv_blocks: int, pace: Pace = DEFAULT_PACE) -> Traffic:
+    """Traffic in one pass (docs/traffic.md, Traces).
+
+    Memory grows with the distinct shapes, up to MOST_COUNTED, not with the requests.
+    """
+    prompts = ShapeCounts()
+
+    def counted() -> Iterator[Request]:
+        for request in requests:
+            # Alone and without cached context: a trace names neither batches nor shared prefixes.
+            prompts.add(Bucket(1, request.context, 0))
+            yield request
+
+    rest = counted()
+    decode = decode_steps(islice(rest, MOST_SIMULATED), limits, kv_blocks, pace)
+    for _ in rest:
+        pass
+    return Traffic(prompts.weights(), decode)

@@ -11,11 +11,11 @@ from gaudi_runtime.units import quoted
 
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500
+# Characters of bucketing.optimal.traffic: a spec must fit into an object of the API server, and into a ConfigMap.
 MOST_TEXT = 65_536
-"""Characters of bucketing.optimal.traffic."""
 MOST_DIGITS = 11
+# Shapes of a phase that are told apart while a trace is read: tens of megabytes.
 MOST_COUNTED = 100_000
-"""Shapes of a phase that are told apart while a trace is read: tens of megabytes."""
 MOST_WEIGHT = 1e15
 MAX_VALUE = 16_777_216
 FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
@@ -55,6 +55,7 @@ def write_traffic(traffic: Traffic) -> str:
     None is rounded beyond the largest, which may be the most that the limits admit.
     """
     most = MOST_LINES
+    # By quarters: rounding is coarse, and a text a little shorter than need be costs less than one more search.
     while len(text := _text(traffic, most)) > MOST_TEXT and most:
         most = most * 3 // 4
     return text

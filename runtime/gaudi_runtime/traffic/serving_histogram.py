@@ -1,4 +1,4 @@
-"""ServingHistogram: the shapes that a server really met, per bucket and for learning (docs/traffic.md, While serving).
+"""ServingHistogram: the shapes that a server observed, per bucket and for learning (docs/traffic.md, While serving).
 
 It is small however long a server runs: buckets and real shapes are bounded in number, and what is beyond is counted
 under rounded shapes. Not for several threads: whoever counts and whoever reads share one event loop.
@@ -6,19 +6,29 @@ under rounded shapes. Not for several threads: whoever counts and whoever reads 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import Any, NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.report import (
+    MAX_COLD_SHAPES,
+    MAX_SERVED_BUCKETS,
+    MOST_COUNT,
+    BucketPhase,
+    ColdShape,
+    Served,
+    ServedBucket,
+    ServedPhase,
+)
 from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, fewer, round_up, within
 
+# Significant binary digits of real sizes: exact up to 128, then at most 1.6 % too large.
 DIGITS = 7
-"""Significant binary digits of real sizes: exact up to 128, then at most 1.6 % too large."""
+# Real shapes of a phase; above that they are rounded until half as many are left.
 MOST_SHAPES = 2 * MOST_LINES
-"""Real shapes of a phase; above that they are rounded until half as many are left."""
+# Buckets that are counted each by itself; others count under their sizes rounded up to powers of two.
 MOST_BUCKETS = 8192
-"""Buckets that are counted each by itself; others count under their sizes rounded up to powers of two."""
 
 NOTHING = Bucket(0, 0, 0)
 
@@ -108,13 +118,13 @@ class ServingHistogram:
         """Count compiles that a batch of this padded shape waited for."""
         self._tally(phase, bucket).compiles += compiles
 
-    def absorb(self, met: Iterable[Row], compiled: Iterable[Row] = ()) -> None:
-        """Count what another process has met, and what it compiled, since it was asked the last time.
+    def absorb(self, observed: Iterable[Row], compiled: Iterable[Row] = ()) -> None:
+        """Count what another process has observed, and what it compiled, since it was asked the last time.
 
         A row is [phase, batch size, query tokens, KV blocks, count] with the real shape of batches. Raises ValueError
         for what is no such row.
         """
-        for phase, real, count in map(_read, met):
+        for phase, real, count in map(_read, observed):
             self.observe(phase, real, self._pad(phase, real), count)
         for phase, real, count in map(_read, compiled):
             self.compiled(phase, self._pad(phase, real).bucket, count)
@@ -139,7 +149,7 @@ class ServingHistogram:
         return Traffic(self._remembered(BucketPhase.PROMPT), self._remembered(BucketPhase.DECODE))
 
     def _remembered(self, phase: BucketPhase) -> dict[Bucket, float]:
-        """A size above all that were met may be one that the limits do not admit, so none is rounded beyond those."""
+        # A size above all that were observed may be one that the limits do not admit: none is rounded beyond those.
         return within(self._shapes[phase], self._largest[phase])
 
     def _tally(self, phase: BucketPhase, bucket: Bucket) -> Tally:
@@ -152,6 +162,7 @@ class ServingHistogram:
 
     def _remember(self, phase: BucketPhase, real: Bucket, batches: int) -> None:
         shapes, largest = self._shapes[phase], self._largest[phase]
+        # Compared before it is made: this runs for every batch, and a larger size is rare.
         if real[0] > largest[0] or real[1] > largest[1] or real[2] > largest[2]:
             self._largest[phase] = Bucket(*map(max, real, largest))
         shape = round_up(real, self._digits[phase])
@@ -166,3 +177,60 @@ def _read(row: Row) -> tuple[BucketPhase, Bucket, int]:
         raise ValueError(f"{list(row)} is no row of phase, batch size, query, blocks and count")
     size, query, blocks, count = numbers
     return BucketPhase(phase), Bucket(size, query, blocks), count
+
+
+Item = tuple[Key, Tally]
+
+
+def summary(histogram: ServingHistogram) -> Served:
+    """Totals of each phase, and the shapes that most batches ran at: what a report has room for."""
+    items = list(histogram.tallies.items())
+    most = nlargest(MAX_SERVED_BUCKETS, items, key=lambda item: item[1].batches)
+    return Served(
+        prompt=_phase(BucketPhase.PROMPT, items),
+        decode=_phase(BucketPhase.DECODE, items),
+        buckets=tuple(_bucket(item) for item in most if item[1].batches),
+    )
+
+
+def coldest(histogram: ServingHistogram) -> tuple[ColdShape, ...]:
+    """The shapes that were met cold most often."""
+    cold = [item for item in histogram.tallies.items() if item[1].misses]
+    most = nlargest(MAX_COLD_SHAPES, cold, key=lambda item: item[1].misses)
+    return tuple(_cold(item) for item in most)
+
+
+def _cold(item: Item) -> ColdShape:
+    (phase, bucket), tally = item
+    return ColdShape(
+        phase=phase,
+        shape=bucket,
+        count=min(tally.misses, MOST_COUNT),
+        compiles=min(tally.compiles, MOST_COUNT),
+        needed=tally.needed,
+    )
+
+
+def _phase(phase: BucketPhase, items: Iterable[Item]) -> ServedPhase:
+    mine = [(bucket, tally) for (of, bucket), tally in items if of is phase]
+    return ServedPhase(
+        hits=sum(tally.hits for _, tally in mine),
+        misses=sum(tally.misses for _, tally in mine),
+        recompiles=min(sum(tally.compiles for _, tally in mine), MOST_COUNT),
+        real_tokens=sum(tally.tokens for _, tally in mine),
+        padded_tokens=sum(tally.batches * bucket.batch_size * bucket.query_len for bucket, tally in mine),
+        real_blocks=sum(tally.blocks for _, tally in mine),
+        padded_blocks=sum(tally.batches * blocks_of(phase, bucket) for bucket, tally in mine),
+    )
+
+
+def _bucket(item: Item) -> ServedBucket:
+    (phase, bucket), tally = item
+    return ServedBucket(
+        phase=phase,
+        bucket=bucket,
+        hits=tally.hits,
+        misses=tally.misses,
+        real_tokens=tally.tokens,
+        real_blocks=tally.blocks,
+    )

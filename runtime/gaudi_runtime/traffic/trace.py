@@ -1,17 +1,67 @@
-"""Reading a trace: a CSV of requests, one row at a time, so that its size does not matter (docs/traffic.md, Traces)."""
+"""Reading a trace: a CSV of requests, one row at a time, so that its size does not matter (docs/traffic.md, Traces).
+
+Its columns are found by the names that public traces use, or are named by the user. Requests are put in order of
+arrival; a trace may be split in time, so that what comes first is learned from, and the rest judges.
+"""
 
 import csv
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from heapq import heappop, heappush, heapreplace
+from itertools import islice
 from math import isfinite
 from typing import NamedTuple
 
 from gaudi_runtime.errors import TraceUnreadable
-from gaudi_runtime.traffic.columns import ColumnNames, Columns, find_columns
 
+ARRIVAL = ("timestamp", "arrivaltime", "arrivaltimestamp", "arrivedat", "arrival", "time")
+CONTEXT = (
+    "contexttokens",
+    "prompttokens",
+    "inputtokens",
+    "requesttokens",
+    "numprefilltokens",
+    "inputlength",
+    "promptlength",
+    "promptlen",
+    "inputlen",
+)
+GENERATED = (
+    "generatedtokens",
+    "completiontokens",
+    "outputtokens",
+    "responsetokens",
+    "numdecodetokens",
+    "outputlength",
+    "completionlength",
+    "outputlen",
+)
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """Names that the user gave; None is looked for."""
+
+    arrival: str | None = None
+    context: str | None = None
+    generated: str | None = None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Positions of arrival time, context tokens and generated tokens in a row of `count` cells."""
+
+    arrival: int
+    context: int
+    generated: int
+    count: int
+
+
+FOUND_BY_NAME = ColumnNames()
 MAX_TOKENS = 16_777_216
 MAX_LINE = 64 * 1024
-FOUND_BY_NAME = ColumnNames()
 
 
 class Request(NamedTuple):
@@ -73,7 +123,7 @@ def _tokens(cell: str, line: int, what: str) -> int:
 
 
 def _seconds(cell: str, line: int) -> float:
-    """Seconds of a plain number, or of a date with time; without a zone it is taken as UTC, only differences count."""
+    """Seconds of a plain number, or of a date with time."""
     try:
         seconds = float(cell)
     except ValueError:
@@ -81,6 +131,7 @@ def _seconds(cell: str, line: int) -> float:
             moment = datetime.fromisoformat(cell.strip())
         except ValueError:
             raise _at(line, f"has the arrival time {cell[:40]!r}, neither seconds nor a date with time") from None
+        # Without a zone it is taken as UTC: only differences count.
         seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not isfinite(seconds):
         raise _at(line, f"has the arrival time {cell[:40]!r}, which is not finite")
@@ -89,3 +140,64 @@ def _seconds(cell: str, line: int) -> float:
 
 def _at(line: int, problem: str) -> TraceUnreadable:
     return TraceUnreadable(f"line {line} {problem}")
+
+
+def find_columns(header: Sequence[str], names: ColumnNames) -> Columns:
+    """The columns of a header. Raises TraceUnreadable that names what is missing and what is there."""
+    return Columns(
+        arrival=_find(header, names.arrival, ARRIVAL, "the arrival time", "--arrival-column"),
+        context=_find(header, names.context, CONTEXT, "the context tokens", "--context-column"),
+        generated=_find(header, names.generated, GENERATED, "the generated tokens", "--generated-column"),
+        count=len(header),
+    )
+
+
+def _find(header: Sequence[str], given: str | None, known: Sequence[str], what: str, flag: str) -> int:
+    plain = [_plain(each) for each in header]
+    for name in [_plain(given)] if given is not None else known:
+        if name in plain:
+            return plain.index(name)
+    missing = f"has no column {given!r}" if given is not None else f"has no column for {what}"
+    there = ", ".join(cell[:40] for cell in header[:20])
+    raise TraceUnreadable(f"{missing}; its columns are {there}: name one with {flag}")
+
+
+def _plain(name: str) -> str:
+    """Without case, spaces and punctuation: ContextTokens, context_tokens and "Context tokens" are one."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+# Requests that are held back to be put in order: a shorter trace may be in any order.
+WINDOW = 100_000
+
+
+def in_order(requests: Iterable[Request], window: int = WINDOW) -> Iterator[Request]:
+    """The requests by arrival. Raises TraceUnreadable for one that stands more than `window` rows too late."""
+    # Logs are often written in order of completion, and the longest answers come late then.
+    held: list[Request] = []
+    last = -float("inf")
+    for request in requests:
+        if len(held) < window:
+            heappush(held, request)
+            continue
+        if request.arrival < last:
+            raise TraceUnreadable(f"has a request more than {window} rows after its place in time; sort it by arrival")
+        first = heapreplace(held, request) if held[0] <= request else request
+        last = first.arrival
+        yield first
+    while held:
+        yield heappop(held)
+
+
+def count_requests(requests: Iterable[Request]) -> int:
+    """How many requests a trace has. Raises TraceUnreadable for fewer than two."""
+    # Counted, not kept: a trace may be larger than the memory, so it is read once more for its halves.
+    count = sum(1 for _ in requests)
+    if count < 2:
+        raise TraceUnreadable("has a single request; half of it cannot be learned from")
+    return count
+
+
+def first_half(requests: Iterator[Request], count: int) -> Iterator[Request]:
+    """The earlier half of `count` requests, rounded down; once it is used up, `requests` goes on with the later one."""
+    return islice(requests, count // 2)

@@ -21,17 +21,15 @@ class StepKind(StrEnum):
 
 Step = tuple[StepKind, BucketPhase, Bucket]
 
+# Measured steps of a kind before one more is forecast: the first of a process often takes longer.
 FEWEST_LIKE = 3
-"""Measured steps of a kind before one more is forecast: the first of a process often takes longer."""
 
 
 @dataclass
 class Samples:
-    """Sums over measured steps of one kind: enough for a straight line through (weight, seconds).
+    """Sums over measured steps of one kind: enough for a straight line through (weight, seconds)."""
 
-    Sums and not the steps themselves: a plan may have 20,000 buckets, and every step asks for an estimate.
-    """
-
+    # Sums and not the steps themselves: a plan may have 20,000 buckets, and every step asks for an estimate.
     count: int = 0
     weight: float = 0.0
     seconds: float = 0.0
@@ -70,16 +68,14 @@ class Work:
 
 
 def eta_seconds(kinds: Iterable[Work]) -> float | None:
-    """Seconds until all steps are done; 0 when none is left, None while nothing has been measured.
-
-    A kind without a measured step is taken to cost the mean of all measured ones.
-    """
+    """Seconds until all steps are done; 0 when none is left, None while nothing has been measured."""
     kinds = tuple(kinds)
     if not any(kind.left for kind in kinds):
         return 0.0
     measured = sum(kind.done.count for kind in kinds)
     if not measured:
         return None
+    # A kind without a measured step is taken to cost the mean of all measured ones.
     mean = sum(kind.done.seconds for kind in kinds) / measured
     return sum(_left_seconds(kind) if kind.done.count else mean * kind.left for kind in kinds)
 
@@ -98,8 +94,7 @@ class Estimate:
 
     def plan(self, steps: Iterable[Step]) -> None:
         """These steps are to come."""
-        for step in steps:
-            self._left(step, 1)
+        self._count(steps, 1)
 
     def measured(self, step: Step, seconds: float) -> None:
         """A step like this took so long, now or in an earlier warm-up; whether one is to come is said by others."""
@@ -108,8 +103,7 @@ class Estimate:
 
     def over(self, steps: Iterable[Step]) -> None:
         """These planned steps are done, or will not be done any more."""
-        for step in steps:
-            self._left(step, -1)
+        self._count(steps, -1)
 
     def expect(self, kind: StepKind, phase: BucketPhase, count: int, weight: float) -> None:
         """From now on `count` steps of one kind are to come, of that weight together."""
@@ -129,11 +123,11 @@ class Estimate:
         fixed, per_weight = done.line()
         return fixed + per_weight * self._weigh(phase, bucket)
 
-    def _left(self, step: Step, sign: int) -> None:
-        kind, phase, bucket = step
-        work = self._work[kind, phase]
-        work.left += sign
-        work.left_weight += sign * self._weigh(phase, bucket)
+    def _count(self, steps: Iterable[Step], sign: int) -> None:
+        for kind, phase, bucket in steps:
+            work = self._work[kind, phase]
+            work.left += sign
+            work.left_weight += sign * self._weigh(phase, bucket)
 
     def _weigh(self, phase: BucketPhase, bucket: Bucket) -> float:
         return float(weight(phase, bucket, self._block_size))

@@ -1,8 +1,7 @@
 """The journal of a recipe cache: which buckets were compiled, and how long each step took.
 
 A text beside the recipes, read once at start, with a line appended per step: first a line with the key, then one JSON
-line per step, the last one of a step counts. It is keyed by what a recipe depends on and never by the plan: one bucket
-more must not discard every recipe (docs/warmup.md, Recipe cache).
+line per step, the last one of a step counts (docs/warmup.md, Recipe cache).
 """
 
 import json
@@ -22,8 +21,8 @@ log = logging.getLogger("gaudi_runtime.warmup")
 
 FORMAT = 1
 JOURNAL_PREFIX = "warmup-"
+# A plan has at most 250,000 buckets; a larger text is nobody's journal.
 MAX_JOURNAL_BYTES = 64 * 1024 * 1024
-"""A plan has at most 250,000 buckets; a larger text is nobody's journal."""
 
 
 class JournalUnusable(Exception):
@@ -67,6 +66,7 @@ def journal_name(key: RecipeKey) -> str:
 
 def header(key: RecipeKey) -> str:
     """First line of a journal."""
+    # What a recipe depends on, and never the plan: one bucket more must not discard every recipe.
     return _canonical({"format": FORMAT, "key": asdict(key)}) + "\n"
 
 
@@ -77,10 +77,8 @@ def line(step: Step, seconds: float) -> str:
 
 
 def parse(text: str, key: RecipeKey) -> Recipes:
-    """The steps in a journal. Raises JournalUnusable with the reason.
-
-    A last line without its end is left out: the process was killed while it wrote it.
-    """
+    """The steps in a journal. Raises JournalUnusable with the reason."""
+    # A last line without its end is left out: the process was killed while it wrote it.
     first, *lines = text.split("\n")[:-1] or [""]
     if first + "\n" != header(key):
         raise JournalUnusable("its first line is not that of this software, card, model, dtype and parallelism")
@@ -136,11 +134,12 @@ class Journal:
         return self._file is not None
 
     def write(self, step: Step, seconds: float) -> None:
-        """Keep a step; whole lines only, so that a kill loses at most the one in work."""
+        """Keep a step."""
         if self._file is None:
             return
         try:
             self._file.write(line(step, seconds))
+            # Line by line, so that a kill loses at most the one in work.
             self._file.flush()
         except OSError as error:
             self._warn(f"The warm-up journal {self._file.name} cannot be written: {error.strerror}; it ends here.")
@@ -156,7 +155,10 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.recipes = self._read(path, key)
-            _replace(path, text_of(self.recipes, key))
+            # A new file in the place of the old one: a reader sees the one or the other.
+            new = path.with_suffix(".new")
+            new.write_text(text_of(self.recipes, key), encoding="utf-8")
+            new.replace(path)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             self._warn(f"The warm-up journal {path} is not kept: {error.strerror}.")
@@ -182,10 +184,3 @@ class Journal:
     def _warn(self, sentence: str) -> None:
         self.warning = sentence
         log.warning("%s", sentence)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a new file and put it in the place of the old one: a reader sees the one or the other."""
-    new = path.with_suffix(".new")
-    new.write_text(text, encoding="utf-8")
-    new.replace(path)

@@ -1,4 +1,6 @@
-"""What a warm-up tells the outside: the report's counts, and the log lines that users grep for."""
+"""What a warm-up tells the outside: the log lines that users of the public servers search for (docs/warmup.md, Log
+lines), which are pure, and every step on the report board.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -7,11 +9,53 @@ from typing import Any
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.report import MAX_SKIPPED, MAX_WARNINGS, BucketPhase, PhaseProgress, Skipped
 from gaudi_runtime.http.report_board import ReportBoard
-from gaudi_runtime.warmup import log_lines
+from gaudi_runtime.units import size
+from gaudi_runtime.warmup.memory import GraphPool, Split
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
 _IDLE: dict[str, Any] = {"current": None, "forecast_seconds": None}
+
+
+def split_line(split: Split, kv_blocks: int, utilization: float, graph_share: float) -> str:
+    """How the memory that the profile run left is divided."""
+    return (
+        f"Free device memory: {size(split.free)}, "
+        f"{size(split.usable)} usable (deviceMemoryUtilization={utilization:g}), "
+        f"{size(split.graphs)} reserved for graphs (graphMemoryShare={graph_share:g}), "
+        f"{size(split.kv_cache)} reserved for KV cache: {kv_blocks} blocks"
+    )
+
+
+def step_line(stage: str, bucket: Bucket, position: int, planned: int, free: int) -> str:
+    """A bucket is about to be compiled, or its graph captured. `free` in bytes."""
+    return (
+        f"[Warmup][{stage}][{position}/{planned}] batch_size:{bucket.batch_size} query_len:{bucket.query_len} "
+        f"num_blocks:{bucket.num_blocks} free_mem:{size(free)}"
+    )
+
+
+def graph_shares_line(pool: GraphPool, free: int, prompt_ratio: float) -> str:
+    """What graphs may take."""
+    return (
+        f"Using {size(pool.total)}/{size(free)} of free device memory for graphs, {size(pool.prompt)} for prompt and "
+        f"{size(pool.decode)} for decode (promptRatio={prompt_ratio:g})"
+    )
+
+
+def captured_line(phase: BucketPhase, buckets: Sequence[Bucket], planned: int, graph_bytes: int) -> str:
+    """The graphs of a phase."""
+    # The denominator is the plan, never the captured; floored, so that 100.0 is said only when all are.
+    share = len(buckets) * 1000 // planned / 10 if planned else 100.0
+    return (
+        f"Graph/{str(phase).capitalize()} captured:{len(buckets)} ({share:.1f}%) used_mem:{size(graph_bytes)} "
+        f"buckets:{[list(each) for each in sorted(buckets)]}"
+    )
+
+
+def finished_line(seconds: float, taken: int) -> str:
+    """Warm-up is over; `taken` bytes of device memory are its graphs."""
+    return f"Warmup finished in {seconds:.0f} secs, allocated {size(taken)} of device memory"
 
 
 class Progress:
@@ -30,7 +74,8 @@ class Progress:
     def planned(self, cached: dict[BucketPhase, int], warnings: Sequence[str], eta: float | None) -> None:
         """The plan is known, nothing is warm yet. `cached`: buckets whose recipe is at hand; `eta` in seconds."""
         for phase in BucketPhase:
-            log.info("%s", log_lines.generated(phase, self._plan.of(phase)))
+            buckets = [list(each) for each in self._plan.of(phase)]
+            log.info("Generated %d %s buckets [bs, query, num_blocks]: %s", len(buckets), phase, buckets)
             self._phases[phase] = self._phases[phase].model_copy(update={"cached": cached[phase]})
         self._board.update(
             buckets_digest=self._plan.digest,
@@ -44,8 +89,7 @@ class Progress:
         self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
         """`bucket` is about to be compiled, which should take `forecast` seconds."""
-        log.info("%s", log_lines.warming(phase, bucket, position, self._phases[phase].planned, free_bytes))
-        self._change(phase, current=bucket, forecast_seconds=forecast)
+        self._begin(str(phase).capitalize(), phase, bucket, position, free_bytes, forecast)
 
     def warmed(self, phase: BucketPhase, eta: float | None, saved: float) -> None:
         """The current bucket is compiled, and its recipe, if it had one, `saved` so many seconds. `eta` in seconds."""
@@ -56,8 +100,7 @@ class Progress:
         self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
         """The graph of `bucket` is about to be captured, which should take `forecast` seconds."""
-        log.info("%s", log_lines.capturing(phase, bucket, position, self._phases[phase].planned, free_bytes))
-        self._change(phase, current=bucket, forecast_seconds=forecast)
+        self._begin(f"Graph/{str(phase).capitalize()}", phase, bucket, position, free_bytes, forecast)
 
     def captured(self, phase: BucketPhase, graph_bytes: int, eta: float | None) -> None:
         """The current bucket has a graph; `graph_bytes` are those of the whole phase."""
@@ -79,7 +122,13 @@ class Progress:
 
     def capture_over(self, phase: BucketPhase, buckets: Sequence[Bucket], graph_bytes: int) -> None:
         """No more graphs of this phase."""
-        log.info("%s", log_lines.captured(phase, buckets, self._phases[phase].planned, graph_bytes))
+        log.info("%s", captured_line(phase, buckets, self._phases[phase].planned, graph_bytes))
+
+    def _begin(
+        self, stage: str, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
+    ) -> None:
+        log.info("%s", step_line(stage, bucket, position, self._phases[phase].planned, free_bytes))
+        self._change(phase, current=bucket, forecast_seconds=forecast)
 
     def _idle(self, phase: BucketPhase) -> PhaseProgress:
         self._phases[phase] = self._phases[phase].model_copy(update=_IDLE)

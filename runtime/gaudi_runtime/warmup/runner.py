@@ -16,13 +16,18 @@ from gaudi_runtime.engines.protocol import Engine
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import raise_if_stopped
-from gaudi_runtime.warmup import log_lines
-from gaudi_runtime.warmup.budget import CaptureBudget, CaptureStep, TimeBudget
 from gaudi_runtime.warmup.estimate import Estimate, Step, StepKind
 from gaudi_runtime.warmup.journal import Journal
 from gaudi_runtime.warmup.memory import Split, graph_pool
-from gaudi_runtime.warmup.progress import Progress
-from gaudi_runtime.warmup.schedule import MIN_BLOCKS, compile_order, sampler_batch_sizes
+from gaudi_runtime.warmup.progress import Progress, finished_line, graph_shares_line
+from gaudi_runtime.warmup.schedule import (
+    MIN_BLOCKS,
+    CaptureBudget,
+    CaptureStep,
+    TimeBudget,
+    compile_order,
+    sampler_batch_sizes,
+)
 
 log = logging.getLogger("gaudi_runtime.warmup")
 
@@ -106,7 +111,7 @@ def _stages(job: Job, split: Split, kv_blocks: int) -> None:
     _warm_defragmenter(job, kv_blocks)
     if job.engine.captures_graphs:
         _capture_graphs(job, split.margin, cold)
-    log.info("%s", log_lines.finished(job.time_budget.elapsed(), free - job.engine.memory().free))
+    log.info("%s", finished_line(job.time_budget.elapsed(), free - job.engine.memory().free))
 
 
 def _announce(job: Job) -> None:
@@ -118,7 +123,8 @@ def _announce(job: Job) -> None:
         job.estimate.plan(_planned_steps(job))
     cached = {phase: sum(recipes.compiled(phase, each) for each in job.plan.of(phase)) for phase in BucketPhase}
     if job.journal.kept:
-        log.info("%s", log_lines.recipes(sum(cached.values()), len(job.plan.prompt) + len(job.plan.decode)))
+        planned = len(job.plan.prompt) + len(job.plan.decode)
+        log.info("Recipe cache: %d of %d buckets have a recipe from an earlier start", sum(cached.values()), planned)
     warnings = (*job.engine.notes(), *((job.journal.warning,) if job.journal.warning else ()))
     job.progress.planned(cached, warnings, job.estimate.eta_seconds())
 
@@ -131,17 +137,14 @@ def _planned_steps(job: Job) -> list[Step]:
 
 
 def _compile_buckets(job: Job) -> Cold:
-    """Compile every prompt bucket, then every decode bucket; those that stayed cold.
-
-    A bucket that does not fit the device is left out and the next one tried; once the time budget is spent all that
-    are left are left out.
-    """
+    """Compile every prompt bucket, then every decode bucket; those that stayed cold."""
     job.board.update(phase=Phase.COMPILING)
     cold: list[Skipped] = []
     late: list[Skipped] = []
     for phase in BucketPhase:
         for position, bucket in enumerate(compile_order(job.plan, phase), start=1):
             raise_if_stopped(job.stop)
+            # Looked at between steps: a compile cannot be interrupted.
             if job.time_budget.spent():
                 late.append(_left_out(phase, bucket, job.time_budget.reason))
             elif skipped := _compile(job, phase, bucket, position):
@@ -161,6 +164,7 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
     try:
         job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
+        # The next one is tried all the same: buckets come largest first, and a smaller one may fit.
         return _left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
     seconds = job.clock() - started
     job.estimate.over([step])
@@ -224,7 +228,7 @@ def _capture_graphs(job: Job, margin: int, cold: Cold) -> None:
 def _capture_budget(job: Job, margin: int, cold: Cold) -> CaptureBudget:
     settings, free = job.config.warmup, job.engine.memory().free
     pool = graph_pool(free, margin, settings.prompt_ratio)
-    log.info("%s", log_lines.graph_shares(pool, free, settings.prompt_ratio))
+    log.info("%s", graph_shares_line(pool, free, settings.prompt_ratio))
     return CaptureBudget(
         job.plan,
         pool,

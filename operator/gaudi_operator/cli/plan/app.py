@@ -216,7 +216,7 @@ def trace(
     from gaudi_operator.cli.plan.comparison import Budget
     from gaudi_operator.cli.plan.trace import TraceFile, Traces, cost_of, judge_traces
     from gaudi_runtime.traffic.batching import Pace
-    from gaudi_runtime.traffic.columns import ColumnNames
+    from gaudi_runtime.traffic.trace import ColumnNames
 
     counted = cost_of(question, cost, card, model)
     columns = ColumnNames(arrival_column, context_column, generated_column)

@@ -11,14 +11,13 @@ from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
-from gaudi_runtime.buckets.optimal.cost import Cost, graph_bytes, one_graph, warmup_seconds
+from gaudi_runtime.buckets.optimal.cost import Cost, Score, graph_bytes, one_graph, score, warmup_seconds
 from gaudi_runtime.buckets.optimal.strategy import BOTH, Chosen, Optimizer
 from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError, PlanImpossible
 from gaudi_runtime.traffic.histogram import Traffic
-from gaudi_runtime.traffic.judge import Verdict, judge
 
 DIGITS = 4
 FACTS = ("strategy", "prompt_graphs", "decode_graphs", "graph_bytes", "warmup_seconds", "admissible_without_bucket")
@@ -119,7 +118,7 @@ class Judged:
     traffic and by how much one graph more would lower the padding there.
     """
 
-    verdict: Verdict
+    verdict: Score
     expected: float | None = None
     next_graph: float | None = None
 
@@ -191,7 +190,7 @@ def compare_on_traffic(
         if isinstance(plan, str):
             comparison.refused[strategy.value] = plan
         else:
-            comparison.judged[strategy] = {phase: Judged(judge(plan, phase, seen, cost)) for phase in BOTH}
+            comparison.judged[strategy] = {phase: Judged(score(plan, phase, seen, cost)) for phase in BOTH}
     return comparison
 
 
@@ -204,8 +203,8 @@ def _optimal(
     plan = BucketPlan(prompt, decode)
     return {
         phase: Judged(
-            verdict=judge(plan, phase, seen, cost),
-            expected=judge(plan, phase, learned, cost).padding,
+            verdict=score(plan, phase, seen, cost),
+            expected=score(plan, phase, learned, cost).padding,
             next_graph=each.next_gain,
         )
         for phase, each in chosen.items()
@@ -240,7 +239,7 @@ def _judged_cells(judged: Judged | None) -> tuple[str, str, str]:
     return verdict_cells(judged.verdict)
 
 
-def verdict_cells(verdict: Verdict) -> tuple[str, str, str]:
+def verdict_cells(verdict: Score) -> tuple[str, str, str]:
     """Graphs, padding and coverage."""
     padding = "-" if verdict.padding is None else f"{verdict.padding:.3f}"
     coverage = "-" if verdict.coverage is None else f"{verdict.coverage:.1%}"

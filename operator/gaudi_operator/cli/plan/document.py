@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
 
-from gaudi_runtime.buckets.policy import policy_from_env
+from gaudi_runtime.buckets.ranges import policy_from_env
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.units import quoted

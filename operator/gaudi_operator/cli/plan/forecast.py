@@ -30,8 +30,7 @@ from gaudi_runtime.errors import ConfigError, Problem
 from gaudi_runtime.forecast.advice import Change, advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.forecast.result import Forecast, PhaseForecast
-from gaudi_runtime.forecast.wanted import Wanted, fits, shortfalls
+from gaudi_runtime.forecast.result import Forecast, PhaseForecast, Wanted, fits, shortfalls
 from gaudi_runtime.knobs.render import Rendered, render
 
 if TYPE_CHECKING:

@@ -102,7 +102,7 @@ def _hits_maps(question: PlanQuestion, plan: BucketPlan, trace: Path | None) -> 
         raise ConfigError("a heat map of hits needs traffic; give the requests with --trace CSV")
     from gaudi_operator.cli.plan.trace import Server, TraceFile
     from gaudi_runtime.traffic.batching import DEFAULT_PACE
-    from gaudi_runtime.traffic.columns import ColumnNames
+    from gaudi_runtime.traffic.trace import ColumnNames
 
     traffic = TraceFile(trace, ColumnNames()).traffic(Server(question.limits, question.blocks, DEFAULT_PACE))
     return [_hits_map(plan, phase, traffic.of(phase), trace) for phase in BucketPhase]

@@ -12,13 +12,12 @@ from gaudi_operator.cli.plan.options import Form
 from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.optimal.cost import token_cost
+from gaudi_runtime.buckets.optimal.cost import Score, score, token_cost
 from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.traffic.histogram import MOST_TEXT, Traffic, Weights, read_traffic, write_traffic
-from gaudi_runtime.traffic.judge import Verdict, judge
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,8 +33,8 @@ class Learned:
     """
 
     patch: Mapping[str, Any]
-    now: Mapping[BucketPhase, Verdict]
-    learned: Mapping[BucketPhase, Verdict]
+    now: Mapping[BucketPhase, Score]
+    learned: Mapping[BucketPhase, Score]
     warnings: tuple[str, ...]
 
     def rows(self) -> Iterator[Sequence[object]]:
@@ -71,8 +70,8 @@ def learn(question: PlanQuestion, traffic: Traffic, budget: Budget, form: Form =
     cost = token_cost(question.limits.block_size)
     return Learned(
         patch={"spec": {"bucketing": _bucketing(policy, plan, form)}},
-        now={phase: judge(question.plan(), phase, traffic, cost) for phase in BucketPhase},
-        learned={phase: judge(plan, phase, traffic, cost) for phase in BucketPhase},
+        now={phase: score(question.plan(), phase, traffic, cost) for phase in BucketPhase},
+        learned={phase: score(plan, phase, traffic, cost) for phase in BucketPhase},
         warnings=(*question.warnings, *plan.warnings),
     )
 

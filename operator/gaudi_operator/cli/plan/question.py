@@ -10,7 +10,7 @@ from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.buckets.old_releases import plan_1_22
 from gaudi_runtime.buckets.plan import make_plan
-from gaudi_runtime.buckets.policy import ignored_settings
+from gaudi_runtime.buckets.ranges import ignored_settings
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.units import quoted
@@ -62,7 +62,7 @@ class PlanQuestion:
     def _unread_settings(self) -> tuple[str, ...]:
         if self.config is None:
             return ()
-        from gaudi_runtime.knobs.ignored import ignored_knobs
+        from gaudi_runtime.knobs.check import ignored_knobs
 
         return tuple(ignored_knobs(self.config))
 

@@ -16,13 +16,9 @@ from gaudi_runtime.buckets.optimal.cost import Cost, roofline_of, token_cost
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import ConfigError, TraceUnreadable
 from gaudi_runtime.forecast.inputs import spread_of
-from gaudi_runtime.traffic.batching import Pace
-from gaudi_runtime.traffic.columns import ColumnNames
-from gaudi_runtime.traffic.halves import count_requests, first_half
+from gaudi_runtime.traffic.batching import Pace, traffic_of
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
-from gaudi_runtime.traffic.learning import traffic_of
-from gaudi_runtime.traffic.order import in_order
-from gaudi_runtime.traffic.trace import Request, read_trace
+from gaudi_runtime.traffic.trace import ColumnNames, Request, count_requests, first_half, in_order, read_trace
 
 
 @dataclass(frozen=True)

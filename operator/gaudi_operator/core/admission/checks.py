@@ -30,12 +30,10 @@ from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.policy import ignored_settings
+from gaudi_runtime.buckets.ranges import ignored_settings
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
 from gaudi_runtime.errors import PlanImpossible, Problem
-from gaudi_runtime.knobs.arguments import wrong_arguments
-from gaudi_runtime.knobs.check import wrong_settings, wrong_variables
-from gaudi_runtime.knobs.ignored import ignored_knobs
+from gaudi_runtime.knobs.check import ignored_knobs, wrong_arguments, wrong_settings, wrong_variables
 
 
 def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:

@@ -37,8 +37,7 @@ from gaudi_runtime.contract.report import meets, percent
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.advice import advise, sentence
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.forecast.result import Misfit
-from gaudi_runtime.forecast.wanted import Wanted
+from gaudi_runtime.forecast.result import Misfit, Wanted
 
 BYTES_PER_BUCKET = 120
 """As measured: a tuple, its place in the plan and in what finds it; the numbers are shared."""

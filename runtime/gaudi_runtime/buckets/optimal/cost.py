@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gaudi_runtime.buckets.bucket import Bucket, weight
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.catalog.cards.card import Card
 from gaudi_runtime.catalog.cards.gaudi2 import RATES
 from gaudi_runtime.catalog.models.ranks import Spread, kv_block_bytes, stages
@@ -17,6 +17,7 @@ from gaudi_runtime.catalog.models.shape import Attention, Experts, Layer, ModelS
 from gaudi_runtime.catalog.models.tensors import Role, Tensor, head, layer_tensors
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.traffic.histogram import Traffic, total
 
 Cost = Callable[[BucketPhase, Bucket], float]
 
@@ -40,7 +41,7 @@ class Roofline:
 
     matmul_weights: weights that a token is multiplied with; attention_width: layers * query heads * head dimension;
     weight_bytes and kv_bytes_per_token: what is read from memory; operations_per_second and bytes_per_second: of the
-    card. A multiplication with an addition counts as two operations.
+    card.
     """
 
     block_size: int
@@ -58,6 +59,7 @@ class Roofline:
         # Scores and their product with the values: two matmuls. Each new token sees the cached ones and, as graphs
         # of static shape mask instead of skipping, all new ones of its sequence.
         seen = cached * shape.query_len + tokens * shape.query_len
+        # A multiplication with an addition counts as two operations, as in the data sheets.
         operations = 2 * self.matmul_weights * tokens + 4 * self.attention_width * seen
         bytes_read = self.weight_bytes + self.kv_bytes_per_token * (cached + tokens)
         return max(operations / self.operations_per_second, bytes_read / self.bytes_per_second)
@@ -66,11 +68,11 @@ class Roofline:
 def roofline_of(shape: ModelShape, spread: Spread, card: Card, block_size: int) -> Roofline:
     """Seconds of a forward pass on one card, were the whole model on it in the number formats of `spread`.
 
-    More ranks divide arithmetic and traffic alike, so shares stay as they are. Raises ConfigError for a card whose
-    speed is not described.
+    Raises ConfigError for a card whose speed is not described.
     """
     if card.bf16_matmul is None or card.bandwidth is None:
         raise ConfigError(f"the speed of card {card.name} is not described; a roofline needs gaudi2 or gaudi3")
+    # More ranks divide arithmetic and traffic alike, so shares stay as they are.
     whole = Spread(1, 1, spread.dtype_bytes, spread.kv_dtype_bytes, spread.quantization)
     return Roofline(
         block_size=block_size,
@@ -115,7 +117,7 @@ def one_graph(_phase: BucketPhase, _bucket: Bucket) -> float:
 
 
 def graph_bytes(block_size: int) -> Price:
-    """Bytes of a bucket's graph, estimated from the rates of the seeds' Gaudi 2 (docs/memory.md, Cards)."""
+    """Bytes of a bucket's graph, estimated from the rates of the logged Gaudi 2 (docs/memory.md, Cards)."""
     rates = {
         BucketPhase.PROMPT: RATES.prompt_graph_bytes_per_token.value,
         BucketPhase.DECODE: RATES.decode_graph_bytes_per_sequence.value,
@@ -124,7 +126,35 @@ def graph_bytes(block_size: int) -> Price:
 
 
 def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
-    """Seconds to compile and capture a bucket, estimated from the rates of the seeds' Gaudi 2 (docs/memory.md)."""
+    """Seconds to compile and capture a bucket, estimated from the rates of the logged Gaudi 2 (docs/memory.md)."""
     if phase is BucketPhase.PROMPT:
         return RATES.prompt_compile_seconds.value + RATES.prompt_capture_seconds.value
     return RATES.decode_compile_seconds.value + RATES.decode_capture_seconds.value
+
+
+@dataclass(frozen=True)
+class Score:
+    """graphs: buckets of the phase; padding: padded over real cost of the traffic that has a bucket, 1.0 is none;
+    coverage: share of the traffic that has one. Without such traffic both are None.
+    """
+
+    graphs: int
+    padding: float | None
+    coverage: float | None
+
+
+def score(plan: BucketPlan, phase: BucketPhase, traffic: Traffic, cost: Cost) -> Score:
+    """What a plan makes of traffic in one phase, each shape padded to the bucket that `find` answers."""
+    padded = real = covered = 0.0
+    for shape, batches in traffic.of(phase).items():
+        bucket = plan.find(phase, *shape)
+        if bucket:
+            covered += batches
+            padded += batches * cost(phase, bucket)
+            real += batches * cost(phase, shape)
+    everything = total(traffic.of(phase))
+    return Score(
+        graphs=len(plan.of(phase)),
+        padding=padded / real if real else None,
+        coverage=covered / everything if everything else None,
+    )

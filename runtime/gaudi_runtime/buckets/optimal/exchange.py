@@ -14,13 +14,14 @@ from itertools import product
 
 from gaudi_runtime.buckets.bucket import Bucket, Finder
 from gaudi_runtime.buckets.optimal.rows import Worth
-from gaudi_runtime.buckets.optimal.space import Axes, Space, Weights, choose_axes, round_up, smooth
+from gaudi_runtime.buckets.optimal.space import Axes, Space, choose_axes, round_up, smooth
+from gaudi_runtime.traffic.histogram import Weights
 
 MOST_EXCHANGES = 12
+# Buckets that are tried as the one to give, least missed first.
 OFFERED = 3
-"""Buckets that are tried as the one to give, least missed first."""
 
-Plan = tuple[Bucket, ...]
+Buckets = tuple[Bucket, ...]
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,17 @@ class Market:
     price: Callable[[Bucket], float]
     budget: float
 
-    def cost_of(self, plan: Plan) -> float:
+    def cost_of(self, plan: Buckets) -> float:
         """Cost of all cells."""
         finder = Finder(plan)
         return sum(weight * self.cost(_found(finder, plan, cell)) for cell, weight in self.cells.items())
 
-    def slack(self, plan: Plan) -> float:
+    def slack(self, plan: Buckets) -> float:
         """What a plan leaves of the budget."""
         return self.budget - sum(map(self.price, plan))
 
 
-def grown(market: Market) -> Plan:
+def grown(market: Market) -> Buckets:
     """A plan that grew from the needed buckets, each time by the candidate that gains most for its price."""
     plan = tuple(sorted(market.needed))
     while step := _best_gain(market, plan, market.slack(plan)):
@@ -55,7 +56,7 @@ def grown(market: Market) -> Plan:
     return plan
 
 
-def exchanged(market: Market, plan: Plan) -> Plan:
+def exchanged(market: Market, plan: Buckets) -> Buckets:
     """The plan after exchanges of one bucket for another that lower its cost."""
     for _ in range(MOST_EXCHANGES):
         better = next(_improvements(market, plan), None)
@@ -65,23 +66,24 @@ def exchanged(market: Market, plan: Plan) -> Plan:
     return plan
 
 
-def _improvements(market: Market, plan: Plan) -> Iterator[Plan]:
+def _improvements(market: Market, plan: Buckets) -> Iterator[Buckets]:
     """Plans with one bucket exchanged that cost less."""
     for loss, given in sorted(_losses(market, plan))[:OFFERED]:
         rest = tuple(bucket for bucket in plan if bucket != given)
         step = _best_gain(market, rest, market.slack(rest))
+        # More than rounding, or two exchanges that undo each other would use up all that are allowed.
         if step and step[0] > loss * (1 + 1e-9):
             yield tuple(sorted((*rest, step[1])))
 
 
-def _best_gain(market: Market, plan: Plan, slack: float) -> tuple[float, Bucket] | None:
+def _best_gain(market: Market, plan: Buckets, slack: float) -> tuple[float, Bucket] | None:
     """(gain, candidate) that gains most for its price within `slack`; None when none gains."""
     gains = {each: gain for each, gain in _gains(market, plan).items() if gain > 0 and market.price(each) <= slack}
     best = max(gains, key=lambda each: (gains[each] / market.price(each), each), default=None)
     return None if best is None else (gains[best], best)
 
 
-def _losses(market: Market, plan: Plan) -> Iterator[tuple[float, Bucket]]:
+def _losses(market: Market, plan: Buckets) -> Iterator[tuple[float, Bucket]]:
     """What the cost would rise by without a bucket, of those that others can stand in for."""
     users: dict[Bucket, list[Bucket]] = defaultdict(list)
     finder = Finder(plan)
@@ -98,7 +100,7 @@ def _losses(market: Market, plan: Plan) -> Iterator[tuple[float, Bucket]]:
             )
 
 
-def _gains(market: Market, plan: Plan) -> Mapping[Bucket, float]:
+def _gains(market: Market, plan: Buckets) -> Mapping[Bucket, float]:
     """What the cost would fall by with a candidate more: it takes the requests that would find it first."""
     gains: dict[Bucket, float] = defaultdict(float)
     costs = [market.cost(candidate) for candidate in market.candidates]
@@ -113,21 +115,22 @@ def _gains(market: Market, plan: Plan) -> Mapping[Bucket, float]:
     return gains
 
 
-def _found(finder: Finder, plan: Plan, shape: Bucket) -> Bucket:
+def _found(finder: Finder, plan: Buckets, shape: Bucket) -> Bucket:
     position = finder.first(*shape)
     if position is None:
         raise AssertionError(f"{tuple(shape)} has no bucket")
     return plan[position]
 
 
+# Up to so many graphs rows lose to plans of any form; beyond, the search would cost more than it gains.
 FEW_GRAPHS = 24
-"""Up to so many graphs rows lose to plans of any form; beyond, the search would cost more than it gains."""
 
 FEW_VALUES = {0: (), 1: (1,), 2: (12, 24), 3: (4, 8, 10)}
 
 
-def bettered(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: float, plan: Plan) -> Plan:
+def bettered(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: float, plan: Buckets) -> Buckets:
     """The cheapest of `plan`, what exchanges make of it, and what grows from the needed buckets, within `budget`."""
+    # With one dimension that varies a single ladder is exact already.
     if len(plan) > FEW_GRAPHS or _varying(traffic) < 2:
         return plan
     axes = choose_axes(space, traffic, FEW_VALUES)
@@ -135,12 +138,13 @@ def bettered(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: 
     needed = space.corners()
     market = Market(_cells(space, traffic, axes), sorted({*grid, *needed, *plan}), needed, cost, price, budget)
     plans = (plan, exchanged(market, plan), exchanged(market, grown(market)))
+    # Searched on a coarse grid, judged on a fine one: the coarse one hides what rounding up costs.
     fine = replace(market, cells=_cells(space, traffic, choose_axes(space, traffic)))
     return min(plans, key=fine.cost_of)
 
 
 def _varying(traffic: Weights) -> int:
-    """In how many dimensions traffic has more than one value: with one, a single ladder is exact already."""
+    """In how many dimensions traffic has more than one value."""
     return sum(len(set(values)) > 1 for values in zip(*traffic, strict=True))
 
 

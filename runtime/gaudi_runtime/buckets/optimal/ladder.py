@@ -135,8 +135,8 @@ def _path(origin_of: Callable[[int, int], int], count: int) -> tuple[int, ...]:
     return tuple(reversed(kept))
 
 
+# Parts of the budget that prices are counted in, rounded up: what is chosen always fits.
 UNITS = 256
-"""Parts of the budget that prices are counted in, rounded up: what is chosen always fits."""
 
 
 def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
@@ -153,6 +153,7 @@ def cheapest_within(ladder: Ladder, budget: float) -> tuple[int, ...] | None:
     for at, rung in enumerate(ladder.rungs):
         reached: dict[int, int] = {}
         ends = {}
+        # From many units down to few: a rung must not be the one before itself.
         for used in range(UNITS, units[at] - 1, -1):
             way = ways[used - units[at]]
             if way:

@@ -12,12 +12,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.optimal.ladder import Ladder, Rung
 from gaudi_runtime.buckets.optimal.space import Axes, PromptSpace, Row, Space, choose_axes, round_up, smooth
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.traffic.histogram import Weights
 
 
 class Kept(NamedTuple):
@@ -57,81 +58,51 @@ class Selection:
         return self.cost + rate * self.price
 
 
-class Choice(Protocol):
-    """Something that knows its cheapest selection."""
-
-    def cheapest(self, rate: float) -> Selection: ...
+Choice = Callable[[float], Selection]
+"""Answers the cheapest selection where a unit of price costs so much: the least cost + rate * price."""
 
 
-class Rungs:
-    """One ladder as a choice."""
+def choice_of_rungs(ladder: Ladder) -> Choice:
+    """Which rungs of one ladder to keep."""
 
-    def __init__(self, ladder: Ladder) -> None:
-        self._ladder = ladder
-
-    def cheapest(self, rate: float) -> Selection:
-        """The rungs with the least cost + rate * price."""
-        kept = Kept(self._ladder, self._ladder.cheapest(rate))
+    def cheapest(rate: float) -> Selection:
+        kept = Kept(ladder, ladder.cheapest(rate))
         return Selection((kept,), kept.cost, kept.price)
 
+    return cheapest
 
-class Rows:
-    """A dimension of `size` values cut into rows; `rows[i, j]` is the choice for the values i up to j - 1."""
 
-    def __init__(self, size: int, rows: Mapping[tuple[int, int], Choice]) -> None:
-        self._size = size
-        self._rows = rows
+def choice_of_rows(size: int, rows: Mapping[tuple[int, int], Choice]) -> Choice:
+    """Where to cut a dimension of `size` values into rows; `rows[i, j]` is the choice for the values i up to j - 1."""
+    by_end = sorted(rows.items(), key=lambda item: item[0][1])
 
-    def cheapest(self, rate: float) -> Selection:
-        """The cuts and rungs with the least cost + rate * price."""
+    def cheapest(rate: float) -> Selection:
+        # A shortest path over the cuts: every row ends behind its start, so one look at each in this order is enough.
         best: dict[int, Selection] = {0: Selection()}
-        for (start, end), row in sorted(self._rows.items(), key=lambda item: item[0][1]):
-            if start not in best:
-                continue
-            candidate = best[start] + row.cheapest(rate)
-            if end not in best or candidate.total(rate) < best[end].total(rate):
-                best[end] = candidate
-        return best[self._size]
+        for (start, end), row in by_end:
+            if start in best:
+                candidate = best[start] + row(rate)
+                if end not in best or candidate.total(rate) < best[end].total(rate):
+                    best[end] = candidate
+        return best[size]
+
+    return cheapest
 
 
-class Either:
-    """The cheaper of several choices."""
-
-    def __init__(self, choices: Sequence[Choice]) -> None:
-        self._choices = choices
-
-    def cheapest(self, rate: float) -> Selection:
-        """The cheapest selection of all; the first among equals."""
-        return min((choice.cheapest(rate) for choice in self._choices), key=lambda found: found.total(rate))
+def cheaper_of(*choices: Choice) -> Choice:
+    """The cheapest of several choices; the first among equals."""
+    return lambda rate: min((choice(rate) for choice in choices), key=lambda found: found.total(rate))
 
 
-class With:
-    """A choice beside a selection that is always there."""
-
-    def __init__(self, choice: Choice, always: Selection) -> None:
-        self._choice = choice
-        self._always = always
-
-    def cheapest(self, rate: float) -> Selection:
-        """Both together."""
-        return self._choice.cheapest(rate) + self._always
-
-
-class Both:
+def all_of(choices: Sequence[Choice]) -> Choice:
     """Choices that share a budget."""
-
-    def __init__(self, choices: Sequence[Choice]) -> None:
-        self._choices = choices
-
-    def cheapest(self, rate: float) -> Selection:
-        """The cheapest selection of each."""
-        return sum((choice.cheapest(rate) for choice in self._choices), Selection())
+    return lambda rate: sum((choice(rate) for choice in choices), Selection())
 
 
 Worth = Callable[[Bucket], float]
 
+# Most rungs of all ladders together: up to half a minute of work, and a quarter of a GiB.
 MAX_RUNGS = 300_000
-"""Most rungs of all ladders together: up to half a minute of work, and a quarter of a GiB."""
 
 
 def check_rungs(space: Space, axes: Axes) -> None:
@@ -152,10 +123,11 @@ def check_rungs(space: Space, axes: Axes) -> None:
 
 
 def _batch_rows(space: Space, sizes: Sequence[int]) -> Iterator[Row]:
-    """The rows that batch sizes can be cut into: a row that is too long stays so when it ends even later."""
+    """The rows that batch sizes can be cut into."""
     lows = [1, *(size + 1 for size in sizes[:-1])]
     for at, low in enumerate(lows):
         rows = (Row(low, top) for top in sizes[at:])
+        # A row that is too long stays so when it ends even later.
         yield from takewhile(lambda row: space.span((row,)) is not None, rows)
 
 
@@ -187,10 +159,10 @@ class Search:
         if span is None:
             return None
         if len(outer) == self._ladder_dimension:
-            return Rungs(self._ladder(outer, places, span))
+            return choice_of_rungs(self._ladder(outer, places, span))
         return self._rows(outer, places, span)
 
-    def _rows(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Rows:
+    def _rows(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Choice:
         axis = self._axes[len(outer)]
         values = [value for value in axis if value < span.top] + [span.top]
         rows: dict[tuple[int, int], Choice] = {}
@@ -204,7 +176,7 @@ class Search:
                     # Nor can a row that ends even later.
                     break
                 rows[start, end] = inner
-        return Rows(len(values), rows)
+        return choice_of_rows(len(values), rows)
 
     def _ladder(self, outer: tuple[Row, ...], places: tuple[Row, ...], span: Row) -> Ladder:
         axis = self._axes[len(outer)]
@@ -235,6 +207,7 @@ class Search:
             sums[batches.top][queries.low],
             sums[batches.low][queries.low],
         )
+        # Not below zero, which the rounding of large sums may lead to.
         return [max(0.0, a - b - c + d) for a, b, c, d in zip(*corners, strict=True)]
 
 
@@ -255,15 +228,12 @@ def _prefix_sums(axes: Axes, cells: Mapping[Bucket, float]) -> list[list[Sequenc
     return sums
 
 
-Weights = Mapping[Bucket, float]
-
-
 def choice_of(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
     """All that is looked at for one phase; `traffic` holds admissible shapes only."""
     everything = _rows(space, traffic, cost, price)
     if not isinstance(space, PromptSpace) or not space.with_context:
         return everything
-    return Either((everything, _context_in_corners(space, traffic, cost, price)))
+    return cheaper_of(everything, _context_in_corners(space, traffic, cost, price))
 
 
 def _rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
@@ -273,14 +243,13 @@ def _rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
 
 
 def _context_in_corners(space: PromptSpace, traffic: Weights, cost: Worth, price: Worth) -> Choice:
-    """Rows for prompts without context; all others share the few buckets that hold everything.
-
-    Best where context is rare: no row pays for a bucket that only rare requests need.
-    """
+    """Rows for prompts without context; all others share the few buckets that hold everything."""
+    # Best where context is rare: no row pays for a bucket that only rare requests need.
     plain = {shape: weight for shape, weight in traffic.items() if not shape.num_blocks}
     with_context = {shape: weight for shape, weight in traffic.items() if shape.num_blocks}
     rows = _rows(replace(space, with_context=False), plain, cost, price)
-    return With(rows, _corners(space, with_context, cost, price))
+    always = _corners(space, with_context, cost, price)
+    return lambda rate: rows(rate) + always
 
 
 def _corners(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Selection:

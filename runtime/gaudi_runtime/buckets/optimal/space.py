@@ -5,10 +5,9 @@ offers a bounded number of values: where one dimension has a choice, all multipl
 on; where several have, those that the traffic of the dimension taken alone would choose.
 
 Traffic is smoothed, for that of tomorrow is not that of today: what was seen once stands for what is like it
-(docs/traffic.md, Smoothing). Most of the learned weight stays where it was seen, because lengths repeat (a system
-prompt, a full context window); a share is spread over shapes of about the same size, so that a plan does not lean on a
-peak that may be gone tomorrow, and has rungs where nothing was seen yet. Share and width are constants: figures of what
-they gain and cost are in docs/traffic.md.
+(docs/traffic.md, Smoothing, which has figures of what it gains and costs). A share of the learned weight is spread over
+shapes of about the same size, so that a plan does not lean on a peak that may be gone tomorrow, and has rungs where
+nothing was seen yet.
 """
 
 from bisect import bisect_left
@@ -19,9 +18,11 @@ from math import ceil, erf, log, sqrt
 from typing import NamedTuple, Protocol
 
 from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
+from gaudi_runtime.buckets.coverage import most_decode_blocks
 from gaudi_runtime.buckets.optimal.ladder import Ladder, Rung
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.traffic.histogram import Weights
 
 
 class Row(NamedTuple):
@@ -103,9 +104,10 @@ class PromptSpace:
         return min(self.limits.max_model_len, self.limits.max_num_batched_tokens // batch_size)
 
     def _most_context(self, query: int) -> int:
-        """Blocks of the longest context of a query; a block that is cached in part counts."""
+        """Blocks of the longest context of a query."""
         if not self.with_context:
             return 0
+        # A block that is cached in part counts.
         left = ceil((self.limits.max_model_len - query) / self.limits.block_size)
         return min(left, most_context_blocks(self.limits))
 
@@ -148,16 +150,11 @@ class DecodeSpace:
         return (Bucket(most, 1, self._most_blocks(most)),)
 
     def _most_sequences(self) -> int:
-        """Every sequence has a block of its own."""
+        # Every sequence has a block of its own.
         return min(self.limits.max_num_seqs, self.kv_blocks)
 
     def _most_blocks(self, batch_size: int) -> int:
-        """With contiguous attention the highest block in use counts, wherever it lies."""
-        if self.limits.contiguous_paged_attention:
-            return self.kv_blocks
-        referenced = batch_size * ceil(self.limits.max_model_len / self.limits.block_size)
-        # Sequences that share cached blocks reference them once each.
-        return referenced if self.limits.prefix_caching else min(referenced, self.kv_blocks)
+        return most_decode_blocks(batch_size, self.limits, self.kv_blocks)
 
 
 MOST_MULTIPLES = 512
@@ -166,7 +163,6 @@ MOST_VALUES: Bounds = {0: (), 1: (512,), 2: (16, 96), 3: (8, 12, 20)}
 """Most values of the dimensions that have a choice, outermost first, by the number of such dimensions."""
 
 Axes = tuple[list[int], list[int], list[int]]
-Weights = Mapping[Bucket, float]
 
 
 def choose_axes(space: Space, traffic: Weights, most: Bounds = MOST_VALUES) -> Axes:
@@ -226,10 +222,10 @@ def _thin(phase: BucketPhase, values: list[int], weights: Sequence[float], count
 
 
 SPREAD_SHARE = 0.2
-"""Share of the weight that is spread."""
+"""Share of the weight that is spread: most stays, because lengths repeat (a system prompt, a full context window)."""
 
+# Standard deviation of the natural logarithm of a size: two thirds of it lie between 0.74 and 1.35 times the size.
 SPREAD_WIDTH = 0.3
-"""Standard deviation of the natural logarithm of a size: two thirds of it lie between 0.74 and 1.35 times the size."""
 
 NEGLIGIBLE = 1e-4
 
@@ -256,10 +252,8 @@ def _spread_along(traffic: Mapping[Bucket, float], dimension: int, axis: tuple[i
 
 
 def _kernel(axis: tuple[int, ...], centre: int) -> Sequence[tuple[int, float]]:
-    """Shares of a log-normal distribution around the middle of the cell that ends at `centre`.
-
-    No context at all is a kind of its own: 0 neither gives nor takes.
-    """
+    """Shares of a log-normal distribution around the middle of the cell that ends at `centre`."""
+    # No context at all is a kind of its own: 0 neither gives nor takes.
     if centre == 0:
         return ((0, 1.0),)
     positive = [value for value in axis if value > 0]

@@ -4,15 +4,15 @@ Every admissible shape has a bucket, whatever the traffic; the budget decides ho
 it with traffic as text and one kind of budget (docs/traffic.md, In a policy).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.optimal.budget import Fit, fit
 from gaudi_runtime.buckets.optimal.cost import Cost, Price, graph_bytes, one_graph, token_cost, warmup_seconds
-from gaudi_runtime.buckets.optimal.exchange import Plan, bettered
-from gaudi_runtime.buckets.optimal.rows import Both, Choice, Worth, choice_of
+from gaudi_runtime.buckets.optimal.exchange import Buckets, bettered
+from gaudi_runtime.buckets.optimal.ladder import cheapest_within
+from gaudi_runtime.buckets.optimal.rows import Choice, Kept, Selection, Worth, all_of, choice_of
 from gaudi_runtime.buckets.optimal.space import DecodeSpace, PromptSpace, Space
 from gaudi_runtime.buckets.planner import plan_of_ranges
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
@@ -20,12 +20,116 @@ from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic, total
 
+EPSILON = 1e-12
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A selection within the budget, and by how much one more graph would lower its cost (0: it would not)."""
+
+    selection: Selection
+    next_gain: float
+
+
+def fit(choice: Choice, budget: float) -> Fit | None:
+    """The cheapest selection whose price is at most `budget`; None when even the least takes more.
+
+    Raising the rate finds the last selection within the budget and the first beyond it that are cheapest for some rate.
+    The first is filled up graph by graph, the other thinned out until it fits, and where graphs differ in price what is
+    left goes to one ladder first; the cheapest of all is taken. With one ladder and a budget of graphs that is exact.
+    """
+    within, beyond, rate = _around(choice, budget)
+    if within is None:
+        return None
+    steps = _Steps(rate)
+    thinned = steps.thinned(beyond, budget) if beyond else None
+    starts = [within, *_slack_to_one(within, budget), *([thinned] if thinned else [])]
+    found = min((steps.filled(each, budget) for each in starts), key=lambda selection: selection.cost)
+    more = steps.best(found, float("inf"))
+    return Fit(found, found.cost - more.cost if more else 0.0)
+
+
+def _slack_to_one(selection: Selection, budget: float) -> Iterator[Selection]:
+    """What is left of the budget given to a single ladder, where its rungs differ in price."""
+    slack = budget - selection.price
+    for at, kept in enumerate(selection.ladders):
+        if len({rung.price for rung in kept.ladder.rungs}) > 1:
+            rungs = cheapest_within(kept.ladder, kept.price + slack)
+            if rungs:
+                yield _replaced(selection, at, Kept(kept.ladder, rungs))
+
+
+def _around(choice: Choice, budget: float) -> tuple[Selection | None, Selection | None, float]:
+    """The last selection within the budget and the first beyond it, of those on the convex hull of (price, cost).
+
+    With them the rate between both.
+    """
+    rate = 0.0
+    high = choice(rate)
+    if high.price <= budget:
+        return high, None, rate
+    # At this rate a unit of price outweighs the whole cost.
+    low = choice(1e9 * max(high.cost, 1.0))
+    if low.price > budget:
+        return None, high, rate
+    while low.cost > high.cost and high.price > low.price:
+        rate = (low.cost - high.cost) / (high.price - low.price)
+        middle = choice(rate)
+        if middle.total(rate) >= low.total(rate) * (1 - 1e-12):
+            break
+        low, high = (middle, high) if middle.price <= budget else (low, middle)
+    return low, high, rate
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Changes of a selection by one rung in one of its ladders, whose rungs are then chosen anew at a rate."""
+
+    rate: float
+
+    def filled(self, selection: Selection, budget: float) -> Selection:
+        """With the steps that gain most for their price, as long as they fit."""
+        while step := self.best(selection, budget):
+            selection = step
+        return selection
+
+    def thinned(self, selection: Selection, budget: float) -> Selection | None:
+        """Without what is missed least for its price; None when what must stay takes too much."""
+        while selection.price > budget:
+            before = selection
+            cheaper = [each for each in self._changed(before, -1) if each.price < before.price]
+            if not cheaper:
+                return None
+            selection = min(cheaper, key=lambda each: (each.cost - before.cost) / (before.price - each.price))
+        return selection
+
+    def best(self, selection: Selection, budget: float) -> Selection | None:
+        """The rung more that lowers the cost most for its price."""
+        longer = self._changed(selection, +1)
+        better = [each for each in longer if each.price <= budget and each.cost < selection.cost - EPSILON]
+        if not better:
+            return None
+        return max(better, key=lambda each: (selection.cost - each.cost) / max(each.price - selection.price, EPSILON))
+
+    def _changed(self, selection: Selection, more: int) -> Iterator[Selection]:
+        """The selection with so many rungs more in one ladder."""
+        for at, kept in enumerate(selection.ladders):
+            count = len(kept.rungs) + more
+            if 1 <= count <= len(kept.ladder.rungs):
+                yield _replaced(selection, at, Kept(kept.ladder, kept.ladder.exactly(count, self.rate)))
+
+
+def _replaced(selection: Selection, at: int, kept: Kept) -> Selection:
+    old = selection.ladders[at]
+    ladders = (*selection.ladders[:at], kept, *selection.ladders[at + 1 :])
+    return Selection(ladders, selection.cost - old.cost + kept.cost, selection.price - old.price + kept.price)
+
 
 @dataclass(frozen=True)
 class Chosen:
-    """Buckets of some phases, sorted, and what one more graph would take off the sum of their paddings."""
+    """PhaseBuckets of some phases, sorted, and what one more graph would take off the sum of their paddings."""
 
-    buckets: Mapping[BucketPhase, tuple[Bucket, ...]]
+    buckets: Mapping[BucketPhase, Buckets]
     next_gain: float
 
 
@@ -53,10 +157,11 @@ class Optimizer:
         the limits admit, and, beginning with the setting `asked`, when the budget does not hold even the buckets that
         every plan needs.
         """
-        found = fit(Both([self._choice(phase, price) for phase in phases]), budget)
+        found = fit(all_of([self._choice(phase, price) for phase in phases]), budget)
         if found is None:
             raise PlanImpossible(f"{asked}: {budget:g} is too little; {self._least(phases, price)}")
         buckets = _by_phase(found, phases)
+        # Of a budget that both phases share, neither knows its part, so only a phase by itself is searched further.
         if len(phases) == 1:
             buckets = {phase: self._bettered(phase, price, budget, plan) for phase, plan in buckets.items()}
         return Chosen(buckets, found.next_gain)
@@ -87,7 +192,7 @@ class Optimizer:
             )
         return choice_of(self._spaces[phase], self._traffic[phase], self._share(phase), partial(price, phase))
 
-    def _bettered(self, phase: BucketPhase, price: Price, budget: float, plan: Plan) -> Plan:
+    def _bettered(self, phase: BucketPhase, price: Price, budget: float, plan: Buckets) -> Buckets:
         space, traffic = self._spaces[phase], self._traffic[phase]
         return bettered(space, traffic, self._share(phase), partial(price, phase), budget, plan)
 
@@ -101,19 +206,19 @@ def _admissible(space: Space, traffic: Weights) -> Weights:
     return {shape: weight for shape, weight in traffic.items() if space.admits(shape)}
 
 
-def _by_phase(found: Fit, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, tuple[Bucket, ...]]:
+def _by_phase(found: Fit, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, Buckets]:
     buckets: dict[BucketPhase, set[Bucket]] = {phase: set() for phase in phases}
     for kept in found.selection.ladders:
         buckets[kept.ladder.phase].update(kept.buckets())
     return {phase: tuple(sorted(each)) for phase, each in buckets.items()}
 
 
-Buckets = dict[BucketPhase, tuple[Bucket, ...]]
+PhaseBuckets = dict[BucketPhase, Buckets]
 BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
 
 
-def optimal_buckets(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> tuple[Buckets, list[str]]:
-    """Buckets per phase and warnings.
+def optimal_buckets(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> tuple[PhaseBuckets, list[str]]:
+    """PhaseBuckets per phase and warnings.
 
     Raises PlanImpossible that names the setting at fault.
     """
@@ -152,21 +257,22 @@ def _kinds(settings: OptimalSettings) -> list[str]:
     return [name for name, value in kinds.items() if value]
 
 
-def _within(settings: OptimalSettings, optimizer: Optimizer, limits: Limits) -> Buckets:
-    if settings.graph_bytes:
-        price, budget = graph_bytes(limits.block_size), settings.graph_bytes
-        return dict(optimizer.choose(BOTH, price, budget, "bucketing.optimal.graphBytes").buckets)
-    if settings.warmup_seconds:
-        price, budget = warmup_seconds, settings.warmup_seconds
-        return dict(optimizer.choose(BOTH, price, budget, "bucketing.optimal.warmupSeconds").buckets)
+def _within(settings: OptimalSettings, optimizer: Optimizer, limits: Limits) -> PhaseBuckets:
+    kinds: tuple[tuple[str, int | None, Price], ...] = (
+        ("graphBytes", settings.graph_bytes, graph_bytes(limits.block_size)),
+        ("warmupSeconds", settings.warmup_seconds, warmup_seconds),
+    )
+    for name, budget, price in kinds:
+        if budget:
+            return dict(optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}").buckets)
     return _within_graphs(settings, optimizer)
 
 
-def _within_graphs(settings: OptimalSettings, optimizer: Optimizer) -> Buckets:
-    wanted = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
-    buckets: Buckets = {}
+def _within_graphs(settings: OptimalSettings, optimizer: Optimizer) -> PhaseBuckets:
+    asked = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
+    buckets: PhaseBuckets = {}
     for phase in BOTH:
-        graphs = wanted[phase] or optimizer.default_graphs(phase)
+        graphs = asked[phase] or optimizer.default_graphs(phase)
         chosen = optimizer.choose((phase,), one_graph, graphs, f"bucketing.optimal.{phase}Graphs")
         buckets.update(chosen.buckets)
     return buckets

@@ -7,9 +7,8 @@ from typing import Any
 
 from gaudi_runtime.catalog.models.facts import Facts
 from gaudi_runtime.catalog.models.families import FAMILIES, Family
-from gaudi_runtime.catalog.models.quantized import read_quantization
+from gaudi_runtime.catalog.models.quantization import read_quantization
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.catalog.models.vision import vision_parameters
 from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
 
 MAX_CONFIG_BYTES = 4 * 2**20
@@ -45,13 +44,13 @@ def read_config(config: Mapping[str, Any]) -> ModelShape:
 
 
 def _shape(name: str, family: Family, facts: Facts, outer: Facts) -> ModelShape:
-    hidden = facts.whole("hidden_size", family.default("hidden_size"))
-    count = facts.whole("num_hidden_layers", family.default("num_hidden_layers"), most=MAX_LAYERS)
+    hidden = facts.whole("hidden_size", family.defaults.get("hidden_size"))
+    count = facts.whole("num_hidden_layers", family.defaults.get("num_hidden_layers"), most=MAX_LAYERS)
     return ModelShape(
         family=name,
         hidden=hidden,
         layers=tuple(family.layer(facts, hidden, index) for index in range(count)),
-        vocab=facts.whole("vocab_size", family.default("vocab_size")),
+        vocab=facts.whole("vocab_size", family.defaults.get("vocab_size")),
         tied_embeddings=_tied(facts, outer, family),
         dtype_bytes=_dtype_bytes(facts, outer),
     )
@@ -62,9 +61,39 @@ def _tied(facts: Facts, outer: Facts, family: Family) -> bool:
 
 
 def _dtype_bytes(facts: Facts, outer: Facts) -> int:
-    """Bytes of a number in the checkpoint; transformers has called the key dtype since its version 5."""
+    """Bytes of a number in the checkpoint."""
+    # transformers has called the key dtype since its version 5, and torch_dtype before.
     names = (each.text(key, "") for each in (facts, outer) for key in ("dtype", "torch_dtype"))
     name = next(filter(None, names), "bfloat16")
     if name not in _DTYPE_BYTES:
         raise UnsupportedModel(f"config.json has dtype {name!r}; memory is calculated for {', '.join(_DTYPE_BYTES)}")
     return _DTYPE_BYTES[name]
+
+
+def vision_parameters(outer: Facts, text_hidden: int) -> int:
+    """Parameters of a SigLIP tower and of the projection into the decoder; 0 without a tower.
+
+    They are outside the decoder, and a server loads them all the same. Raises UnsupportedModel for another tower.
+    """
+    tower = outer.part("vision_config")
+    if tower is None:
+        return 0
+    kind = tower.text("model_type", "")
+    if kind != "siglip_vision_model":
+        raise UnsupportedModel(f"config.json has a vision tower {kind!r}; memory is calculated for SigLIP only")
+    hidden = tower.whole("hidden_size")
+    projection = hidden * text_hidden + hidden
+    layers = tower.whole("num_hidden_layers", most=MAX_LAYERS) * _tower_layer(hidden, tower.whole("intermediate_size"))
+    return layers + _tower_ends(hidden, tower.whole("image_size"), tower.whole("patch_size")) + projection
+
+
+def _tower_layer(hidden: int, intermediate: int) -> int:
+    attention = 4 * (hidden * hidden + hidden)
+    mlp = hidden * intermediate + intermediate + intermediate * hidden + hidden
+    return attention + mlp + 4 * hidden
+
+
+def _tower_ends(hidden: int, image: int, patch: int) -> int:
+    """Patch and position embeddings, and the last norm."""
+    patches = (image // patch) ** 2
+    return 3 * patch * patch * hidden + hidden + patches * hidden + 2 * hidden

@@ -5,14 +5,15 @@ from typing import Any
 
 from gaudi_runtime.errors import ModelUnreadable
 
+# No dimension of a model is larger; a wrong number must not become a wrong allocation or an endless loop.
 MOST = 2**24
-"""No dimension of a model is larger; a wrong number must not become a wrong allocation or an endless loop."""
 
 
 class Facts:
-    """Typed access to the keys of a config.json; null counts as missing, as transformers reads it."""
+    """Typed access to the keys of a config.json."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
+        # null counts as missing, as transformers reads it.
         self._config = {key: value for key, value in config.items() if value is not None}
 
     def __contains__(self, key: str) -> bool:
@@ -23,6 +24,7 @@ class Facts:
         value = self._config.get(key, default)
         if value is None:
             raise ModelUnreadable(f"config.json has no {key}; its memory cannot be calculated without it")
+        # JSON's true is an int to Python.
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise ModelUnreadable(f"config.json: {key} is {value!r}, not a whole number from {least} to {most}")
         return value

@@ -15,15 +15,14 @@ LayerReader = Callable[[Facts, int, int], Layer]
 
 @dataclass(frozen=True)
 class Family:
-    """How to read layer `index` of a model with a hidden size, and what its class has as defaults."""
+    """How to read layer `index` of a model with a hidden size.
+
+    `defaults` are those of its class; without one, a checkpoint must name the dimension.
+    """
 
     layer: LayerReader
     tied: bool = False
     defaults: Mapping[str, int] = field(default_factory=dict)
-
-    def default(self, key: str) -> int | None:
-        """The class's default of a dimension; None where a checkpoint must name it."""
-        return self.defaults.get(key)
 
 
 def _attention(facts: Facts, hidden: int, *, bias: bool, out_bias: bool = False, norm: bool = False) -> Attention:
@@ -60,14 +59,14 @@ def qwen2(facts: Facts, hidden: int, index: int) -> Layer:
     """Qwen 2 and 2.5: biases on queries, keys and values; a window only where it is switched on."""
     window = _window(facts) if facts.flag("use_sliding_window", False) else None
     attention = _attention(facts, hidden, bias=True)
-    return Layer(_with_window(attention, window), _mlp(facts))
+    return Layer(replace(attention, window=window), _mlp(facts))
 
 
 def qwen3(facts: Facts, hidden: int, index: int) -> Layer:
     """Qwen 3: a norm on queries and keys in place of biases."""
     bias = facts.flag("attention_bias", False)
     attention = _attention(facts, hidden, bias=bias, out_bias=bias, norm=True)
-    return Layer(_with_window(attention, None), _mlp(facts))
+    return Layer(replace(attention, window=None), _mlp(facts))
 
 
 def qwen2_moe(facts: Facts, hidden: int, index: int) -> Layer:
@@ -132,6 +131,7 @@ def _deepseek_experts(facts: Facts) -> Experts:
         active=facts.whole("num_experts_per_tok"),
         intermediate=width,
         shared_intermediate=width * facts.whole("n_shared_experts", 0, least=0),
+        # DeepSeek V3 balances its experts by a bias of the router instead of a loss.
         router_bias=facts.text("topk_method", "") == "noaux_tc",
     )
 
@@ -140,7 +140,7 @@ def gemma2(facts: Facts, hidden: int, index: int) -> Layer:
     """Gemma 2: four norms a layer, and every other layer looks back a window only."""
     attention = _attention(facts, hidden, bias=False)
     window = None if index % 2 else facts.whole("sliding_window", 4096)
-    return Layer(_with_window(attention, window), _mlp(facts), norms=4)
+    return Layer(replace(attention, window=window), _mlp(facts), norms=4)
 
 
 def gemma3(facts: Facts, hidden: int, index: int) -> Layer:
@@ -155,10 +155,6 @@ def gemma3(facts: Facts, hidden: int, index: int) -> Layer:
         window=None if full else facts.whole("sliding_window", 4096),
     )
     return Layer(attention, Mlp(facts.whole("intermediate_size", 9216)), norms=4)
-
-
-def _with_window(attention: Attention, window: int | None) -> Attention:
-    return replace(attention, window=window)
 
 
 _GEMMA3 = Family(gemma3, tied=True, defaults={"vocab_size": 262_208, "hidden_size": 2304, "num_hidden_layers": 26})

@@ -1,8 +1,14 @@
-"""Quantization: in how many bits the matrices of a checkpoint are held (docs/memory.md, Quantization)."""
+"""Quantization: in how many bits the matrices of a checkpoint are held (docs/memory.md, Quantization).
 
+First the type, then what a method usually does, then `quantization_config` of a config.json -> Quantization.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from gaudi_runtime.contract.config import QuantizationMethod
+from gaudi_runtime.catalog.models.facts import Facts
+from gaudi_runtime.contract.config import QuantizationMethod as Method
+from gaudi_runtime.errors import UnsupportedModel
 
 
 @dataclass(frozen=True)
@@ -13,7 +19,7 @@ class Quantization:
     edge of a square with one 4-byte scale (DeepSeek's FP8). Embeddings, norms, routers and biases stay as they are.
     """
 
-    method: QuantizationMethod
+    method: Method
     bits: int
     group: int | None = None
     zero_points: bool = False
@@ -23,3 +29,105 @@ class Quantization:
     """Whether the output head is quantized as well; it seldom is."""
     attention: bool = True
     """Whether attention matrices are quantized; some mixtures of experts keep them."""
+
+
+ASKED_FOR = {
+    Method.INC: Quantization(Method.INC, bits=8),
+    Method.FP8: Quantization(Method.FP8, bits=8),
+    Method.AWQ: Quantization(Method.AWQ, bits=4, group=128, zero_points=True),
+    Method.GPTQ: Quantization(Method.GPTQ, bits=4, group=128, zero_points=True, group_index=True),
+    Method.COMPRESSED_TENSORS: Quantization(Method.COMPRESSED_TENSORS, bits=8),
+    Method.MODELOPT: Quantization(Method.MODELOPT, bits=8),
+    Method.MXFP4: Quantization(Method.MXFP4, bits=4, group=32),
+}
+"""What a method usually does to a checkpoint of which nothing else is known."""
+
+
+def effective(checkpoint: Quantization | None, asked: Method | None) -> Quantization | None:
+    """How matrices are held."""
+    # INC quantizes while loading, whatever the checkpoint says; otherwise the checkpoint decides.
+    if asked is Method.INC or checkpoint is None:
+        return ASKED_FOR[asked] if asked else None
+    return checkpoint
+
+
+def read_quantization(outer: Facts) -> Quantization | None:
+    """The format of the checkpoint's matrices; None without one. Raises UnsupportedModel for an unknown one."""
+    facts = outer.part("quantization_config")
+    if facts is None:
+        return None
+    method = facts.text("quant_method", "")
+    if method not in _READERS:
+        raise UnsupportedModel(
+            f"config.json has quant_method {method!r}; memory is calculated for {', '.join(_READERS)}"
+        )
+    return _READERS[method](facts)
+
+
+def _gptq(facts: Facts) -> Quantization:
+    return Quantization(
+        Method.GPTQ,
+        bits=facts.whole("bits", most=8),
+        group=_group(facts, "group_size"),
+        zero_points=True,
+        group_index=True,
+        head=facts.flag("lm_head", False),
+    )
+
+
+def _awq(facts: Facts) -> Quantization:
+    return Quantization(
+        Method.AWQ,
+        bits=facts.whole("bits", 4, most=8),
+        group=_group(facts, "group_size"),
+        zero_points=facts.flag("zero_point", True),
+        attention="self_attn" not in facts.texts("modules_to_not_convert"),
+    )
+
+
+def _fp8(facts: Facts) -> Quantization:
+    block = facts.wholes("weight_block_size")
+    return Quantization(Method.FP8, bits=8, block=block[0] if block else None)
+
+
+def _compressed(facts: Facts) -> Quantization:
+    """Compressed-tensors."""
+    # Of several groups the first stands for all: which matrices each one is for is said by patterns of names.
+    groups = facts.part("config_groups")
+    first = next(iter(groups.parts()), None) if groups else None
+    weights = first.part("weights") if first else None
+    if weights is None:
+        raise UnsupportedModel("config.json: quantization_config has no config_groups with weights")
+    bits = weights.whole("num_bits", most=8)
+    return Quantization(
+        Method.COMPRESSED_TENSORS,
+        bits=bits,
+        group=_group(weights, "group_size"),
+        # Its targets are all linear layers, the output head among them unless it is ignored by name.
+        head="lm_head" not in facts.texts("ignore"),
+    )
+
+
+def _modelopt(facts: Facts) -> Quantization:
+    algorithm = facts.text("quant_algo", "")
+    if algorithm != "FP8":
+        raise UnsupportedModel(f"config.json has quant_algo {algorithm!r} of modelopt; memory is calculated for FP8")
+    return Quantization(Method.MODELOPT, bits=8)
+
+
+def _group(facts: Facts, key: str) -> int | None:
+    """Inputs that share a scale, None for one scale for all of them."""
+    # Checkpoints write -1 for that, as AutoGPTQ does, or leave the key out.
+    size = facts.whole(key, -1, least=-1)
+    return size if size > 0 else None
+
+
+_READERS: dict[str, Callable[[Facts], Quantization]] = {
+    "gptq": _gptq,
+    "awq": _awq,
+    "fp8": _fp8,
+    "fbgemm_fp8": _fp8,
+    "compressed-tensors": _compressed,
+    "modelopt": _modelopt,
+    "inc": lambda _: ASKED_FOR[Method.INC],
+}

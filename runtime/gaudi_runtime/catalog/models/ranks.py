@@ -1,17 +1,19 @@
-"""What one card of a tensor- and pipeline-parallel group holds (docs/memory.md, Ranks). All sizes are bytes."""
+"""What one card of a tensor- and pipeline-parallel group holds (docs/memory.md, Ranks and Workspace).
+
+Weights, KV blocks, and the working memory of a forward pass. All sizes are bytes.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gaudi_runtime.catalog.models.quantization import Quantization
-from gaudi_runtime.catalog.models.shape import Attention, Layer, ModelShape
-from gaudi_runtime.catalog.models.storage import stored_bytes
-from gaudi_runtime.catalog.models.tensors import Role, Tensor, embedding, final_norm, head, layer_tensors
+from gaudi_runtime.catalog.models.shape import Attention, Layer, Mlp, ModelShape
+from gaudi_runtime.catalog.models.tensors import Role, Tensor, embedding, final_norm, head, layer_tensors, stored_bytes
 from gaudi_runtime.errors import PlanImpossible
 
+# Servers pad the vocabulary to a multiple of it before they divide it.
 VOCABULARY_STEP = 64
-"""Servers pad the vocabulary to a multiple of it before they divide it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ def stages(shape: ModelShape, spread: Spread, block_size: int) -> tuple[Stage, .
     last = len(parts) - 1
     return tuple(
         Stage(
-            weights=_weights(_stage_tensors(shape, part, index == 0, index == last), spread) + _extra(shape, index),
+            weights=_weights(_stage_tensors(shape, part, index == 0, index == last), spread)
+            # What is outside the decoder, such as a vision tower, is loaded by the first stage, and never quantized.
+            + (shape.extra_parameters * shape.dtype_bytes if index == 0 else 0),
             block=kv_block_bytes(part, spread, block_size),
         )
         for index, part in enumerate(parts)
@@ -66,8 +70,9 @@ def stages(shape: ModelShape, spread: Spread, block_size: int) -> tuple[Stage, .
 
 
 def stage_layers(layers: Sequence[Layer], pipeline: int) -> list[Sequence[Layer]]:
-    """Layers per stage as vLLM deals them: evenly, the rest to the stages before the last."""
+    """Layers per stage as vLLM deals them."""
     counts = [len(layers) // pipeline] * pipeline
+    # The rest goes to the stages before the last one, which holds the output head already.
     for extra in range(len(layers) % pipeline):
         counts[-(extra + 2)] += 1
     ends = [sum(counts[: index + 1]) for index in range(pipeline)]
@@ -87,21 +92,34 @@ def _layer_block(layer: Layer, spread: Spread, block_size: int) -> int:
     return latent_block_bytes(block_size, attention.kv_rank + attention.rope_dim, spread.kv_dtype_bytes, layers=1)
 
 
+def block_bytes(block_size: int, kv_heads: int, head_dim: int, dtype_bytes: int, layers: int) -> int:
+    """Bytes of one KV block: keys and values of `block_size` tokens over all layers of one card.
+
+    `kv_heads` are those on one card: the model's divided by the tensor-parallel size, but at least 1.
+    """
+    return 2 * block_size * kv_heads * head_dim * dtype_bytes * layers
+
+
+def latent_block_bytes(block_size: int, latent_dim: int, dtype_bytes: int, layers: int) -> int:
+    """Bytes of one KV block with multi-head latent attention: one vector per token instead of keys and values.
+
+    `latent_dim` is the compressed rank plus the rotary part, and every card holds it whole.
+    """
+    return block_size * latent_dim * dtype_bytes * layers
+
+
 def _stage_tensors(shape: ModelShape, layers: Sequence[Layer], first: bool, last: bool) -> Iterator[tuple[Tensor, int]]:
-    """Tensors of a stage with how often they occur. A tied head needs the embeddings on the last stage as well."""
+    """Tensors of a stage with how often they occur."""
     for layer, count in Counter(layers).items():
         yield from ((tensor, count) for tensor in layer_tensors(layer, shape.hidden))
     padded = -(-shape.vocab // VOCABULARY_STEP) * VOCABULARY_STEP
+    # A tied head needs the embeddings on the last stage as well.
     if first or (last and shape.tied_embeddings):
-        yield _padded(embedding(shape), padded), 1
+        yield replace(embedding(shape), outputs=padded), 1
     if last and not shape.tied_embeddings:
-        yield _padded(head(shape), padded), 1
+        yield replace(head(shape), outputs=padded), 1
     if last:
         yield final_norm(shape), 1
-
-
-def _padded(tensor: Tensor, outputs: int) -> Tensor:
-    return Tensor(tensor.role, outputs, tensor.inputs, tensor.split)
 
 
 def _weights(tensors: Iterator[tuple[Tensor, int]], spread: Spread) -> int:
@@ -117,21 +135,37 @@ def _on_rank(tensor: Tensor, spread: Spread) -> Tensor:
     return tensor.on_rank(spread.tensor)
 
 
-def _extra(shape: ModelShape, stage: int) -> int:
-    return shape.extra_parameters * shape.dtype_bytes if stage == 0 else 0
+# Vectors of the hidden size that live at once: residual, sum, normed input, a layer's output and its reduction.
+HIDDEN_COPIES = 5
+# Logits are computed in 32 bits, whatever the model's numbers are.
+LOGIT_BYTES = 4
 
 
-def block_bytes(block_size: int, kv_heads: int, head_dim: int, dtype_bytes: int, layers: int) -> int:
-    """Bytes of one KV block: keys and values of `block_size` tokens over all layers of one card.
-
-    `kv_heads` are those on one card: the model's divided by the tensor-parallel size, but at least 1.
-    """
-    return 2 * block_size * kv_heads * head_dim * dtype_bytes * layers
+def bytes_per_token(shape: ModelShape, tensor: int, dtype_bytes: int) -> int:
+    """Bytes of one token at the widest moment of the widest layer on one of `tensor` ranks."""
+    widest = max(_widest(layer, tensor) for layer in set(shape.layers))
+    return dtype_bytes * (HIDDEN_COPIES * shape.hidden + widest)
 
 
-def latent_block_bytes(block_size: int, latent_dim: int, dtype_bytes: int, layers: int) -> int:
-    """Bytes of one KV block with multi-head latent attention: one vector per token instead of keys and values.
+def workspace_bytes(shape: ModelShape, tokens: int, sequences: int, tensor: int, dtype_bytes: int) -> int:
+    """Bytes of a pass over `tokens` tokens of a batch, with the logits of `sequences` sequences over all ranks."""
+    return tokens * bytes_per_token(shape, tensor, dtype_bytes) + LOGIT_BYTES * sequences * shape.vocab
 
-    `latent_dim` is the compressed rank plus the rotary part, and every card holds it whole.
-    """
-    return block_size * latent_dim * dtype_bytes * layers
+
+def _widest(layer: Layer, tensor: int) -> int:
+    """Numbers beside the hidden vectors: gate, up and their product, or queries, keys, values and their result."""
+    return max(_attention(layer) // tensor, _feed_forward(layer) // tensor)
+
+
+def _attention(layer: Layer) -> int:
+    attention = layer.attention
+    if isinstance(attention, Attention):
+        return 2 * (attention.heads + attention.kv_heads) * attention.head_dim
+    return attention.heads * (2 * (attention.nope_dim + attention.rope_dim) + 2 * attention.value_dim)
+
+
+def _feed_forward(layer: Layer) -> int:
+    part = layer.feed_forward
+    if isinstance(part, Mlp):
+        return 3 * part.intermediate if part.gated else 2 * part.intermediate
+    return 3 * (part.active * part.intermediate + part.shared_intermediate)

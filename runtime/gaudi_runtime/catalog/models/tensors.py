@@ -1,9 +1,13 @@
-"""The weight tensors of a model: how large, and how they are spread over tensor-parallel ranks (docs/memory.md)."""
+"""The weight tensors of a model (docs/memory.md): how large, how they are spread over tensor-parallel ranks, and how
+many bytes a server holds of each, plain or quantized.
+"""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gaudi_runtime.catalog.models.quantization import Quantization
 from gaudi_runtime.catalog.models.shape import Attention, Experts, LatentAttention, Layer, Mlp, ModelShape
 
 
@@ -29,10 +33,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Tensor:
-    """`copies` matrices of `outputs` x `inputs`; vectors have one input. `units` bounds how far outputs are divided.
-
-    A key matrix of 8 heads is divided by at most 8: with more ranks, several hold the same head.
-    """
+    """`copies` matrices of `outputs` x `inputs`; vectors have one input. `units` bounds how far outputs are divided."""
 
     role: Role
     outputs: int
@@ -48,6 +49,7 @@ class Tensor:
 
     def on_rank(self, ranks: int) -> "Tensor":
         """The part that the fullest of `ranks` tensor-parallel ranks holds."""
+        # A key matrix of 8 heads is divided by at most 8: with more ranks, several hold the same head.
         parts = min(ranks, self.units or ranks)
         if self.split is Split.OUTPUTS:
             return Tensor(self.role, -(-self.outputs // parts), self.inputs, Split.WHOLE, self.copies)
@@ -61,7 +63,7 @@ class Tensor:
 
 
 def embedding(shape: ModelShape) -> Tensor:
-    """Token embeddings; a tied output head is the same tensor."""
+    """Token embeddings."""
     return Tensor(Role.EMBEDDING, shape.vocab, shape.hidden, Split.OUTPUTS)
 
 
@@ -137,3 +139,46 @@ def _experts(experts: Experts, hidden: int) -> Iterator[Tensor]:
         yield from _mlp(Mlp(experts.shared_intermediate), hidden)
     if experts.shared_gate:
         yield Tensor(Role.ROUTER, 1, hidden)
+
+
+SCALE_BYTES = 2
+BLOCK_SCALE_BYTES = 4
+INDEX_BYTES = 4
+
+
+def stored_bytes(tensor: Tensor, dtype_bytes: int, quantization: Quantization | None) -> int:
+    """Bytes of all copies. `dtype_bytes` is that of what is not quantized."""
+    if quantization is None or not _quantized(tensor.role, quantization):
+        return tensor.parameters * dtype_bytes
+    return tensor.copies * _matrix_bytes(tensor.outputs, tensor.inputs, quantization)
+
+
+def _quantized(role: Role, quantization: Quantization) -> bool:
+    if role is Role.ATTENTION:
+        return quantization.attention
+    return role in (Role.FEED_FORWARD, Role.EXPERT) or (role is Role.HEAD and quantization.head)
+
+
+def _matrix_bytes(outputs: int, inputs: int, quantization: Quantization) -> int:
+    return -(-outputs * inputs * quantization.bits // 8) + _beside(outputs, inputs, quantization)
+
+
+def _beside(outputs: int, inputs: int, quantization: Quantization) -> int:
+    """Scales, zero points, and GPTQ's 4-byte group number of every input."""
+    if quantization.block is not None:
+        return BLOCK_SCALE_BYTES * -(-outputs // quantization.block) * -(-inputs // quantization.block)
+    groups = -(-inputs // quantization.group) if quantization.group else 1
+    zeros = -(-groups * outputs * quantization.bits // 8) if quantization.zero_points else 0
+    index = INDEX_BYTES * inputs if quantization.group_index else 0
+    return SCALE_BYTES * groups * outputs + zeros + index
+
+
+def parameters(shape: ModelShape) -> int:
+    """All parameters of the checkpoint: the number that its publisher prints (docs/memory.md, Shapes)."""
+    # A tied output head counts once: it is the same tensor as the embeddings.
+    outside = [embedding(shape), final_norm(shape), *([] if shape.tied_embeddings else [head(shape)])]
+    layers = sum(
+        count * sum(tensor.parameters for tensor in layer_tensors(layer, shape.hidden))
+        for layer, count in Counter(shape.layers).items()
+    )
+    return shape.extra_parameters + layers + sum(tensor.parameters for tensor in outside)

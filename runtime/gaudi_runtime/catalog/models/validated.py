@@ -49,5 +49,5 @@ def _row(row: dict[str, str]) -> Validated:
 
 
 def _plain(model: str) -> str:
-    """Meta's models have been renamed: Meta-Llama-3.1-8B is Llama-3.1-8B now."""
+    # Meta's models have been renamed: Meta-Llama-3.1-8B is Llama-3.1-8B now.
     return model.rpartition("/")[2].lower().removeprefix("meta-")

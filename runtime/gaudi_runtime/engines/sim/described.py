@@ -5,15 +5,16 @@ The only module of the engine that imports the catalog of cards and models: who 
 
 from gaudi_runtime.catalog.cards.card import Card
 from gaudi_runtime.catalog.cards.catalog import card_named
+from gaudi_runtime.catalog.figure import Confidence, Figure
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, PhaseCost, SimCard, imaginary_card
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.forecast.graphs import phase_rates
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of, spread_of
 from gaudi_runtime.forecast.memory import divide, total_memory
-from gaudi_runtime.forecast.rates import phase_rates
 
 
 def described_card(config: RuntimeConfig, card: str, model: str | None) -> SimCard:
@@ -24,16 +25,15 @@ def described_card(config: RuntimeConfig, card: str, model: str | None) -> SimCa
     known = card_named(card)
     shape = _shape(model or (known.rates.model if known.rates else None))
     inputs = inputs_of(config)
-    total = total_memory(inputs, known)
-    memory = DEFAULT_MEMORY if total is None else int(total.value)
-    division = divide(inputs, shape, memory)
+    total = total_memory(inputs, known) or Figure(DEFAULT_MEMORY, "the imaginary card", Confidence.ASSUMED)
+    memory = divide(inputs, shape, total)
     return SimCard(
         name=known.name,
         model=shape.name or shape.family,
-        memory=memory,
-        weights=division.weights,
-        workspace=division.workspace,
-        block=division.block,
+        memory=int(total.value),
+        weights=int(memory.weights.value),
+        workspace=int(memory.workspace.value),
+        block=int(memory.block.value),
         prompt=_cost(known, BucketPhase.PROMPT, shape, inputs),
         decode=_cost(known, BucketPhase.DECODE, shape, inputs),
     )

@@ -3,9 +3,8 @@
 import pytest
 
 from gaudi_operator.api.crd import artifacts
-from gaudi_runtime.knobs.knob import Knob
 from gaudi_runtime.knobs.page import page
-from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.table import Knob, knobs
 from tests.unit.operator.api.schema_nodes import SPEC
 
 NAMED = [knob for knob in knobs().values() if knob.use]

@@ -6,9 +6,8 @@ import pytest
 
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_runtime.contract.config import plan_hash
-from gaudi_runtime.knobs.knob import ENGINE, Home, Plan
 from gaudi_runtime.knobs.render import SEVERAL_WORDS, render
-from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.table import ENGINE, Home, Plan, knobs
 from tests.builders import merged
 from tests.unit.operator.core.resources import inference
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_runtime.traffic.batching import traffic_of
 from gaudi_runtime.traffic.histogram import MOST_COUNTED
-from gaudi_runtime.traffic.learning import traffic_of
 from gaudi_runtime.traffic.trace import Request
 from tests.unit.operator.hostile.limited import gaudi_plan
 from tests.unit.runtime.traffic.test_batching import LIMITS

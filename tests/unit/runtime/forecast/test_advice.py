@@ -8,11 +8,10 @@ from gaudi_runtime.catalog.cards.catalog import CARDS, NONE
 from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import ParallelismConfig
-from gaudi_runtime.forecast.advice import advise, sentence
+from gaudi_runtime.forecast.advice import Setting, advise, sentence, turnable_settings
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.levers import Lever, levers
-from gaudi_runtime.forecast.wanted import Wanted, fits, shortfalls
+from gaudi_runtime.forecast.result import Wanted, fits, shortfalls
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with, shape_of
 
 ROOM = Wanted(0, 0)
@@ -22,13 +21,13 @@ def advice(inputs: ForecastInputs, shape: ModelShape = LLAMA, wanted: Wanted | N
     return sentence(advise(inputs, shape, GAUDI2, wanted or Wanted()))
 
 
-def lever_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Lever, int]:
-    """The lever that a change turned, and at which of its values it ended."""
+def setting_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, int]:
+    """The setting that a change turned, and at which of its values it ended."""
     return next(
-        (lever, step)
-        for lever in levers(inputs, shape)
-        for step, value in enumerate(lever.values)
-        if lever.text(value) == text
+        (setting, step)
+        for setting in turnable_settings(inputs, shape)
+        for step, value in enumerate(setting.values)
+        if setting.text(value) == text
     )
 
 
@@ -66,7 +65,11 @@ def test_model_larger_than_a_card_asks_for_more_cards() -> None:
 
 def test_number_of_cards_divides_the_heads() -> None:
     """Qwen 2.5 7B has 28 heads."""
-    tensor = next(lever for lever in levers(SEED, shape_of("Qwen/Qwen2.5-7B")) if lever.field == "parallelism.tensor")
+    tensor = next(
+        setting
+        for setting in turnable_settings(SEED, shape_of("Qwen/Qwen2.5-7B"))
+        if setting.field == "parallelism.tensor"
+    )
     assert tensor.values == [2, 4]
 
 
@@ -78,7 +81,7 @@ def test_memory_that_was_given_can_be_raised() -> None:
 
 def test_model_length_takes_batched_tokens_with_it_where_they_were_left_out() -> None:
     inputs = replace(seed_with(max_num_batched_tokens=2048, max_num_prefill_seqs=1), tokens_follow_length=True)
-    length = next(lever for lever in levers(inputs, LLAMA) if lever.field == "model.maxModelLen")
+    length = next(setting for setting in turnable_settings(inputs, LLAMA) if setting.field == "model.maxModelLen")
     assert length.set(inputs, 1024).limits.max_num_batched_tokens == 1024
 
 
@@ -133,6 +136,6 @@ def test_advised_change_fits_and_one_step_less_does_not(
         if change.inputs is None:
             continue
         assert fits(forecast(change.inputs, shape, CARDS[card]), wanted)
-        lever, step = lever_of(change.text, inputs, shape)
-        less = lever.set(inputs, lever.values[step - 1]) if step else inputs
+        setting, step = setting_of(change.text, inputs, shape)
+        less = setting.set(inputs, setting.values[step - 1]) if step else inputs
         assert not fits(forecast(less, shape, CARDS[card]), wanted)

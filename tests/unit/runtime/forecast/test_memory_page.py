@@ -8,8 +8,8 @@ from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2, RATES
 from gaudi_runtime.catalog.cards.gaudi3 import GAUDI3
 from gaudi_runtime.catalog.figure import Confidence
 from gaudi_runtime.catalog.models.families import FAMILIES
+from gaudi_runtime.forecast.advice import turnable_settings
 from gaudi_runtime.forecast.forecast import forecast
-from gaudi_runtime.forecast.levers import levers
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with
 
 MIB = 2**20
@@ -35,9 +35,11 @@ def test_every_word_for_how_sure_a_figure_is_is_explained(confidence: Confidence
     assert row(confidence)[1]
 
 
-@pytest.mark.parametrize("lever", sorted({lever.field for lever in levers(seed_with(device_memory=GIB), LLAMA)}))
-def test_every_setting_that_is_advised_stands_on_the_page(lever: str) -> None:
-    assert f"`{lever}`" in PAGE.partition("## Advice")[2]
+@pytest.mark.parametrize(
+    "setting", sorted({setting.field for setting in turnable_settings(seed_with(device_memory=GIB), LLAMA)})
+)
+def test_every_setting_that_is_advised_stands_on_the_page(setting: str) -> None:
+    assert f"`{setting}`" in PAGE.partition("## Advice")[2]
 
 
 def test_forecast_of_seed_000_on_the_page_is_the_forecast() -> None:

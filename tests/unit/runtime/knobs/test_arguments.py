@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.knobs.arguments import wrong_arguments
-from gaudi_runtime.knobs.knob import Kind
-from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.check import wrong_arguments
+from gaudi_runtime.knobs.table import Kind, knobs
 
 MALFORMED = "is not spelled as an argument: write --name or --name=value, with the long name"
 REFUSED = {

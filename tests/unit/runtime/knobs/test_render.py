@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.fields import field_values
-from gaudi_runtime.knobs.knob import ENGINE, Home
 from gaudi_runtime.knobs.render import render
-from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.table import ENGINE, Home, knobs
 from tests.unit.runtime.knobs.configs import vllm_config
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.knobs.knob import Home, Kind, Knob, Status, Type
-from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.table import Home, Kind, Knob, Status, Type, knobs
 from gaudi_runtime.knobs.values import FLAG
 
 ROWS = list(knobs().values())

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.knobs.knob import Home, Kind, Knob, Reader, Status, Type
-from gaudi_runtime.knobs.table import knobs
+from gaudi_runtime.knobs.table import Home, Kind, Knob, Reader, Status, Type, knobs
 from gaudi_runtime.knobs.values import FLAG
 
 RECORD: dict[str, list[str] | None] = json.loads(

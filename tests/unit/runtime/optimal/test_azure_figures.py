@@ -8,13 +8,12 @@ from functools import cache
 import pytest
 
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.optimal.cost import one_graph, token_cost
+from gaudi_runtime.buckets.optimal.cost import one_graph, score, token_cost
 from gaudi_runtime.buckets.optimal.strategy import Optimizer
 from gaudi_runtime.buckets.plan import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.traffic.histogram import Traffic
-from gaudi_runtime.traffic.judge import judge
 from tests.azure_trace import halves, prompts
 
 PROMPT = BucketPhase.PROMPT
@@ -36,7 +35,7 @@ def exponential(tokens: int) -> BucketPlan:
 
 
 def padding(plan: BucketPlan) -> float:
-    verdict = judge(plan, PROMPT, learned_and_judged()[1], COST)
+    verdict = score(plan, PROMPT, learned_and_judged()[1], COST)
     assert verdict.coverage == 1.0
     assert verdict.padding is not None
     return verdict.padding

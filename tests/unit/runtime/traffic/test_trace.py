@@ -3,13 +3,13 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import TraceUnreadable
-from gaudi_runtime.traffic.columns import ColumnNames
-from gaudi_runtime.traffic.learning import traffic_of
-from gaudi_runtime.traffic.order import in_order
-from gaudi_runtime.traffic.trace import Request, read_trace
+from gaudi_runtime.traffic.batching import traffic_of
+from gaudi_runtime.traffic.trace import ColumnNames, Request, count_requests, first_half, in_order, read_trace
 
 HEADER = b"TIMESTAMP,ContextTokens,GeneratedTokens\n"
 LIMITS = Limits(max_model_len=4096, max_num_seqs=8, max_num_batched_tokens=4096)
@@ -118,3 +118,33 @@ def peak_bytes(rows: int) -> int:
 def test_memory_does_not_grow_with_the_rows_of_a_trace() -> None:
     # Both hold all 3000 distinct lengths; what grew with rows would be four times as much.
     assert peak_bytes(20_000) < 1.3 * peak_bytes(5_000)
+
+
+def at(*arrivals: float) -> list[Request]:
+    return [Request(arrival, 1, 1) for arrival in arrivals]
+
+
+@given(st.lists(st.integers(0, 50), max_size=30))
+def test_trace_shorter_than_the_window_is_sorted(arrivals: list[int]) -> None:
+    assert list(in_order(at(*arrivals), window=30)) == at(*sorted(arrivals))
+
+
+def test_request_within_the_window_is_put_in_its_place() -> None:
+    assert list(in_order(at(1, 3, 2, 4), window=2)) == at(1, 2, 3, 4)
+
+
+def test_request_far_out_of_its_place_is_refused() -> None:
+    with pytest.raises(TraceUnreadable, match="more than 2 rows after its place in time; sort it by arrival"):
+        list(in_order(at(5, 6, 7, 8, 1), window=2))
+
+
+def test_halves_are_the_earlier_and_the_later_requests() -> None:
+    requests = at(1, 2, 3, 4, 5)
+    rest = iter(requests)
+    assert list(first_half(rest, count_requests(requests))) == at(1, 2)
+    assert list(rest) == at(3, 4, 5)
+
+
+def test_single_request_has_no_halves() -> None:
+    with pytest.raises(TraceUnreadable, match="has a single request"):
+        count_requests(at(1))

@@ -3,39 +3,39 @@
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.units import GIB
-from gaudi_runtime.warmup import log_lines
 from gaudi_runtime.warmup.memory import GraphPool
+from gaudi_runtime.warmup.progress import captured_line, finished_line, graph_shares_line, step_line
 
 PROMPT = BucketPhase.PROMPT
 
 
 def test_a_step_names_stage_position_shape_and_free_memory() -> None:
-    line = log_lines.capturing(PROMPT, Bucket(4, 256, 0), 12, 24, int(47.35 * GIB))
+    line = step_line("Graph/Prompt", Bucket(4, 256, 0), 12, 24, int(47.35 * GIB))
     assert line == "[Warmup][Graph/Prompt][12/24] batch_size:4 query_len:256 num_blocks:0 free_mem:47.35 GiB"
 
 
 def test_captured_counts_against_the_plan_and_lists_the_buckets_in_order() -> None:
-    line = log_lines.captured(PROMPT, [Bucket(2, 128, 0), Bucket(1, 128, 0)], 3, int(14.03 * GIB))
+    line = captured_line(PROMPT, [Bucket(2, 128, 0), Bucket(1, 128, 0)], 3, int(14.03 * GIB))
     assert line == "Graph/Prompt captured:2 (66.6%) used_mem:14.03 GiB buckets:[[1, 128, 0], [2, 128, 0]]"
 
 
 def test_one_missing_graph_of_thousands_is_never_rounded_up_to_all() -> None:
     buckets = [Bucket(1, query, 0) for query in range(1, 3000)]
-    assert "captured:2999 (99.9%)" in log_lines.captured(PROMPT, buckets, 3000, 0)
+    assert "captured:2999 (99.9%)" in captured_line(PROMPT, buckets, 3000, 0)
 
 
 def test_a_phase_without_buckets_is_complete() -> None:
-    assert "captured:0 (100.0%)" in log_lines.captured(PROMPT, [], 0, 0)
+    assert "captured:0 (100.0%)" in captured_line(PROMPT, [], 0, 0)
 
 
-def test_graph_shares_are_those_of_the_seeds() -> None:
+def test_graph_shares_are_those_of_the_reference_logs() -> None:
     pool = GraphPool(int(15.85 * GIB), int(4.755 * GIB), int(11.095 * GIB))
-    assert log_lines.graph_shares(pool, int(55.43 * GIB), 0.3) == (
+    assert graph_shares_line(pool, int(55.43 * GIB), 0.3) == (
         "Using 15.85 GiB/55.43 GiB of free device memory for graphs, "
         "4.755 GiB for prompt and 11.09 GiB for decode (promptRatio=0.3)"
     )
 
 
 def test_the_end_tells_seconds_and_memory() -> None:
-    line = log_lines.finished(49.2, int(14.19 * GIB))
+    line = finished_line(49.2, int(14.19 * GIB))
     assert line == "Warmup finished in 49 secs, allocated 14.19 GiB of device memory"

@@ -1,4 +1,4 @@
-"""A histogram as a report shows it."""
+"""A serving histogram as a report shows it."""
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import (
@@ -10,8 +10,7 @@ from gaudi_runtime.contract.report import (
     ServedBucket,
     ServedPhase,
 )
-from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
-from gaudi_runtime.traffic.summary import coldest, summary
+from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram, coldest, summary
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 

@@ -1,8 +1,7 @@
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.optimal.cost import token_cost
+from gaudi_runtime.buckets.optimal.cost import Score, score, token_cost
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.traffic.histogram import Traffic
-from gaudi_runtime.traffic.judge import Verdict, judge
 
 PLAN = BucketPlan(prompt=(Bucket(1, 128, 0), Bucket(1, 256, 0)), decode=(Bucket(4, 1, 8),))
 COST = token_cost(block_size=128)
@@ -10,13 +9,13 @@ COST = token_cost(block_size=128)
 
 def test_padding_is_padded_over_real_tokens_of_what_has_a_bucket() -> None:
     traffic = Traffic({Bucket(1, 64, 0): 2, Bucket(1, 200, 0): 1, Bucket(1, 999, 0): 1}, {})
-    assert judge(PLAN, BucketPhase.PROMPT, traffic, COST) == Verdict(2, (2 * 128 + 256) / (2 * 64 + 200), 0.75)
+    assert score(PLAN, BucketPhase.PROMPT, traffic, COST) == Score(2, (2 * 128 + 256) / (2 * 64 + 200), 0.75)
 
 
 def test_decode_padding_counts_new_tokens_and_those_of_the_kv_blocks() -> None:
     traffic = Traffic({}, {Bucket(2, 1, 4): 1})
-    assert judge(PLAN, BucketPhase.DECODE, traffic, COST) == Verdict(1, (4 + 8 * 128) / (2 + 4 * 128), 1.0)
+    assert score(PLAN, BucketPhase.DECODE, traffic, COST) == Score(1, (4 + 8 * 128) / (2 + 4 * 128), 1.0)
 
 
 def test_phase_without_traffic_has_no_padding() -> None:
-    assert judge(PLAN, BucketPhase.DECODE, Traffic({}, {}), COST) == Verdict(1, None, None)
+    assert score(PLAN, BucketPhase.DECODE, Traffic({}, {}), COST) == Score(1, None, None)

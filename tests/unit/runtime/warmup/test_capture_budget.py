@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.contract.config import CaptureOrder
 from gaudi_runtime.contract.report import BucketPhase, percent
-from gaudi_runtime.warmup.budget import CaptureBudget, CaptureStep, TimeBudget
 from gaudi_runtime.warmup.memory import GraphPool, graph_pool
+from gaudi_runtime.warmup.schedule import CaptureBudget, CaptureStep, TimeBudget
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 MIB, GIB = 2**20, 2**30

@@ -1,0 +1,157 @@
+"""Graphs of a plan: how many will fit, their bytes, and the seconds of compiling and capturing.
+
+First a card's measured rates, scaled to another model (docs/memory.md, Scaling). Then the real capture budget, fed with
+bytes by these rates (docs/warmup.md, Capture budget), and a PhaseForecast of each phase.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.catalog.cards.card import WarmupRates
+from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
+from gaudi_runtime.catalog.models.known import known_shape
+from gaudi_runtime.catalog.models.ranks import Spread, bytes_per_token
+from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.forecast.inputs import ForecastInputs
+from gaudi_runtime.forecast.result import MemoryForecast, PhaseForecast, Phases
+from gaudi_runtime.warmup.memory import graph_pool
+from gaudi_runtime.warmup.schedule import CaptureBudget, PhaseBudget
+
+MEASURED_DTYPE_BYTES = 2
+# Seconds of warm-up in FP8 and in 16 bits, as published for a model of 8 billion parameters.
+FP8_COMPILE = 504 / 66
+FP8_BITS = 8
+FP8_SOURCE = "in FP8 the published warm-up of an 8B model took 504 s instead of 66 s"
+
+
+@dataclass(frozen=True)
+class PhaseRates:
+    """Seconds per bucket, and graph bytes per unit of weight (docs/warmup.md, Capture budget), of one phase."""
+
+    compile_seconds: Figure
+    capture_seconds: Figure
+    bytes_per_weight: Figure
+
+
+def phase_rates(rates: WarmupRates, phase: BucketPhase, shape: ModelShape | None, spread: Spread | None) -> PhaseRates:
+    """The rates of one phase for a model; without a model they are those of the measured one, and assumed."""
+    prompt = phase is BucketPhase.PROMPT
+    seconds, size = (1.0, 1.0) if shape is None or spread is None else _scales(rates.model, shape, spread)
+    compiling = rates.prompt_compile_seconds if prompt else rates.decode_compile_seconds
+    capturing = rates.prompt_capture_seconds if prompt else rates.decode_capture_seconds
+    graphs = rates.prompt_graph_bytes_per_token if prompt else rates.decode_graph_bytes_per_sequence
+    note = "by the number of layers"
+    return PhaseRates(
+        compile_seconds=_in_fp8(_scaled(compiling, seconds, note, known=shape is not None), spread),
+        capture_seconds=_scaled(capturing, seconds, note, known=shape is not None),
+        bytes_per_weight=_scaled(graphs, size, "by layers and their width", known=shape is not None),
+    )
+
+
+@lru_cache(maxsize=256)
+def _scales(measured_model: str, shape: ModelShape, spread: Spread) -> tuple[float, float]:
+    """Factors of seconds and of graph bytes."""
+    measured = known_shape(measured_model)
+    if measured is None:
+        raise LookupError(f"the rates were measured with {measured_model}, which is not among the known models")
+    layers = -(-len(shape.layers) // spread.pipeline) / len(measured.layers)
+    # A graph grows with the layers of a card and their widest moment.
+    width = bytes_per_token(shape, spread.tensor, spread.dtype_bytes)
+    return layers, layers * width / bytes_per_token(measured, 1, MEASURED_DTYPE_BYTES)
+
+
+def _in_fp8(figure: Figure, spread: Spread | None) -> Figure:
+    """Recipes of FP8 take longer to compile."""
+    if spread is None or spread.quantization is None or spread.quantization.bits != FP8_BITS:
+        return figure
+    # By how much was published for one model only, so it is the upper end.
+    return replace(figure, source=f"{figure.source}; {FP8_SOURCE}", high=max(figure.most, figure.value * FP8_COMPILE))
+
+
+def _scaled(figure: Figure, factor: float, how: str, *, known: bool) -> Figure:
+    if not known:
+        source = f"taken as it is, the model being unknown: {figure.source}"
+        return replace(figure, source=source, confidence=Confidence.ASSUMED)
+    if factor == 1:
+        return figure
+    return Figure(
+        value=figure.value * factor,
+        source=f"scaled {how} (times {factor:.3g}): {figure.source}",
+        confidence=weakest(figure, replace(figure, confidence=Confidence.SCALED)),
+        low=None if figure.low is None else figure.low * factor,
+        high=None if figure.high is None else figure.high * factor,
+    )
+
+
+Rates = Mapping[BucketPhase, PhaseRates]
+GraphBytes = Callable[[BucketPhase, Bucket], int]
+
+
+def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memory: MemoryForecast | None) -> Phases:
+    """Both phases. Without `memory` it is not known how many graphs fit, only what all of them would take."""
+    expected, least = (_graph_bytes(rates, inputs.limits.block_size, least=least) for least in (False, True))
+    likely = best = None
+    if memory and inputs.captures:
+        likely, best = (_capture(inputs, plan, memory, graph_bytes) for graph_bytes in (expected, least))
+
+    def forecast(phase: BucketPhase) -> PhaseForecast:
+        buckets, rate = plan.of(phase), rates[phase].bytes_per_weight
+        planned = len(buckets)
+        compiled = planned if inputs.warmup.enabled else 0
+        captured = (len(likely[phase].captured) if likely else planned) if inputs.captures else 0
+        # Not always more than expected: where graphs are smaller, a large one may take the place of several.
+        most = max(captured, len(best[phase].captured)) if best else captured
+        all_bytes, least_bytes = (sum(size(phase, bucket) for bucket in buckets) for size in (expected, least))
+        return PhaseForecast(
+            phase=phase,
+            planned=planned,
+            captured=tuple(likely[phase].captured) if likely else None,
+            captured_at_best=most if best else None,
+            graph_bytes=Figure(likely[phase].graph_bytes, rate.source, rate.confidence) if likely else None,
+            all_graph_bytes=Figure(all_bytes, rate.source, rate.confidence, low=least_bytes),
+            compile_seconds=_times(rates[phase].compile_seconds, compiled, compiled),
+            capture_seconds=_times(rates[phase].capture_seconds, captured, most),
+        )
+
+    return {phase: forecast(phase) for phase in BucketPhase}
+
+
+def _graph_bytes(rates: Rates, block_size: int, *, least: bool) -> GraphBytes:
+    """Bytes of a graph as the rates say, or where every source's lowest rate holds."""
+    figures = {phase: each.bytes_per_weight for phase, each in rates.items()}
+    per_weight = {phase: figure.least if least else figure.value for phase, figure in figures.items()}
+    return lambda phase, bucket: int(per_weight[phase] * weight(phase, bucket, block_size))
+
+
+def _capture(
+    inputs: ForecastInputs, plan: BucketPlan, memory: MemoryForecast, graph_bytes: GraphBytes
+) -> dict[BucketPhase, PhaseBudget]:
+    """What the runtime would capture if its graphs had these bytes."""
+    blocks = memory.kv_blocks.value if inputs.kv_blocks is None else inputs.kv_blocks
+    left = int(max(0, memory.free.value - blocks * memory.block.value))
+    budget = CaptureBudget(
+        plan,
+        graph_pool(left, int(memory.free.value - memory.usable.value), inputs.warmup.prompt_ratio),
+        block_size=inputs.limits.block_size,
+        prompt_order=inputs.warmup.prompt_order,
+        decode_order=inputs.warmup.decode_order,
+    )
+    # The first graph of a phase is captured untried, whatever the pool; only the free memory can end its phase.
+    while step := budget.next():
+        size = graph_bytes(step.phase, step.bucket)
+        if size > left:
+            budget.of(step.phase).fail()
+        else:
+            budget.of(step.phase).take(size)
+            left -= size
+    return {phase: budget.of(phase) for phase in BucketPhase}
+
+
+def _times(figure: Figure, count: int, most: int) -> Figure:
+    """Seconds of `count` buckets, at the most of `most` ones."""
+    low = None if figure.low is None else figure.low * count
+    high = None if figure.high is None and most == count else figure.most * most
+    return Figure(figure.value * count, f"{count} times: {figure.source}", figure.confidence, low, high)
