@@ -1,7 +1,6 @@
 """Bucket and BucketPlan: the shapes of a server, and the lookup of the one that a batch is padded to.
 
-Rules remove a bucket from a plan, each with a name that reports carry (docs/bucketing.md, Filters). A batch that met no
-bucket is rounded up by `fallback` (docs/bucketing.md, Misses).
+A batch that has no bucket is rounded up by `fallback` (docs/bucketing.md, Misses).
 
 The first bucket that holds a batch is found by bisection: a plan is sorted by (batch size, query, blocks), so it falls
 into one row per batch size, and a row into one run of blocks per query length. Most lookups end in the first row and
@@ -25,7 +24,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class Rule(StrEnum):
-    """Why a bucket is not in the plan, as the end of the sentence "... was dropped: ..."."""
+    """Why a bucket is not in the plan (docs/bucketing.md, Filters): the end of the sentence "... was dropped: ..."."""
 
     QUERY_TOO_LONG = "its query is longer than maxModelLen"
     CONTEXT_TOO_LONG = "its context has more blocks than a sequence of maxModelLen - 1 tokens needs"
@@ -40,56 +39,17 @@ def most_context_blocks(limits: Limits) -> int:
     return math.ceil((limits.max_model_len - 1) / limits.block_size)
 
 
-def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
-    """The rule that forbids a prompt bucket, None when it may stay."""
-    rule = query_rule(limits, batch_size, query_len)
-    if rule is not None:
-        return rule
-    if num_blocks > most_context_blocks(limits):
-        return Rule.CONTEXT_TOO_LONG
-    return Rule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
-
-
-def query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
-    """The rule that forbids prompt buckets of this query whatever their context, None when there is none."""
-    if query_len > limits.max_model_len:
-        return Rule.QUERY_TOO_LONG
-    if batch_size * query_len > limits.max_num_batched_tokens:
-        return Rule.OVER_BUDGET
-    return None
-
-
-def _splits_a_slice(limits: Limits, query_len: int) -> bool:
-    slices = limits.sliding_window_slices
-    return slices is not None and query_len >= slices.from_tokens and query_len % slices.tokens != 0
-
-
-def decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None:
-    """The rule that forbids a decode bucket, None when it may stay. Contiguous attention forbids none."""
-    if not limits.contiguous_paged_attention and batch_size > num_blocks:
-        return Rule.FEWER_BLOCKS_THAN_SEQUENCES
-    return None
-
-
-def clamp_blocks(limits: Limits, batch_size: int, num_blocks: int) -> int:
-    """Blocks of a decode bucket, at most what `batch_size` full sequences can reference (not with contiguous)."""
-    if limits.contiguous_paged_attention:
-        return num_blocks
-    return min(num_blocks, batch_size * math.ceil(limits.max_model_len / limits.block_size))
-
-
 def fallback(value: int, base: int) -> int:
-    """Round `value` up to a multiple of ceil(cube root of value) * base; 0 and 1 stay.
-
-    The cube root makes the rounding coarser for larger values, so few distinct shapes arise.
-    """
+    """Round `value` up to a multiple of ceil(cube root of value) * base; 0 and 1 stay."""
     if value <= 1:
         return value
+    # The cube root makes the rounding coarser for larger values, so few distinct shapes arise.
     step = _ceil_cube_root(value) * base
     return -(-value // step) * step
 
 
 def _ceil_cube_root(value: int) -> int:
+    # The root of a float may be a little off, and one step of it would be another shape than the plugin's.
     root = round(math.cbrt(value))
     while root**3 < value:
         root += 1
@@ -150,7 +110,8 @@ class Finder:
 
 
 def _largest_from(values: Sequence[int]) -> list[int]:
-    """At every position the largest value from there to the end, so that a search knows when to give up."""
+    """At every position the largest value from there to the end."""
+    # So that a search knows when to give up.
     return list(accumulate(reversed(values), max))[::-1]
 
 
@@ -194,11 +155,8 @@ class BucketPlan:
         return None if position is None else self.of(phase)[position]
 
     def fallback(self, phase: BucketPhase, limits: Limits, batch: int, query: int, blocks: int) -> Bucket:
-        """The shape for a batch without a bucket: each dimension rounded up and capped by what can ever be needed.
-
-        Rounding makes similar misses share one shape, so that each costs no compile of its own
-        (docs/bucketing.md, Misses).
-        """
+        """The shape for a batch without a bucket: each dimension rounded up and capped by what can ever be needed."""
+        # Rounding makes similar misses share one shape, so that each costs no compile of its own.
         most_blocks = most_context_blocks(limits)
         if phase is BucketPhase.DECODE:
             most_blocks = max(bucket.num_blocks for bucket in self.decode)

@@ -1,17 +1,10 @@
-"""What buckets hold, as a staircase per batch size: the form in which holes are found without a scan.
+"""Which batches that the limits admit have no bucket: exact, and without a scan (docs/bucketing.md, Coverage).
 
 A bucket holds everything that is no larger in any dimension, so all buckets of at least some batch size hold a region
-of (query, blocks) whose edge is a staircase, and what is outside begins at its inner corners.
-
-Levels come one by one, because all of them hold a staircase each: as many steps as batch sizes times buckets.
+of (query, blocks) whose edge is a staircase. Every inner corner of it is a gap: an admissible batch at least as large
+as the corner has no bucket. Gaps overlap; the totals count every shape once: prompt batches by closed sums over the
+staircases, decode batches size by size.
 """
-# DOCS
-# """Which batches that the limits admit have no bucket: exact, and without a scan (docs/bucketing.md, Coverage).
-#
-# Every inner corner of what the buckets hold is a gap: an admissible batch at least as large as the corner has no
-# bucket. Gaps overlap; the totals count every shape once: prompt batches by closed sums over the staircases, decode
-# batches size by size.
-# """
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +16,7 @@ from operator import attrgetter
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.units import plural
 
 Stairs = tuple[tuple[int, int], ...]
 """The outermost (query, blocks) of a set of buckets: queries fall, blocks grow."""
@@ -44,6 +38,7 @@ class Level:
 
 def levels_of(buckets: Sequence[Bucket], most: int) -> Iterator[Level]:
     """From `most` sequences down to 1; the first level has no bucket where the plan ends below `most`."""
+    # One by one, because all of them hold a staircase each: as many steps as batch sizes times buckets.
     rows = [(size, tuple(row)) for size, row in groupby(buckets, key=attrgetter("batch_size"))]
     lows = [1, *(size + 1 for size, _ in rows)]
     stairs: Stairs = ()
@@ -100,8 +95,8 @@ def _corners(level: Level, below: Level | None) -> Iterator[Bucket]:
             yield Bucket(level.low, query, context)
 
 
+# Most gaps of a phase that are listed; the totals count all of them.
 MAX_GAPS = 20
-"""Most gaps of a phase that are listed; the totals count all of them."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +127,9 @@ class PhaseCoverage:
         if not self.gaps:
             return None
         first, last = self.gaps[0].first, self.gaps[0].last
-        count = "1 gap" if self.gap_count == 1 else f"{self.gap_count} gaps, the first"
+        count = plural(self.gap_count, "gap") + (", the first" if self.gap_count > 1 else "")
         return (
-            f"{_percent(self.missing, self.shapes)} of the {self.phase} shapes that the limits admit have no bucket: "
+            f"{_share(self.missing, self.shapes)} of the {self.phase} shapes that the limits admit have no bucket: "
             f"{count} from {tuple(first)} to {tuple(last)}{f', {self.cure}' if self.cure else ''}"
         )
 
@@ -156,7 +151,7 @@ class Firsts:
         del self.smallest[MAX_GAPS:]
 
 
-def _percent(part: int, whole: int) -> str:
+def _share(part: int, whole: int) -> str:
     if part * 1000 < whole:
         return "under 0.1 %"
     return f"{part * 100 / whole:.1f} %"
@@ -187,7 +182,7 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
 
 
 def _cure(firsts: Firsts, limits: Limits) -> str | None:
-    """Without prefix caching a plan has no context; only prompts that are computed in parts need it."""
+    # Without prefix caching a plan has no context; only prompts that are computed in parts need it.
     only_parts = not limits.prefix_caching and firsts.least_blocks != 0
     return NO_PARTS if only_parts else None
 
@@ -277,14 +272,12 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
 
 
 def most_decode_blocks(size: int, limits: Limits, kv_blocks: int) -> int:
-    """KV blocks that `size` sequences can make a decode batch read.
-
-    With contiguous paged attention a prefix of the cache that ends with the highest block in use; otherwise each
-    sequence's own blocks, where those that prefix caching shares count for every sequence.
-    """
+    """KV blocks that `size` sequences can make a decode batch read."""
+    # With contiguous paged attention a prefix of the cache that ends with the highest block in use, wherever it lies.
     if limits.contiguous_paged_attention:
         return kv_blocks
     most = size * ceil(limits.max_model_len / limits.block_size)
+    # Sequences that share blocks by prefix caching reference them once each, so a batch may read more than there are.
     return most if limits.prefix_caching else min(most, kv_blocks)
 
 

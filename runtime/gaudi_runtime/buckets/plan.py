@@ -1,6 +1,6 @@
-"""A plan by any strategy: ranges and files are planned in buckets/, and what is optimal in optimal/.
+"""A plan by any strategy: ranges and files are planned by planner.py, and what is optimal in optimal/.
 
-Strategies are told apart here, above both, because the optimizer asks buckets/ what strategy exponential has.
+Strategies are told apart here, above both, because the optimizer asks the planner what strategy exponential has.
 """
 
 from gaudi_runtime.buckets.bucket import BucketPlan
@@ -10,8 +10,8 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 
+# What the search of optimal takes is told by no number of buckets; it is about as long as so many take, or longer.
 OPTIMAL_CANDIDATES = 20_000
-"""What its search takes is told by no number of buckets; it is about as long as so many take, or longer."""
 
 
 def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:

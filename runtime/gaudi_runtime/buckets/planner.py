@@ -1,35 +1,68 @@
 """From ranges or a file, the limits of a model and a device's KV blocks to a BucketPlan (docs/bucketing.md).
 
-A Sieve collects the buckets of one phase and counts, by rule, those that did not pass. Which way a policy goes is said
-above this folder, in plan.py: one of them leads to the optimizer, which asks here what exponential has.
+All combinations of the values are looked at. Rules (docs/bucketing.md, Filters) keep some out; a Sieve collects the
+buckets of one phase and counts, by rule, those that did not pass. Which way a policy goes is said in plan.py: one of
+them leads to the optimizer, which asks here what exponential has.
 """
 
 from collections import Counter
 from collections.abc import Sequence, Sized
-from math import prod
+from math import ceil, prod
 
-from gaudi_runtime.buckets.bucket import (
-    Bucket,
-    BucketPlan,
-    Dropped,
-    Rule,
-    clamp_blocks,
-    decode_rule,
-    prompt_rule,
-    query_rule,
-)
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Dropped, Rule, most_context_blocks
 from gaudi_runtime.buckets.bucket_file import read_bucket_file
 from gaudi_runtime.buckets.coverage import levels_of, steps_up_to
-from gaudi_runtime.buckets.ranges import LONG_MODEL_LEN, Values, plan_values
+from gaudi_runtime.buckets.ranges import LONG_MODEL_LEN, Dimensions, plan_values
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 
-MAX_BUCKETS = 250_000
-"""Most buckets of a phase: each is a graph, and this many would take weeks to warm up."""
 
+def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
+    """The rule that forbids a prompt bucket, None when it may stay."""
+    rule = query_rule(limits, batch_size, query_len)
+    if rule is not None:
+        return rule
+    if num_blocks > most_context_blocks(limits):
+        return Rule.CONTEXT_TOO_LONG
+    return Rule.NOT_WHOLE_SLICES if num_blocks == 0 and _splits_a_slice(limits, query_len) else None
+
+
+def query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
+    """The rule that forbids prompt buckets of this query whatever their context, None when there is none."""
+    if query_len > limits.max_model_len:
+        return Rule.QUERY_TOO_LONG
+    if batch_size * query_len > limits.max_num_batched_tokens:
+        return Rule.OVER_BUDGET
+    return None
+
+
+def _splits_a_slice(limits: Limits, query_len: int) -> bool:
+    slices = limits.sliding_window_slices
+    return slices is not None and query_len >= slices.from_tokens and query_len % slices.tokens != 0
+
+
+def decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None:
+    """The rule that forbids a decode bucket, None when it may stay."""
+    # With contiguous attention blocks count up to the highest one in use, so nothing follows from how many sequences.
+    if not limits.contiguous_paged_attention and batch_size > num_blocks:
+        return Rule.FEWER_BLOCKS_THAN_SEQUENCES
+    return None
+
+
+def clamp_blocks(limits: Limits, batch_size: int, num_blocks: int) -> int:
+    """Blocks of a decode bucket, at most what `batch_size` full sequences can reference."""
+    # With contiguous attention a batch reads up to the highest block in use, wherever it lies.
+    if limits.contiguous_paged_attention:
+        return num_blocks
+    return min(num_blocks, batch_size * ceil(limits.max_model_len / limits.block_size))
+
+
+# Most buckets of a phase: each is a graph, and this many would take weeks to warm up.
+MAX_BUCKETS = 250_000
+
+# Most combinations of a phase that are looked at: seconds of work.
 MAX_CANDIDATES = 5_000_000
-"""Most combinations of a phase that are looked at: seconds of work."""
 
 _EXAMPLES = {BucketPhase.PROMPT: "(1, 128, 0)", BucketPhase.DECODE: "(1, 1, 128)"}
 
@@ -85,8 +118,8 @@ class Sieve:
 
 MAX_FILE_WARNINGS = 20
 
+# Most steps of the staircases of a file (coverage.py): as many as a phase may have buckets.
 MAX_STEPS = 250_000
-"""Most steps of the staircases of a file (buckets/staircase.py): as many as a phase may have buckets."""
 
 
 def plan_of_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int, warnings: Sequence[str] = ()) -> BucketPlan:
@@ -106,7 +139,7 @@ def plan_of_file(text: str, limits: Limits, warnings: Sequence[str] = ()) -> Buc
     return plan
 
 
-def plan_of(prompt: Sieve, decode: Sieve, warnings: Sequence[str]) -> BucketPlan:
+def plan_of(prompt: Sieve, decode: Sieve, warnings: Sequence[str] = ()) -> BucketPlan:
     """What is left in both sieves. Raises PlanImpossible when a phase is empty."""
     return BucketPlan(
         prompt=prompt.buckets(),
@@ -116,13 +149,15 @@ def plan_of(prompt: Sieve, decode: Sieve, warnings: Sequence[str]) -> BucketPlan
     )
 
 
-def _take_prompt(sieve: Sieve, values: Values, limits: Limits, context_cap: int | None) -> None:
+def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, context_cap: int | None) -> None:
     check_candidates(BucketPhase.PROMPT, values.prompt_batch, values.prompt_query, values.prompt_context)
     for batch_size in values.prompt_batch:
         contexts = values.prompt_context
         for query in values.prompt_query:
+            # From the query before: where its context cannot give way, that value stays (see below).
             contexts = _fit_context(contexts, query, limits, context_cap)
             rule = query_rule(limits, batch_size, query)
+            # Counted together: of millions of combinations most may fall to this rule.
             if rule:
                 sieve.drop(rule, len(contexts))
                 continue
@@ -131,13 +166,11 @@ def _take_prompt(sieve: Sieve, values: Values, limits: Limits, context_cap: int 
 
 
 def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | None) -> list[int]:
-    """With a long model the largest context gives way to what the query leaves of the model length.
-
-    Where that is impossible the value of the query before stays, as in the public planner.
-    """
+    """With a long model the largest context gives way to what the query leaves of the model length."""
     edge = (limits.max_model_len - query) // limits.block_size
     long = limits.max_model_len >= LONG_MODEL_LEN and limits.prefix_caching
     if not long or edge < 0 or (cap is not None and edge >= cap):
+        # The value of the query before stays, as in the public planner.
         return contexts
     return [*contexts[:-1], edge]
 
@@ -151,7 +184,7 @@ def _sift_prompt(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
     return rule
 
 
-def _take_decode(sieve: Sieve, values: Values, limits: Limits) -> None:
+def _take_decode(sieve: Sieve, values: Dimensions[list[int]], limits: Limits) -> None:
     check_candidates(BucketPhase.DECODE, values.decode_batch, values.decode_blocks)
     for batch_size in values.decode_batch:
         for blocks in values.decode_blocks:
@@ -185,10 +218,8 @@ def _take_file(prompt: Sieve, decode: Sieve, text: str, limits: Limits) -> list[
 
 
 def _check_steps(plan: BucketPlan, limits: Limits) -> None:
-    """Raises PlanImpossible for a file whose gaps would take far more work than its buckets.
-
-    The other strategies repeat their values for every batch size, and so have no more steps than buckets.
-    """
+    """Raises PlanImpossible for a file whose gaps would take far more work than its buckets."""
+    # The other strategies repeat their values for every batch size, and so have no more steps than buckets.
     levels = levels_of(plan.prompt, limits.max_num_prefill_seqs)
     if steps_up_to(MAX_STEPS, levels) > MAX_STEPS:
         sizes = len({bucket.batch_size for bucket in plan.prompt})

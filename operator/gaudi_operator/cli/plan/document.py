@@ -1,20 +1,15 @@
-"""The documents that `gaudi-plan` reads: their text, within bounds, and the two forms that have no model of their own.
+"""The documents that `gaudi-plan` reads: their text, within bounds, and the form of a resource.
 
 `parse` finds the one document that is meant. `read_manifest` makes a resource of a GaudiInference: no API server has
-looked at it, so what the schema would refuse is refused here, unknown fields above all. `BareLimits` is the flat form,
-in the names of the public planners (docs/bucketing.md, Asking).
+looked at it, so what the schema would refuse is refused here, unknown fields above all.
 """
 
 import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
-
-from gaudi_runtime.buckets.ranges import policy_from_env
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.units import quoted
 
@@ -149,77 +144,3 @@ def _unknown(given: object, read: object, path: str) -> Iterator[str]:
     elif isinstance(given, list) and isinstance(read, tuple):
         for number, (value, taken) in enumerate(zip(given, read, strict=True)):
             yield from _unknown(value, taken, f"{path}[{number}]")
-
-
-PUBLIC_NAMES = {"exp": Strategy.EXPONENTIAL, "lin": Strategy.LINEAR, "pad": Strategy.PADDING_AWARE}
-"""What the public servers call the strategies."""
-
-
-def _our_name(strategy: object) -> object:
-    return PUBLIC_NAMES.get(strategy, strategy) if isinstance(strategy, str) else strategy
-
-
-def _variable(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError("a variable is a whole number or its text")
-    return value
-
-
-def _known_to_its_release(release: object, info: ValidationInfo) -> object:
-    strategy = info.data.get("strategy")
-    if release == "1.22" and strategy not in (Strategy.EXPONENTIAL, Strategy.UNIFIED):
-        raise ValueError(f"1.22 has exponential and unified plans only, and strategy is {strategy}")
-    return release
-
-
-Whole = Annotated[int, Strict(), Field(ge=1, le=16_777_216)]
-Flag = Annotated[bool, Strict()]
-Variable = Annotated[str | int, BeforeValidator(_variable)]
-Release = Annotated[Literal["current", "1.22"], BeforeValidator(_known_to_its_release)]
-
-
-class BareLimits(BaseModel):
-    """Limits and variables of a server. The recorded answers of a vector may stand beside them and are not read."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    strategy: Annotated[Strategy, BeforeValidator(_our_name)] = Strategy.EXPONENTIAL
-    release: Release = "current"
-    max_model_len: Whole
-    max_num_seqs: Whole
-    max_num_prefill_seqs: Whole = 1
-    max_num_batched_tokens: Whole
-    num_blocks: Whole | None = None
-    block_size: Whole = 128
-    contiguous_pa: Flag = True
-    prefix_caching: Flag = True
-    env: dict[str, Variable] | None = None
-    file: str | None = None
-
-    @property
-    def limits(self) -> Limits:
-        """The limits as the planner takes them."""
-        return Limits(
-            max_model_len=self.max_model_len,
-            max_num_seqs=self.max_num_seqs,
-            max_num_prefill_seqs=self.max_num_prefill_seqs,
-            max_num_batched_tokens=self.max_num_batched_tokens,
-            block_size=self.block_size,
-            contiguous_paged_attention=self.contiguous_pa,
-            prefix_caching=self.prefix_caching,
-        )
-
-    @property
-    def policy(self) -> BucketPolicy:
-        """Strategy, variables and file. Raises ConfigError naming the variable at fault."""
-        return policy_from_env(self.strategy, self.env or {}).model_copy(update={"file": self.file})
-
-
-def read_bare_limits(document: Mapping[str, Any]) -> BareLimits:
-    """Bare limits without the recorded answers. Raises pydantic's ValidationError."""
-    return BareLimits.model_validate({key: value for key, value in document.items() if not _is_answer(key, value)})
-
-
-def _is_answer(key: str, value: object) -> bool:
-    recorded = isinstance(value, dict) and "sha256" in value
-    return key == "lookups" or (key in ("prompt", "decode") and recorded)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.ranges import exponential, exponential_fill, linear, padding_aware, unified_alpha
+from gaudi_runtime.buckets.ranges import exponential, linear, padding_aware
 
 
 def test_linear_with_ramp_doubles_up_to_the_step() -> None:
@@ -59,15 +59,6 @@ def test_exponential_whose_point_is_an_exact_multiple_is_not_rounded_further() -
     assert 4096 in exponential(128, 128, 8192, 13, ends_exact=False)
 
 
-def test_exponential_fill_puts_taken_points_on_the_nearest_free_multiple() -> None:
-    expected = [128, 256, 384, 512, 640, 768, 896, 1024, 1408, 1792, 2304, 3072, 4096]
-    assert exponential_fill(128, 128, 4096, 13, ends_exact=False) == expected
-
-
-def test_exponential_fill_without_free_multiples_has_fewer_values() -> None:
-    assert exponential_fill(1, 1, 4, 9, ends_exact=False) == [1, 2, 3, 4]
-
-
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -89,10 +80,6 @@ def test_padding_aware_without_pad_max_takes_max() -> None:
 
 def test_padding_aware_with_min_at_max_is_one_value() -> None:
     assert padding_aware(128, 128, 128, 32, 25) == [128]
-
-
-def test_unified_alpha_has_quarters_halves_and_wholes() -> None:
-    assert unified_alpha(0, 32, 256) == [0, 8, 16, 32, 64, 128, 256]
 
 
 SMALL = st.integers(1, 300)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.ranges import policy_from_env
+from gaudi_runtime.buckets.old_releases import policy_from_env
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 
 DATA = Path(__file__).parents[3] / "data"

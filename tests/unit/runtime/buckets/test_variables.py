@@ -1,6 +1,6 @@
 import pytest
 
-from gaudi_runtime.buckets.ranges import policy_from_env
+from gaudi_runtime.buckets.old_releases import policy_from_env
 from gaudi_runtime.contract.bucketing import RangeSettings, Strategy
 from gaudi_runtime.errors import ConfigError
 
