@@ -13,7 +13,7 @@ from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import KvCacheDtype
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.result import Forecast, Wanted, fits, reachable
+from gaudi_runtime.forecast.result import Forecast, Thresholds, fits, reachable
 from gaudi_runtime.units import GIB
 
 MOST_CHANGES = 3
@@ -180,19 +180,19 @@ class Change:
     inputs: ForecastInputs | None = None
 
 
-def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, wanted: Wanted) -> tuple[Change, ...]:
+def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Thresholds) -> tuple[Change, ...]:
     """At most three changes, the smallest first; none when it fits already or no single one helps.
 
     Where there is no room for the model either, ask with percentages of 0 what gives it room.
     """
     now = forecast(inputs, shape, card)
-    if fits(now, wanted):
+    if fits(now, thresholds):
         return ()
-    trials = _Trials(shape, card, wanted)
+    trials = _Trials(shape, card, thresholds)
     found = [
         change for setting in turnable_settings(inputs, shape) if (change := _smallest(inputs, setting, trials.fits))
     ]
-    best = sorted([*found, *_ask_for_less(now, wanted)], key=lambda change: change.distance)
+    best = sorted([*found, *_ask_for_less(now, thresholds)], key=lambda change: change.distance)
     return tuple(best[:MOST_CHANGES])
 
 
@@ -204,8 +204,8 @@ def sentence(changes: tuple[Change, ...]) -> str:
 class _Trials:
     """Forecasts of changed deployments, until the work is done."""
 
-    def __init__(self, shape: ModelShape, card: Card, wanted: Wanted) -> None:
-        self._shape, self._card, self._wanted = shape, card, wanted
+    def __init__(self, shape: ModelShape, card: Card, thresholds: Thresholds) -> None:
+        self._shape, self._card, self._thresholds = shape, card, thresholds
         self._work = WORK
 
     def fits(self, inputs: ForecastInputs) -> bool:
@@ -217,7 +217,7 @@ class _Trials:
         looked_at = candidates(inputs.policy, inputs.limits, int(answer.kv_blocks.value))
         planned = sum(phase.planned for phase in (answer.prompt, answer.decode) if phase)
         self._work -= 100 + max(planned, looked_at)
-        return fits(answer, self._wanted)
+        return fits(answer, self._thresholds)
 
 
 def _smallest(inputs: ForecastInputs, setting: Setting, fit: Fits) -> Change | None:
@@ -253,12 +253,12 @@ def _bisect(misfit: int, fitting: int, fit: Callable[[int], bool]) -> int:
     return fitting
 
 
-def _ask_for_less(now: Forecast, wanted: Wanted) -> list[Change]:
+def _ask_for_less(now: Forecast, thresholds: Thresholds) -> list[Change]:
     """Lower percentages, where graphs are all that is missing."""
     if now.problems:
         return []
-    asked = {"prompt": wanted.prompt_percent, "decode": wanted.decode_percent}
-    short = [(phase.phase, percent) for phase, percent in reachable(now, wanted) if percent < asked[phase.phase]]
+    asked = {"prompt": thresholds.prompt_percent, "decode": thresholds.decode_percent}
+    short = [(phase.phase, percent) for phase, percent in reachable(now, thresholds) if percent < asked[phase.phase]]
     text = " and ".join(f"lower readiness.minCaptured{phase.title()}Percent to {percent}" for phase, percent in short)
     distance = max((1 - percent / asked[phase] for phase, percent in short), default=0)
     return [Change(text, distance)] if short and min(percent for _, percent in short) >= LEAST_PERCENT else []

@@ -14,7 +14,7 @@ from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.graphs import phase_forecasts, phase_rates
 from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.memory import divide, total_memory
-from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, PhaseForecast, Phases
+from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Phases, Reason
 from gaudi_runtime.units import gib
 
 
@@ -51,7 +51,7 @@ def _divided(
     try:
         return divide(inputs, shape, total), ()
     except PlanImpossible as error:
-        return None, (Problem(Misfit.PARALLELISM, str(error)),)
+        return None, (Problem(Reason.PARALLELISM, str(error)),)
 
 
 def _blocks(inputs: ForecastInputs, memory: MemoryForecast | None) -> Figure:
@@ -66,7 +66,7 @@ def _plan(inputs: ForecastInputs, blocks: int) -> tuple[BucketPlan | None, tuple
     try:
         return make_plan(inputs.policy, inputs.limits, blocks), ()
     except PlanImpossible as error:
-        return None, (Problem(Misfit.PLAN_IMPOSSIBLE, str(error)),)
+        return None, (Problem(Reason.PLAN_IMPOSSIBLE, str(error)),)
 
 
 def _phases(
@@ -105,19 +105,19 @@ def _room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> Ite
         return
     if memory.free.value < 1:
         yield Problem(
-            Misfit.WEIGHTS_TOO_LARGE,
+            Reason.WEIGHTS_TOO_LARGE,
             f"weights of about {gib(memory.weights.value)} and a workspace of about {gib(memory.workspace.value)} "
             f"leave nothing of the {gib(memory.total.value)} of a card",
         )
     elif memory.kv_blocks.value < 1:
         yield Problem(
-            Misfit.NO_KV_BLOCK,
+            Reason.NO_KV_BLOCK,
             f"about {gib(memory.kv_cache.value)} are left for the KV cache and one block takes "
             f"{gib(memory.block.value)}",
         )
     elif memory.kv_blocks.value < inputs.blocks_per_sequence:
         yield Problem(
-            Misfit.SEQUENCE_TOO_LONG,
+            Reason.SEQUENCE_TOO_LONG,
             f"a sequence of maxModelLen = {inputs.limits.max_model_len} tokens needs {inputs.blocks_per_sequence} KV "
             f"blocks and about {int(memory.kv_blocks.value)} fit",
         )

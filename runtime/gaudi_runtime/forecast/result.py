@@ -10,7 +10,7 @@ from gaudi_runtime.contract.report import BucketPhase, meets, percent
 from gaudi_runtime.errors import Problem
 
 
-class Misfit(StrEnum):
+class Reason(StrEnum):
     """Reasons why a deployment does not fit."""
 
     PARALLELISM = "ParallelismImpossible"
@@ -83,7 +83,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Thresholds:
     """Least captured percent of each phase (`readiness` of a GaudiInference).
 
     `at_best` judges by the lowest bytes that any source gives for a graph: what falls short of that cannot be met.
@@ -94,36 +94,36 @@ class Wanted:
     at_best: bool = False
 
 
-def fits(forecast: Forecast, wanted: Wanted) -> bool:
-    """Whether there is room for the model and for the wanted graphs."""
-    return not forecast.problems and not shortfalls(forecast, wanted)
+def fits(forecast: Forecast, thresholds: Thresholds) -> bool:
+    """Whether there is room for the model and for the graphs that are asked for."""
+    return not forecast.problems and not shortfalls(forecast, thresholds)
 
 
-def shortfalls(forecast: Forecast, wanted: Wanted) -> tuple[Problem, ...]:
+def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...]:
     """A problem per phase that stays below its percentage; none where it is not known how many graphs fit."""
-    asked = ((forecast.prompt, wanted.prompt_percent), (forecast.decode, wanted.decode_percent))
+    asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
     return tuple(
-        Problem(Misfit.GRAPHS_MISSING, _sentence(phase, least, wanted))
+        Problem(Reason.GRAPHS_MISSING, _sentence(phase, least, thresholds))
         for phase, least in asked
-        if phase and meets(_count(phase, wanted), phase.planned, least) is False
+        if phase and meets(_count(phase, thresholds), phase.planned, least) is False
     )
 
 
-def reachable(forecast: Forecast, wanted: Wanted) -> Iterator[tuple[PhaseForecast, int]]:
+def reachable(forecast: Forecast, thresholds: Thresholds) -> Iterator[tuple[PhaseForecast, int]]:
     """Phases whose graphs are counted, with the percentage that they reach."""
     for phase in (forecast.prompt, forecast.decode):
         if phase and phase.captured is not None and phase.planned:
-            yield phase, percent(_count(phase, wanted), phase.planned) or 0
+            yield phase, percent(_count(phase, thresholds), phase.planned) or 0
 
 
-def _count(phase: PhaseForecast, wanted: Wanted) -> int:
+def _count(phase: PhaseForecast, thresholds: Thresholds) -> int:
     if phase.captured is None or phase.captured_at_best is None:
         return phase.planned
-    return phase.captured_at_best if wanted.at_best else len(phase.captured)
+    return phase.captured_at_best if thresholds.at_best else len(phase.captured)
 
 
-def _sentence(phase: PhaseForecast, least: int, wanted: Wanted) -> str:
-    count = _count(phase, wanted)
+def _sentence(phase: PhaseForecast, least: int, thresholds: Thresholds) -> str:
+    count = _count(phase, thresholds)
     return (
         f"about {count} of {phase.planned} {phase.phase} graphs ({percent(count, phase.planned)} %) fit into the "
         f"memory kept for graphs, and {least} % are asked for"

@@ -167,7 +167,7 @@ def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
     """Who ignores the knob, and what it needs instead; None when it has an effect."""
     engine = config.engine
     actual = {"strategy": config.bucketing.strategy, "mode": engine.execution_mode, "device": engine.device}
-    for key, wanted in knob.needs.items():
-        if actual[key] not in wanted:
-            return f"{_WHO[key].format(actual[key])}: it needs {' or '.join(wanted)}"
+    for key, needed in knob.needs.items():
+        if actual[key] not in needed:
+            return f"{_WHO[key].format(actual[key])}: it needs {' or '.join(needed)}"
     return None

@@ -30,7 +30,7 @@ from gaudi_runtime.errors import ConfigError, Problem
 from gaudi_runtime.forecast.advice import Change, advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.forecast.result import Forecast, PhaseForecast, Wanted, fits, shortfalls
+from gaudi_runtime.forecast.result import Forecast, PhaseForecast, Thresholds, fits, shortfalls
 from gaudi_runtime.knobs.render import Rendered, render
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
     shape, described = asked_shape(question, model), asked_card(question, card)
     found = forecast(inputs, shape, described)
     # Room first: without it the graphs that are missing say nothing.
-    asked = Wanted(0, 0) if found.problems else wanted
+    asked = Thresholds(0, 0) if found.problems else wanted
     advice = advise(inputs, shape, described, asked) if shape else ()
     certain = not fits(found, replace(wanted, at_best=True))
     told = hints(question.inference.spec) if question.inference else ()
@@ -120,11 +120,11 @@ def asked_inputs(question: PlanQuestion) -> ForecastInputs:
     )
 
 
-def _wanted(question: PlanQuestion) -> Wanted:
+def _wanted(question: PlanQuestion) -> Thresholds:
     if question.inference is None:
-        return Wanted()
+        return Thresholds()
     readiness = question.inference.spec.readiness
-    return Wanted(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
+    return Thresholds(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
 
 
 def asked_shape(question: PlanQuestion, model: str | None) -> ModelShape | None:

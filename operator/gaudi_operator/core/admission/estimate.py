@@ -17,7 +17,7 @@ from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, PhaseForecast
+from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Reason
 
 _TOLD = frozenset({"card", "model", "timeScale", "loadSeconds", "promptTokensPerSecond", "tokensPerSecond"})
 """Keys of a simulation that leave the memory and the graphs of the described card as they are."""
@@ -125,10 +125,10 @@ def estimate(inputs: ForecastInputs, subject: Subject) -> Estimate | None:
     )
 
 
-_FATAL = frozenset({Misfit.PARALLELISM, Misfit.WEIGHTS_TOO_LARGE, Misfit.NO_KV_BLOCK})
+_FATAL = frozenset({Reason.PARALLELISM, Reason.WEIGHTS_TOO_LARGE, Reason.NO_KV_BLOCK})
 """Without a single KV block nothing can be served; a sequence that is too long is only refused itself."""
 
-_ROOM = _FATAL | {Misfit.SEQUENCE_TOO_LONG}
+_ROOM = _FATAL | {Reason.SEQUENCE_TOO_LONG}
 
 
 def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: ForecastInputs, subject: Subject) -> bool:
@@ -136,7 +136,7 @@ def _is_proven(problem: Problem, memory: MemoryForecast | None, inputs: Forecast
     if problem.reason not in _FATAL:
         return False
     if subject.exact or not subject.sure or memory is None:
-        return subject.exact or (subject.sure and problem.reason is Misfit.PARALLELISM)
+        return subject.exact or (subject.sure and problem.reason is Reason.PARALLELISM)
     room = max(0.0, memory.total.most - memory.weights.least) * inputs.utilization
     return room * (1 - inputs.warmup.graph_memory_share) < memory.block.least
 

@@ -37,7 +37,7 @@ from gaudi_runtime.contract.report import meets, percent
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.advice import advise, sentence
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.forecast.result import Misfit, Wanted
+from gaudi_runtime.forecast.result import Reason, Thresholds
 
 BYTES_PER_BUCKET = 120
 """As measured: a tuple, its place in the plan and in what finds it; the numbers are shared."""
@@ -122,7 +122,7 @@ def _small(policy: BucketPolicy) -> Callable[[object], int]:
     return lambda _answer: SMALL + text_bytes(policy)
 
 
-ROOM = Wanted(0, 0)
+ROOM = Thresholds(0, 0)
 """Nothing but room for the model and one sequence."""
 
 _SENTENCES: Answers[str] = Answers(8 * 2**20)
@@ -135,23 +135,23 @@ def room_advice(inference: Inference) -> str:
 
 def graph_advice(inference: Inference, readiness: Readiness) -> str:
     """What lets the asked-for graphs fit as expected, as a part of a sentence; empty when no single change does."""
-    wanted = Wanted(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
+    wanted = Thresholds(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
     return _advice(inference, wanted)
 
 
-def _advice(inference: Inference, wanted: Wanted) -> str:
+def _advice(inference: Inference, wanted: Thresholds) -> str:
     about = subject(inference.spec)
     return "" if about is None else _changes(forecast_inputs(inference), about, wanted)
 
 
-def _changes(inputs: ForecastInputs, about: Subject, wanted: Wanted) -> str:
+def _changes(inputs: ForecastInputs, about: Subject, wanted: Thresholds) -> str:
     """Kept, because every pass asks again and a large plan takes seconds."""
     return _SENTENCES.get(
         (inputs, about, wanted), lambda: _work_out(inputs, about, wanted), lambda _: SMALL + text_bytes(inputs.policy)
     )
 
 
-def _work_out(inputs: ForecastInputs, about: Subject, wanted: Wanted) -> str:
+def _work_out(inputs: ForecastInputs, about: Subject, wanted: Thresholds) -> str:
     shape = known_shape(about.model)
     return "" if shape is None else sentence(advise(inputs, shape, card_named(about.card), wanted))
 
@@ -185,7 +185,7 @@ def _estimate(inference: Inference) -> Estimate | None:
 
 
 def _no_room(verb: str, problem: Problem, inference: Inference) -> str:
-    if problem.reason is Misfit.PARALLELISM:
+    if problem.reason is Reason.PARALLELISM:
         return f"The model {verb} not fit these ranks: {problem.message}."
     advice = room_advice(inference) or "use more cards, a smaller model or fewer bits"
     return f"The model {verb} not fit: {problem.message}. To give it room, {advice}."

@@ -11,14 +11,14 @@ from gaudi_runtime.contract.config import ParallelismConfig
 from gaudi_runtime.forecast.advice import Setting, advise, sentence, turnable_settings
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.result import Wanted, fits, shortfalls
+from gaudi_runtime.forecast.result import Thresholds, fits, shortfalls
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with, shape_of
 
-ROOM = Wanted(0, 0)
+ROOM = Thresholds(0, 0)
 
 
-def advice(inputs: ForecastInputs, shape: ModelShape = LLAMA, wanted: Wanted | None = None) -> str:
-    return sentence(advise(inputs, shape, GAUDI2, wanted or Wanted()))
+def advice(inputs: ForecastInputs, shape: ModelShape = LLAMA, thresholds: Thresholds | None = None) -> str:
+    return sentence(advise(inputs, shape, GAUDI2, thresholds or Thresholds()))
 
 
 def setting_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, int]:
@@ -32,7 +32,7 @@ def setting_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Se
 
 
 def test_what_fits_needs_no_advice() -> None:
-    assert advice(SEED, wanted=Wanted(62, 100)) == ""
+    assert advice(SEED, thresholds=Thresholds(62, 100)) == ""
 
 
 def test_seed_000_could_ask_for_62_percent_or_plan_smaller_prompt_batches() -> None:
@@ -44,7 +44,7 @@ def test_seed_000_could_ask_for_62_percent_or_plan_smaller_prompt_batches() -> N
 
 
 def test_seed_000_at_the_bytes_of_the_next_release_needs_no_advice() -> None:
-    assert advice(SEED, wanted=Wanted(at_best=True)) == ""
+    assert advice(SEED, thresholds=Thresholds(at_best=True)) == ""
 
 
 def test_missing_room_for_graphs_asks_for_a_larger_share() -> None:
@@ -53,7 +53,7 @@ def test_missing_room_for_graphs_asks_for_a_larger_share() -> None:
 
 
 def test_cache_too_small_for_a_sequence_asks_for_shorter_ones_or_a_smaller_share_of_graphs() -> None:
-    assert advice(seed_with(utilization=0.005), wanted=ROOM) == (
+    assert advice(seed_with(utilization=0.005), thresholds=ROOM) == (
         "raise engine.deviceMemoryUtilization to 0.01, or lower warmup.graphMemoryShare to 0.36, "
         "or lower model.maxModelLen to 1945"
     )
@@ -90,7 +90,7 @@ def test_percentage_below_half_is_no_advice() -> None:
 
 
 def test_shortfall_names_count_percentage_and_threshold() -> None:
-    problems = shortfalls(forecast(SEED, LLAMA, GAUDI2), Wanted(80, 100))
+    problems = shortfalls(forecast(SEED, LLAMA, GAUDI2), Thresholds(80, 100))
     assert [problem.message for problem in problems] == [
         "about 15 of 24 prompt graphs (62 %) fit into the memory kept for graphs, and 80 % are asked for"
     ]
@@ -98,11 +98,11 @@ def test_shortfall_names_count_percentage_and_threshold() -> None:
 
 @pytest.mark.parametrize("percent", [0, 62])
 def test_percentage_that_is_reached_is_no_shortfall(percent: int) -> None:
-    assert shortfalls(forecast(SEED, LLAMA, GAUDI2), Wanted(percent, 100)) == ()
+    assert shortfalls(forecast(SEED, LLAMA, GAUDI2), Thresholds(percent, 100)) == ()
 
 
 def test_unknown_graphs_are_no_shortfall() -> None:
-    assert fits(forecast(SEED, None, GAUDI2), Wanted())
+    assert fits(forecast(SEED, None, GAUDI2), Thresholds())
 
 
 @settings(max_examples=20, deadline=None)
@@ -129,13 +129,13 @@ def test_advised_change_fits_and_one_step_less_does_not(
         max_num_batched_tokens=blocks * 128,
         parallelism=ParallelismConfig(tensor=tensor),
     )
-    shape, wanted = shape_of(repository), Wanted(percent, percent)
-    changes = advise(inputs, shape, CARDS[card], wanted)
+    shape, thresholds = shape_of(repository), Thresholds(percent, percent)
+    changes = advise(inputs, shape, CARDS[card], thresholds)
     assume(changes)
     for change in changes:
         if change.inputs is None:
             continue
-        assert fits(forecast(change.inputs, shape, CARDS[card]), wanted)
+        assert fits(forecast(change.inputs, shape, CARDS[card]), thresholds)
         setting, step = setting_of(change.text, inputs, shape)
         less = setting.set(inputs, setting.values[step - 1]) if step else inputs
-        assert not fits(forecast(less, shape, CARDS[card]), wanted)
+        assert not fits(forecast(less, shape, CARDS[card]), thresholds)

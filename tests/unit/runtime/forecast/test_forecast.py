@@ -13,7 +13,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, ParallelismConfig, QuantizationMethod
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.forecast import forecast
-from gaudi_runtime.forecast.result import Forecast, MemoryForecast, Misfit, PhaseForecast
+from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Reason
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with, shape_of
 
 SEVENTY = shape_of("meta-llama/Llama-3.1-70B")
@@ -25,7 +25,7 @@ def figures(answer: Forecast) -> list[Figure]:
     return [value for value in [*inside, answer.kv_blocks, answer.warmup_seconds] if isinstance(value, Figure)]
 
 
-def reasons(answer: Forecast) -> list[Misfit]:
+def reasons(answer: Forecast) -> list[Reason]:
     return [problem.reason for problem in answer.problems]
 
 
@@ -66,7 +66,7 @@ def test_tensor_parallel_cards_divide_the_width_of_graphs() -> None:
 
 def test_weights_that_do_not_fit_are_a_problem_with_the_figures() -> None:
     answer = forecast(SEED, SEVENTY, GAUDI2)
-    assert reasons(answer) == [Misfit.WEIGHTS_TOO_LARGE]
+    assert reasons(answer) == [Reason.WEIGHTS_TOO_LARGE]
     assert answer.problems[0].message == (
         "weights of about 131.42 GiB and a workspace of about 0.97 GiB leave nothing of the 94.62 GiB of a card"
     )
@@ -84,23 +84,23 @@ def test_fp8_puts_seventy_billion_parameters_on_one_gaudi_2() -> None:
 
 
 def test_memory_without_room_for_a_block_is_a_problem() -> None:
-    assert reasons(forecast(seed_with(utilization=0.0), LLAMA, GAUDI2)) == [Misfit.NO_KV_BLOCK]
+    assert reasons(forecast(seed_with(utilization=0.0), LLAMA, GAUDI2)) == [Reason.NO_KV_BLOCK]
 
 
 def test_cache_smaller_than_one_sequence_is_a_problem() -> None:
     answer = forecast(seed_with(utilization=0.005), LLAMA, GAUDI2)
-    assert reasons(answer) == [Misfit.SEQUENCE_TOO_LONG]
+    assert reasons(answer) == [Reason.SEQUENCE_TOO_LONG]
     assert "maxModelLen = 2048 tokens needs 2048 KV blocks and about 1945 fit" in answer.problems[0].message
 
 
 def test_heads_that_cannot_be_divided_are_a_problem() -> None:
     answer = forecast(replace(SEED, parallelism=ParallelismConfig(tensor=3)), LLAMA, GAUDI2)
-    assert reasons(answer) == [Misfit.PARALLELISM]
+    assert reasons(answer) == [Reason.PARALLELISM]
 
 
 def test_plan_that_is_impossible_is_a_problem() -> None:
     inputs = replace(SEED, policy=BucketPolicy(strategy=Strategy.FILE, file="(1, 4096, 0)"))
-    assert reasons(forecast(inputs, LLAMA, GAUDI2)) == [Misfit.PLAN_IMPOSSIBLE]
+    assert reasons(forecast(inputs, LLAMA, GAUDI2)) == [Reason.PLAN_IMPOSSIBLE]
 
 
 def test_format_that_only_the_checkpoint_knows_is_named_as_assumed() -> None:
