@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
     DecodeRanges,

@@ -15,7 +15,7 @@ from functools import cache
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.optimal.cost import one_graph, score, token_cost
 from gaudi_runtime.buckets.optimal.strategy import Optimizer
-from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.traffic.batching import traffic_of

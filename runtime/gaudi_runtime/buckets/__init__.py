@@ -1,8 +1,7 @@
 """Which shapes a server prepares: pure values and arithmetic (docs/bucketing.md).
 
-plan         a policy, limits and KV blocks -> BucketPlan, by any strategy
+planner      a policy, limits and KV blocks -> BucketPlan: combinations of values, sifted by rules; or a bucket_file
 ranges       the ranges of a strategy, what users override, and the values of each dimension
-planner      all combinations of the values, sifted by rules, are the plan; or a bucket_file is read
 optimal/     the buckets that pad a known traffic least
 bucket       Bucket and BucketPlan, and the lookup of the one that a batch is padded to
 coverage     which batches have no bucket

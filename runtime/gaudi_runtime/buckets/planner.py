@@ -1,8 +1,7 @@
-"""From ranges or a file, the limits of a model and a device's KV blocks to a BucketPlan (docs/bucketing.md).
+"""From a policy, the limits of a model and a device's KV blocks to a BucketPlan (docs/bucketing.md).
 
-All combinations of the values are looked at. Rules (docs/bucketing.md, Filters) keep some out; a Sieve collects the
-buckets of one phase and counts, by rule, those that did not pass. Which way a policy goes is said in plan.py: one of
-them leads to the optimizer, which asks here what exponential has.
+Of ranges all combinations of the values are looked at. Rules (docs/bucketing.md, Filters) keep some out; a Sieve
+collects the buckets of one phase and counts, by rule, those that did not pass.
 """
 
 from collections import Counter
@@ -12,10 +11,60 @@ from math import ceil, prod
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Dropped, Rule, most_context_blocks
 from gaudi_runtime.buckets.bucket_file import read_bucket_file
 from gaudi_runtime.buckets.coverage import levels_of, steps_up_to
-from gaudi_runtime.buckets.ranges import LONG_MODEL_LEN, Dimensions, plan_values
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.buckets.ranges import LONG_MODEL_LEN, Dimensions, ignored_settings, plan_values
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
+
+# What the search of optimal takes is told by no number of buckets; it is about as long as so many take, or longer.
+OPTIMAL_CANDIDATES = 20_000
+
+
+def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
+    """All buckets for a model on a device with `kv_blocks` KV blocks.
+
+    Raises PlanImpossible with a sentence that names the phase, the dimension or the rule at fault.
+    """
+    if kv_blocks < 1:
+        raise PlanImpossible("the device has no room for a single KV block; give it more memory or a smaller model")
+    warnings = list(ignored_settings(policy, limits))
+    match policy.strategy:
+        case Strategy.FILE:
+            return plan_of_file(policy.file or "", limits, warnings)
+        case Strategy.OPTIMAL:
+            return _optimal_plan(policy, limits, kv_blocks, warnings)
+    return plan_of_ranges(policy, limits, kv_blocks, warnings)
+
+
+def candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
+    """About as many buckets as make_plan() looks at, known at little cost: its work, whatever becomes of them."""
+    if policy.strategy is Strategy.OPTIMAL:
+        return OPTIMAL_CANDIDATES
+    if policy.strategy is Strategy.FILE:
+        return len(policy.file or "")
+    try:
+        values = plan_values(policy, limits, kv_blocks)
+    except PlanImpossible:
+        return 0
+    prompt = len(values.prompt_batch) * len(values.prompt_query) * len(values.prompt_context)
+    decode = len(values.decode_batch) * len(values.decode_blocks)
+    return sum(count for count in (prompt, decode) if count <= MAX_CANDIDATES)
+
+
+def _optimal_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int, warnings: list[str]) -> BucketPlan:
+    """What strategy optimal chooses: its buckets break no rule."""
+    # Imported here: most plans need no optimizer, and commands start quicker without it.
+    from gaudi_runtime.buckets.optimal.strategy import optimal_buckets
+
+    def exponential() -> BucketPlan:
+        return plan_of_ranges(BucketPolicy(strategy=Strategy.EXPONENTIAL), limits, kv_blocks)
+
+    buckets, more = optimal_buckets(policy, limits, kv_blocks, exponential)
+    prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
+    for sieve, phase in ((prompt, BucketPhase.PROMPT), (decode, BucketPhase.DECODE)):
+        for bucket in buckets[phase]:
+            sieve.keep(bucket)
+    return plan_of(prompt, decode, [*warnings, *more])
 
 
 def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:

@@ -7,7 +7,7 @@ forecast fits, then bisected: the answer fits, and one step less does not.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gaudi_runtime.buckets.plan import candidates
+from gaudi_runtime.buckets.planner import candidates
 from gaudi_runtime.catalog.cards.card import Card
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import KvCacheDtype

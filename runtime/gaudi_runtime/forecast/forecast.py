@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gaudi_runtime.buckets.bucket import BucketPlan
-from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.catalog.cards.card import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR

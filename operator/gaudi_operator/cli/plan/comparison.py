@@ -13,7 +13,7 @@ from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.buckets.optimal.cost import Cost, Score, graph_bytes, one_graph, score, warmup_seconds
 from gaudi_runtime.buckets.optimal.strategy import BOTH, Chosen, Optimizer
-from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError, PlanImpossible
@@ -229,7 +229,7 @@ def _choose_graphs(question: PlanQuestion, optimizer: Optimizer, budget: Budget,
         BucketPhase.PROMPT: (budget.prompt_graphs, "--graphs"),
         BucketPhase.DECODE: (budget.decode_graphs, "--decode-graphs"),
     }[phase]
-    graphs = wanted or optimizer.default_graphs(phase)
+    graphs = wanted or optimizer.default_graphs(phase, make_plan(BucketPolicy(), question.limits, question.blocks))
     return optimizer.choose((phase,), one_graph, graphs, flag)
 
 

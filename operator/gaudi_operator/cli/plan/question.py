@@ -9,7 +9,7 @@ from gaudi_operator.cli.plan.document import KIND, Document, read_manifest
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.buckets.old_releases import plan_1_22, read_bare_limits
-from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.buckets.ranges import ignored_settings
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.errors import ConfigError

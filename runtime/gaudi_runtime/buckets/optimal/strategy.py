@@ -4,18 +4,17 @@ Every admissible shape has a bucket, whatever the traffic; the budget decides ho
 it with traffic as text and one kind of budget (docs/traffic.md, In a policy).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.optimal.cost import Cost, Price, graph_bytes, one_graph, token_cost, warmup_seconds
 from gaudi_runtime.buckets.optimal.exchange import Buckets, bettered
 from gaudi_runtime.buckets.optimal.ladder import cheapest_within
 from gaudi_runtime.buckets.optimal.rows import Choice, Kept, Selection, Worth, all_of, choice_of
 from gaudi_runtime.buckets.optimal.space import DecodeSpace, PromptSpace, Space
-from gaudi_runtime.buckets.planner import plan_of_ranges
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic, total
@@ -127,7 +126,7 @@ def _replaced(selection: Selection, at: int, kept: Kept) -> Selection:
 
 @dataclass(frozen=True)
 class Chosen:
-    """PhaseBuckets of some phases, sorted, and what one more graph would take off the sum of their paddings."""
+    """Buckets of some phases, sorted, and what one more graph would take off the sum of their paddings."""
 
     buckets: Mapping[BucketPhase, Buckets]
     next_gain: float
@@ -141,8 +140,6 @@ class Optimizer:
 
     def __init__(self, traffic: Traffic, limits: Limits, kv_blocks: int, cost: Cost | None = None) -> None:
         in_parts = limits.max_num_batched_tokens < limits.max_model_len
-        self._limits = limits
-        self._kv_blocks = kv_blocks
         self._cost = cost or token_cost(limits.block_size)
         self._spaces: dict[BucketPhase, Space] = {
             BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.prefix_caching or in_parts),
@@ -171,9 +168,8 @@ class Optimizer:
         everything = total(traffic.of(phase))
         return 1 - total(self._traffic[phase]) / everything if everything else 0.0
 
-    def default_graphs(self, phase: BucketPhase) -> int:
+    def default_graphs(self, phase: BucketPhase, exponential: BucketPlan) -> int:
         """As many as strategy exponential has, or more where a bucket for everything takes more."""
-        exponential = plan_of_ranges(BucketPolicy(strategy=Strategy.EXPONENTIAL), self._limits, self._kv_blocks)
         return max(len(exponential.of(phase)), round(self.least(phase, one_graph)))
 
     def least(self, phase: BucketPhase, price: Price) -> float:
@@ -217,8 +213,10 @@ PhaseBuckets = dict[BucketPhase, Buckets]
 BOTH = (BucketPhase.PROMPT, BucketPhase.DECODE)
 
 
-def optimal_buckets(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> tuple[PhaseBuckets, list[str]]:
-    """PhaseBuckets per phase and warnings.
+def optimal_buckets(
+    policy: BucketPolicy, limits: Limits, kv_blocks: int, exponential: Callable[[], BucketPlan]
+) -> tuple[PhaseBuckets, list[str]]:
+    """Buckets per phase and warnings; `exponential` makes the plan of that strategy, where no budget is given.
 
     Raises PlanImpossible that names the setting at fault.
     """
@@ -230,7 +228,7 @@ def optimal_buckets(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> tup
         for phase in BOTH
         if (share := optimizer.beyond_limits(phase, traffic)) > 0
     ]
-    return _within(settings, optimizer, limits), warnings
+    return _within(settings, optimizer, limits, exponential), warnings
 
 
 def _settings(policy: BucketPolicy) -> OptimalSettings:
@@ -257,7 +255,9 @@ def _kinds(settings: OptimalSettings) -> list[str]:
     return [name for name, value in kinds.items() if value]
 
 
-def _within(settings: OptimalSettings, optimizer: Optimizer, limits: Limits) -> PhaseBuckets:
+def _within(
+    settings: OptimalSettings, optimizer: Optimizer, limits: Limits, exponential: Callable[[], BucketPlan]
+) -> PhaseBuckets:
     kinds: tuple[tuple[str, int | None, Price], ...] = (
         ("graphBytes", settings.graph_bytes, graph_bytes(limits.block_size)),
         ("warmupSeconds", settings.warmup_seconds, warmup_seconds),
@@ -265,14 +265,10 @@ def _within(settings: OptimalSettings, optimizer: Optimizer, limits: Limits) -> 
     for name, budget, price in kinds:
         if budget:
             return dict(optimizer.choose(BOTH, price, budget, f"bucketing.optimal.{name}").buckets)
-    return _within_graphs(settings, optimizer)
-
-
-def _within_graphs(settings: OptimalSettings, optimizer: Optimizer) -> PhaseBuckets:
     asked = {BucketPhase.PROMPT: settings.prompt_graphs, BucketPhase.DECODE: settings.decode_graphs}
     buckets: PhaseBuckets = {}
     for phase in BOTH:
-        graphs = asked[phase] or optimizer.default_graphs(phase)
+        graphs = asked[phase] or optimizer.default_graphs(phase, exponential())
         chosen = optimizer.choose((phase,), one_graph, graphs, f"bucketing.optimal.{phase}Graphs")
         buckets.update(chosen.buckets)
     return buckets

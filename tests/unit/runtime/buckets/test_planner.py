@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import BucketPlan, Dropped, Rule
-from gaudi_runtime.buckets.plan import make_plan
-from gaudi_runtime.buckets.planner import decode_rule, prompt_rule
+from gaudi_runtime.buckets.planner import decode_rule, make_plan, prompt_rule
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
     DecodeRanges,

@@ -5,7 +5,7 @@ from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.old_releases import UnifiedBucket, plan_1_22, plan_unified
-from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import (
     Limits,
 )

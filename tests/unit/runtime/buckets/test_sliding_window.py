@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Rule
-from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits, Strategy
 
 LONG = Limits(max_model_len=4096, max_num_seqs=4, max_num_batched_tokens=4096, prefix_caching=True)

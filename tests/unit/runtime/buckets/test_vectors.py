@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.buckets.bucket import fallback
-from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.report import BucketPhase
 from tests.unit.runtime.buckets.vectors import VECTORS, digest, limits_of, policy_of
 

@@ -10,7 +10,7 @@ import pytest
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.optimal.cost import one_graph, score, token_cost
 from gaudi_runtime.buckets.optimal.strategy import Optimizer
-from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.traffic.histogram import Traffic

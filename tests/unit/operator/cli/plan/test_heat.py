@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from gaudi_operator.cli.plan.heat import MISS, Cell, HeatMap, byte_text, bytes_map, count_text, padding_map
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.buckets.plan import make_plan
+from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 
