@@ -24,7 +24,7 @@ from gaudi_runtime.contract.ports import READYZ_PATH
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.benchmarks.figures import Figure, percentile, table
 from tests.kube_api import until
-from tests.unit.runtime.sim.seed import seed_config
+from tests.unit.runtime.sim.reference import reference_config
 
 COUNT = 200
 ALONE = 10
@@ -41,7 +41,7 @@ class Sim:
         """Start it; `folder` takes its configuration."""
         self._url = f"http://127.0.0.1:{ports[1]}"
         serving = {"model_port": ports[0], "status_port": ports[1]}
-        config = seed_config(time_scale=0)
+        config = reference_config(time_scale=0)
         config = config.model_copy(update={"serving": config.serving.model_copy(update=serving)})
         file = folder / f"{ports[0]}.json"
         file.write_text(config.model_dump_json(by_alias=True))

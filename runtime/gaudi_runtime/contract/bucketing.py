@@ -70,10 +70,11 @@ class OptimalSettings(Wire):
     prompt_graphs: GraphCount | None = Field(None, description="Most prompt buckets.")
     decode_graphs: GraphCount | None = Field(None, description="Most decode buckets.")
     graph_bytes: Annotated[int, Field(ge=1, le=2**50)] | None = Field(
-        None, description="Most bytes of all graphs together, estimated from the seeds' Gaudi 2."
+        None, description="Most bytes of all graphs together, estimated from the logs of a Gaudi 2."
     )
     warmup_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = Field(
-        None, description="Most seconds for compiling and capturing all graphs, estimated from the seeds' Gaudi 2."
+        None,
+        description="Most seconds for compiling and capturing all graphs, estimated from the logs of a Gaudi 2.",
     )
 
 

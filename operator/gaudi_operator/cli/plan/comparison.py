@@ -54,7 +54,7 @@ def compare(question: PlanQuestion) -> Answer:
     refused = {name.value: plan for name, plan in plans.items() if isinstance(plan, str)}
     warnings = (
         *question.warnings,
-        "graph_bytes and warmup_seconds are estimates for all graphs, from the rates that the seeds logged for "
+        "graph_bytes and warmup_seconds are estimates for all graphs, from the rates that the reference logs have for "
         "Llama 3.1 8B on one Gaudi 2",
     )
     return Answer(

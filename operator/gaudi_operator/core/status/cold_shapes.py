@@ -1,6 +1,6 @@
 """The bucket that would have caught most of what ran cold while serving (docs/conditions.md, Recompiles).
 
-What it takes is estimated: bytes from the graphs that a pod has captured, seconds from the rates of the seeds' Gaudi 2.
+What it takes is estimated: bytes from the graphs that a pod has captured, seconds from the rates of the logged Gaudi 2.
 """
 
 from collections import Counter

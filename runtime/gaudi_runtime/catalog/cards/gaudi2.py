@@ -1,4 +1,4 @@
-"""Intel Gaudi 2. Seeds are logs of real servers (docs/memory.md, Cards, lists them and the arithmetic)."""
+"""Intel Gaudi 2. Seeds are reference logs, of real servers (docs/memory.md, Cards, lists them and the arithmetic)."""
 
 from gaudi_runtime.catalog.cards.card import Card, WarmupRates
 from gaudi_runtime.catalog.figure import Confidence, Figure

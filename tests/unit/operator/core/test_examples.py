@@ -18,7 +18,7 @@ RUNNABLE = (
     "llama-3.1-70b-tensor-parallel",
     "llama-3.1-8b-gaudi3",
     "padding-aware-buckets",
-    "seed-llama-3.1-8b-gaudi2-sim",
+    "reference-llama-3.1-8b-gaudi2-sim",
     "several-nodes-simulation",
     "simulation",
     "tiny-torch-cpu",

@@ -8,7 +8,7 @@ from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import WarmupConfig
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from tests.seeds import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
+from tests.reference_logs import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
 
 GIB = 2**30
 
@@ -22,7 +22,7 @@ def shape_of(repository: str) -> ModelShape:
 
 LLAMA = shape_of("meta-llama/Llama-3.1-8B")
 
-SEED = ForecastInputs(
+LOGGED = ForecastInputs(
     policy=TWO_DIMENSIONAL,
     limits=TWO_DIMENSIONAL_LIMITS,
     warmup=WarmupConfig(graph_memory_share=0.4, prompt_ratio=0.3),
@@ -31,13 +31,13 @@ SEED = ForecastInputs(
 """Seed 000."""
 
 
-def seed_with(**changes: Any) -> ForecastInputs:
-    """The seed's deployment with other values; `graph_memory_share` and the like go to its warm-up."""
+def logged_with(**changes: Any) -> ForecastInputs:
+    """The reference deployment with other values; `graph_memory_share` and the like go to its warm-up."""
     warmup = {key: changes.pop(key) for key in list(changes) if key in WarmupConfig.model_fields}
     limits = {key: changes.pop(key) for key in list(changes) if key in Limits.model_fields}
     return replace(
-        SEED,
-        warmup=SEED.warmup.model_copy(update=warmup),
-        limits=SEED.limits.model_copy(update=limits),
+        LOGGED,
+        warmup=LOGGED.warmup.model_copy(update=warmup),
+        limits=LOGGED.limits.model_copy(update=limits),
         **changes,
     )

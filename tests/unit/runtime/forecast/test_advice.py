@@ -12,7 +12,7 @@ from gaudi_runtime.forecast.advice import Setting, advise, sentence, turnable_se
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Thresholds, fits, shortfalls
-from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with, shape_of
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, logged_with, shape_of
 
 ROOM = Thresholds(0, 0)
 
@@ -32,42 +32,42 @@ def setting_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Se
 
 
 def test_what_fits_needs_no_advice() -> None:
-    assert advice(SEED, thresholds=Thresholds(62, 100)) == ""
+    assert advice(LOGGED, thresholds=Thresholds(62, 100)) == ""
 
 
 def test_seed_000_could_ask_for_62_percent_or_plan_smaller_prompt_batches() -> None:
     """Buckets of at most 1535 tokens have 9984 tokens in all, 13.94 GiB; those of 1536 would make it 16.1 of 15.85."""
-    assert advice(SEED) == (
+    assert advice(LOGGED) == (
         "lower readiness.minCapturedPromptPercent to 62, or lower engine.maxNumBatchedTokens to 1535, "
         "or lower model.maxModelLen to 639"
     )
 
 
 def test_seed_000_at_the_bytes_of_the_next_release_needs_no_advice() -> None:
-    assert advice(SEED, thresholds=Thresholds(at_best=True)) == ""
+    assert advice(LOGGED, thresholds=Thresholds(at_best=True)) == ""
 
 
 def test_missing_room_for_graphs_asks_for_a_larger_share() -> None:
     """All graphs take 45.2 GiB; 0.64 of 71.26 GiB is 45.6."""
-    assert "raise warmup.graphMemoryShare to 0.64" in advice(seed_with(utilization=0.9, graph_memory_share=0.6))
+    assert "raise warmup.graphMemoryShare to 0.64" in advice(logged_with(utilization=0.9, graph_memory_share=0.6))
 
 
 def test_cache_too_small_for_a_sequence_asks_for_shorter_ones_or_a_smaller_share_of_graphs() -> None:
-    assert advice(seed_with(utilization=0.005), thresholds=ROOM) == (
+    assert advice(logged_with(utilization=0.005), thresholds=ROOM) == (
         "raise engine.deviceMemoryUtilization to 0.01, or lower warmup.graphMemoryShare to 0.36, "
         "or lower model.maxModelLen to 1945"
     )
 
 
 def test_model_larger_than_a_card_asks_for_more_cards() -> None:
-    assert advice(SEED, shape_of("meta-llama/Llama-3.1-70B"), ROOM) == "raise parallelism.tensor to 2"
+    assert advice(LOGGED, shape_of("meta-llama/Llama-3.1-70B"), ROOM) == "raise parallelism.tensor to 2"
 
 
 def test_number_of_cards_divides_the_heads() -> None:
     """Qwen 2.5 7B has 28 heads."""
     tensor = next(
         setting
-        for setting in turnable_settings(SEED, shape_of("Qwen/Qwen2.5-7B"))
+        for setting in turnable_settings(LOGGED, shape_of("Qwen/Qwen2.5-7B"))
         if setting.field == "parallelism.tensor"
     )
     assert tensor.values == [2, 4]
@@ -75,22 +75,22 @@ def test_number_of_cards_divides_the_heads() -> None:
 
 def test_memory_that_was_given_can_be_raised() -> None:
     """17 GiB leave 0.47 GiB for the KV cache, 2048 tokens take 0.25; 16 GiB leave 0.17."""
-    changes = advise(replace(SEED, device_memory=15 * GIB), LLAMA, NONE, ROOM)
+    changes = advise(replace(LOGGED, device_memory=15 * GIB), LLAMA, NONE, ROOM)
     assert sentence(changes).startswith("raise accelerator.deviceMemory to 17Gi")
 
 
 def test_model_length_takes_batched_tokens_with_it_where_they_were_left_out() -> None:
-    inputs = replace(seed_with(max_num_batched_tokens=2048, max_num_prefill_seqs=1), tokens_follow_length=True)
+    inputs = replace(logged_with(max_num_batched_tokens=2048, max_num_prefill_seqs=1), tokens_follow_length=True)
     length = next(setting for setting in turnable_settings(inputs, LLAMA) if setting.field == "model.maxModelLen")
     assert length.set(inputs, 1024).limits.max_num_batched_tokens == 1024
 
 
 def test_percentage_below_half_is_no_advice() -> None:
-    assert "readiness" not in advice(seed_with(graph_memory_share=0.05))
+    assert "readiness" not in advice(logged_with(graph_memory_share=0.05))
 
 
 def test_shortfall_names_count_percentage_and_threshold() -> None:
-    problems = shortfalls(forecast(SEED, LLAMA, GAUDI2), Thresholds(80, 100))
+    problems = shortfalls(forecast(LOGGED, LLAMA, GAUDI2), Thresholds(80, 100))
     assert [problem.message for problem in problems] == [
         "about 15 of 24 prompt graphs (62 %) fit into the memory kept for graphs, and 80 % are asked for"
     ]
@@ -98,11 +98,11 @@ def test_shortfall_names_count_percentage_and_threshold() -> None:
 
 @pytest.mark.parametrize("percent", [0, 62])
 def test_percentage_that_is_reached_is_no_shortfall(percent: int) -> None:
-    assert shortfalls(forecast(SEED, LLAMA, GAUDI2), Thresholds(percent, 100)) == ()
+    assert shortfalls(forecast(LOGGED, LLAMA, GAUDI2), Thresholds(percent, 100)) == ()
 
 
 def test_unknown_graphs_are_no_shortfall() -> None:
-    assert fits(forecast(SEED, None, GAUDI2), Thresholds())
+    assert fits(forecast(LOGGED, None, GAUDI2), Thresholds())
 
 
 @settings(max_examples=20, deadline=None)
@@ -119,7 +119,7 @@ def test_unknown_graphs_are_no_shortfall() -> None:
 def test_advised_change_fits_and_one_step_less_does_not(
     repository: str, card: str, tensor: int, utilization: float, share: float, seqs: int, blocks: int, percent: int
 ) -> None:
-    inputs = seed_with(
+    inputs = logged_with(
         block_size=128,
         utilization=utilization,
         graph_memory_share=share,

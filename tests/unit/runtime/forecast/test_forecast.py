@@ -14,7 +14,7 @@ from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, Paralleli
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast, Reason
-from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with, shape_of
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, logged_with, shape_of
 
 SEVENTY = shape_of("meta-llama/Llama-3.1-70B")
 
@@ -30,22 +30,22 @@ def reasons(answer: Forecast) -> list[Reason]:
 
 
 def test_every_figure_names_its_source() -> None:
-    assert all(figure.source for figure in figures(forecast(SEED, LLAMA, GAUDI2)))
+    assert all(figure.source for figure in figures(forecast(LOGGED, LLAMA, GAUDI2)))
 
 
 def test_forecast_says_that_it_is_an_estimate() -> None:
-    assert forecast(SEED, LLAMA, GAUDI2).notes[0].startswith("All figures are estimates")
+    assert forecast(LOGGED, LLAMA, GAUDI2).notes[0].startswith("All figures are estimates")
 
 
 def test_measured_rates_stay_measured_for_the_model_they_were_measured_with() -> None:
-    answer = forecast(SEED, LLAMA, GAUDI2)
+    answer = forecast(LOGGED, LLAMA, GAUDI2)
     assert answer.prompt is not None
     assert answer.prompt.all_graph_bytes is not None
     assert answer.prompt.all_graph_bytes.confidence is Confidence.MEASURED
 
 
 def test_rates_for_another_model_are_scaled_and_say_so() -> None:
-    answer = forecast(SEED, shape_of("Qwen/Qwen2.5-14B"), GAUDI2)
+    answer = forecast(LOGGED, shape_of("Qwen/Qwen2.5-14B"), GAUDI2)
     assert answer.warmup_seconds is not None
     assert answer.warmup_seconds.confidence is Confidence.SCALED
     assert answer.prompt is not None
@@ -55,7 +55,8 @@ def test_rates_for_another_model_are_scaled_and_say_so() -> None:
 
 def test_tensor_parallel_cards_divide_the_width_of_graphs() -> None:
     one, two = (
-        forecast(replace(SEED, parallelism=ParallelismConfig(tensor=tensor)), LLAMA, GAUDI2).prompt for tensor in (1, 2)
+        forecast(replace(LOGGED, parallelism=ParallelismConfig(tensor=tensor)), LLAMA, GAUDI2).prompt
+        for tensor in (1, 2)
     )
     assert one is not None
     assert two is not None
@@ -65,7 +66,7 @@ def test_tensor_parallel_cards_divide_the_width_of_graphs() -> None:
 
 
 def test_weights_that_do_not_fit_are_a_problem_with_the_figures() -> None:
-    answer = forecast(SEED, SEVENTY, GAUDI2)
+    answer = forecast(LOGGED, SEVENTY, GAUDI2)
     assert reasons(answer) == [Reason.WEIGHTS_TOO_LARGE]
     assert answer.problems[0].message == (
         "weights of about 131.42 GiB and a workspace of about 0.97 GiB leave nothing of the 94.62 GiB of a card"
@@ -74,47 +75,47 @@ def test_weights_that_do_not_fit_are_a_problem_with_the_figures() -> None:
 
 
 def test_seventy_billion_parameters_fit_on_two_gaudi_3() -> None:
-    answer = forecast(replace(SEED, parallelism=ParallelismConfig(tensor=2)), SEVENTY, GAUDI3)
+    answer = forecast(replace(LOGGED, parallelism=ParallelismConfig(tensor=2)), SEVENTY, GAUDI3)
     assert answer.problems == ()
 
 
 def test_fp8_puts_seventy_billion_parameters_on_one_gaudi_2() -> None:
-    answer = forecast(replace(SEED, quantization=QuantizationMethod.INC), SEVENTY, GAUDI2)
+    answer = forecast(replace(LOGGED, quantization=QuantizationMethod.INC), SEVENTY, GAUDI2)
     assert answer.problems == ()
 
 
 def test_memory_without_room_for_a_block_is_a_problem() -> None:
-    assert reasons(forecast(seed_with(utilization=0.0), LLAMA, GAUDI2)) == [Reason.NO_KV_BLOCK]
+    assert reasons(forecast(logged_with(utilization=0.0), LLAMA, GAUDI2)) == [Reason.NO_KV_BLOCK]
 
 
 def test_cache_smaller_than_one_sequence_is_a_problem() -> None:
-    answer = forecast(seed_with(utilization=0.005), LLAMA, GAUDI2)
+    answer = forecast(logged_with(utilization=0.005), LLAMA, GAUDI2)
     assert reasons(answer) == [Reason.SEQUENCE_TOO_LONG]
     assert "maxModelLen = 2048 tokens needs 2048 KV blocks and about 1945 fit" in answer.problems[0].message
 
 
 def test_heads_that_cannot_be_divided_are_a_problem() -> None:
-    answer = forecast(replace(SEED, parallelism=ParallelismConfig(tensor=3)), LLAMA, GAUDI2)
+    answer = forecast(replace(LOGGED, parallelism=ParallelismConfig(tensor=3)), LLAMA, GAUDI2)
     assert reasons(answer) == [Reason.PARALLELISM]
 
 
 def test_plan_that_is_impossible_is_a_problem() -> None:
-    inputs = replace(SEED, policy=BucketPolicy(strategy=Strategy.FILE, file="(1, 4096, 0)"))
+    inputs = replace(LOGGED, policy=BucketPolicy(strategy=Strategy.FILE, file="(1, 4096, 0)"))
     assert reasons(forecast(inputs, LLAMA, GAUDI2)) == [Reason.PLAN_IMPOSSIBLE]
 
 
 def test_format_that_only_the_checkpoint_knows_is_named_as_assumed() -> None:
-    notes = forecast(replace(SEED, quantization=QuantizationMethod.AWQ), LLAMA, GAUDI2).notes
+    notes = forecast(replace(LOGGED, quantization=QuantizationMethod.AWQ), LLAMA, GAUDI2).notes
     assert notes[1] == "The checkpoint's own awq format is not known; its weights are taken as 4 bits in groups of 128."
 
 
 @pytest.mark.parametrize("method", [None, QuantizationMethod.INC, QuantizationMethod.FP8])
 def test_conversion_while_loading_needs_no_note(method: QuantizationMethod | None) -> None:
-    assert len(forecast(replace(SEED, quantization=method), LLAMA, GAUDI2).notes) == 1
+    assert len(forecast(replace(LOGGED, quantization=method), LLAMA, GAUDI2).notes) == 1
 
 
 def test_fp8_may_take_much_longer_to_compile() -> None:
-    prompt = forecast(replace(SEED, quantization=QuantizationMethod.FP8), LLAMA, GAUDI2).prompt
+    prompt = forecast(replace(LOGGED, quantization=QuantizationMethod.FP8), LLAMA, GAUDI2).prompt
     assert prompt is not None
     assert prompt.compile_seconds is not None
     assert (prompt.compile_seconds.value, prompt.compile_seconds.most) == pytest.approx((13, 13 * 504 / 66))
@@ -123,26 +124,26 @@ def test_fp8_may_take_much_longer_to_compile() -> None:
 
 def test_fp8_cache_holds_twice_the_blocks() -> None:
     plain, fp8 = (
-        forecast(replace(SEED, kv_cache_dtype=dtype), LLAMA, GAUDI2).kv_blocks.value
+        forecast(replace(LOGGED, kv_cache_dtype=dtype), LLAMA, GAUDI2).kv_blocks.value
         for dtype in (KvCacheDtype.AUTO, KvCacheDtype.FP8)
     )
     assert fp8 == pytest.approx(2 * plain, abs=1)
 
 
 def test_measured_blocks_replace_the_forecast() -> None:
-    answer = forecast(replace(SEED, kv_blocks=1519), LLAMA, GAUDI2)
+    answer = forecast(replace(LOGGED, kv_blocks=1519), LLAMA, GAUDI2)
     assert (answer.kv_blocks.value, answer.kv_blocks.confidence) == (1519, Confidence.EXACT)
 
 
 def test_without_a_model_the_plan_stands_on_assumed_blocks() -> None:
-    answer = forecast(SEED, None, GAUDI2)
+    answer = forecast(LOGGED, None, GAUDI2)
     assert answer.kv_blocks == Figure(8192, "enough for maxNumSeqs sequences of maxModelLen", Confidence.ASSUMED)
     assert answer.memory is None
     assert any("shape is unknown" in note for note in answer.notes)
 
 
 def test_without_a_model_graphs_are_sized_but_not_counted() -> None:
-    prompt = forecast(SEED, None, GAUDI2).prompt
+    prompt = forecast(LOGGED, None, GAUDI2).prompt
     assert prompt is not None
     assert (prompt.planned, prompt.captured, prompt.percent) == (24, None, None)
     assert prompt.all_graph_bytes is not None
@@ -150,7 +151,7 @@ def test_without_a_model_graphs_are_sized_but_not_counted() -> None:
 
 
 def test_on_a_cpu_only_memory_and_plan_are_known() -> None:
-    answer = forecast(replace(SEED, device_memory=64 * GIB), LLAMA, NONE)
+    answer = forecast(replace(LOGGED, device_memory=64 * GIB), LLAMA, NONE)
     assert answer.prompt == PhaseForecast(BucketPhase.PROMPT, 24)
     assert answer.warmup_seconds is None
     assert isinstance(answer.memory, MemoryForecast)
@@ -159,7 +160,7 @@ def test_on_a_cpu_only_memory_and_plan_are_known() -> None:
 
 @pytest.mark.parametrize("mode", [ExecutionMode.LAZY, ExecutionMode.EAGER])
 def test_mode_without_graphs_compiles_only(mode: ExecutionMode) -> None:
-    answer = forecast(replace(SEED, execution_mode=mode), LLAMA, GAUDI2)
+    answer = forecast(replace(LOGGED, execution_mode=mode), LLAMA, GAUDI2)
     assert answer.prompt is not None
     assert answer.prompt.captured is None
     assert answer.warmup_seconds is not None
@@ -167,19 +168,19 @@ def test_mode_without_graphs_compiles_only(mode: ExecutionMode) -> None:
 
 
 def test_warm_up_that_is_off_takes_no_time_and_says_why() -> None:
-    answer = forecast(seed_with(enabled=False), LLAMA, GAUDI2)
+    answer = forecast(logged_with(enabled=False), LLAMA, GAUDI2)
     assert answer.warmup_seconds is not None
     assert answer.warmup_seconds.value == 0
     assert "warm-up is off" in answer.warmup_seconds.source
 
 
 def test_window_layers_are_counted_in_full_and_named() -> None:
-    assert any("look back a window" in note for note in forecast(SEED, shape_of("google/gemma-2-9b"), GAUDI2).notes)
+    assert any("look back a window" in note for note in forecast(LOGGED, shape_of("google/gemma-2-9b"), GAUDI2).notes)
 
 
 def test_time_budget_is_named_as_left_out() -> None:
     assert any(
-        "timeBudgetSeconds = 60" in note for note in forecast(seed_with(time_budget_seconds=60), LLAMA, GAUDI2).notes
+        "timeBudgetSeconds = 60" in note for note in forecast(logged_with(time_budget_seconds=60), LLAMA, GAUDI2).notes
     )
 
 
@@ -196,7 +197,7 @@ def test_time_budget_is_named_as_left_out() -> None:
 def test_any_forecast_keeps_its_sums(
     repository: str, card: str, utilization: float, share: float, ratio: float, tensor: int, memory: int
 ) -> None:
-    inputs = seed_with(
+    inputs = logged_with(
         utilization=utilization,
         graph_memory_share=share,
         prompt_ratio=ratio,
@@ -236,7 +237,7 @@ def test_any_deployment_is_forecast_or_told_its_problem(
     block: int,
     prefix: bool,
 ) -> None:
-    inputs = seed_with(
+    inputs = logged_with(
         policy=BucketPolicy(strategy=strategy),
         max_model_len=length,
         max_num_seqs=seqs,

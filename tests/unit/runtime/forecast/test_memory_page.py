@@ -10,7 +10,7 @@ from gaudi_runtime.catalog.figure import Confidence
 from gaudi_runtime.catalog.models.families import FAMILIES
 from gaudi_runtime.forecast.advice import turnable_settings
 from gaudi_runtime.forecast.forecast import forecast
-from tests.unit.runtime.forecast.deployments import GIB, LLAMA, SEED, seed_with
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, logged_with
 
 MIB = 2**20
 PAGE = (Path(__file__).parents[4] / "docs" / "memory.md").read_text()
@@ -36,14 +36,14 @@ def test_every_word_for_how_sure_a_figure_is_is_explained(confidence: Confidence
 
 
 @pytest.mark.parametrize(
-    "setting", sorted({setting.field for setting in turnable_settings(seed_with(device_memory=GIB), LLAMA)})
+    "setting", sorted({setting.field for setting in turnable_settings(logged_with(device_memory=GIB), LLAMA)})
 )
 def test_every_setting_that_is_advised_stands_on_the_page(setting: str) -> None:
     assert f"`{setting}`" in PAGE.partition("## Advice")[2]
 
 
 def test_forecast_of_seed_000_on_the_page_is_the_forecast() -> None:
-    memory = forecast(SEED, LLAMA, GAUDI2).memory
+    memory = forecast(LOGGED, LLAMA, GAUDI2).memory
     assert memory is not None
     gib = {name: f"{figure.value / GIB:.2f}" for name, figure in vars(memory).items()}
     assert row("weights, workspace")[1] == f"{gib['weights']} GiB, {memory.workspace.value / MIB:.0f} MiB"
@@ -52,7 +52,7 @@ def test_forecast_of_seed_000_on_the_page_is_the_forecast() -> None:
 
 
 def test_blocks_of_seed_000_on_the_page_are_the_forecast() -> None:
-    blocks = forecast(seed_with(block_size=128), LLAMA, GAUDI2).kv_blocks.value
+    blocks = forecast(logged_with(block_size=128), LLAMA, GAUDI2).kv_blocks.value
     assert row("KV blocks of 128 tokens")[1] == f"{int(blocks)}"
 
 

@@ -15,14 +15,14 @@ from gaudi_runtime.warmup.schedule import CaptureBudget, CaptureStep, TimeBudget
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 MIB, GIB = 2**20, 2**30
-LOGS = json.loads((Path(__file__).parents[3] / "data" / "seed_plans.json").read_text())
-SEED_PLAN = BucketPlan(
+LOGS = json.loads((Path(__file__).parents[3] / "data" / "reference_plans.json").read_text())
+REFERENCE_PLAN = BucketPlan(
     prompt=tuple(Bucket(bs, query, 0) for bs, query in LOGS["linear_prompt"]),
     decode=tuple(Bucket(bs, 1, length) for bs, length in LOGS["linear_decode"]),
 )
 
 
-def seed_bytes(step: CaptureStep) -> int:
+def reference_bytes(step: CaptureStep) -> int:
     """The graph bytes that the log of seeds 000 and 002 implies."""
     if step.phase is DECODE:
         return int(3.37 * MIB)
@@ -63,39 +63,39 @@ def waiting(budget: CaptureBudget, phase: BucketPhase) -> tuple[int, int]:
 
 
 @pytest.fixture(params=[0.5, 0.3], ids=["ratio-0.5", "ratio-0.3"])
-def seed_budget(request: pytest.FixtureRequest) -> CaptureBudget:
+def reference_budget(request: pytest.FixtureRequest) -> CaptureBudget:
     pool = graph_pool(free_now=round(15.85 * GIB), margin=0, prompt_ratio=request.param)
-    return CaptureBudget(SEED_PLAN, pool, block_size=128)
+    return CaptureBudget(REFERENCE_PLAN, pool, block_size=128)
 
 
 def test_seeds_000_and_002_ratio_half_captures_11_prompt_48_decode_then_4_prompt() -> None:
     pool = graph_pool(free_now=round(15.85 * GIB), margin=0, prompt_ratio=0.5)
-    steps = run(CaptureBudget(SEED_PLAN, pool, block_size=128), seed_bytes)
+    steps = run(CaptureBudget(REFERENCE_PLAN, pool, block_size=128), reference_bytes)
     assert [step.phase for step in steps] == [PROMPT] * 11 + [DECODE] * 48 + [PROMPT] * 4
     assert max(step.bucket.query_len for step in steps[:11]) == 896
     assert [step.bucket[:2] for step in steps[-4:]] == [(4, 256), (2, 512), (1, 1024), (2, 640)]
 
 
-def test_seeds_000_and_002_capture_the_logged_15_prompt_buckets(seed_budget: CaptureBudget) -> None:
-    run(seed_budget, seed_bytes)
-    assert [list(bucket[:2]) for bucket in sorted(seed_budget.of(PROMPT).captured)] == LOGS["captured_prompt"]
+def test_seeds_000_and_002_capture_the_logged_15_prompt_buckets(reference_budget: CaptureBudget) -> None:
+    run(reference_budget, reference_bytes)
+    assert [list(bucket[:2]) for bucket in sorted(reference_budget.of(PROMPT).captured)] == LOGS["captured_prompt"]
 
 
-def test_seeds_000_and_002_end_with_62_percent_prompt_and_all_decode(seed_budget: CaptureBudget) -> None:
-    run(seed_budget, seed_bytes)
-    captured = len(seed_budget.of(PROMPT).captured)
-    assert captured / len(SEED_PLAN.prompt) == 0.625
-    assert percent(captured, len(SEED_PLAN.prompt)) == 62
-    assert percent(len(seed_budget.of(DECODE).captured), len(SEED_PLAN.decode)) == 100
+def test_seeds_000_and_002_end_with_62_percent_prompt_and_all_decode(reference_budget: CaptureBudget) -> None:
+    run(reference_budget, reference_bytes)
+    captured = len(reference_budget.of(PROMPT).captured)
+    assert captured / len(REFERENCE_PLAN.prompt) == 0.625
+    assert percent(captured, len(REFERENCE_PLAN.prompt)) == 62
+    assert percent(len(reference_budget.of(DECODE).captured), len(REFERENCE_PLAN.decode)) == 100
 
 
-def test_seeds_000_and_002_prompt_graphs_take_13_94_gib(seed_budget: CaptureBudget) -> None:
-    run(seed_budget, seed_bytes)
-    assert seed_budget.of(PROMPT).graph_bytes / GIB == pytest.approx(13.94, abs=0.005)
+def test_seeds_000_and_002_prompt_graphs_take_13_94_gib(reference_budget: CaptureBudget) -> None:
+    run(reference_budget, reference_bytes)
+    assert reference_budget.of(PROMPT).graph_bytes / GIB == pytest.approx(13.94, abs=0.005)
 
 
-def test_seeds_000_and_002_steps_are_numbered_like_the_log(seed_budget: CaptureBudget) -> None:
-    steps = [step for step in run(seed_budget, seed_bytes) if step.phase is PROMPT]
+def test_seeds_000_and_002_steps_are_numbered_like_the_log(reference_budget: CaptureBudget) -> None:
+    steps = [step for step in run(reference_budget, reference_bytes) if step.phase is PROMPT]
     assert [step.position for step in steps] == list(range(1, 16))
 
 

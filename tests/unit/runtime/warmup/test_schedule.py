@@ -12,20 +12,20 @@ from gaudi_runtime.warmup.schedule import (
 )
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
-SEED_PLAN = BucketPlan(
+REFERENCE_PLAN = BucketPlan(
     prompt=tuple(Bucket(bs, query, 0) for bs in (1, 2, 4) for query in range(128, 1025, 128)),
     decode=tuple(Bucket(bs, 1, length) for bs in (1, 2, 4) for length in range(128, 2049, 128)),
 )
 
 
 def test_seed_000_prompt_buckets_are_compiled_largest_first() -> None:
-    order = compile_order(SEED_PLAN, PROMPT)
+    order = compile_order(REFERENCE_PLAN, PROMPT)
     assert [bucket[:2] for bucket in order[:3]] == [(4, 1024), (4, 896), (4, 768)]
     assert order[-1] == (1, 128, 0)
 
 
 def test_seed_000_decode_buckets_are_compiled_largest_first() -> None:
-    order = compile_order(SEED_PLAN, DECODE)
+    order = compile_order(REFERENCE_PLAN, DECODE)
     assert order[:3] == ((4, 1, 2048), (4, 1, 1920), (4, 1, 1792))
     assert order[-2:] == ((2, 1, 128), (1, 1, 128))
 
@@ -67,7 +67,7 @@ def test_largest_first_walks_the_plan_backwards_as_seed_003_logs_it() -> None:
 def test_every_order_holds_every_bucket() -> None:
     for phase in BucketPhase:
         for order in CaptureOrder:
-            assert sorted(capture_order(SEED_PLAN, phase, order)) == list(SEED_PLAN.of(phase))
+            assert sorted(capture_order(REFERENCE_PLAN, phase, order)) == list(REFERENCE_PLAN.of(phase))
 
 
 def test_seed_004_every_batch_size_is_run_twelve_times() -> None:

@@ -9,14 +9,14 @@ from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast
-from tests.unit.runtime.forecast.deployments import GIB, LLAMA, seed_with
+from tests.unit.runtime.forecast.deployments import GIB, LLAMA, logged_with
 
-LOGS = json.loads((Path(__file__).parents[3] / "data" / "seed_plans.json").read_text())
+LOGS = json.loads((Path(__file__).parents[3] / "data" / "reference_plans.json").read_text())
 
 
 @pytest.fixture(scope="module", params=[0.3, 0.5], ids=["ratio-0.3", "ratio-0.5"])
-def seed(request: pytest.FixtureRequest) -> Forecast:
-    return forecast(seed_with(prompt_ratio=request.param), LLAMA, GAUDI2)
+def logged(request: pytest.FixtureRequest) -> Forecast:
+    return forecast(logged_with(prompt_ratio=request.param), LLAMA, GAUDI2)
 
 
 def memory(forecast: Forecast) -> MemoryForecast:
@@ -34,63 +34,63 @@ def decode(forecast: Forecast) -> PhaseForecast:
     return forecast.decode
 
 
-def test_seed_000_leaves_79_16_gib_free_after_the_profile_run(seed: Forecast) -> None:
-    assert memory(seed).free.value / GIB == pytest.approx(79.16, rel=0.001)
+def test_seed_000_leaves_79_16_gib_free_after_the_profile_run(logged: Forecast) -> None:
+    assert memory(logged).free.value / GIB == pytest.approx(79.16, rel=0.001)
 
 
-def test_seed_000_splits_usable_memory_as_logged(seed: Forecast) -> None:
-    parts = [part.value / GIB for part in (memory(seed).usable, memory(seed).graphs, memory(seed).kv_cache)]
+def test_seed_000_splits_usable_memory_as_logged(logged: Forecast) -> None:
+    parts = [part.value / GIB for part in (memory(logged).usable, memory(logged).graphs, memory(logged).kv_cache)]
     assert parts == pytest.approx([39.58, 15.83, 23.75], rel=0.001)
 
 
 def test_seed_000_has_1519_blocks_of_128_tokens_give_or_take_one() -> None:
-    blocks = memory(forecast(seed_with(block_size=128), LLAMA, GAUDI2)).kv_blocks.value
+    blocks = memory(forecast(logged_with(block_size=128), LLAMA, GAUDI2)).kv_blocks.value
     assert blocks == pytest.approx(1519, abs=1)
 
 
-def test_seeds_000_and_002_plan_24_prompt_and_48_decode_buckets(seed: Forecast) -> None:
-    assert (prompt(seed).planned, decode(seed).planned) == (24, 48)
+def test_seeds_000_and_002_plan_24_prompt_and_48_decode_buckets(logged: Forecast) -> None:
+    assert (prompt(logged).planned, decode(logged).planned) == (24, 48)
 
 
-def test_seeds_000_and_002_capture_15_of_24_prompt_graphs_which_is_62_percent(seed: Forecast) -> None:
-    captured = prompt(seed).captured
+def test_seeds_000_and_002_capture_15_of_24_prompt_graphs_which_is_62_percent(logged: Forecast) -> None:
+    captured = prompt(logged).captured
     assert captured is not None
     assert [list(bucket[:2]) for bucket in sorted(captured)] == LOGS["captured_prompt"]
-    assert prompt(seed).percent == 62
+    assert prompt(logged).percent == 62
 
 
-def test_seeds_000_and_002_capture_all_decode_graphs(seed: Forecast) -> None:
-    assert decode(seed).percent == 100
+def test_seeds_000_and_002_capture_all_decode_graphs(logged: Forecast) -> None:
+    assert decode(logged).percent == 100
 
 
-def test_seeds_000_and_002_prompt_graphs_take_13_94_gib(seed: Forecast) -> None:
-    graph_bytes = prompt(seed).graph_bytes
+def test_seeds_000_and_002_prompt_graphs_take_13_94_gib(logged: Forecast) -> None:
+    graph_bytes = prompt(logged).graph_bytes
     assert graph_bytes is not None
     assert graph_bytes.value / GIB == pytest.approx(13.94, abs=0.005)
 
 
-def test_seed_000_decode_graphs_take_161_9_mib(seed: Forecast) -> None:
-    graph_bytes = decode(seed).graph_bytes
+def test_seed_000_decode_graphs_take_161_9_mib(logged: Forecast) -> None:
+    graph_bytes = decode(logged).graph_bytes
     assert graph_bytes is not None
     assert graph_bytes.value / 2**20 == pytest.approx(161.9, abs=0.05)
 
 
-def test_seed_000_warm_up_takes_49_seconds_give_or_take_those_lost_between_timestamps(seed: Forecast) -> None:
-    assert seed.warmup_seconds is not None
-    assert seed.warmup_seconds.value == pytest.approx(49, abs=1.5)
+def test_seed_000_warm_up_takes_49_seconds_give_or_take_those_lost_between_timestamps(logged: Forecast) -> None:
+    assert logged.warmup_seconds is not None
+    assert logged.warmup_seconds.value == pytest.approx(49, abs=1.5)
 
 
-def test_seed_003_shows_that_the_same_warm_up_may_take_three_times_as_long(seed: Forecast) -> None:
-    assert seed.warmup_seconds is not None
-    assert seed.warmup_seconds.most == pytest.approx(24 * 1.83 + 48 * 2.61, rel=0.1)
+def test_seed_003_shows_that_the_same_warm_up_may_take_three_times_as_long(logged: Forecast) -> None:
+    assert logged.warmup_seconds is not None
+    assert logged.warmup_seconds.most == pytest.approx(24 * 1.83 + 48 * 2.61, rel=0.1)
 
 
-def test_release_of_september_2024_would_capture_everything(seed: Forecast) -> None:
-    assert prompt(seed).captured_at_best == 24
+def test_release_of_september_2024_would_capture_everything(logged: Forecast) -> None:
+    assert prompt(logged).captured_at_best == 24
 
 
-def test_seed_000_has_no_problem(seed: Forecast) -> None:
-    assert seed.problems == ()
+def test_seed_000_has_no_problem(logged: Forecast) -> None:
+    assert logged.problems == ()
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def second_log() -> Forecast:
     """
     text = "([1, 2, 4], [128, 256, 384, 512, 640, 768, 896, 1024], 0)\n(4, 1, 4)"
     policy = BucketPolicy(strategy=Strategy.FILE, file=text)
-    return forecast(seed_with(policy=policy, block_size=128, utilization=0.9, graph_memory_share=0.1), LLAMA, GAUDI2)
+    return forecast(logged_with(policy=policy, block_size=128, utilization=0.9, graph_memory_share=0.1), LLAMA, GAUDI2)
 
 
 def test_second_log_of_4107_blocks_is_met_within_a_thousandth(second_log: Forecast) -> None:

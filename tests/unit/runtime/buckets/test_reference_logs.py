@@ -10,10 +10,10 @@ from gaudi_runtime.contract.bucketing import (
     Limits,
 )
 from gaudi_runtime.contract.report import BucketPhase
-from tests.seeds import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
+from tests.reference_logs import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
 from tests.unit.runtime.buckets.vectors import DATA
 
-LOGS = json.loads((DATA / "seed_plans.json").read_text())
+LOGS = json.loads((DATA / "reference_plans.json").read_text())
 
 
 def rows(buckets: tuple[Any, ...]) -> list[list[int]]:

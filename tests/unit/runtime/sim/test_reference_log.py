@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.contract.report import WarmupReport
-from tests.unit.runtime.sim.seed import seed_config
+from tests.unit.runtime.sim.reference import reference_config
 from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
 
 GIB = 2**30
-LOGS = json.loads((Path(__file__).parents[3] / "data" / "seed_plans.json").read_text())
+LOGS = json.loads((Path(__file__).parents[3] / "data" / "reference_plans.json").read_text())
 
 
 @pytest.fixture
 async def story(caplog: pytest.LogCaptureFixture) -> tuple[WarmupReport, list[str]]:
     """The report at the end of warm-up, and the log."""
     caplog.set_level(logging.INFO)
-    report = virtual_start(seed_config(), VirtualClock())
+    report = virtual_start(reference_config(), VirtualClock())
     return report, caplog.messages
 
 
@@ -99,5 +99,5 @@ async def test_seeds_000_and_002_leave_nine_prompt_buckets_with_the_bytes_that_t
 
 
 async def test_seeds_000_and_004_ratio_of_0_3_ends_with_the_same_graphs() -> None:
-    report = virtual_start(seed_config(prompt_ratio=0.3), VirtualClock())
+    report = virtual_start(reference_config(prompt_ratio=0.3), VirtualClock())
     assert (report.prompt.captured, report.decode.captured) == (15, 48)

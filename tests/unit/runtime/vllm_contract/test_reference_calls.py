@@ -11,11 +11,11 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
 from gaudi_runtime.engines.vllm.hpu import HpuVerbs
 from tests.unit.runtime.configs import sim_config
-from tests.unit.runtime.sim.seed import seed_config
+from tests.unit.runtime.sim.reference import reference_config
 from tests.unit.runtime.vllm_contract.driven import drive, drive_plan
 from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin
 
-LOGS = json.loads((Path(__file__).parents[3] / "data" / "seed_plans.json").read_text())
+LOGS = json.loads((Path(__file__).parents[3] / "data" / "reference_plans.json").read_text())
 MODES = {
     ExecutionMode.HPU_GRAPHS: (True, True),
     ExecutionMode.TORCH_COMPILE: (False, True),
@@ -38,7 +38,7 @@ def seeds_plugin(card: Card) -> Any:
 
 async def test_seeds_000_and_002_call_the_plugin_bucket_by_bucket(snapshot: SnapshotAssertion) -> None:
     card = seeds_card()
-    drive(seed_config(), HpuVerbs(seeds_plugin(card), bridge(card)), card)
+    drive(reference_config(), HpuVerbs(seeds_plugin(card), bridge(card)), card)
     assert "\n".join(card.log) == snapshot
 
 
@@ -52,14 +52,14 @@ async def test_seeds_001_and_003_call_the_plugin_for_every_context(snapshot: Sna
 
 async def test_seeds_000_and_002_end_with_the_logged_graphs() -> None:
     card = seeds_card()
-    report = drive(seed_config(), HpuVerbs(seeds_plugin(card), bridge(card)), card)
+    report = drive(reference_config(), HpuVerbs(seeds_plugin(card), bridge(card)), card)
     assert (report.prompt.captured, report.decode.captured) == (15, 48)
     assert report.prompt.graph_bytes / GIB == pytest.approx(13.94, abs=0.01)
 
 
 async def test_seeds_000_and_002_never_go_below_the_margin() -> None:
     card = seeds_card()
-    drive(seed_config(), HpuVerbs(seeds_plugin(card), bridge(card)), card)
+    drive(reference_config(), HpuVerbs(seeds_plugin(card), bridge(card)), card)
     assert card.free > 39.58 * GIB
 
 

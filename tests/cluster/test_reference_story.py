@@ -1,4 +1,4 @@
-"""The seeds' story by the real operator and the real runtime: status, events and log tell what the seeds' log tells."""
+"""The story of the reference log by the real operator and the real runtime: status, events and log tell it."""
 
 import re
 from collections.abc import AsyncIterator
@@ -16,8 +16,8 @@ from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
 from tests.real_runtime import real_runtime
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "seed-llama-3.1-8b-gaudi2-sim.yaml"
-NAME = "seed-llama-8b"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "reference-llama-3.1-8b-gaudi2-sim.yaml"
+NAME = "reference-llama-8b"
 GIB = 2**30
 
 

@@ -8,10 +8,10 @@ from gaudi_runtime.contract.config import (
     RuntimeConfig,
     WarmupConfig,
 )
-from tests.seeds import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
+from tests.reference_logs import TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS
 
 
-def seed_config(time_scale: float = 1.0, **warmup: float) -> RuntimeConfig:
+def reference_config(time_scale: float = 1.0, **warmup: float) -> RuntimeConfig:
     """The settings in the logs; blocks of one token, because that release counts decode lengths in tokens."""
     return RuntimeConfig(
         model=ModelConfig(path="/models", served_names=("llama",)),

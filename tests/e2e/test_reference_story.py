@@ -1,0 +1,52 @@
+"""The reference log on the real node: Llama 3.1 8B on one described Gaudi 2, played by the sim engine."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from demo.install import MODEL_IMAGE, ROOT, Installed
+from tests.e2e.pods import TIMEOUT, Pods, container_id, kill
+
+EXAMPLE = ROOT / "examples" / "reference-llama-3.1-8b-gaudi2-sim.yaml"
+NAME = "reference-llama-8b"
+
+
+@pytest.fixture(scope="module")
+def reference(installed: Installed, namespace: str, wait_ready: Callable[[str], None]) -> Pods:
+    """The example, Ready. Its model comes from an image: a restricted namespace admits no folder of the node."""
+    manifest = yaml.safe_load(EXAMPLE.read_text())
+    manifest["spec"]["model"]["source"] = {"ociImage": {"reference": MODEL_IMAGE}}
+    installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))
+    wait_ready(NAME)
+    return Pods(installed, namespace, NAME)
+
+
+def test_seeds_000_and_002_end_with_62_and_100_percent_in_kubectl_get(reference: Pods) -> None:
+    header, row = reference.kubectl("get", "gi", NAME).splitlines()
+    shown = dict(zip(header.split(), row.split(), strict=True))
+    assert (shown["PROMPT%"], shown["DECODE%"], shown["WARMUP"], shown["READY"]) == ("62", "100", "100", "1/1")
+
+
+def test_seeds_000_and_002_tell_the_same_in_the_events(reference: Pods) -> None:
+    reference.wait_event("GateOpened", "15 of 24 prompt graphs captured and 48 of 48 decode graphs captured")
+
+
+def test_seeds_000_and_002_tell_the_same_in_the_log(reference: Pods) -> None:
+    log = reference.kubectl("logs", reference.only()["metadata"]["name"])
+    captured = re.findall(r"\[Warmup\]\[Graph/(\w+)\]", log)
+    assert captured == ["Prompt"] * 11 + ["Decode"] * 48 + ["Prompt"] * 4
+    assert "Graph/Prompt captured:15 (62.5%)" in log
+    assert "Graph/Decode captured:48 (100.0%)" in log
+
+
+def test_restarted_container_finds_its_recipes_on_the_pods_own_disk(installed: Installed, reference: Pods) -> None:
+    before = reference.only()
+    name = before["metadata"]["name"]
+    kill(installed, before)
+    reference.kubectl("wait", f"pod/{name}", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", TIMEOUT)
+    reference.kubectl("wait", f"pod/{name}", "--for=condition=Ready", TIMEOUT)
+    assert container_id(reference.only()) != container_id(before)
+    log = reference.kubectl("logs", name)
+    assert "Recipe cache: 72 of 72 buckets have a recipe from an earlier start" in log
