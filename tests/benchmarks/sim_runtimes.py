@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.sim_runtimes [COUNT]
 
-Every process warms up the plan of the seeds (24 prompt and 48 decode buckets) and serves. Ends with exit code 1 when a
+Every process warms up a logged plan (24 prompt and 48 decode buckets) and serves. Ends with exit code 1 when a
 limit is missed.
 """
 

@@ -150,8 +150,7 @@ class BucketPlan:
 
         batch in sequences, query in tokens per sequence, blocks as in Bucket (docs/bucketing.md, Finding a bucket).
         """
-        finder = self._prompt_finder if phase is BucketPhase.PROMPT else self._decode_finder
-        position = finder.first(batch, query, blocks)
+        position = self._finders[phase].first(batch, query, blocks)
         return None if position is None else self.of(phase)[position]
 
     def fallback(self, phase: BucketPhase, limits: Limits, batch: int, query: int, blocks: int) -> Bucket:
@@ -173,12 +172,8 @@ class BucketPlan:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
-    def _prompt_finder(self) -> Finder:
-        return Finder(self.prompt)
-
-    @cached_property
-    def _decode_finder(self) -> Finder:
-        return Finder(self.decode)
+    def _finders(self) -> dict[BucketPhase, Finder]:
+        return {phase: Finder(self.of(phase)) for phase in BucketPhase}
 
 
 def weight(phase: BucketPhase, bucket: Bucket, block_size: int) -> int:

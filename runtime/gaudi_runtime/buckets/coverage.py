@@ -177,14 +177,9 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
         missing=missing,
         gap_count=firsts.count,
         gaps=tuple(_prompt_gap(first, limits) for first in firsts.smallest),
-        cure=_cure(firsts, limits),
+        # Without prefix caching a plan has no context; only prompts that are computed in parts need it.
+        cure=NO_PARTS if not limits.prefix_caching and firsts.least_blocks != 0 else None,
     )
-
-
-def _cure(firsts: Firsts, limits: Limits) -> str | None:
-    # Without prefix caching a plan has no context; only prompts that are computed in parts need it.
-    only_parts = not limits.prefix_caching and firsts.least_blocks != 0
-    return NO_PARTS if only_parts else None
 
 
 def _most_context(limits: Limits) -> int:

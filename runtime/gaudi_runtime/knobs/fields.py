@@ -7,7 +7,7 @@ test compares the names with the rows of table.csv that a field owns and an engi
 import json
 from collections.abc import Callable, Mapping
 
-from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import BucketPolicy, RangeSettings, Strategy
 from gaudi_runtime.contract.config import ExecutionMode, KvCacheDtype, QuantizationMethod, RuntimeConfig
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 
@@ -64,18 +64,14 @@ def _bucketing(config: RuntimeConfig) -> Mapping[str, Value]:
     return {
         "VLLM_BUCKETING_STRATEGY": _STRATEGIES.get(policy.strategy),
         "VLLM_CONTIGUOUS_PA": limits.contiguous_paged_attention,
-        **{f"VLLM_{name}_BUCKET_{setting.upper()}": value for name, setting, value in _ranges(policy)},
+        **{
+            f"VLLM_{name}_BUCKET_{setting.upper()}": getattr(dimension(policy), setting)
+            for name, dimension in _DIMENSIONS.items()
+            for setting in _SETTINGS
+        },
         # The plugin also takes this one as the most prompts of a step.
         "VLLM_PROMPT_BS_BUCKET_MAX": policy.prompt.batch_size.max or limits.max_num_prefill_seqs,
     }
-
-
-def _ranges(policy: BucketPolicy) -> list[tuple[str, str, int | None]]:
-    return [
-        (name, setting, getattr(dimension(policy), setting))
-        for name, dimension in _DIMENSIONS.items()
-        for setting in _SETTINGS
-    ]
 
 
 def _warmup(config: RuntimeConfig) -> Mapping[str, Value]:
@@ -103,17 +99,12 @@ def _multimodal(config: RuntimeConfig) -> Mapping[str, Value]:
 
 def _execution(config: RuntimeConfig) -> Mapping[str, Value]:
     lazy, eager = config.engine.execution_mode in _LAZY, config.engine.execution_mode in _EAGER
+    slices = config.limits.sliding_window_slices
     return {
         "PT_HPU_LAZY_MODE": int(lazy),
         "PT_HPU_ENABLE_LAZY_COLLECTIVES": _if(lazy and config.parallelism.ranks > 1),
         "--enforce-eager": _if(eager),
         "VLLM_CONFIG_HIDDEN_LAYERS": config.engine.layers_per_graph,
-        **_slices(config.limits.sliding_window_slices),
-    }
-
-
-def _slices(slices: AttentionSlices | None) -> Mapping[str, Value]:
-    return {
         "PT_HPU_SDPA_QKV_SLICE_MODE_FWD": _if(slices is not None),
         "PT_HPU_SDPA_BC_FACTOR": slices.tokens if slices else None,
         "VLLM_FUSEDSDPA_SLIDE_THLD": slices.from_tokens if slices else None,

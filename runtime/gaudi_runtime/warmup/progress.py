@@ -112,12 +112,14 @@ class Progress:
         for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
             log.warning("%s bucket %s was left out: %s", skipped.phase, list(skipped.bucket), skipped.reason)
         self._skipped += buckets
+        for phase, progress in self._phases.items():
+            self._phases[phase] = progress.model_copy(update=_IDLE)
         if buckets and len(self._skipped) > MAX_SKIPPED:
             log.warning("%d buckets in all were left out; the first %d are named.", len(self._skipped), MAX_SKIPPED)
         self._board.update(
             skipped=tuple(self._skipped[:MAX_SKIPPED]),
             skipped_total=len(self._skipped),
-            **{phase: self._idle(phase) for phase in BucketPhase},
+            **self._phases,
         )
 
     def capture_over(self, phase: BucketPhase, buckets: Sequence[Bucket], graph_bytes: int) -> None:
@@ -129,10 +131,6 @@ class Progress:
     ) -> None:
         log.info("%s", step_line(stage, bucket, position, self._phases[phase].planned, free_bytes))
         self._change(phase, current=bucket, forecast_seconds=forecast)
-
-    def _idle(self, phase: BucketPhase) -> PhaseProgress:
-        self._phases[phase] = self._phases[phase].model_copy(update=_IDLE)
-        return self._phases[phase]
 
     def _change(self, phase: BucketPhase, eta: float | None = None, **changes: object) -> None:
         self._phases[phase] = self._phases[phase].model_copy(update=changes)

@@ -212,7 +212,17 @@ def _warm_defragmenter(job: Job, kv_blocks: int) -> None:
 def _capture_graphs(job: Job, margin: int, cold: Cold) -> None:
     """Capture all that fits but the `cold` buckets; `margin` in bytes is what the memory split left unused."""
     job.board.update(phase=Phase.CAPTURING)
-    budget = _capture_budget(job, margin, cold)
+    settings, free = job.config.warmup, job.engine.memory().free
+    pool = graph_pool(free, margin, settings.prompt_ratio)
+    log.info("%s", graph_shares_line(pool, free, settings.prompt_ratio))
+    budget = CaptureBudget(
+        job.plan,
+        pool,
+        block_size=job.config.limits.block_size,
+        prompt_order=settings.prompt_order,
+        decode_order=settings.decode_order,
+        cold=cold,
+    )
     while step := budget.next():
         raise_if_stopped(job.stop)
         if job.time_budget.spent():
@@ -223,20 +233,6 @@ def _capture_graphs(job: Job, margin: int, cold: Cold) -> None:
         captured = budget.of(phase)
         job.progress.capture_over(phase, captured.captured, captured.graph_bytes)
     job.progress.skipped(budget.skipped())
-
-
-def _capture_budget(job: Job, margin: int, cold: Cold) -> CaptureBudget:
-    settings, free = job.config.warmup, job.engine.memory().free
-    pool = graph_pool(free, margin, settings.prompt_ratio)
-    log.info("%s", graph_shares_line(pool, free, settings.prompt_ratio))
-    return CaptureBudget(
-        job.plan,
-        pool,
-        block_size=job.config.limits.block_size,
-        prompt_order=settings.prompt_order,
-        decode_order=settings.decode_order,
-        cold=cold,
-    )
 
 
 def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:

@@ -131,7 +131,8 @@ FEW_VALUES = {0: (), 1: (1,), 2: (12, 24), 3: (4, 8, 10)}
 def bettered(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: float, plan: Buckets) -> Buckets:
     """The cheapest of `plan`, what exchanges make of it, and what grows from the needed buckets, within `budget`."""
     # With one dimension that varies a single ladder is exact already.
-    if len(plan) > FEW_GRAPHS or _varying(traffic) < 2:
+    varying = sum(len(set(values)) > 1 for values in zip(*traffic, strict=True))
+    if len(plan) > FEW_GRAPHS or varying < 2:
         return plan
     axes = choose_axes(space, traffic, FEW_VALUES)
     grid = {shape for shape in map(Bucket._make, product(*axes)) if space.admits(shape)}
@@ -141,11 +142,6 @@ def bettered(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: 
     # Searched on a coarse grid, judged on a fine one: the coarse one hides what rounding up costs.
     fine = replace(market, cells=_cells(space, traffic, choose_axes(space, traffic)))
     return min(plans, key=fine.cost_of)
-
-
-def _varying(traffic: Weights) -> int:
-    """In how many dimensions traffic has more than one value."""
-    return sum(len(set(values)) > 1 for values in zip(*traffic, strict=True))
 
 
 def _cells(space: Space, traffic: Weights, axes: Axes) -> Weights:

@@ -259,13 +259,9 @@ def _kernel(axis: tuple[int, ...], centre: int) -> Sequence[tuple[int, float]]:
     positive = [value for value in axis if value > 0]
     at = positive.index(centre)
     middle = log(((positive[at - 1] if at else 0) + centre) / 2)
-    below = [_normal((log(value) - middle) / SPREAD_WIDTH) for value in positive[:-1]]
+    below = [0.5 * (1 + erf((log(value) - middle) / SPREAD_WIDTH / sqrt(2))) for value in positive[:-1]]
     bounds = [0.0, *below, 1.0]
     shares = [high - low for low, high in pairwise(bounds)]
     kept = [(value, share) for value, share in zip(positive, shares, strict=True) if share > NEGLIGIBLE]
     total = sum(share for _, share in kept)
     return tuple((value, share / total) for value, share in kept)
-
-
-def _normal(x: float) -> float:
-    return 0.5 * (1 + erf(x / sqrt(2)))

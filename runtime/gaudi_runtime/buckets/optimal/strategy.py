@@ -145,7 +145,10 @@ class Optimizer:
             BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.prefix_caching or in_parts),
             BucketPhase.DECODE: DecodeSpace(limits, kv_blocks),
         }
-        self._traffic = {phase: _admissible(space, traffic.of(phase)) for phase, space in self._spaces.items()}
+        self._traffic: dict[BucketPhase, Weights] = {
+            phase: {shape: weight for shape, weight in traffic.of(phase).items() if space.admits(shape)}
+            for phase, space in self._spaces.items()
+        }
 
     def choose(self, phases: tuple[BucketPhase, ...], price: Price, budget: float, asked: str) -> Chosen:
         """The buckets of `phases` that pad least within `budget`, in the unit of `price`.
@@ -156,7 +159,11 @@ class Optimizer:
         """
         found = fit(all_of([self._choice(phase, price) for phase in phases]), budget)
         if found is None:
-            raise PlanImpossible(f"{asked}: {budget:g} is too little; {self._least(phases, price)}")
+            least = sum(self.least(phase, price) for phase in phases)
+            raise PlanImpossible(
+                f"{asked}: {budget:g} is too little; a bucket for every admissible {' and '.join(phases)} batch takes "
+                f"{least:g}"
+            )
         buckets = _by_phase(found, phases)
         # Of a budget that both phases share, neither knows its part, so only a phase by itself is searched further.
         if len(phases) == 1:
@@ -176,10 +183,6 @@ class Optimizer:
         """What the buckets take that every admissible shape needs at the very least."""
         return sum(price(phase, corner) for corner in self._spaces[phase].corners())
 
-    def _least(self, phases: tuple[BucketPhase, ...], price: Price) -> str:
-        least = sum(self.least(phase, price) for phase in phases)
-        return f"a bucket for every admissible {' and '.join(phases)} batch takes {least:g}"
-
     def _choice(self, phase: BucketPhase, price: Price) -> Choice:
         if not self._traffic[phase]:
             raise PlanImpossible(
@@ -196,10 +199,6 @@ class Optimizer:
         """Cost of a batch as a share of the real cost of all the phase's traffic: so paddings of phases add up."""
         real = sum(weight * self._cost(phase, shape) for shape, weight in self._traffic[phase].items())
         return lambda bucket: self._cost(phase, bucket) / real
-
-
-def _admissible(space: Space, traffic: Weights) -> Weights:
-    return {shape: weight for shape, weight in traffic.items() if space.admits(shape)}
 
 
 def _by_phase(found: Fit, phases: tuple[BucketPhase, ...]) -> dict[BucketPhase, Buckets]:

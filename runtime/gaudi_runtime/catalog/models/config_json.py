@@ -51,13 +51,9 @@ def _shape(name: str, family: Family, facts: Facts, outer: Facts) -> ModelShape:
         hidden=hidden,
         layers=tuple(family.layer(facts, hidden, index) for index in range(count)),
         vocab=facts.whole("vocab_size", family.defaults.get("vocab_size")),
-        tied_embeddings=_tied(facts, outer, family),
+        tied_embeddings=outer.flag("tie_word_embeddings", facts.flag("tie_word_embeddings", family.tied)),
         dtype_bytes=_dtype_bytes(facts, outer),
     )
-
-
-def _tied(facts: Facts, outer: Facts, family: Family) -> bool:
-    return outer.flag("tie_word_embeddings", facts.flag("tie_word_embeddings", family.tied))
 
 
 def _dtype_bytes(facts: Facts, outer: Facts) -> int:

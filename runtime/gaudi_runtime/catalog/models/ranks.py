@@ -143,18 +143,14 @@ LOGIT_BYTES = 4
 
 def bytes_per_token(shape: ModelShape, tensor: int, dtype_bytes: int) -> int:
     """Bytes of one token at the widest moment of the widest layer on one of `tensor` ranks."""
-    widest = max(_widest(layer, tensor) for layer in set(shape.layers))
+    # Beside the hidden vectors: queries, keys, values and their result, or gate, up and their product.
+    widest = max(max(_attention(layer) // tensor, _feed_forward(layer) // tensor) for layer in set(shape.layers))
     return dtype_bytes * (HIDDEN_COPIES * shape.hidden + widest)
 
 
 def workspace_bytes(shape: ModelShape, tokens: int, sequences: int, tensor: int, dtype_bytes: int) -> int:
     """Bytes of a pass over `tokens` tokens of a batch, with the logits of `sequences` sequences over all ranks."""
     return tokens * bytes_per_token(shape, tensor, dtype_bytes) + LOGIT_BYTES * sequences * shape.vocab
-
-
-def _widest(layer: Layer, tensor: int) -> int:
-    """Numbers beside the hidden vectors: gate, up and their product, or queries, keys, values and their result."""
-    return max(_attention(layer) // tensor, _feed_forward(layer) // tensor)
 
 
 def _attention(layer: Layer) -> int:

@@ -34,7 +34,7 @@ class DrivenEngine(SimEngine):
         self.captures_graphs = plain(verbs.describe())["captures_graphs"]
 
     def profile(self) -> DeviceMemory:
-        """The free memory that the seeds' log states."""
+        """The free memory that the reference log states."""
         return DeviceMemory(free=round(79.16 * GIB), total=self.card.total)
 
     def allocate(self, kv_blocks: int) -> None:
