@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, Vali
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Rule
 from gaudi_runtime.buckets.planner import Sieve, plan_of
-from gaudi_runtime.buckets.ranges import Range, ceil_log2, geometric, round_up
+from gaudi_runtime.buckets.ranges import Range, ceil_log2, geometric, next_multiple
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
@@ -65,11 +65,11 @@ def exponential_fill(minimum: int, step: int, maximum: int, limit: int, *, ends_
     if limit <= 1:
         return [maximum]
     points = geometric(minimum, maximum, limit)
-    free = set(range(round_up(minimum, step), maximum + 1, step))
+    free = set(range(next_multiple(minimum, step), maximum + 1, step))
     values: set[int] = set()
     for position, point in enumerate(points):
         last = position == limit - 1
-        value = maximum if last and ends_exact else round_up(point, step)
+        value = maximum if last and ends_exact else next_multiple(point, step)
         # So none of the `limit` buckets is lost to rounding while free multiples are left.
         if value in values and free:
             value = min(free, key=lambda candidate: (abs(candidate - point), candidate))

@@ -193,9 +193,9 @@ def exponential(minimum: int, step: int, maximum: int, limit: int, *, ends_exact
     # A minimum of 0 or 1 would make the progression start flat: it starts at the step and the small value is added.
     small = {minimum} if minimum <= 1 else set()
     points = geometric(step if small else minimum, maximum, limit)
-    values = {round_up(point, step) for point in points}
+    values = {next_multiple(point, step) for point in points}
     if ends_exact:
-        values = {round_up(point, step) for point in points[:-1]} | {maximum}
+        values = {next_multiple(point, step) for point in points[:-1]} | {maximum}
     if max(values) > maximum:
         values = (values - {max(values)}) | {maximum}
     return sorted(values | small)
@@ -232,7 +232,7 @@ def geometric(minimum: int, maximum: int, limit: int) -> list[float]:
     return [minimum * ratio ** (exponent * i) for i in range(limit)]
 
 
-def round_up(value: float, step: int) -> int:
+def next_multiple(value: float, step: int) -> int:
     """The next multiple of a step."""
     return math.ceil(value / step) * step
 

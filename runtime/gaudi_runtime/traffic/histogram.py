@@ -111,7 +111,7 @@ def fewer(weights: Weights, most: int, digits: int = MOST_DIGITS) -> tuple[dict[
     kept = dict(weights)
     while len(kept) > most and digits > 1:
         digits -= 1
-        kept = _merged((round_up(shape, digits), weight) for shape, weight in kept.items())
+        kept = _merged((to_digits(shape, digits), weight) for shape, weight in kept.items())
     return kept, digits
 
 
@@ -129,7 +129,7 @@ class ShapeCounts:
         """One more of this shape."""
         if self._digits is not None:
             self._largest = largest((self._largest, shape))
-            shape = round_up(shape, self._digits)
+            shape = to_digits(shape, self._digits)
         self._counts[shape] = self._counts.get(shape, 0) + 1
         if len(self._counts) > self._most:
             self._largest = self._largest if self._digits else largest(self._counts)
@@ -150,7 +150,7 @@ def within(weights: Weights, most: Bucket) -> dict[Bucket, float]:
     return _merged((Bucket(*map(min, shape, most)), weight) for shape, weight in weights.items())
 
 
-def round_up(shape: Bucket, digits: int) -> Bucket:
+def to_digits(shape: Bucket, digits: int) -> Bucket:
     """The shape with each size rounded up to `digits` significant binary digits."""
     batch, query, blocks = shape
     return Bucket(_round_up(batch, digits), _round_up(query, digits), _round_up(blocks, digits))

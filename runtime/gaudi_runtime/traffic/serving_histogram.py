@@ -21,7 +21,7 @@ from gaudi_runtime.contract.report import (
     ServedBucket,
     ServedPhase,
 )
-from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, fewer, round_up, within
+from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, fewer, to_digits, within
 
 # Significant binary digits of real sizes: exact up to 128, then at most 1.6 % too large.
 DIGITS = 7
@@ -156,7 +156,7 @@ class ServingHistogram:
         tally = self.tallies.get((phase, bucket))
         if tally is None:
             if len(self.tallies) >= MOST_BUCKETS:
-                bucket = round_up(bucket, digits=1)
+                bucket = to_digits(bucket, digits=1)
             tally = self.tallies.setdefault((phase, bucket), Tally())
         return tally
 
@@ -165,7 +165,7 @@ class ServingHistogram:
         # Compared before it is made: this runs for every batch, and a larger size is rare.
         if real[0] > largest[0] or real[1] > largest[1] or real[2] > largest[2]:
             self._largest[phase] = Bucket(*map(max, real, largest))
-        shape = round_up(real, self._digits[phase])
+        shape = to_digits(real, self._digits[phase])
         shapes[shape] = shapes.get(shape, 0.0) + batches
         if len(shapes) > MOST_SHAPES:
             self._shapes[phase], self._digits[phase] = fewer(shapes, MOST_LINES, self._digits[phase])

@@ -14,7 +14,7 @@ from itertools import product
 
 from gaudi_runtime.buckets.bucket import Bucket, Finder
 from gaudi_runtime.buckets.optimal.rows import Worth
-from gaudi_runtime.buckets.optimal.space import Axes, Space, choose_axes, round_up, smooth
+from gaudi_runtime.buckets.optimal.space import Axes, Space, choose_axes, smooth, to_axes
 from gaudi_runtime.traffic.histogram import Weights
 
 MOST_EXCHANGES = 12
@@ -146,6 +146,6 @@ def bettered(space: Space, traffic: Weights, cost: Worth, price: Worth, budget: 
 
 def _cells(space: Space, traffic: Weights, axes: Axes) -> Weights:
     """Smoothed traffic on the axes; where rounding up leaves what is admissible, shapes stay as they are."""
-    inside = {shape: weight for shape, weight in traffic.items() if all(map(space.admits, round_up({shape: 1}, axes)))}
-    cells = {cell: weight for cell, weight in smooth(round_up(inside, axes), axes).items() if space.admits(cell)}
+    inside = {shape: weight for shape, weight in traffic.items() if all(map(space.admits, to_axes({shape: 1}, axes)))}
+    cells = {cell: weight for cell, weight in smooth(to_axes(inside, axes), axes).items() if space.admits(cell)}
     return {**cells, **{shape: weight for shape, weight in traffic.items() if shape not in inside}}

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.optimal.ladder import Ladder, Rung
-from gaudi_runtime.buckets.optimal.space import Axes, PromptSpace, Row, Space, choose_axes, round_up, smooth
+from gaudi_runtime.buckets.optimal.space import Axes, PromptSpace, Row, Space, choose_axes, smooth, to_axes
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.traffic.histogram import Weights
 
@@ -239,7 +239,7 @@ def choice_of(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choi
 def _rows(space: Space, traffic: Weights, cost: Worth, price: Worth) -> Choice:
     axes = choose_axes(space, traffic)
     check_rungs(space, axes)
-    return Search(space, axes, smooth(round_up(traffic, axes), axes), cost, price).choice()
+    return Search(space, axes, smooth(to_axes(traffic, axes), axes), cost, price).choice()
 
 
 def _context_in_corners(space: PromptSpace, traffic: Weights, cost: Worth, price: Worth) -> Choice:

@@ -176,7 +176,7 @@ def choose_axes(space: Space, traffic: Weights, most: Bounds = MOST_VALUES) -> A
     return full[0], full[1], full[2]
 
 
-def round_up(traffic: Weights, axes: Axes) -> dict[Bucket, float]:
+def to_axes(traffic: Weights, axes: Axes) -> dict[Bucket, float]:
     """The same traffic with every dimension rounded up to the next value of its axis."""
     rounded: dict[Bucket, float] = {}
     for shape, weight in traffic.items():

@@ -1,4 +1,4 @@
-"""What the runtime would call of vLLM's plugin, in order, for the reference log's settings; reviewed in the golden file."""
+"""What the runtime would call of vLLM's plugin, in order, as in the reference log; reviewed in the golden file."""
 
 import json
 from pathlib import Path
