@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gaudi_runtime.catalog.models.config_json import DTYPE_BYTES
 from gaudi_runtime.catalog.models.quantization import effective
 from gaudi_runtime.catalog.models.ranks import Spread
 from gaudi_runtime.catalog.models.shape import ModelShape
@@ -18,7 +19,6 @@ from gaudi_runtime.contract.config import (
 
 ONE_CARD = ParallelismConfig()
 DEFAULT_WARMUP = WarmupConfig()
-_DTYPE_BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT32: 4}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def inputs_of(config: RuntimeConfig) -> ForecastInputs:
 
 def spread_of(inputs: ForecastInputs, shape: ModelShape) -> Spread:
     """How this deployment spreads and stores this model."""
-    ranks, dtype_bytes = inputs.parallelism, _DTYPE_BYTES.get(inputs.dtype, shape.dtype_bytes)
+    ranks, dtype_bytes = inputs.parallelism, DTYPE_BYTES.get(inputs.dtype, shape.dtype_bytes)
     return Spread(
         tensor=ranks.tensor,
         pipeline=ranks.pipeline,

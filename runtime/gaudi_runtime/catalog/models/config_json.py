@@ -13,7 +13,7 @@ from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
 
 MAX_CONFIG_BYTES = 4 * 2**20
 MAX_LAYERS = 1024
-_DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 def parse_config(text: str) -> ModelShape:
@@ -61,9 +61,9 @@ def _dtype_bytes(facts: Facts, outer: Facts) -> int:
     # transformers has called the key dtype since its version 5, and torch_dtype before.
     names = (each.text(key, "") for each in (facts, outer) for key in ("dtype", "torch_dtype"))
     name = next(filter(None, names), "bfloat16")
-    if name not in _DTYPE_BYTES:
-        raise UnsupportedModel(f"config.json has dtype {name!r}; memory is calculated for {', '.join(_DTYPE_BYTES)}")
-    return _DTYPE_BYTES[name]
+    if name not in DTYPE_BYTES:
+        raise UnsupportedModel(f"config.json has dtype {name!r}; memory is calculated for {', '.join(DTYPE_BYTES)}")
+    return DTYPE_BYTES[name]
 
 
 def vision_parameters(outer: Facts, text_hidden: int) -> int:

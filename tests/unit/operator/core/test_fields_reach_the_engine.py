@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_runtime.contract.config import plan_hash
 from gaudi_runtime.knobs.render import SEVERAL_WORDS, render
-from gaudi_runtime.knobs.table import ENGINE, Home, Plan, knobs
+from gaudi_runtime.knobs.table import ENGINE, Home, PlanEffect, knobs
 from tests.builders import merged
 from tests.unit.operator.core.resources import inference
 
@@ -115,7 +115,7 @@ def test_field_changes_its_knob(name: str, path: str) -> None:
 def test_field_changes_the_plan_hash_when_its_knob_decides_the_buckets(name: str, path: str) -> None:
     before, after = (runtime_config(inference(**merged(BASE, each))) for each in (BESIDE.get(path, {}), override(path)))
     changed = plan_hash(before.bucketing, before.limits) != plan_hash(after.bucketing, after.limits)
-    assert changed == (Plan.BUCKETS in knobs()[name].plan)
+    assert changed == (PlanEffect.BUCKETS in knobs()[name].plan)
 
 
 def test_collectives_follow_mode_and_parallelism_together() -> None:
