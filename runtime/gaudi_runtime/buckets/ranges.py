@@ -55,7 +55,7 @@ def ceil_log2(value: int) -> int:
 
 def exponential_ranges(limits: Limits, kv_blocks: int) -> Dimensions[Range]:
     """Five ranges that depend on the limits only."""
-    # The public planner reads no variable of them, so nobody may override them here.
+    # Users cannot override them: the public planner reads no variables for this strategy.
     block, seqs, prefills = limits.block_size, limits.max_num_seqs, limits.max_num_prefill_seqs
     tokens = limits.max_num_batched_tokens
     context = _exponential_context(limits)

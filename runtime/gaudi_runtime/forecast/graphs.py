@@ -139,7 +139,7 @@ def _capture(
         prompt_order=inputs.warmup.prompt_order,
         decode_order=inputs.warmup.decode_order,
     )
-    # The first graph of a phase is captured untried, whatever the pool; only the free memory can end its phase.
+    # The first graph of a phase has no estimate yet and may exceed its share; only the free memory ends the phase.
     while step := budget.next():
         size = graph_bytes(step.phase, step.bucket)
         if size > left:

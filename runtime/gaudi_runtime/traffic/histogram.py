@@ -11,7 +11,7 @@ from gaudi_runtime.units import quoted
 
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500
-# Characters of bucketing.optimal.traffic: a spec must fit into an object of the API server, and into a ConfigMap.
+# Characters of bucketing.optimal.traffic, which the resource, its revisions and their ConfigMaps all carry.
 MOST_TEXT = 65_536
 MOST_DIGITS = 11
 # Shapes of a phase that are told apart while a trace is read: tens of megabytes.
@@ -55,7 +55,7 @@ def write_traffic(traffic: Traffic) -> str:
     None is rounded beyond the largest, which may be the most that the limits admit.
     """
     most = MOST_LINES
-    # By quarters: rounding is coarse, and a text a little shorter than need be costs less than one more search.
+    # A quarter less each time: how long the text gets shows only when it is written.
     while len(text := _text(traffic, most)) > MOST_TEXT and most:
         most = most * 3 // 4
     return text

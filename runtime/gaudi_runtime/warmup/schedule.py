@@ -138,7 +138,7 @@ class PhaseBudget:
         while self._queue and not self.over:
             bucket = self._queue[0]
             estimate = self._estimate(bucket)
-            # The first graph has no estimate and is always tried: how large graphs are shows by capturing one.
+            # Before the first graph the estimate is 0: how large graphs are shows by capturing one.
             if estimate < self.share:
                 return CaptureStep(self.phase, bucket, len(self.captured) + 1)
             room = size(max(0, self.share))

@@ -237,21 +237,17 @@ def _settings(policy: BucketPolicy) -> OptimalSettings:
             "bucketing.strategy: optimal needs the traffic that it is to pad least; give bucketing.optimal.traffic "
             "(`gaudi-plan trace --save-traffic` makes it from a trace) or choose exponential, linear or paddingAware"
         )
-    given = _kinds(settings)
-    if len(given) > 1:
-        raise PlanImpossible(
-            f"bucketing.optimal: {' and '.join(given)} are different kinds of budget; give one of them"
-        )
-    return settings
-
-
-def _kinds(settings: OptimalSettings) -> list[str]:
     kinds = {
         "promptGraphs or decodeGraphs": settings.prompt_graphs or settings.decode_graphs,
         "graphBytes": settings.graph_bytes,
         "warmupSeconds": settings.warmup_seconds,
     }
-    return [name for name, value in kinds.items() if value]
+    given = [name for name, value in kinds.items() if value]
+    if len(given) > 1:
+        raise PlanImpossible(
+            f"bucketing.optimal: {' and '.join(given)} are different kinds of budget; give one of them"
+        )
+    return settings
 
 
 def _within(

@@ -32,7 +32,7 @@ def _by_name() -> dict[str, dict[str, Any]]:
     return {repository.partition("/")[2]: entry for repository, entry in known_models().items()}
 
 
-# Every pass of the operator asks again, for each of its resources.
+# Every forecast asks again, and advice makes hundreds of them.
 @lru_cache(maxsize=256)
 def known_shape(repository: str) -> ModelShape | None:
     """The shape of a public model by its repository, with or without the owner, in any case; None when unknown."""
