@@ -283,11 +283,6 @@ class Uncovered:
     prompt: PhaseCoverage
     decode: PhaseCoverage
 
-    @property
-    def complete(self) -> bool:
-        """Whether every admissible batch has a bucket."""
-        return not (self.prompt.gaps or self.decode.gaps)
-
     def sentences(self) -> tuple[str, ...]:
         """One clause for each phase that has gaps, without a full stop."""
         return tuple(said for phase in (self.prompt, self.decode) if (said := phase.sentence()))

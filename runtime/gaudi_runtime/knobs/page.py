@@ -33,13 +33,9 @@ def _part(home: Home, title: str, columns: tuple[str, ...]) -> str:
 
 
 def _table(group: str, columns: tuple[str, ...], rows: list[Knob]) -> str:
-    head = [f"### {title(group)}", "", f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    # Not capitalize(), which would make Moe of MoE.
+    head = [f"### {group[0].upper()}{group[1:]}", "", f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     return "\n".join([*head, *(f"| {' | '.join(_cells(knob))} |" for knob in rows)]) + "\n"
-
-
-def title(group: str) -> str:
-    """A group as a heading: MoE stays as it is."""
-    return group[0].upper() + group[1:]
 
 
 def _cells(knob: Knob) -> Iterator[str]:

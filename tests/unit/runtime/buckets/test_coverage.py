@@ -156,8 +156,8 @@ def test_sentence_names_share_and_number_of_gaps_and_the_first() -> None:
 def test_sentence_says_what_helps_where_only_the_parts_of_long_prompts_lack_a_bucket() -> None:
     said = recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=1, prefix_caching=False).sentence() or ""
     assert "from (1, 1, 1) to (1, 1024, 31), because the parts of a prompt longer than maxNumBatchedTokens" in said
-    assert recorded(max_num_batched_tokens=4096, max_num_prefill_seqs=1, prefix_caching=False).complete
-    assert recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=1, prefix_caching=True).complete
+    assert recorded(max_num_batched_tokens=4096, max_num_prefill_seqs=1, prefix_caching=False).sentence() is None
+    assert recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=1, prefix_caching=True).sentence() is None
 
 
 def test_sentence_promises_no_cure_where_batches_without_context_lack_a_bucket_too() -> None:
@@ -168,7 +168,7 @@ def test_sentence_promises_no_cure_where_batches_without_context_lack_a_bucket_t
 
 def test_plan_without_gaps_has_no_sentence() -> None:
     found = recorded(max_num_prefill_seqs=1)
-    assert found.complete
+    assert found.sentence() is None
     assert found.sentence() is None
 
 

@@ -86,7 +86,7 @@ def test_plan_of_a_policy_covers_every_admissible_batch(prefills: int, tokens: i
     )
     traffic = Traffic({Bucket(1, 300, 0): 5, Bucket(1, 1500, 3): 1}, {Bucket(3, 1, 20): 9, Bucket(12, 1, 60): 2})
     plan = make_plan(policy(traffic), limits, kv_blocks=400)
-    assert uncovered(plan, limits, 400).complete
+    assert uncovered(plan, limits, 400).sentence() is None
 
 
 def test_exponential_leaves_a_gap_where_optimal_has_none() -> None:
