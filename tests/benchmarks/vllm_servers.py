@@ -14,7 +14,7 @@ import psutil
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase, WarmupReport
-from gaudi_runtime.engines.vllm.arguments import engine_arguments
+from gaudi_runtime.engines.vllm.launch import engine_arguments
 from gaudi_runtime.engines.vllm.memory import memory_of
 from gaudi_runtime.knobs.render import render
 from tests.unit.runtime.configs import free_port

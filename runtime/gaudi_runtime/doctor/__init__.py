@@ -1,4 +1,5 @@
 """`gaudi-runtime doctor`: what this machine and this image can do, and what to do where they cannot (docs/doctor.md).
 
-`probes.py` looks, `judgement.py` judges what was found and is pure, `table.py` prints.
+command.py has probes.py look, which makes facts.py and lets trials.py try in processes of their own what may die;
+judgement.py makes rows of the facts and is pure; then they are printed.
 """

@@ -1,14 +1,18 @@
-"""The command: look, judge, print."""
+"""The command: look, judge, print the rows for people or for machines."""
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.doctor.judgement import healthy, installed_engines, judge
+from gaudi_runtime.doctor.judgement import Row, State, healthy, installed_engines, judge
 from gaudi_runtime.doctor.probes import look
-from gaudi_runtime.doctor.table import as_json, print_table
+
+_STYLES = {State.OK: "green", State.WARNING: "yellow", State.FAIL: "bold red"}
 
 
 def doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -> int:
@@ -24,3 +28,24 @@ def doctor(wanted: Collection[EngineName], *, as_data: bool, image_only: bool) -
     else:
         print_table(rows, engines, Console())
     return 0 if healthy(rows) else 1
+
+
+def print_table(rows: Sequence[Row], engines: frozenset[EngineName], console: Console) -> None:
+    """One row a topic, with what to do where something is not right, and the verdict below."""
+    table = Table("", "topic", "found and to do", box=None, pad_edge=False)
+    for row in rows:
+        advice = f"\n[dim]{row.advice}[/dim]" if row.advice else ""
+        table.add_row(f"[{_STYLES[row.state]}]{row.state}", row.topic, f"{row.found}{advice}")
+    console.print(table)
+    verdict = "everything needed is here." if healthy(rows) else "not usable here."
+    console.print(f"Engine {', '.join(sorted(engines))}: {verdict}")
+
+
+def as_json(rows: Sequence[Row], engines: frozenset[EngineName]) -> str:
+    """`healthy`, `engines` and `rows` with topic, state, found, advice and neededBy."""
+    told = []
+    for row in rows:
+        fields = asdict(row)
+        needed_by = sorted(fields.pop("needed_by"))
+        told.append({**fields, "neededBy": needed_by})
+    return json.dumps({"healthy": healthy(rows), "engines": sorted(engines), "rows": told}, indent=2)

@@ -1,19 +1,51 @@
-"""Whether what was found is enough, as a list of rows; pure (docs/doctor.md)."""
+"""Whether what was found is enough, as a list of rows; pure (docs/doctor.md). Each rule makes one row."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from gaudi_runtime.contract.config import EngineName
-from gaudi_runtime.doctor import image_rows, machine_rows
-from gaudi_runtime.doctor.facts import Facts, ImageFacts
-from gaudi_runtime.doctor.row import Row, State
+from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts
+from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, RELEASES, Installed
+from gaudi_runtime.units import size
+
+EVERY_ENGINE = frozenset(EngineName)
+MODEL_ENGINES = frozenset({EngineName.TORCH, EngineName.VLLM})
+"""Those that run a real model; the simulation needs next to nothing."""
+VLLM = frozenset({EngineName.VLLM})
+
+# The three processes of vLLM 0.32 were seen to have 1.8 GiB with a model of 2 MB: any other needs more.
+VLLM_MEMORY = 2 * 1024**3
+# vLLM 0.32 does not start a worker with less free.
+VLLM_SHARED_MEMORY = 240 * 1024**2
+HUGE_PAGE = 2 * 1024**2
+_ANOTHER_IMAGE = "Use the runtime or the runtime-hpu image, or build yours from their Dockerfile."
+
+
+class State(StrEnum):
+    """How a row ends: fail means that an engine does not run."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found of a topic, and what to do about it; a fail concerns the engines named in `needed_by`."""
+
+    topic: str
+    state: State
+    found: str
+    advice: str = ""
+    needed_by: frozenset[EngineName] = EVERY_ENGINE
 
 
 def judge(facts: Facts, engines: frozenset[EngineName]) -> list[Row]:
     """All rows, the image's first. What only other engines than `engines` need is a warning at most."""
-    rows = [rule(facts.image) for rule in image_rows.RULES]
+    rows = [rule(facts.image) for rule in IMAGE_RULES]
     if facts.machine:
-        rows += [rule(facts.machine, facts.image) for rule in machine_rows.RULES]
+        rows += [rule(facts.machine, facts.image) for rule in MACHINE_RULES]
     return [_for_engines(row, engines) for row in rows]
 
 
@@ -31,3 +63,138 @@ def installed_engines(image: ImageFacts) -> frozenset[EngineName]:
 def _for_engines(row: Row, engines: frozenset[EngineName]) -> Row:
     spared = row.state is State.FAIL and not row.needed_by & engines
     return replace(row, state=State.WARNING) if spared else row
+
+
+def torch(image: ImageFacts) -> Row:
+    """torch is there and can be imported."""
+    found = image.torch
+    if not found.version:
+        return Row("torch", State.FAIL, "not installed", _ANOTHER_IMAGE, MODEL_ENGINES)
+    if found.error:
+        return Row("torch", State.FAIL, f"{found.version}, import fails: {found.error}", _ANOTHER_IMAGE, MODEL_ENGINES)
+    return Row("torch", State.OK, found.version)
+
+
+def compiler(image: ImageFacts) -> Row:
+    """What Inductor needs, which writes C++ and compiles it."""
+    # No failure on a card: there the bridge compiles by itself.
+    lacking = "no g++" if not image.compiler else "" if image.python_headers else f"{image.compiler}, no Python.h"
+    if not lacking:
+        return Row("compiler", State.OK, image.compiler)
+    advice = "Install g++ and Python's headers (Debian: g++ python3-dev), or run in execution mode eager."
+    state = State.WARNING if image.bridge else State.FAIL
+    return Row("compiler", state, lacking, advice, VLLM)
+
+
+def vllm(image: ImageFacts) -> Row:
+    """vLLM is there, is of a release that we drive (with its plugin, for cards), and its kernels can be imported."""
+    found = image.vllm
+    installed = Installed(found.version, image.plugin, cards=bool(image.bridge))
+    refused = installed.why_refused()
+    if refused and not (installed.whole and image.any_vllm):
+        return Row("vllm", State.FAIL, found.version or "not installed", refused, VLLM)
+    if found.error:
+        return Row("vllm", State.FAIL, f"{found.version}, import fails: {found.error}", _ANOTHER_IMAGE, VLLM)
+    if refused:
+        advice = f"This runtime drives {installed.driven}."
+        return Row("vllm", State.WARNING, f"{found.version}, let pass by {ANY_RELEASE}", advice)
+    return Row("vllm", State.OK, f"{found.version}, supported")
+
+
+def bridge(image: ImageFacts) -> Row:
+    """Intel's Gaudi software and vLLM's plugin belong together."""
+    found = f"habana-torch-plugin {image.bridge or 'missing'}, vllm-gaudi {image.plugin or 'missing'}"
+    if bool(image.bridge) == bool(image.plugin):
+        return Row("gaudi software", State.OK, found if image.bridge else "none: an image for CPUs")
+    advice = f"Start from Intel's image with PyTorch and vLLM for Gaudi ({RELEASES})."
+    return Row("gaudi software", State.FAIL, found, advice, VLLM)
+
+
+def folders(image: ImageFacts) -> Row:
+    """A place for compiled code, fetched models and sockets."""
+    # The root file system is read-only in a pod.
+    if not image.read_only:
+        return Row("writable folders", State.OK, "caches, home and temporary files")
+    advice = "Mount a volume there that this user may write, or name another folder in the variable."
+    return Row("writable folders", State.FAIL, f"read-only: {', '.join(image.read_only)}", advice, MODEL_ENGINES)
+
+
+def device(machine: MachineFacts, image: ImageFacts) -> Row:
+    """Cards where the image is made for cards."""
+    cards = machine.cards
+    if image.bridge and cards.kind != "hpu":
+        advice = "Ask for cards (spec.accelerator.cards), and look whether the node's driver and device plugin run."
+        return Row("device", State.FAIL, "no Gaudi card, in an image for cards", advice, MODEL_ENGINES)
+    if not cards.names:
+        return Row("device", State.OK, "CPU")
+    return Row("device", State.OK, f"{len(cards.names)} x {cards.kind.upper()} ({', '.join(sorted(set(cards.names)))})")
+
+
+def processor(machine: MachineFacts, image: ImageFacts) -> Row:
+    """Whether vLLM has fast kernels for it."""
+    # Its kernels for x86 need AVX2, and are fast with AVX-512.
+    known = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in machine.instructions]
+    found = ", ".join(known) or "no vector instructions known"
+    if image.bridge or not machine.instructions or "avx512f" in known:
+        return Row("processor", State.OK, found)
+    if "avx2" in known:
+        return Row("processor", State.WARNING, found, "No AVX-512: expect a fraction of the speed on this processor.")
+    return Row("processor", State.FAIL, found, "vLLM has no kernels without AVX2: use another processor.", VLLM)
+
+
+def cores(machine: MachineFacts, _: ImageFacts) -> Row:
+    """What this process may use of the processor."""
+    # vLLM keeps one core for its own work and computes on the others.
+    if machine.cores >= 2:
+        return Row("cores", State.OK, str(machine.cores))
+    advice = "Give the container two cores or more (spec.pod.resources.cpu): its processes wait for each other on one."
+    return Row("cores", State.WARNING, str(machine.cores), advice)
+
+
+def memory(machine: MachineFacts, _: ImageFacts) -> Row:
+    """What this process may use before it is killed."""
+    if machine.memory >= VLLM_MEMORY:
+        return Row("memory", State.OK, size(machine.memory))
+    advice = f"vLLM's processes alone take {size(VLLM_MEMORY)}, without the model: raise spec.pod.resources.memory."
+    return Row("memory", State.FAIL, size(machine.memory), advice, VLLM)
+
+
+def shared_memory(machine: MachineFacts, _: ImageFacts) -> Row:
+    """What vLLM's processes talk through."""
+    if machine.shared_memory >= VLLM_SHARED_MEMORY:
+        return Row("shared memory", State.OK, size(machine.shared_memory))
+    advice = (
+        f"vLLM starts with {size(VLLM_SHARED_MEMORY)} or more: raise spec.pod.resources.sharedMemory, "
+        "or run the container with --shm-size=1g."
+    )
+    return Row("shared memory", State.FAIL, size(machine.shared_memory), advice, VLLM)
+
+
+def huge_pages(machine: MachineFacts, image: ImageFacts) -> Row:
+    """Pages of 2 MiB that are free."""
+    # Intel's collective communication pins its buffers in them.
+    found = f"{size(machine.free_huge_pages * HUGE_PAGE)} free"
+    if not image.bridge:
+        return Row("huge pages", State.OK, f"{found}, not needed on a CPU")
+    if machine.free_huge_pages:
+        return Row("huge pages", State.OK, found)
+    advice = "With several cards, set vm.nr_hugepages on the node and spec.accelerator.hugepages."
+    return Row("huge pages", State.WARNING, found, advice)
+
+
+def locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
+    """How much memory this process may pin."""
+    # The driver pins memory for transfers between host and card.
+    limit = machine.locked_memory
+    found = "unlimited" if limit is None else size(limit)
+    if not image.bridge:
+        return Row("locked memory", State.OK, f"{found}, no limit needed on a CPU")
+    if limit is None:
+        return Row("locked memory", State.OK, found)
+    return Row(
+        "locked memory", State.WARNING, found, "Raise memlock for containers to unlimited in the node's runtime."
+    )
+
+
+IMAGE_RULES = (torch, compiler, vllm, bridge, folders)
+MACHINE_RULES = (device, processor, cores, memory, shared_memory, huge_pages, locked_memory)

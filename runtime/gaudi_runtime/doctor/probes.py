@@ -15,21 +15,19 @@ from typing import Any
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor import trials
 from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
-from gaudi_runtime.doctor.row import MODEL_ENGINES
+from gaudi_runtime.doctor.judgement import MODEL_ENGINES
 from gaudi_runtime.engines.vllm.versions import any_release, installed_plugin, installed_release, installed_version
 from gaudi_runtime.process.cgroup import usable_cores, usable_memory
 
+# An import takes twenty seconds on two slow cores; one that takes minutes hangs.
 TRIAL_SECONDS = 300
-"""An import takes twenty seconds on two slow cores; one that takes minutes hangs."""
 _FOLDER_VARIABLES = ("HOME", "HF_HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME")
 
 
 def look(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
-    """All facts; with `image_only` none of the machine. Imported is what the `wanted` engines need, or all for none.
-
-    Nothing is imported where an image for cards is looked at alone: the machine that builds it has no card.
-    """
+    """All facts; with `image_only` none of the machine. Imported is what the `wanted` engines need, or all for none."""
     bridge = installed_version("habana-torch-plugin")
+    # Nothing is imported where an image for cards is looked at alone: the machine that builds it has no card.
     engines = frozenset() if bridge and image_only else frozenset(wanted or EngineName)
     torch, answer = _package(installed_version("torch"), "torch", tried=bool(engines & MODEL_ENGINES) or not image_only)
     vllm, _ = _package(installed_release(), "vllm", tried=EngineName.VLLM in engines)

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module, util
 from typing import Any
 
-from gaudi_runtime.engines.vllm.release import installed_layout
+from gaudi_runtime.engines.vllm.old_releases import installed_layout
 
 
 def torch() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
@@ -22,6 +23,10 @@ from gaudi_runtime.warmup.memory import Split
 
 Progress = Callable[[], None]
 """Called by an engine whenever something moved (bytes loaded, a step done): the stall clock starts anew."""
+
+
+GRAPH_MODES = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)
+"""The execution modes with graphs to capture."""
 
 
 @dataclass(frozen=True)

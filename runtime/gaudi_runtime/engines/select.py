@@ -40,7 +40,7 @@ def select_rank(config: RuntimeConfig, rank: int) -> OwnMemory | PodPart:
 
             return SimEngine(config, rank=rank)
         case EngineName.VLLM:
-            from gaudi_runtime.engines.vllm.pod_part import VllmPodPart
+            from gaudi_runtime.engines.vllm.engine import VllmPodPart
 
             return VllmPodPart(config, rank)
         case EngineName.TORCH:

@@ -7,7 +7,7 @@ class StopStrings:
     """Watches one completion. Text that may be the beginning of a stop string is held back until it is decided."""
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self._stops = stops
+        self._stops = [stop for stop in stops if stop]
         self._held = ""
         self.stopped = False
 

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from gaudi_runtime import errors
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
+from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import (
+    GRAPH_MODES,
     DeviceMemory,
     EngineLoad,
     GenerationChunk,
@@ -16,17 +19,22 @@ from gaudi_runtime.engines.protocol import (
     SamplingParams,
 )
 from gaudi_runtime.engines.recipe_key import recipe_key
-from gaudi_runtime.engines.sim.card import DEFAULT_MEMORY, RECIPE_SHARE, SimCard, imaginary_card, with_script
-from gaudi_runtime.engines.sim.clock import SimClock
-from gaudi_runtime.engines.sim.device import SimMemory
-from gaudi_runtime.engines.sim.faults import Faults
-from gaudi_runtime.engines.sim.misreport import report_fields
-from gaudi_runtime.engines.sim.recipes import SimRecipes
-from gaudi_runtime.engines.sim.script import SimScript, read_script
-from gaudi_runtime.engines.sim.serving import SimServing
-from gaudi_runtime.engines.sim.tokenizer import ByteTokenizer
+from gaudi_runtime.engines.sim.card import (
+    DEFAULT_MEMORY,
+    RECIPE_SHARE,
+    SimCard,
+    SimClock,
+    SimMemory,
+    imaginary_card,
+    with_script,
+)
+from gaudi_runtime.engines.sim.script import Faults, Misreport, SimScript, read_script
+from gaudi_runtime.engines.sim.serving import ByteTokenizer, SimServing
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, warmup_swaps
+
+MISREPORTED = {None: (), Misreport.PLAN_HASH: ("plan_hash",), Misreport.BUCKETS_DIGEST: ("buckets_digest",)}
+"""By script: the fields of the report that carry the digest of no plan."""
 
 
 class SimEngine:
@@ -38,10 +46,7 @@ class SimEngine:
         Raises ConfigError for a script with a wrong key or an unknown card.
         """
         self.tokenizer = ByteTokenizer()
-        self.captures_graphs = config.engine.execution_mode in (
-            ExecutionMode.HPU_GRAPHS,
-            ExecutionMode.TORCH_COMPILE,
-        )
+        self.captures_graphs = config.engine.execution_mode in GRAPH_MODES
         self._config = config
         self._script: SimScript = read_script(config.engine.sim_script)
         self._card = _card(config, self._script)
@@ -62,7 +67,7 @@ class SimEngine:
 
     def report_fields(self) -> Mapping[str, object]:
         """That this is a simulation, and what the script misreports."""
-        return report_fields(self._script)
+        return {"simulated": True, **dict.fromkeys(MISREPORTED[self._script.misreport], "f" * 64)}
 
     def notes(self) -> tuple[str, ...]:
         """The sentence that says what is simulated."""
@@ -77,9 +82,11 @@ class SimEngine:
         """Take the scripted time, or fail for the scripted reason."""
         self._clock.spend(self._script.load_seconds)
         progress()
-        reason = self._faults.script.fail_load
-        if reason is not None:
-            raise _error(reason)(f"The simulated checkpoint cannot be loaded: the script says failLoad={reason}.")
+        if reason := self._faults.script.fail_load:
+            # By its reason as the report shows it; one that nobody knows is a crash, as in a real engine.
+            known = {error.reason: error for error in errors.RuntimeStartError.__subclasses__()}
+            error = known.get(reason, RuntimeError)
+            raise error(f"The simulated checkpoint cannot be loaded: the script says failLoad={reason}.")
         self._fit(self._card.weights, "the weights")
 
     def profile(self) -> DeviceMemory:
@@ -109,8 +116,11 @@ class SimEngine:
         """Take the time of one compile, less with its recipe at hand, or meet the scripted fault."""
         more = self._faults.compiling(phase)
         self._memory.use(self._script.leak_bytes_per_bucket)
-        held = self._recipes.holds(phase, bucket)
-        self._clock.spend((self._recipe_seconds(phase) if held else self._card.cost(phase).compile_seconds) + more)
+        seconds = self._card.cost(phase).compile_seconds
+        if self._recipes.holds(phase, bucket):
+            given = self._script.recipe_seconds
+            seconds = seconds * RECIPE_SHARE if given is None else given
+        self._clock.spend(seconds + more)
         self._recipes.keep(phase, bucket)
         self._warm.add((phase, bucket))
 
@@ -167,10 +177,6 @@ class SimEngine:
         except errors.DeviceOutOfMemory as error:
             raise errors.PlanImpossible(f"{what} do not fit the simulated card: {error}") from error
 
-    def _recipe_seconds(self, phase: BucketPhase) -> float:
-        given = self._script.recipe_seconds
-        return self._card.cost(phase).compile_seconds * RECIPE_SHARE if given is None else given
-
     def _new_serving(self) -> SimServing:
         return SimServing(
             self._script,
@@ -191,11 +197,28 @@ def _card(config: RuntimeConfig, script: SimScript) -> SimCard:
         raise errors.ConfigError("engine.simScript.model needs a card: name one, such as gaudi2.")
     if script.card is None:
         return with_script(imaginary_card(config.engine.device_memory_bytes or DEFAULT_MEMORY), script)
-    from gaudi_runtime.engines.sim.described import described_card  # a catalog that only who asks for a card pays for
+    # Here, so that only who names a card pays for the import of the catalog: hundreds of pods may run on one machine.
+    from gaudi_runtime.engines.sim.described import described_card
 
     return with_script(described_card(config, script.card, script.model), script)
 
 
-def _error(reason: str) -> type[Exception]:
-    known = errors.RuntimeStartError.__subclasses__()
-    return next((error for error in known if error.reason == reason), RuntimeError)
+class SimRecipes:
+    """The recipe cache, an empty file per recipe of one key below `folder`; without a folder none is kept."""
+
+    def __init__(self, folder: str | None, key: RecipeKey) -> None:
+        self._folder = Path(folder) / f"sim-{key.digest}" if folder else None
+
+    def holds(self, phase: BucketPhase, bucket: Bucket) -> bool:
+        """Whether this shape was compiled before, in this or an earlier life of the container."""
+        return self._folder is not None and self._file(self._folder, phase, bucket).exists()
+
+    def keep(self, phase: BucketPhase, bucket: Bucket) -> None:
+        """This shape is compiled now. A folder that cannot be written only costs the next start its time."""
+        if self._folder is not None:
+            with suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._file(self._folder, phase, bucket).touch()
+
+    def _file(self, folder: Path, phase: BucketPhase, bucket: Bucket) -> Path:
+        return folder / f"{phase}-{bucket.batch_size}-{bucket.query_len}-{bucket.num_blocks}"

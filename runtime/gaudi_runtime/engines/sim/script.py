@@ -1,12 +1,18 @@
-"""What a simulated card does, as read from `engine.simScript` (docs/sim.md)."""
+"""What a simulated card does, as read from `engine.simScript`, and when its faults strike (docs/sim.md)."""
 
+import os
+import threading
+from collections import Counter
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, ValidationError
 
 from gaudi_runtime.contract.base import Wire
-from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory
+
+SEGFAULT_EXIT = 139
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 Size = Annotated[int, Field(ge=0, le=2**60)]
@@ -79,8 +85,40 @@ def read_script(script: dict[str, str | int | float]) -> SimScript:
     except ValidationError as error:
         item = error.errors()[0]
         key = ".".join(map(str, item["loc"]))
-        raise ConfigError(f"engine.simScript.{key}: {item['msg']}; keys are {', '.join(_keys())}.") from error
+        keys = ", ".join(str(field.alias) for field in SimScript.model_fields.values())
+        raise ConfigError(f"engine.simScript.{key}: {item['msg']}; keys are {keys}.") from error
 
 
-def _keys() -> list[str]:
-    return [str(field.alias) for field in SimScript.model_fields.values()]
+class Faults:
+    """Faults of the warm-up verbs: counts the steps of each phase from 1, as the script names them."""
+
+    def __init__(self, script: SimScript, rank: int = 0) -> None:
+        """`script` has no fault left when it spares this rank."""
+        spared = script.only_rank is not None and script.only_rank != rank
+        self.script = SimScript() if spared else script
+        self._steps: Counter[tuple[str, BucketPhase]] = Counter()
+
+    def compiling(self, phase: BucketPhase) -> float:
+        """A compile begins: seconds that it takes beyond its own. Raises, stalls or ends the process by script."""
+        at, script = self._next("compile", phase), self.script
+        if at == script.stall_at_bucket:
+            # Never set: only the stall clock of the runtime ends this.
+            threading.Event().wait()
+        if at == script.crash_at_bucket:
+            # As a fault in a library does: no exception, no clean-up, no last report.
+            os._exit(SEGFAULT_EXIT)
+        if at == script.raise_at_bucket:
+            raise RuntimeError(f"the script says raiseAtBucket={at}")
+        if at == script.oom_at_compile:
+            raise DeviceOutOfMemory(f"the script says oomAtCompile={at}")
+        return script.slow_seconds if at == script.slow_at_bucket else 0.0
+
+    def capturing(self, phase: BucketPhase) -> None:
+        """A capture begins. Raises DeviceOutOfMemory by script."""
+        at = self._next("capture", phase)
+        if at == self.script.oom_at_bucket:
+            raise DeviceOutOfMemory(f"the script says oomAtBucket={at}")
+
+    def _next(self, verb: str, phase: BucketPhase) -> str:
+        self._steps[verb, phase] += 1
+        return f"{phase}:{self._steps[verb, phase]}"

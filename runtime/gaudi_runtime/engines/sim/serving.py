@@ -1,20 +1,85 @@
 """Answers of the sim engine: the prompt, echoed at the card's speed through the plan's buckets."""
 
+import asyncio
 import codecs
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import cycle
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import EngineLoad, GenerationChunk, SamplingParams
-from gaudi_runtime.engines.sim.card import SimCard
-from gaudi_runtime.engines.sim.clock import SimClock
-from gaudi_runtime.engines.sim.device import SimMemory
-from gaudi_runtime.engines.sim.scheduler import Seat, SimScheduler
+from gaudi_runtime.engines.sim.card import SimCard, SimClock, SimMemory
 from gaudi_runtime.engines.sim.script import SimScript
 from gaudi_runtime.engines.stop_strings import StopStrings
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
+
+
+class ByteTokenizer:
+    """A tokenizer whose tokens are the bytes of UTF-8, so that every text has tokens and no file is read."""
+
+    def encode(self, text: str) -> list[int]:
+        """One token per byte; an empty text is one space, because a prompt needs a token."""
+        return list(text.encode() or b" ")
+
+    def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
+        """`role: content` lines, then the assistant's opening. ValueError when the first speaker is the assistant."""
+        if messages[0]["role"] == "assistant":
+            raise ValueError("a conversation cannot begin with the assistant")
+        lines = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
+        return self.encode(f"{lines}assistant:")
+
+
+@dataclass(eq=False)
+class Seat:
+    """The place of one sequence: `reserved` KV blocks for its whole life, `blocks` that it fills now."""
+
+    reserved: int
+    turn: asyncio.Future[None]
+    blocks: int = 0
+
+
+class SimScheduler:
+    """First come, first served, bounded by batch size and KV blocks; used in the event loop only."""
+
+    def __init__(self, places: int, blocks: int) -> None:
+        self.total_blocks, self._places = blocks, places
+        self.seats: set[Seat] = set()
+        self._queue: deque[Seat] = deque()
+
+    def load(self) -> EngineLoad:
+        """Sequences with a place and without, and the KV blocks that those with one have reserved."""
+        reserved = sum(seat.reserved for seat in self.seats)
+        return EngineLoad(len(self.seats), len(self._queue), reserved, self.total_blocks)
+
+    @asynccontextmanager
+    async def place(self, blocks: int) -> AsyncIterator[Seat]:
+        """A place in the batch and `blocks` KV blocks, given back at the end of the block."""
+        seat = Seat(blocks, asyncio.get_running_loop().create_future())
+        self._queue.append(seat)
+        self._start_next()
+        try:
+            await seat.turn
+            yield seat
+        finally:
+            if seat in self._queue:
+                self._queue.remove(seat)
+            self.seats.discard(seat)
+            self._start_next()
+
+    def _start_next(self) -> None:
+        while self._queue and len(self.seats) < self._places:
+            # Nobody overtakes the first: a long prompt would wait for ever behind short ones that always fit.
+            if self.load().used_blocks + self._queue[0].reserved > self.total_blocks:
+                return
+            seat = self._queue.popleft()
+            self.seats.add(seat)
+            # A consumer that went away meanwhile has cancelled its turn, and gives the place back by itself.
+            if not seat.turn.done():
+                seat.turn.set_result(None)
 
 
 class SimServing:
@@ -47,11 +112,12 @@ class SimServing:
             self._memory.use(self._script.leak_bytes_per_request)
             await self._prefill(seat, len(prompt))
             text, stops = codecs.getincrementaldecoder("utf-8")("replace"), StopStrings(sampling.stop)
-            for position, token in enumerate(_answer(prompt, sampling.ignore_eos), start=1):
+            for position, token in enumerate(cycle(prompt) if sampling.ignore_eos else prompt, start=1):
                 if position == self._script.fail_at_token:
                     raise RuntimeError(f"the script says failAtToken={position}")
                 await self._decode_step(seat, len(prompt) + position)
                 piece = stops.push(text.decode(bytes([token % 256])))
+                # The end of the prompt is where a model would have said its stop token.
                 reason = _finish_reason(position, prompt, sampling, stops.stopped)
                 if reason is not None and not stops.stopped:
                     piece += stops.flush()
@@ -73,8 +139,7 @@ class SimServing:
 
     def load_now(self) -> EngineLoad:
         """Sequences and blocks of this moment."""
-        now = self._scheduler
-        return EngineLoad(now.running, now.waiting, now.used_blocks, now.total_blocks)
+        return self._scheduler.load()
 
     def blocks(self, tokens: int) -> int:
         """KV blocks of so many tokens."""
@@ -88,20 +153,23 @@ class SimServing:
 
     async def _decode_step(self, seat: Seat, tokens: int) -> None:
         seat.blocks = self.blocks(tokens)
-        running = self._scheduler.running
-        await self._meet(BucketPhase.DECODE, running, 1, max(running, self._scheduler.filled_blocks))
+        seats = self._scheduler.seats
+        filled = sum(each.blocks for each in seats)
+        await self._meet(BucketPhase.DECODE, len(seats), 1, max(len(seats), filled))
         await self._clock.wait(1 / self._card.answer_speed if self._card.answer_speed else 0)
 
     async def _meet(self, phase: BucketPhase, batch: int, query: int, blocks: int) -> None:
         """Count a hit, or compile a cold shape while the request waits."""
         real = Bucket(batch, query, blocks)
         padded = self._pad(phase, real)
+        # Before it is counted: what fails has met no shape.
         if not padded.warm and self._fail_on_cold_shapes:
             shape = tuple(padded.bucket)
             raise RuntimeError(f"{phase} {shape} was not warmed up, and warmup.failOnColdShapes lets it fail")
         self.counters.observe(phase, real, padded)
         if not padded.warm:
             self.counters.compiled(phase, padded.bucket)
+            # Before the wait: others that meet the shape meanwhile are no further recompile.
             self._warm.add((phase, padded.bucket))
             await self._clock.wait(self._card.cost(phase).compile_seconds)
 
@@ -118,7 +186,3 @@ def _finish_reason(position: int, prompt: Sequence[int], sampling: SamplingParam
     if stopped or (position == len(prompt) and not sampling.ignore_eos):
         return "stop"
     return "length" if position == sampling.max_tokens else None
-
-
-def _answer(prompt: Sequence[int], endless: bool) -> Iterator[int]:
-    return cycle(prompt) if endless else iter(prompt)

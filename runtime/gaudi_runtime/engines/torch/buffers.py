@@ -1,7 +1,11 @@
-"""Buffers: the fixed-shape tensors of one bucket. A graph reads and writes these and nothing else but the cache."""
+"""The tensors of a model: its KV cache, and Buffers, the fixed-shape tensors of one bucket.
+
+A graph reads and writes these and nothing else.
+"""
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +15,52 @@ from torch import Tensor
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.torch.geometry import Geometry
-from gaudi_runtime.engines.torch.sequence import Work
+from gaudi_runtime.engines.torch.scheduler import Work
 
 INDEX = torch.int64
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The sizes of a loaded model that shape its cache and its buffers.
+
+    `contiguous` means that decode reads a prefix of the cache instead of gathering blocks.
+    """
+
+    layers: int
+    hidden: int
+    vocabulary: int
+    kv_heads: int
+    head_dim: int
+    block_size: int
+    dtype: torch.dtype
+    contiguous: bool
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one KV block over all layers (docs/warmup.md, Memory split)."""
+        key_and_value = 2 * self.kv_heads * self.head_dim * self.dtype.itemsize
+        return self.layers * self.block_size * key_and_value
+
+
+KVCache = list[tuple[torch.Tensor, torch.Tensor]]
+"""Per layer keys and values, each of shape (blocks * block_size, kv_heads, head_dim)."""
+
+
+def padding_block(cache: KVCache, geometry: Geometry) -> int:
+    """The block that padding is written to."""
+    # The last, so that a prefix of the cache holds sequences only: contiguous attention reads such a prefix.
+    return cache[0][0].shape[0] // geometry.block_size - 1
+
+
+def empty_cache(geometry: Geometry, kv_blocks: int, device: torch.device) -> KVCache:
+    """A cache of zeros for `kv_blocks` blocks."""
+    shape = (kv_blocks * geometry.block_size, geometry.kv_heads, geometry.head_dim)
+
+    def zeros() -> torch.Tensor:
+        return torch.zeros(shape, dtype=geometry.dtype, device=device)
+
+    return [(zeros(), zeros()) for _ in range(geometry.layers)]
 
 
 class Buffers(NamedTuple):
@@ -45,6 +91,7 @@ def _layout(geometry: Geometry, phase: BucketPhase, bucket: Bucket) -> Iterator[
     rows, query, blocks = bucket
     prompt = phase is BucketPhase.PROMPT
     blocks *= rows if prompt else 1
+    # Contiguous decode reads the cache in place: no window to gather blocks into.
     gathered = 0 if geometry.contiguous and not prompt else blocks
     window = (gathered, geometry.block_size, geometry.kv_heads, geometry.head_dim)
     yield from [((rows, query), INDEX)] * 2
@@ -69,8 +116,9 @@ def empty_buffers(geometry: Geometry, phase: BucketPhase, bucket: Bucket, device
     return Buffers(*(torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in layout))
 
 
+# numpy on the host, for it writes single elements much faster than torch, and one copy a field goes to the device.
 Inputs = dict[str, NDArray[np.int64]]
-"""Host copies of the inputs, by field of Buffers: numpy writes single elements much faster than torch."""
+"""Host copies of the inputs, by field of Buffers."""
 
 INPUT_FIELDS = ("tokens", "positions", "slots", "last", "blocks", "owners", "lengths")
 

@@ -1,4 +1,4 @@
-"""Checkpoint: a folder with config.json, safetensors files and a tokenizer, checked before anything is loaded.
+"""Checkpoint: a folder with config.json, safetensors files and a tokenizer, checked before its weights are loaded.
 
 That the safetensors files are whole was seen before an engine was made (sources/weights.py).
 """
@@ -9,13 +9,20 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
-from transformers import CONFIG_MAPPING, AutoConfig, GenerationConfig, PreTrainedConfig
+import torch
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedConfig
+from transformers.utils.logging import disable_progress_bar
 
 from gaudi_runtime.artifacts.sources.weights import INDEX_FILE
+from gaudi_runtime.contract.config import Dtype
+from gaudi_runtime.engines.torch.model import ATTENTION_NAME, Network
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, UnsupportedModel
 
 WEIGHTS_FILE = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")
+ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+# The other types change with the length of a sequence, which a graph cannot have.
+ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,8 @@ def open_checkpoint(path: str) -> Checkpoint:
         )
     if not any((folder / name).exists() for name in (INDEX_FILE, WEIGHTS_FILE)):
         raise ModelNotFound(f"{folder / WEIGHTS_FILE} is missing: weights are read from safetensors files only")
-    _check_tokenizer(folder)
+    if not any((folder / name).exists() for name in TOKENIZER_FILES):
+        raise ModelNotFound(f"{folder} has no tokenizer: {' or '.join(TOKENIZER_FILES)} is missing")
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except ValueError as error:
@@ -67,17 +75,67 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def _check_tokenizer(folder: Path) -> None:
-    if not any((folder / name).exists() for name in TOKENIZER_FILES):
-        raise ModelNotFound(f"{folder} has no tokenizer: {' or '.join(TOKENIZER_FILES)} is missing")
-
-
 def _stop_tokens(folder: Path, config: PreTrainedConfig) -> frozenset[int]:
     """End-of-sequence ids of generation_config.json, otherwise of config.json."""
     wanted = config.eos_token_id
     if (folder / "generation_config.json").exists():
+        # Read once for its own sentence: transformers would tell nothing of the file that it cannot parse.
         _read_json(folder, "generation_config.json")
         wanted = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id or wanted
     if wanted is None:
         return frozenset()
     return frozenset(wanted if isinstance(wanted, list) else [wanted])
+
+
+def check_architecture(config: PreTrainedConfig) -> None:
+    """Raise UnsupportedModel for what this engine would serve wrongly."""
+    name = (config.architectures or ["(none)"])[0]
+    if name not in ARCHITECTURES:
+        raise UnsupportedModel(
+            f"config.json names the architecture {name}, but the torch engine serves {', '.join(ARCHITECTURES)}: "
+            "choose engine.name vllm for other models"
+        )
+    if getattr(config, "quantization_config", None):
+        raise UnsupportedModel(
+            "config.json has a quantization_config, but the torch engine serves plain weights only: "
+            "choose engine.name vllm or an unquantized checkpoint"
+        )
+    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+        raise UnsupportedModel(
+            "config.json switches sliding-window attention on, which the torch engine does not have: "
+            "choose engine.name vllm"
+        )
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if rope not in ROPE_TYPES:
+        raise UnsupportedModel(
+            f"config.json asks for rope type {rope}, but the torch engine has {', '.join(ROPE_TYPES)}: "
+            "choose engine.name vllm"
+        )
+
+
+def load_network(checkpoint: Checkpoint, dtype: Dtype, device: torch.device) -> Network:
+    """Read the weights onto the device. Raises ModelUnreadable when a tensor is missing or has another shape."""
+    disable_progress_bar()
+    try:
+        loader: Any = AutoModelForCausalLM
+        network, report = loader.from_pretrained(
+            checkpoint.folder,
+            local_files_only=True,
+            use_safetensors=True,
+            dtype="auto" if dtype is Dtype.AUTO else getattr(torch, dtype.value),
+            attn_implementation=ATTENTION_NAME,
+            output_loading_info=True,
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ModelUnreadable(f"the weights in {checkpoint.folder} do not load: {error}") from error
+    if missing := sorted(report["missing_keys"]):
+        raise ModelUnreadable(
+            f"the weights in {checkpoint.folder} lack {len(missing)} tensors that config.json asks for, "
+            f"{missing[0]} first: download the checkpoint again"
+        )
+    return network.eval().requires_grad_(False).to(device)
+
+
+def network_bytes(network: Network) -> int:
+    """Bytes of all weights; tied ones count once."""
+    return sum(weight.nbytes for weight in network.parameters())

@@ -7,8 +7,10 @@ and the event loop stays free.
 import gc
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
+import torch
+
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.config import CompileBackend, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import (
     DeviceMemory,
@@ -18,16 +20,16 @@ from gaudi_runtime.engines.protocol import (
     RecipeKey,
     SamplingParams,
 )
+from gaudi_runtime.engines.recipe_key import kept_recipe_key
 from gaudi_runtime.engines.torch.block_manager import BlockManager
-from gaudi_runtime.engines.torch.device_thread import DeviceThread
-from gaudi_runtime.engines.torch.recipes import torch_recipe_key
-from gaudi_runtime.engines.torch.runner import ModelRunner
+from gaudi_runtime.engines.torch.runner import DeviceThread, ModelRunner
 from gaudi_runtime.engines.torch.serving import ServingLoop
 from gaudi_runtime.engines.torch.tokenizer import TransformersTokenizer
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 
-LEAST_BLOCKS = 2  # one for padding, one to use
+# One for padding, one to use.
+LEAST_BLOCKS = 2
 
 
 class TorchEngine:
@@ -69,7 +71,10 @@ class TorchEngine:
 
     def recipe_key(self) -> RecipeKey | None:
         """What compiled code on disk depends on, None where none is kept."""
-        return torch_recipe_key(self._config)
+        # Besides the Gaudi bridge only Inductor keeps files of what it compiled.
+        inductor = self._config.engine.compile_backend is CompileBackend.INDUCTOR
+        keeps_files = inductor and self.captures_graphs
+        return kept_recipe_key(self._config, f"torch {torch.__version__}", keeps_files=keeps_files)
 
     def allocate(self, kv_blocks: int) -> None:
         """Allocate the cache, whose last block is for padding. Raises DeviceOutOfMemory or PlanImpossible."""
@@ -109,7 +114,8 @@ class TorchEngine:
 
     def start_serving(self) -> None:
         """Start the counters at zero; `generate` may be called from here on."""
-        gc.freeze()  # what warm-up made lives as long as the process; full collections need not walk it under load
+        # What warm-up made lives as long as the process; full collections need not walk it under load.
+        gc.freeze()
         self.counters = self._new_histogram()
         self._serving = ServingLoop(
             self._runner,

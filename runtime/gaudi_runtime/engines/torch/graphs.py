@@ -9,11 +9,18 @@ import torch
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.torch.buffers import Buffers, buffer_bytes, empty_buffers, fill
-from gaudi_runtime.engines.torch.devices.interface import Device, Step
-from gaudi_runtime.engines.torch.geometry import Geometry, KVCache, padding_block
+from gaudi_runtime.engines.torch.buffers import (
+    Buffers,
+    Geometry,
+    KVCache,
+    buffer_bytes,
+    empty_buffers,
+    fill,
+    padding_block,
+)
+from gaudi_runtime.engines.torch.devices import Device, Step
 from gaudi_runtime.engines.torch.model import Network, forward
-from gaudi_runtime.engines.torch.sequence import Work
+from gaudi_runtime.engines.torch.scheduler import Work
 from gaudi_runtime.errors import DeviceOutOfMemory
 
 Key = tuple[BucketPhase, Bucket]

@@ -1,77 +1,144 @@
-"""The transformers model: which architectures are served, and one forward over the buffers of a bucket."""
+"""A transformers model over the buffers of a bucket: one forward, with paged attention as its attention function.
 
-from typing import Any
+The attention has the same mathematics as transformers' own, with static shapes only.
+The cache is written by slot and read by block. Both phases mask what padding brought in, so a row's result does not
+depend on the bucket that it was padded to.
+"""
+
+from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig
-from transformers.utils.logging import disable_progress_bar
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
 
-from gaudi_runtime.contract.config import Dtype
-from gaudi_runtime.engines.torch.attention import ATTENTION_NAME, decode_attention, prompt_attention
-from gaudi_runtime.engines.torch.buffers import Buffers
-from gaudi_runtime.engines.torch.checkpoint import Checkpoint
-from gaudi_runtime.engines.torch.geometry import Geometry, KVCache
-from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
+from gaudi_runtime.engines.torch.buffers import Buffers, Geometry, KVCache
 
 Network = Any
 """A transformers causal language model; the library has no types."""
 
-ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # the others change with the length of a sequence
+ATTENTION_NAME = "gaudi_paged"
+LOWEST = torch.finfo(torch.float32).min
 
 
-def check_architecture(config: PreTrainedConfig) -> None:
-    """Raise UnsupportedModel for what this engine would serve wrongly."""
-    name = (config.architectures or ["(none)"])[0]
-    if name not in ARCHITECTURES:
-        raise UnsupportedModel(
-            f"config.json names the architecture {name}, but the torch engine serves {', '.join(ARCHITECTURES)}: "
-            "choose engine.name vllm for other models"
-        )
-    if getattr(config, "quantization_config", None):
-        raise UnsupportedModel(
-            "config.json has a quantization_config, but the torch engine serves plain weights only: "
-            "choose engine.name vllm or an unquantized checkpoint"
-        )
-    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
-        raise UnsupportedModel(
-            "config.json switches sliding-window attention on, which the torch engine does not have: "
-            "choose engine.name vllm"
-        )
-    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    if rope not in ROPE_TYPES:
-        raise UnsupportedModel(
-            f"config.json asks for rope type {rope}, but the torch engine has {', '.join(ROPE_TYPES)}: "
-            "choose engine.name vllm"
-        )
+class PromptAttention(NamedTuple):
+    """What all layers of a prompt forward share; `mask` (B, 1, Q, context + Q), None without context."""
+
+    cache: KVCache
+    buffers: Buffers
+    mask: Tensor | None
 
 
-def load_network(checkpoint: Checkpoint, dtype: Dtype, device: torch.device) -> Network:
-    """Read the weights onto the device. Raises ModelUnreadable when a tensor is missing or has another shape."""
-    disable_progress_bar()
-    try:
-        loader: Any = AutoModelForCausalLM
-        network, report = loader.from_pretrained(
-            checkpoint.folder,
-            local_files_only=True,
-            use_safetensors=True,
-            dtype="auto" if dtype is Dtype.AUTO else getattr(torch, dtype.value),
-            attn_implementation=ATTENTION_NAME,
-            output_loading_info=True,
-        )
-    except (RuntimeError, ValueError, OSError) as error:
-        raise ModelUnreadable(f"the weights in {checkpoint.folder} do not load: {error}") from error
-    if missing := sorted(report["missing_keys"]):
-        raise ModelUnreadable(
-            f"the weights in {checkpoint.folder} lack {len(missing)} tensors that config.json asks for, "
-            f"{missing[0]} first: download the checkpoint again"
-        )
-    return network.eval().requires_grad_(False).to(device)
+class DecodeAttention(NamedTuple):
+    """What all layers of a decode forward share; `valid` (N, S) tokens that count, `owned` (B, N) blocks of a row."""
+
+    cache: KVCache
+    buffers: Buffers
+    valid: Tensor
+    owned: Tensor
 
 
-def network_bytes(network: Network) -> int:
-    """Bytes of all weights; tied ones count once."""
-    return sum(weight.nbytes for weight in network.parameters())
+def prompt_attention(cache: KVCache, buffers: Buffers) -> PromptAttention:
+    """Causal attention within the new tokens, plus all of the context that counts."""
+    rows, query = buffers.tokens.shape
+    context = buffers.keys.shape[0] // rows * buffers.keys.shape[1]
+    if context == 0:
+        return PromptAttention(cache, buffers, mask=None)
+    device = buffers.tokens.device
+    seen = torch.arange(context, device=device) < buffers.lengths[:, None]
+    causal = torch.ones(query, query, dtype=torch.bool, device=device).tril()
+    mask = torch.cat((seen[:, None].expand(rows, query, context), causal.expand(rows, query, query)), dim=-1)
+    return PromptAttention(cache, buffers, mask[:, None])
+
+
+def decode_attention(cache: KVCache, buffers: Buffers) -> DecodeAttention:
+    """Each row attends to the filled part of the blocks that it owns."""
+    block_size, device = buffers.keys.shape[1], buffers.tokens.device
+    valid = torch.arange(block_size, device=device) < buffers.lengths[:, None]
+    rows = torch.arange(buffers.tokens.shape[0], device=device)
+    return DecodeAttention(cache, buffers, valid, owned=buffers.owners == rows[:, None])
+
+
+def paged_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    paged: PromptAttention | DecodeAttention,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Store the new keys and values, then attend.
+
+    query (B, heads, Q, D), key and value (B, kv heads, Q, D) -> (B, Q, heads, D). The layer's own
+    `attention_mask` is not used: `paged` has ours.
+    """
+    keys, values = paged.cache[module.layer_idx]  # type: ignore[index]
+    _store(keys, key, paged.buffers.slots)
+    _store(values, value, paged.buffers.slots)
+    if isinstance(paged, PromptAttention):
+        return _prompt(paged, query, key, value, keys, values, scaling), None
+    return _decode(paged, query, keys, values, scaling), None
+
+
+def _store(cache: Tensor, new: Tensor, slots: Tensor) -> None:
+    cache.index_copy_(0, slots, new.transpose(1, 2).reshape(-1, *cache.shape[1:]))
+
+
+def _gather(cache: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
+    """The wanted blocks in the window (N, S, kv heads, D); without a window the first N blocks of the cache itself."""
+    by_block = cache.view(-1, *window.shape[1:])
+    if window.shape[0] == 0:
+        return by_block[: blocks.shape[0]]
+    return torch.index_select(by_block, 0, blocks, out=window)
+
+
+def _prompt(
+    paged: PromptAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scaling: float,
+) -> Tensor:
+    if paged.mask is not None:
+        key = _with_context(keys, key, paged.buffers.blocks, paged.buffers.keys)
+        value = _with_context(values, value, paged.buffers.blocks, paged.buffers.values)
+    causal = paged.mask is None
+    mixed = scaled_dot_product_attention(
+        query, key, value, attn_mask=paged.mask, is_causal=causal, scale=scaling, enable_gqa=True
+    )
+    return mixed.transpose(1, 2)
+
+
+def _with_context(cache: Tensor, new: Tensor, blocks: Tensor, window: Tensor) -> Tensor:
+    """(B, kv heads, context + Q, D): each row's cached tokens before its new ones."""
+    gathered = _gather(cache, blocks, window).reshape(new.shape[0], -1, *cache.shape[1:])
+    return torch.cat((gathered.transpose(1, 2), new), dim=2)
+
+
+def _decode(paged: DecodeAttention, query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+    """Softmax per block against its row's largest score, then sums per row: padding blocks weigh exactly zero."""
+    buffers = paged.buffers
+    rows, heads, _, dim = query.shape
+    key_blocks = _gather(keys, buffers.blocks, buffers.keys)
+    value_blocks = _gather(values, buffers.blocks, buffers.values)
+    grouped = query.reshape(rows, key_blocks.shape[2], -1, dim)[buffers.owners]
+    scores = torch.einsum("nkgd,nskd->nkgs", grouped, key_blocks).float() * scaling
+    scores = scores.masked_fill(~paged.valid[:, None, None], LOWEST)
+    peaks = torch.where(paged.owned[..., None, None], scores.amax(-1), LOWEST).amax(1)
+    weights = torch.exp(scores - peaks[buffers.owners][..., None])
+    mixed = torch.einsum("nkgs,nskd->nkgd", weights.to(value_blocks.dtype), value_blocks).float()
+    sums = paged.owned.float()
+    totals = (sums @ weights.sum(-1).flatten(1)).view(rows, heads, 1)
+    answer = (sums @ mixed.flatten(1)).view(rows, heads, dim) / totals.clamp_min(torch.finfo(torch.float32).tiny)
+    return answer.to(query.dtype)[:, None]
+
+
+AttentionInterface.register(ATTENTION_NAME, paged_attention)
 
 
 def geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
@@ -90,16 +157,14 @@ def geometry(network: Network, block_size: int, contiguous: bool) -> Geometry:
 
 
 def forward(network: Network, cache: KVCache, buffers: Buffers, prompt: bool) -> None:
-    """One step of the model: from the inputs in `buffers` to its logits, writing keys and values into the cache.
-
-    The decoder's own loop is not used: it builds masks that depend on sequence lengths, which a graph cannot have.
-    """
+    """One step of the model: from the inputs in `buffers` to its logits, writing keys and values into the cache."""
     decoder = network.model
     attention = prompt_attention(cache, buffers) if prompt else decode_attention(cache, buffers)
     flat = buffers.tokens.flatten()
     hidden = torch.index_select(decoder.embed_tokens.weight, 0, flat, out=buffers.hidden)
     hidden = hidden.view(*buffers.tokens.shape, -1)
     positions = decoder.rotary_emb(hidden, buffers.positions)
+    # Not the decoder's own loop: it builds masks that depend on sequence lengths, which a graph cannot have.
     for layer in decoder.layers:
         hidden = layer(hidden, attention_mask=None, position_embeddings=positions, paged=attention)
     last = decoder.norm(hidden.flatten(0, 1)[buffers.last])

@@ -1,4 +1,10 @@
-"""ModelRunner: everything that touches the device, one verb after the other, always from the same thread."""
+"""ModelRunner: everything that touches the device, one verb after the other, in the one thread that is for it."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import TypeVar
 
 import torch
 
@@ -6,23 +12,25 @@ from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import DeviceMemory, Progress, SamplingParams
+from gaudi_runtime.engines.protocol import GRAPH_MODES, DeviceMemory, Progress, SamplingParams
 from gaudi_runtime.engines.torch import sampler
-from gaudi_runtime.engines.torch.buffers import buffer_bytes
-from gaudi_runtime.engines.torch.checkpoint import Checkpoint, open_checkpoint
-from gaudi_runtime.engines.torch.devices.interface import GRAPH_MODES, Device, open_device
-from gaudi_runtime.engines.torch.geometry import Geometry, KVCache, empty_cache, padding_block
-from gaudi_runtime.engines.torch.graphs import GraphTable
-from gaudi_runtime.engines.torch.model import (
-    Network,
+from gaudi_runtime.engines.torch.buffers import Geometry, KVCache, buffer_bytes, empty_cache, padding_block
+from gaudi_runtime.engines.torch.checkpoint import (
+    Checkpoint,
     check_architecture,
-    geometry,
     load_network,
     network_bytes,
+    open_checkpoint,
 )
-from gaudi_runtime.engines.torch.sequence import Batch
+from gaudi_runtime.engines.torch.devices import Device, open_device
+from gaudi_runtime.engines.torch.graphs import GraphTable
+from gaudi_runtime.engines.torch.model import Network, geometry
+from gaudi_runtime.engines.torch.scheduler import Batch
 from gaudi_runtime.errors import DeviceOutOfMemory, PlanImpossible
+from gaudi_runtime.process.worker import in_daemon_thread, settle
 from gaudi_runtime.warmup.schedule import SAMPLER_RUNS, SWAP_SIZES, warmup_swaps
+
+T = TypeVar("T")
 
 
 class ModelRunner:
@@ -143,3 +151,39 @@ class ModelRunner:
                 f"limits.maxModelLen is {limits.max_model_len}, but the model has positions for {longest} tokens: "
                 "lower maxModelLen"
             )
+
+
+class DeviceThread:
+    """The one thread that all device work of an engine runs in, one job after the other."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._ended = in_daemon_thread(self._run, "torch-device")
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Wait for the result or exception of `work`; not for the event loop."""
+        return self._submit(work).result()
+
+    async def call_async(self, work: Callable[[], T]) -> T:
+        """The same without blocking the event loop."""
+        return await asyncio.wrap_future(self._submit(work))
+
+    async def close(self) -> None:
+        """End the thread after what it has been given."""
+        self._jobs.put(None)
+        await asyncio.wrap_future(self._ended)
+
+    def _submit(self, work: Callable[[], T]) -> Future[T]:
+        outcome: Future[T] = Future()
+
+        def job() -> None:
+            # A step whose request went away before its turn came is not made.
+            if outcome.set_running_or_notify_cancel():
+                settle(outcome, work)
+
+        self._jobs.put(job)
+        return outcome
+
+    def _run(self) -> None:
+        while job := self._jobs.get():
+            job()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gaudi_runtime.engines.protocol import SamplingParams
-from gaudi_runtime.engines.torch.sequence import Sequence
+from gaudi_runtime.engines.torch.scheduler import Sequence
 
 DRAW_BITS = 24  # what a float32 holds exactly
 COLDEST = 1e-5

@@ -9,21 +9,39 @@ from functools import partial
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import EngineLoad, GenerationChunk, SamplingParams
 from gaudi_runtime.engines.torch.block_manager import BlockManager
-from gaudi_runtime.engines.torch.detokenizer import Decode, Detokenizer
-from gaudi_runtime.engines.torch.device_thread import DeviceThread
-from gaudi_runtime.engines.torch.request import Request
-from gaudi_runtime.engines.torch.runner import ModelRunner
-from gaudi_runtime.engines.torch.scheduler import Scheduler
-from gaudi_runtime.engines.torch.sequence import Batch, Sequence
+from gaudi_runtime.engines.torch.runner import DeviceThread, ModelRunner
+from gaudi_runtime.engines.torch.scheduler import Batch, Scheduler, Sequence
+from gaudi_runtime.engines.torch.tokenizer import Decode, Detokenizer
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.schedule import SWAP_SIZES
 
 log = logging.getLogger(__name__)
 
-COMPACT_THRESHOLD = 32  # blocks (docs/warmup.md, Defragmenter)
+COMPACT_THRESHOLD = 32
+"""Blocks (docs/warmup.md, Defragmenter)."""
+
+
+class Request:
+    """One running `generate`; `chunks` carries its pieces, or the exception that ended it."""
+
+    def __init__(self, sequence: Sequence, detokenizer: Detokenizer, stop_tokens: frozenset[int]) -> None:
+        self.sequence = sequence
+        self.chunks: asyncio.Queue[GenerationChunk | Exception] = asyncio.Queue()
+        self._detokenizer = detokenizer
+        self._stop_tokens = frozenset() if sequence.sampling.ignore_eos else stop_tokens
+
+    def accept(self, token: int) -> GenerationChunk:
+        """Append a token to the sequence and say what is new; the last chunk has a finish reason."""
+        self.sequence.tokens.append(token)
+        if token in self._stop_tokens:
+            return GenerationChunk(self._detokenizer.flush(), (token,), "stop")
+        text = self._detokenizer.push(token)
+        if not self._detokenizer.stopped and self.sequence.generated >= self.sequence.sampling.max_tokens:
+            text += self._detokenizer.flush()
+            return GenerationChunk(text, (token,), "stop" if self._detokenizer.stopped else "length")
+        return GenerationChunk(text, (token,), "stop" if self._detokenizer.stopped else None)
 
 
 class ServingLoop:
@@ -41,12 +59,11 @@ class ServingLoop:
     ) -> None:
         self._runner = runner
         self._thread = thread
-        self._plan = plan
         self._limits = limits
         self._blocks = blocks
         self._decode = decode
         self._histogram = histogram
-        self._scheduler = Scheduler(limits, blocks, self._is_planned)
+        self._scheduler = Scheduler(limits, blocks, lambda phase, shape: plan.find(phase, *shape) is not None)
         self._requests: dict[Sequence, Request] = {}
         self._task: asyncio.Task[None] | None = None
         self._turned = 0.0
@@ -85,9 +102,6 @@ class ServingLoop:
         self._fail(list(self._requests), RuntimeError("the engine is closed"))
         if self._task is not None:
             await self._task
-
-    def _is_planned(self, phase: BucketPhase, shape: Bucket) -> bool:
-        return self._plan.find(phase, *shape) is not None
 
     def _submit(self, prompt: tuple[int, ...], sampling: SamplingParams) -> Request:
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed

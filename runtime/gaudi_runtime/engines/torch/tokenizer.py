@@ -1,12 +1,13 @@
-"""The checkpoint's own tokenizer and chat template."""
+"""Text to tokens by the checkpoint's own tokenizer, and tokens back to text, one at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
 from transformers import AutoTokenizer
 
+from gaudi_runtime.engines.stop_strings import StopStrings
 from gaudi_runtime.errors import ModelUnreadable
 
 
@@ -37,3 +38,47 @@ class TransformersTokenizer:
         """Text of token ids without special tokens."""
         text: str = self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
+
+
+Decode = Callable[[list[int]], str]
+"""Text of token ids, special tokens left out."""
+
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+
+
+class Detokenizer:
+    """The text of one answer: whole characters only, and nothing that may turn out to be a stop string.
+
+    What it hands out, put together, is the decoded answer up to the first stop string.
+    """
+
+    def __init__(self, decode: Decode, stop: tuple[str, ...]) -> None:
+        self._decode, self._stops = decode, StopStrings(stop)
+        self._tokens: list[int] = []
+        self._shown = ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string has come."""
+        return self._stops.stopped
+
+    def push(self, token: int) -> str:
+        """The new text that this token makes certain, often empty; sets `stopped` at a stop string."""
+        self._tokens.append(token)
+        text = self._decode(self._tokens)
+        # A character of several tokens decodes to the replacement character until its last one is there.
+        return "" if text.endswith(INCOMPLETE) else self._stops.push(self._advance(text))
+
+    def flush(self) -> str:
+        """What is left at the end of the answer, incomplete characters included."""
+        text = self._stops.push(self._advance(self._decode(self._tokens)))
+        return text if self.stopped else text + self._stops.flush()
+
+    def _advance(self, text: str) -> str:
+        """New text since the last call."""
+        new = text[len(self._shown) :]
+        # Older tokens are dropped, or a long answer would cost the square of its length. The last one stays, for
+        # tokenizers join: what a token is in text depends on the one before it.
+        self._tokens = self._tokens[-1:]
+        self._shown = self._decode(self._tokens)
+        return new

@@ -1,29 +1,30 @@
 """VllmEngine: the Engine protocol over vLLM's AsyncLLM, whose workers are driven bucket by bucket (docs/vllm.md).
 
 Start-up verbs run in the worker thread of start-up and wait for calls to the workers; serving is vLLM's own
-application on our event loop.
+application on our event loop. VllmPodPart has vLLM's processes in a pod beside the leader's, whose engine reaches them
+itself (docs/several-nodes.md, vLLM).
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from prometheus_client import REGISTRY
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Others, Progress, RecipeKey
-from gaudi_runtime.engines.threads import threads
-from gaudi_runtime.engines.vllm.arguments import engine_arguments, meeting_arguments, tell_own_address
-from gaudi_runtime.engines.vllm.gauges import VllmCollector, engine_load
-from gaudi_runtime.engines.vllm.launch import launch
-from gaudi_runtime.engines.vllm.memory import CpuLedger, RankMemory, memory_of
-from gaudi_runtime.engines.vllm.ranks import Ranks, fold_outcomes, fold_sentences
-from gaudi_runtime.engines.vllm.release import build_engine, import_server, openai_application
+from gaudi_runtime.engines.host_cpu import threads
+from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Meeting, Others, Progress, RecipeKey
+from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, meeting_arguments, tell_own_address
+from gaudi_runtime.engines.vllm.memory import CpuLedger, memory_of
+from gaudi_runtime.engines.vllm.ranks import Outcome, Ranks, died_here, fold_outcomes, fold_sentences
+from gaudi_runtime.engines.vllm.release import build_engine, build_pod_part, import_server, openai_application
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.engines.vllm.watch import Watch
@@ -38,29 +39,54 @@ ANSWER_SECONDS = 120.0
 """For what no worker needs long for."""
 
 
-class VllmEngine:
+GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
+
+
+class _Processes:
+    """vLLM's processes in this pod, started with our arguments."""
+
+    def __init__(self, config: RuntimeConfig) -> None:
+        """Raises PlanImpossible for a model that does not fit, and what else the configuration tells already."""
+        # Before anything is imported or loaded: another release may fail late, with words that nobody understands.
+        check_release(installed(cards=config.engine.device == "hpu"))
+        self._config, self._memory = config, memory_of(config)
+        self._arguments = engine_arguments(config, self._memory.before_start())
+
+    def report_fields(self) -> Mapping[str, object]:
+        """A real model; the arguments that vLLM is started with."""
+        return {"engine_arguments": self._arguments}
+
+    def recipe_key(self) -> RecipeKey | None:
+        """What compiled code on disk depends on, None where none is kept; the same in all pods of a replica."""
+        return vllm_recipe_key(self._config)
+
+    def _launch(
+        self, build: Build, progress: Progress, meeting: Meeting | None, rank: int, look: Callable[[], None]
+    ) -> tuple[Any, Any]:
+        """As `launch`; with a `meeting`, the processes join those of other pods as pod `rank`."""
+        arguments = self._arguments
+        if meeting:
+            tell_own_address(meeting)
+            arguments = (*arguments, *meeting_arguments(meeting, self._config.parallelism.nodes, rank))
+        return launch(arguments, self._config.engine.execution_mode.value, build, progress, look)
+
+
+class VllmEngine(_Processes):
     """Verbs are called in the order of the protocol. `loop` is the event loop that will serve."""
 
     counters: ServingHistogram
 
     def __init__(self, config: RuntimeConfig, loop: asyncio.AbstractEventLoop) -> None:
-        """Raises PlanImpossible for a model that does not fit, and what else the configuration tells already."""
-        check_release(installed(cards=config.engine.device == "hpu"))
+        super().__init__(config)
         self.captures_graphs = False
-        self._config, self._loop = config, loop
+        self._loop = loop
         self._step_seconds = float(config.serving.stall_timeout_seconds)
-        self._memory: RankMemory = memory_of(config)
-        self._arguments = engine_arguments(config, self._memory.before_start())
         self._degradations: tuple[str, ...] = ()
         self._sampler_done = False
         self._others: Others | None = None
         self._engine: Any = None
         self._ranks: Ranks
         self._shapes: WarmShapes
-
-    def report_fields(self) -> Mapping[str, object]:
-        """A real model; the arguments that vLLM is started with."""
-        return {"engine_arguments": self._arguments}
 
     def notes(self) -> tuple[str, ...]:
         """What a user loses because this release of vLLM or of its plugin lacks something."""
@@ -75,7 +101,10 @@ class VllmEngine:
         if isinstance(self._memory, CpuLedger) and os.environ.get(WORKERS_APART) == "0":
             # vLLM divides the cores itself only among workers that have processes of their own.
             os.environ.setdefault("OMP_NUM_THREADS", str(threads(self._memory.weight_bytes(), usable_cores())))
-        self._parsed, self._engine = self._launched(progress)
+        others = self._others
+        meeting = others.start(progress) if others else None
+        look = others.raise_if_failed if others else lambda: None
+        self._parsed, self._engine = self._launch(build_engine, progress, meeting, 0, look)
         import_server()
         self._ranks = Ranks(self._engine, self._loop)
         described = self._ask("describe")
@@ -83,22 +112,9 @@ class VllmEngine:
         self._degradations = fold_sentences(described)
         self._memory.started(self._ask("profile"))
 
-    def _launched(self, progress: Progress) -> tuple[Any, Any]:
-        mode = self._config.engine.execution_mode.value
-        if self._others is None:
-            return launch(self._arguments, mode, build_engine, progress)
-        meeting = self._others.start(progress)
-        tell_own_address(meeting)
-        joined = meeting_arguments(meeting, self._config.parallelism.nodes, rank=0)
-        return launch((*self._arguments, *joined), mode, build_engine, progress, self._others.raise_if_failed)
-
     def divided_memory(self) -> tuple[Split, int]:
         """How the memory of the fullest rank is divided, in bytes, and the KV blocks that all ranks have."""
         return self._memory.divided()
-
-    def recipe_key(self) -> RecipeKey | None:
-        """What compiled code on disk depends on, None where none is kept."""
-        return vllm_recipe_key(self._config)
 
     def use_plan(self, plan: BucketPlan) -> None:
         """Hand the buckets to the workers, which prepare themselves."""
@@ -124,10 +140,11 @@ class VllmEngine:
         if not outcome["graph"]:
             raise GraphRefused("vLLM runs this shape without a graph")
         self._shapes.add(phase, bucket)
-        return int(outcome["bytes"])
+        return outcome["bytes"]
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
         """Run the sampler's settings: on a card for all sizes at once, on a CPU for one batch size."""
+        # The plugin's own sampler warm-up knows no single size; asked once, it does them all.
         if self._config.engine.device == "cpu":
             if batch_size:
                 self._ask("sampler", batch_size, deadline=self._step_seconds)
@@ -158,13 +175,14 @@ class VllmEngine:
         async with AsyncExitStack() as stack:
             try:
                 app = await stack.enter_async_context(openai_application(self._parsed, self._engine))
-            except Exception as error:  # adapters and chat templates are read here
+            except Exception as error:
+                # Adapters and chat templates are read only here.
                 raise why_not_started(error, None) from error
             yield app
 
     def collectors(self) -> Sequence[Collector]:
         """vLLM's own metrics."""
-        return (VllmCollector(),)
+        return (_VllmMetrics(),)
 
     async def until_lost(self) -> EngineLost:
         """Returns when vLLM can serve no more."""
@@ -176,8 +194,15 @@ class VllmEngine:
         return await Watch(self._engine, self._ranks, absorb, self._step_seconds, moves).until_lost()
 
     def load_now(self) -> EngineLoad:
-        """Requests in the batch and waiting, and KV blocks, by vLLM's own metrics."""
-        return engine_load(self._memory.divided()[1])
+        """Requests in the batch and waiting, and KV blocks in use, by vLLM's own metrics after its last step."""
+        wanted = dict.fromkeys(GAUGES, 0.0)
+        # Restricted, for this is read on every request, and the whole registry has hundreds of series.
+        for family in REGISTRY.restricted_registry(GAUGES).collect():
+            for sample in family.samples:
+                wanted[sample.name] = wanted.get(sample.name, 0.0) + sample.value
+        running, waiting, used = (wanted[name] for name in GAUGES)
+        blocks = self._memory.divided()[1]
+        return EngineLoad(int(running), int(waiting), round(min(1.0, used) * blocks), blocks)
 
     def heartbeat_seconds(self) -> float:
         """0: `until_lost` sees a hang, and ends the process."""
@@ -185,10 +210,11 @@ class VllmEngine:
 
     async def close(self) -> None:
         """End vLLM's processes; what ran has been drained or cancelled before."""
+        # Then the whole tree: vLLM's core leaves its workers behind when it does not answer.
         await asyncio.to_thread(self._engine.shutdown, timeout=0)
         await asyncio.to_thread(end_children)
 
-    def _run(self, verb: str, phase: BucketPhase, bucket: Bucket) -> dict[str, Any]:
+    def _run(self, verb: str, phase: BucketPhase, bucket: Bucket) -> Outcome:
         outcome = fold_outcomes(self._ask(verb, phase.value, list(bucket), deadline=self._step_seconds))
         if outcome["out_of_memory"]:
             raise DeviceOutOfMemory(outcome["out_of_memory"])
@@ -216,3 +242,42 @@ class WarmShapes:
         if self._on_cpu:
             return not self._graphs or bucket.batch_size * bucket.query_len <= self._most_tokens
         return (phase, bucket) in self._warm
+
+
+class _VllmMetrics(Collector):
+    """vLLM's own metrics, as they stand in the registry of our process that it writes to."""
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The families of this moment."""
+        return (family for family in REGISTRY.collect() if family.name.startswith("vllm:"))
+
+
+class VllmPodPart(_Processes):
+    """Pod `rank` of the group, above 0."""
+
+    def __init__(self, config: RuntimeConfig, rank: int) -> None:
+        super().__init__(config)
+        self._rank = rank
+        self._executor: Any = None
+
+    def join(self, meeting: Meeting, progress: Progress) -> None:
+        """Start the processes; returns when weights are loaded. Raises a RuntimeStartError."""
+        _, self._executor = self._launch(build_pod_part, progress, meeting, self._rank, lambda: None)
+
+    async def until_lost(self) -> EngineLost:
+        """Returns when a process has died, as vLLM's own monitor of them sees at once."""
+        loop, died = asyncio.get_running_loop(), asyncio.Event()
+        # vLLM's monitor calls from a thread of its own.
+        self._executor.register_failure_callback(lambda: loop.call_soon_threadsafe(died.set))
+        await died.wait()
+        return died_here(self._executor)
+
+    async def close(self) -> None:
+        """End the processes at once, also those that still start."""
+        # Both at the same time: vLLM's own end waits nine seconds for processes that still start.
+        told = asyncio.to_thread(self._executor.shutdown if self._executor else lambda: None)
+        await asyncio.gather(told, asyncio.to_thread(end_children))

@@ -1,9 +1,7 @@
-"""Start vLLM's processes and wait for them, watching that they move: they tell nothing before they are there.
-
-What the runtime tells its workers (Orders) goes by an environment variable that vLLM's processes inherit.
-"""
+"""Start vLLM's processes: with which arguments, what their workers are told, and the wait until they are there."""
 
 import os
+import socket
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +11,21 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from gaudi_runtime.engines.protocol import Progress
+from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
+from gaudi_runtime.engines.protocol import Meeting, Progress
 from gaudi_runtime.engines.vllm.release import parse_arguments
 from gaudi_runtime.engines.vllm.start_errors import read_failure, why_not_started
+from gaudi_runtime.knobs.render import render
 from gaudi_runtime.process.children import end_children, pulse
 from gaudi_runtime.process.worker import in_daemon_thread
 
 LOOK_SECONDS = 0.5
+ORDERS_VARIABLE = "GAUDI_RUNTIME_WORKER_ORDERS"
+HOST_VARIABLE = "VLLM_HOST_IP"
+WORKERS = {
+    "cpu": "gaudi_runtime.engines.vllm.workers.cpu_worker.DrivenCpuWorker",
+    "hpu": "gaudi_runtime.engines.vllm.workers.hpu_worker.DrivenHpuWorker",
+}
 
 Build = Callable[[Namespace], Any]
 
@@ -47,8 +53,10 @@ def _built(work: Callable[[], Any], failures: Path, progress: Progress, look: Ca
         _wait(starting, progress, look)
         return starting.result()
     except Exception as error:
+        # vLLM's core leaves its workers behind when a start fails, and they hold the memory of the card.
         end_children()
-        raise (why_not_started(error, read_failure(failures)) if error is _error(starting) else error) from error
+        vllms_own = starting.done() and error is starting.exception()
+        raise (why_not_started(error, read_failure(failures)) if vllms_own else error) from error
 
 
 def _wait(starting: "Future[Any]", progress: Progress, look: Callable[[], None]) -> None:
@@ -59,19 +67,54 @@ def _wait(starting: "Future[Any]", progress: Progress, look: Callable[[], None])
             starting.result(LOOK_SECONDS)
             return
         except TimeoutError:
+            # A start that itself ended with a TimeoutError looks the same.
             if starting.done():
                 raise
         look()
+        # vLLM tells nothing before it is there, so what its processes do is all that shows progress.
         if (now := pulse()) != before:
             before = now
             progress()
 
 
-def _error(starting: "Future[Any]") -> BaseException | None:
-    return starting.exception() if starting.done() else None
+def engine_arguments(config: RuntimeConfig, kv_cache_bytes: int | None) -> tuple[str, ...]:
+    """All arguments. `kv_cache_bytes` is the KV cache of one rank, None where vLLM's plugin divides the memory.
+
+    Raises ConfigError naming every wrong setting.
+    """
+    engine = config.engine
+    arguments = [*render(config).args, f"--worker-cls={WORKERS[engine.device]}"]
+    if kv_cache_bytes is not None:
+        arguments.append(f"--kv-cache-memory-bytes={kv_cache_bytes}")
+    if engine.device == "cpu" and engine.execution_mode is ExecutionMode.TORCH_COMPILE:
+        # vLLM's own graph of a CPU has symbolic sizes; ours are compiled by us (workers/cpu.py).
+        arguments.append("--enforce-eager")
+    return tuple(arguments)
 
 
-VARIABLE = "GAUDI_RUNTIME_WORKER_ORDERS"
+def meeting_arguments(meeting: Meeting, nodes: int, rank: int) -> tuple[str, ...]:
+    """What joins the processes of pod `rank` to those of all `nodes` pods, by vLLM's own launcher."""
+    return (
+        f"--nnodes={nodes}",
+        f"--node-rank={rank}",
+        f"--master-addr={meeting.address}",
+        f"--master-port={meeting.port}",
+    )
+
+
+def tell_own_address(meeting: Meeting) -> None:
+    """Set vLLM's variable for the address by which its processes of this pod are reached."""
+    # vLLM would guess by a route to the internet. Whoever set it before knows better (`engine.env`).
+    os.environ.setdefault(HOST_VARIABLE, address_towards(meeting))
+
+
+def address_towards(meeting: Meeting) -> str:
+    """This machine's address on the way to where the processes meet."""
+    # Nothing is sent: to connect a datagram socket only asks the kernel for the route.
+    family = socket.AF_INET6 if ":" in meeting.address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as way:
+        way.connect(meeting)
+        return str(way.getsockname()[0])
 
 
 class Orders(BaseModel):
@@ -86,9 +129,10 @@ class Orders(BaseModel):
 
 def give_orders(orders: Orders) -> dict[str, str]:
     """The environment that carries `orders`."""
-    return {VARIABLE: orders.model_dump_json()}
+    # By a variable, which vLLM's processes inherit however it starts them; of its arguments none is free for us.
+    return {ORDERS_VARIABLE: orders.model_dump_json()}
 
 
 def read_orders(environment: Mapping[str, str] = os.environ) -> Orders:
     """The orders of this process. Raises KeyError outside of a process that the runtime started."""
-    return Orders.model_validate_json(environment[VARIABLE])
+    return Orders.model_validate_json(environment[ORDERS_VARIABLE])

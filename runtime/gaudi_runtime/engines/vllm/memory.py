@@ -5,7 +5,7 @@ no memory of its own to run out of, so its budget is forecast (docs/vllm.md, Mem
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from gaudi_runtime.catalog.models.config_json import parse_config
 from gaudi_runtime.catalog.models.ranks import Spread, Stage, stages
@@ -19,27 +19,8 @@ from gaudi_runtime.warmup.memory import Split, kv_blocks, split_memory
 Answers = Sequence[dict[str, Any]]
 
 
-class RankMemory(Protocol):
-    """All sizes are bytes; every answer is that of the rank with the least left."""
-
-    def before_start(self) -> int | None:
-        """Bytes of the KV cache that vLLM is told; None where it finds out. Raises PlanImpossible."""
-
-    def started(self, profile: Answers) -> None:
-        """Take what the ranks say once weights and KV cache are there."""
-
-    def planned(self, memory: Answers) -> None:
-        """Take what is in use before the first bucket."""
-
-    def divided(self) -> tuple[Split, int]:
-        """The split, and the KV blocks that every rank has."""
-
-    def now(self, memory: Answers) -> DeviceMemory:
-        """What is free after this answer of the ranks."""
-
-
-def memory_of(config: RuntimeConfig) -> RankMemory:
-    """The memory of the ranks of this configuration."""
+def memory_of(config: RuntimeConfig) -> "CardMemory | CpuLedger":
+    """The memory of the ranks of this configuration; every answer is that of the rank with the least left, in bytes."""
     return CpuLedger(config) if config.engine.device == "cpu" else CardMemory()
 
 
@@ -51,7 +32,7 @@ class CardMemory:
         self._blocks = 0
 
     def before_start(self) -> None:
-        """The plugin finds out by its own profile run."""
+        """Bytes of the KV cache that vLLM is told: none, for the plugin finds out by its own profile run."""
         return
 
     def started(self, profile: Answers) -> None:
@@ -85,7 +66,7 @@ class CpuLedger:
         self._resident: list[int] = []
 
     def before_start(self) -> int:
-        """What is left beside the weights and the share of graphs."""
+        """Bytes of the KV cache that vLLM is told, left by weights and graphs. Raises PlanImpossible."""
         self._told = forecast(self._config)
         return self._told.blocks * self._told.block_bytes
 
@@ -152,7 +133,7 @@ def forecast(config: RuntimeConfig) -> CpuMemory:
 
 
 def _refuse_short_cache(config: RuntimeConfig, tokens: int) -> None:
-    """vLLM refuses it, too, but in a process that cannot tell us why."""
+    # vLLM refuses it, too, but in a process that cannot tell us why.
     longest = config.limits.max_model_len
     if tokens < longest:
         raise PlanImpossible(

@@ -1,8 +1,6 @@
 """Calls to all workers of one engine, from the worker thread of start-up or from the event loop.
 
-Every call has a deadline of ours. vLLM's own timeout leaves late answers in its queue, which the next call would take
-for its own; so after a deadline the engine is lost (docs/vllm.md, Deadlines).
-
+Every call has a deadline of ours, and after a deadline the engine is lost (docs/vllm.md, Deadlines).
 Answers are folded into one: a bucket counts when every rank has it, with the bytes of the largest. How a process
 ended is said in words here, for vLLM itself says only that it is dead.
 """
@@ -11,11 +9,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from signal import Signals
-from typing import Any
+from typing import Any, TypedDict
 
 from gaudi_runtime.errors import EngineLost, RankFailed
 
 LOOK_SECONDS = 0.5
+
+
+class Outcome(TypedDict):
+    """One bucket. `bytes` is what the device has less than before; `out_of_memory` says why it could not be done."""
+
+    bytes: int
+    graph: bool
+    out_of_memory: str | None
 
 
 class Ranks:
@@ -35,6 +41,7 @@ class Ranks:
     async def ask(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
         """One verb, on the event loop; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
         what = said(verb, *arguments)
+        # Without vLLM's own timeout: it leaves late answers in a queue, and the next call would take them for its own.
         call = self._engine.collective_rpc("gaudi", args=(verb, list(arguments)))
         try:
             answers = await asyncio.wait_for(call, deadline)
@@ -47,20 +54,17 @@ class Ranks:
         return unwrapped(answers, verb)
 
     def _answer(self, asked: "Future[list[Any]]", what: str) -> list[Any]:
-        """A dead worker answers nothing, so death is looked for while waiting."""
         while True:
             try:
                 return asked.result(LOOK_SECONDS)
             except TimeoutError:
                 if asked.done():
                     raise
-                self._raise_if_dead(what)
+                # A dead worker answers nothing.
+                if self._engine.errored:
+                    raise died(self._engine, f"while it was asked for {what}") from None
             except CancelledError:
                 raise EngineLost(f"The event loop ended while vLLM was asked for {what}.") from None
-
-    def _raise_if_dead(self, what: str) -> None:
-        if self._engine.errored:
-            raise died(self._engine, f"while it was asked for {what}")
 
 
 def said(verb: str, *arguments: Any) -> str:
@@ -78,7 +82,7 @@ def unwrapped(answers: Sequence[dict[str, Any]], verb: str) -> list[Any]:
     return [each["answer"] for each in answers]
 
 
-def fold_outcomes(outcomes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def fold_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
     """Bytes of the largest, a graph when all have one, the first reason of those that ran out of memory."""
     short = [each["out_of_memory"] for each in outcomes if each["out_of_memory"]]
     return {
@@ -131,7 +135,7 @@ def died_here(executor: Any) -> EngineLost:
 
 
 def _how(codes: Mapping[str, int]) -> str:
-    """The first that failed: a core whose worker died ends by itself."""
+    # The first that failed: a core whose worker died ends by itself, without an exit code of its own.
     for name, code in codes.items():
         if code < 0:
             signal = Signals(-code)

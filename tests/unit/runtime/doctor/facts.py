@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
-from gaudi_runtime.doctor.judgement import judge
-from gaudi_runtime.doctor.row import EVERY_ENGINE, Row
+from gaudi_runtime.doctor.judgement import EVERY_ENGINE, Row, judge
 
 GIB = 1024**3
 IMAGE = ImageFacts(

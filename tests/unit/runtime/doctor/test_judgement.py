@@ -7,8 +7,7 @@ import pytest
 
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor.facts import Cards, Facts, Package
-from gaudi_runtime.doctor.judgement import healthy, installed_engines, judge
-from gaudi_runtime.doctor.row import EVERY_ENGINE, State
+from gaudi_runtime.doctor.judgement import EVERY_ENGINE, State, healthy, installed_engines, judge
 from gaudi_runtime.engines.vllm.versions import CPU_SERIES, PAIRS, RELEASES, Pair
 from tests.unit.runtime.doctor.facts import CARD_IMAGE, GIB, IMAGE, MACHINE, ON_CARDS, ON_CPU, row_of
 

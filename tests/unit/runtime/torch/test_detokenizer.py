@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.make_tiny_checkpoint import make_tokenizer
-from gaudi_runtime.engines.torch.detokenizer import Detokenizer
-from gaudi_runtime.engines.torch.tokenizer import TransformersTokenizer
+from gaudi_runtime.engines.torch.tokenizer import Detokenizer, TransformersTokenizer
 
 TOKENIZER = make_tokenizer()
 

@@ -1,7 +1,8 @@
 import pytest
 
 from gaudi_runtime.contract.config import EngineConfig, EngineName
-from gaudi_runtime.engines.torch.devices.cpu import CpuDevice, threads
+from gaudi_runtime.engines.host_cpu import threads
+from gaudi_runtime.engines.torch.devices import CpuDevice
 from gaudi_runtime.errors import DeviceOutOfMemory
 
 

@@ -8,8 +8,7 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.protocol import SamplingParams
 from gaudi_runtime.engines.torch.block_manager import BlockManager
-from gaudi_runtime.engines.torch.scheduler import Scheduler
-from gaudi_runtime.engines.torch.sequence import Batch, Sequence
+from gaudi_runtime.engines.torch.scheduler import Batch, Scheduler, Sequence
 
 LIMITS = Limits(max_model_len=64, max_num_seqs=3, max_num_prefill_seqs=2, max_num_batched_tokens=16, block_size=4)
 BLOCKS = 17

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import CompileBackend
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.torch.buffers import buffer_bytes, empty_buffers
+from gaudi_runtime.engines.torch.buffers import Geometry, buffer_bytes, empty_buffers
 from gaudi_runtime.engines.torch.engine import TorchEngine
-from gaudi_runtime.engines.torch.geometry import Geometry
 from gaudi_runtime.engines.torch.runner import ModelRunner
 from gaudi_runtime.errors import DeviceOutOfMemory
 from gaudi_runtime.warmup.schedule import warmup_swaps

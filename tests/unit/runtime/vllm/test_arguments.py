@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.vllm.arguments import WORKERS, engine_arguments
+from gaudi_runtime.engines.vllm.launch import WORKERS, engine_arguments
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.render import render
 from tests.unit.runtime.knobs.configs import vllm_config
@@ -21,7 +21,7 @@ def added(config: RuntimeConfig, kv_cache_bytes: int | None = None) -> list[str]
 
 
 def test_a_card_has_our_worker_over_the_plugins() -> None:
-    assert added(vllm_config()) == ["--worker-cls=gaudi_runtime.engines.vllm.hpu_worker.DrivenHpuWorker"]
+    assert added(vllm_config()) == ["--worker-cls=gaudi_runtime.engines.vllm.workers.hpu_worker.DrivenHpuWorker"]
 
 
 @pytest.mark.parametrize("device", WORKERS)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.vllm.dummy_steps import StepShape, block_table, step_shape
+from gaudi_runtime.engines.vllm.workers.cpu import StepShape, block_table, step_shape
 
 BUCKETS = st.builds(Bucket, st.integers(1, 64), st.integers(1, 4096), st.integers(0, 512))
 BLOCK_SIZES = st.sampled_from([1, 16, 32, 128])

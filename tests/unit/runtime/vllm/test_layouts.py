@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.engines.vllm.release import FROM_0_29, TO_0_28, Layout, layout_of
+from gaudi_runtime.engines.vllm.old_releases import FROM_0_29, TO_0_28, Layout, layout_of
 from gaudi_runtime.engines.vllm.versions import CPU_SERIES, PAIRS, installed_release
 from tests.unit.runtime.vllm.vllm_names import CALLED, MOVED, Names, imported, names_in
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.engines.vllm.observed_shapes import MetShapes, Scheduled, batches_of, scheduled, shape_of
+from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Scheduled, batches_of, scheduled, shape_of
 from tests.unit.runtime.vllm.steps import CachedRequests, Step, step_of
 
 SEQUENCES = st.lists(st.builds(Scheduled, st.integers(0, 5000), st.integers(1, 300)), min_size=1, max_size=20)

@@ -9,8 +9,7 @@ import pytest
 
 from gaudi_runtime.engines.protocol import Meeting
 from gaudi_runtime.engines.vllm import launch as launching
-from gaudi_runtime.engines.vllm.arguments import VARIABLE, meeting_arguments, tell_own_address
-from gaudi_runtime.engines.vllm.launch import launch
+from gaudi_runtime.engines.vllm.launch import HOST_VARIABLE, launch, meeting_arguments, tell_own_address
 from gaudi_runtime.errors import RankFailed
 
 LOOPBACK = Meeting("127.0.0.2", 4567)
@@ -20,7 +19,7 @@ LOOPBACK = Meeting("127.0.0.2", 4567)
 def own_environment() -> Iterator[None]:
     """A start writes to the environment."""
     with mock.patch.dict(os.environ):
-        os.environ.pop(VARIABLE, None)
+        os.environ.pop(HOST_VARIABLE, None)
         yield
 
 
@@ -36,13 +35,13 @@ def test_every_pod_is_told_where_the_leader_is_and_which_it_is() -> None:
 @pytest.mark.parametrize(("there", "own"), [("127.0.0.2", "127.0.0.1"), ("::1", "::1")])
 def test_own_address_is_that_on_the_way_to_the_leader(there: str, own: str) -> None:
     tell_own_address(Meeting(there, 4567))
-    assert os.environ[VARIABLE] == own
+    assert os.environ[HOST_VARIABLE] == own
 
 
 def test_who_names_an_address_knows_better() -> None:
-    os.environ[VARIABLE] = "10.9.9.9"
+    os.environ[HOST_VARIABLE] = "10.9.9.9"
     tell_own_address(LOOPBACK)
-    assert os.environ[VARIABLE] == "10.9.9.9"
+    assert os.environ[HOST_VARIABLE] == "10.9.9.9"
 
 
 def test_start_ends_when_another_pod_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:

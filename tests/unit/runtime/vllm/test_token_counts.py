@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.engines.vllm.fixed_shapes import TokenCounts
+from gaudi_runtime.engines.vllm.workers.cpu import TokenCounts
 
 COUNTS = st.lists(st.integers(1, 300), max_size=12)
 

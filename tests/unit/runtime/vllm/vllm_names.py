@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaudi_runtime.engines.vllm.release import FROM_0_29, TO_0_28
+from gaudi_runtime.engines.vllm.old_releases import FROM_0_29, TO_0_28
 
 ADAPTER = Path(__file__).parents[4] / "runtime" / "gaudi_runtime" / "engines" / "vllm"
 MOVED = {
@@ -36,7 +36,7 @@ Names = dict[str, dict[str, list[str] | None]]
 def imported() -> set[tuple[str, str]]:
     """Every `from vllm... import name` of the adapter."""
     found = set()
-    for file in ADAPTER.glob("*.py"):
+    for file in ADAPTER.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "vllm":
                 found |= {(str(node.module), each.name) for each in node.names}

@@ -9,7 +9,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.protocol import DeviceMemory, Progress
 from gaudi_runtime.engines.sim.engine import SimEngine
-from gaudi_runtime.engines.vllm.hpu import HpuVerbs
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.warmup.memory import split_memory

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gaudi_runtime.engines.vllm.capabilities import Bridge, open_bridge
+from gaudi_runtime.engines.vllm.workers.capabilities import Bridge, open_bridge
 
 CONTRACT = json.loads((Path(__file__).parents[3] / "data" / "vllm_gaudi_contract.json").read_text())["classes"]
 MIB, GIB = 2**20, 2**30

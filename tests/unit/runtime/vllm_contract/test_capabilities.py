@@ -5,11 +5,12 @@ from inspect import signature
 import pytest
 
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.engines.vllm.capabilities import (
+from gaudi_runtime.engines.vllm.versions import RELEASES
+from gaudi_runtime.engines.vllm.workers.capabilities import (
     DEFRAGMENTER,
-    GRAPH_MODES,
     HPU_GRAPHS,
     MANAGER,
+    MARGIN,
     PREPARED,
     RUNNER,
     SETUP,
@@ -17,15 +18,14 @@ from gaudi_runtime.engines.vllm.capabilities import (
     find_capabilities,
     open_bridge,
 )
-from gaudi_runtime.engines.vllm.hpu import HpuVerbs
-from gaudi_runtime.engines.vllm.versions import RELEASES
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.vllm_contract.driven import drive, plain
 from tests.unit.runtime.vllm_contract.stand_in import CONTRACT, Card, bridge, plugin
 
 OWNERS = {
-    "HPUModelRunner": (*SETUP, *RUNNER, *GRAPH_MODES, *HPU_GRAPHS, *PREPARED),
+    "HPUModelRunner": (*SETUP, *RUNNER, *MARGIN, *HPU_GRAPHS, *PREPARED),
     "HPUBucketingManager": MANAGER,
     "OnlineDefragmenter": DEFRAGMENTER,
 }

@@ -16,10 +16,10 @@ from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.vllm import engine as adapter
 from gaudi_runtime.engines.vllm import watch
 from gaudi_runtime.engines.vllm.engine import VllmEngine
-from gaudi_runtime.engines.vllm.hpu import HpuVerbs
-from gaudi_runtime.engines.vllm.launch import VARIABLE
+from gaudi_runtime.engines.vllm.launch import ORDERS_VARIABLE
 from gaudi_runtime.engines.vllm.versions import PAIRS, Pair
-from gaudi_runtime.engines.vllm.worker import DrivenWorker
+from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import RankFailed
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.serve import start_engine
@@ -85,7 +85,7 @@ async def started(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, config: RuntimeConfig | None = None
 ) -> tuple[VllmEngine, WarmupReport]:
     """The engine after start-up, in the worker thread as in production; only vLLM's own processes are stood in for."""
-    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv(ORDERS_VARIABLE, "")
     monkeypatch.setattr(adapter, "launch", lambda *_: (None, cluster.vllm))
     monkeypatch.setattr(adapter, "import_server", lambda: None)
     loop, board = asyncio.get_running_loop(), ReportBoard("0" * 64)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.engines.vllm.hpu import HpuVerbs
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from tests.unit.runtime.vllm.steps import step_of
 from tests.unit.runtime.vllm_contract.driven import plain
 from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin

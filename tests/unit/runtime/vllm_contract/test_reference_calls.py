@@ -9,7 +9,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
-from gaudi_runtime.engines.vllm.hpu import HpuVerbs
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.sim.reference import reference_config
 from tests.unit.runtime.vllm_contract.driven import drive, drive_plan

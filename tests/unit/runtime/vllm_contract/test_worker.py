@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gaudi_runtime.engines.vllm import worker as driven
 from gaudi_runtime.engines.vllm.launch import Orders, give_orders
 from gaudi_runtime.engines.vllm.start_errors import read_failure
+from gaudi_runtime.engines.vllm.workers import driven
 from tests.unit.runtime.vllm.steps import step_of
 from tests.unit.runtime.vllm_contract.driven import plain
 from tests.unit.runtime.vllm_contract.stand_in import CONTRACT, OURS, Card, bridge, generate, plugin
 
 RECORDED = CONTRACT["HPUWorker"]
-MODULE = "gaudi_runtime.engines.vllm.hpu_worker"
+MODULE = "gaudi_runtime.engines.vllm.workers.hpu_worker"
 CONFIG = {"vllm_config": object(), "local_rank": 0, "rank": 1, "distributed_init_method": "env://"}
 
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.engines.protocol import GRAPH_MODES
 from gaudi_runtime.engines.vllm.versions import RELEASES
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
 
@@ -41,8 +42,8 @@ def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
 
 
 def _compile_only(load: Callable[[str], Any]) -> Callable[[], AbstractContextManager[Any]] | None:
-    """Tried once: the setting raises KeyError where the bridge does not know the mode."""
     try:
+        # Tried once: the setting raises KeyError where the bridge does not know the mode.
         setting = load("habana_frameworks.torch.internal.bridge_config").env_setting
         with setting(_COMPILE_ONLY, True):
             pass
@@ -76,7 +77,7 @@ RUNNER = (
     Name("seen_configs", loss="cold shapes are not counted while serving"),
     Name("graphed_buckets", loss="the plugin does not know which graphs exist and may warm up again by itself"),
 )
-GRAPH_MODES = (Name("mem_margin"),)
+MARGIN = (Name("mem_margin"),)
 HPU_GRAPHS = (
     Name("_check_config", ("batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode")),
     Name("_use_graphs", ("attn_metadata", "batch_size")),
@@ -91,7 +92,8 @@ MANAGER = (
 )
 _SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is slow"
 _SWAPS_KEPT = "the defragmenter keeps what warm-up did to it"
-PREPARED = (Name("defragmenter", loss=_SWAPS_COLD),)  # made when the plugin prepares itself, not before
+# Made when the plugin prepares itself, not before.
+PREPARED = (Name("defragmenter", loss=_SWAPS_COLD),)
 DEFRAGMENTER = (
     Name("warmup", (), loss=_SWAPS_COLD),
     Name("kv_caches", loss=_SWAPS_KEPT),
@@ -106,9 +108,6 @@ _MODES = {
 }
 
 
-_GRAPHED = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)
-
-
 @dataclass(frozen=True)
 class Capabilities:
     """How this worker executes, and what a user loses because its plugin lacks something."""
@@ -119,7 +118,7 @@ class Capabilities:
     @property
     def captures_graphs(self) -> bool:
         """Whether this mode has graphs to capture."""
-        return self.mode in _GRAPHED
+        return self.mode in GRAPH_MODES
 
 
 def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
@@ -128,8 +127,10 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
     Raises EngineUnsupported for a plugin that lacks what is necessary, ConfigError or UnsupportedModel for one that is
     set up in a way that cannot be driven.
     """
+    # First, for what comes next reads these names.
     losses(runner, SETUP)
-    _refuse_without_bucketing(runner)
+    if not runner.enable_bucketing:
+        raise ConfigError("VLLM_ENABLE_BUCKETING is off, so there are no buckets to warm up: remove the variable.")
     mode = _MODES[bool(bridge.is_lazy()), bool(runner.use_hpu_graph)]
     lost = [*losses(runner, runner_names(mode)), *losses(runner.bucketing_manager, MANAGER)]
     refuse_models(runner)
@@ -144,7 +145,7 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
 def runner_names(mode: ExecutionMode) -> tuple[Name, ...]:
     """What this mode uses of the runner."""
     hpu_graphs = HPU_GRAPHS if mode is ExecutionMode.HPU_GRAPHS else ()
-    return (*RUNNER, *(GRAPH_MODES if mode in _GRAPHED else ()), *hpu_graphs)
+    return (*RUNNER, *(MARGIN if mode in GRAPH_MODES else ()), *hpu_graphs)
 
 
 def losses(owner: object, names: Iterable[Name]) -> list[str]:
@@ -174,11 +175,6 @@ def _lacking(owner: object, wanted: Name) -> EngineUnsupported:
     )
 
 
-def _refuse_without_bucketing(runner: Any) -> None:
-    if not runner.enable_bucketing:
-        raise ConfigError("VLLM_ENABLE_BUCKETING is off, so there are no buckets to warm up: remove the variable.")
-
-
 def refuse_models(runner: Any) -> None:
     """Raises UnsupportedModel for what vLLM's model runner (of any platform) serves in steps that no bucket is for."""
     if runner.is_pooling_model:
@@ -188,7 +184,7 @@ def refuse_models(runner: Any) -> None:
 
 
 def _refuse_too_early(runner: Any, mode: ExecutionMode) -> None:
-    if runner.bucketing_manager.num_hpu_blocks is None or (mode in _GRAPHED and runner.mem_margin is None):
+    if runner.bucketing_manager.num_hpu_blocks is None or (mode in GRAPH_MODES and runner.mem_margin is None):
         raise EngineUnsupported(
             "vllm-gaudi has not split the device memory yet (num_hpu_blocks or mem_margin is None), and warm-up comes "
             f"after that in every release that this runtime drives ({RELEASES}): use an image with these releases."

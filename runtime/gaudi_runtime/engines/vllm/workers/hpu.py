@@ -3,10 +3,7 @@
 Plain data in and out, one bucket a call. The orchestrator owns order, budget and progress; here one verb does one
 thing (docs/vllm.md).
 
-In HPU-graph mode a gate decides whether a forward may use a graph. The plugin captures a graph at the first forward
-of any shape: compiling would capture already, and serving a bucket that was left without a graph would capture it
-then, in memory that the split does not have. The gate allows graphs only to a shape whose turn it is to be captured,
-or that has one. The plugin checks a forward's shape before it asks.
+In HPU-graph mode a gate decides whether a forward may use a graph.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +13,12 @@ from typing import Any
 
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.engines.vllm.capabilities import DEFRAGMENTER, PREPARED, Bridge, find_capabilities, losses
-from gaudi_runtime.engines.vllm.dummy_batches import DummyBatches, Outcome, refused
-from gaudi_runtime.engines.vllm.observed_shapes import MetShapes, batches_of, scheduled
+from gaudi_runtime.engines.vllm.ranks import Outcome
+from gaudi_runtime.engines.vllm.workers.capabilities import DEFRAGMENTER, PREPARED, Bridge, find_capabilities, losses
+from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, batches_of, scheduled
+
+Forward = Callable[[], None]
+Shape = tuple[int, int, int]
 
 
 class HpuVerbs:
@@ -31,7 +31,7 @@ class HpuVerbs:
         self._gate = GraphGate(runner) if self._offered.mode is ExecutionMode.HPU_GRAPHS else None
         self._known: set[Any] = set()
         self._met: MetShapes | None = None
-        self._batches = DummyBatches(runner, lambda: self.memory()["free"])
+        self._lost: str | None = None
 
     def describe(self) -> dict[str, object]:
         """Execution mode, whether it has graphs, and the degradations as sentences."""
@@ -43,6 +43,7 @@ class HpuVerbs:
 
     def memory(self) -> dict[str, int]:
         """Device memory now, free and total, in bytes."""
+        # Work that is only queued has not taken its memory yet.
         self._bridge.synchronize()
         free, total = self._bridge.memory()
         return {"free": int(free), "total": int(total)}
@@ -74,16 +75,17 @@ class HpuVerbs:
 
     def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
         """Compile one bucket by a dummy batch of its shape, without capturing a graph."""
-        return self._batches.run(BucketPhase(phase), bucket, self._compile)
+        return self._run(phase, bucket, self._compile)
 
     def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
         """Run one bucket so that its graph is kept, if there is memory beyond the margin."""
         if not self._offered.captures_graphs:
             raise ValueError(f"execution mode {self._offered.mode} has no graphs to capture")
         free, margin = self.memory()["free"], self._margin()
+        # The plugin is not even asked: it does not clean up after a forward that ran out of memory.
         if free <= margin:
-            return refused(f"{free} bytes are free and {margin} are kept as margin")
-        outcome = self._batches.run(BucketPhase(phase), bucket, self._capture)
+            return _refused(f"{free} bytes are free and {margin} are kept as margin")
+        outcome = self._run(phase, bucket, self._gate.capture if self._gate else _graphed)
         graphed = getattr(self._runner, "graphed_buckets", None)
         if outcome["graph"] and graphed is not None:
             graphed.add((*bucket, phase == BucketPhase.PROMPT))
@@ -100,6 +102,7 @@ class HpuVerbs:
     def start_serving(self) -> None:
         """Warm-up is over: a defragmenter without its traces, and what is met from here on counts."""
         used = getattr(self._runner, "defragmenter", None)
+        # A new one of its class, without the traces that the swaps of warm-up left in it.
         if used is not None and not losses(used, DEFRAGMENTER[1:]):
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
         self._known, self._met = self._seen(), MetShapes()
@@ -127,16 +130,32 @@ class HpuVerbs:
             return []
         return [f"the worker runs in mode {self._offered.mode} and not in {self._wanted}: something else set it"]
 
-    def _compile(self, forward: Callable[[], None]) -> bool:
+    def _run(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> Outcome:
+        """One bucket as a dummy batch; `execute` is handed its forward and answers whether a graph was kept.
+
+        Raises what the plugin raises, except that the device ran out of memory.
+        """
+        if self._lost:
+            return _refused(self._lost)
+        shape = tuple(bucket)
+        scenario = (shape, None) if phase == BucketPhase.PROMPT else (None, shape)
+        before = self.memory()["free"]
+        try:
+            graph = execute(partial(self._runner._prepare_dummy_scenario, *scenario))
+        except RuntimeError as error:
+            # The bridge raises plain RuntimeErrors; their text is all there is to judge by.
+            if "memory" not in str(error).lower():
+                raise
+            # No further dummy batch in this process: the plugin does not clean up after a forward that failed.
+            self._lost = f"the device ran out of memory at {phase} bucket {shape} ({error})"
+            self._runner.requests, self._runner.scheduler_output = {}, None
+            return _refused(self._lost)
+        return Outcome(bytes=max(0, before - self.memory()["free"]), graph=graph, out_of_memory=None)
+
+    def _compile(self, forward: Forward) -> bool:
         with self._bridge.compile_only() if self._bridge.compile_only else nullcontext():
             forward()
         return False
-
-    def _capture(self, forward: Callable[[], None]) -> bool:
-        if self._gate:
-            return self._gate.capture(forward)
-        forward()
-        return True
 
     def _optional(self, owner: object, verb: str) -> dict[str, bool]:
         run = getattr(owner, verb, None)
@@ -159,7 +178,15 @@ class HpuVerbs:
         return set(getattr(self._runner, "seen_configs", ()))
 
 
-Shape = tuple[int, int, int]
+def _refused(reason: str) -> Outcome:
+    """Of a bucket for which there is no memory."""
+    return Outcome(bytes=0, graph=False, out_of_memory=reason)
+
+
+def _graphed(forward: Forward) -> bool:
+    """With torch.compile the compiled forward is the graph: it runs once more, and what that takes is measured."""
+    forward()
+    return True
 
 
 class GraphGate:
@@ -173,7 +200,7 @@ class GraphGate:
         self._graphed: set[Shape | None] = set()
         runner._check_config, runner._use_graphs = self._check_config, self._use_graphs
 
-    def capture(self, forward: Callable[[], None]) -> bool:
+    def capture(self, forward: Forward) -> bool:
         """Run `forward` with graphs; False when the plugin would not use one, as for prompts above its own limit."""
         self._shape, self._capturing, self._granted = None, True, False
         try:
@@ -186,10 +213,13 @@ class GraphGate:
     def _check_config(
         self, batch_size: int, seq_len: int, num_blocks: int, attn_metadata: object, warmup_mode: bool
     ) -> None:
+        # The plugin checks a forward's shape before it asks for a graph, in the same thread.
         self._shape = (batch_size, seq_len, num_blocks)
         self._check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
 
     def _use_graphs(self, attn_metadata: object, batch_size: int) -> bool:
+        # The plugin captures at the first forward of any shape: compiling would capture already, and serving a bucket
+        # that was left without a graph would capture it then, in memory that the split does not have.
         allowed = self._capturing or self._shape in self._graphed
         self._granted = allowed and bool(self._ask(attn_metadata, batch_size))
         return self._granted

@@ -5,9 +5,9 @@ from typing import Any
 from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
 
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.engines.vllm.capabilities import open_bridge
-from gaudi_runtime.engines.vllm.hpu import HpuVerbs
-from gaudi_runtime.engines.vllm.worker import DrivenWorker
+from gaudi_runtime.engines.vllm.workers.capabilities import open_bridge
+from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
+from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 
 
 class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]

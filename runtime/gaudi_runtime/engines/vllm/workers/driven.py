@@ -1,16 +1,13 @@
 """vLLM's worker as we drive it: its own warm-up is off, and one method answers all our verbs.
 
-Every name of ours begins with `gaudi`, since the class is mixed into a worker of vLLM. A subclass and no worker
-extension: vLLM refuses an extension that overrides anything, and calls methods of a subclass just as well.
-
-A worker ends when the runtime that started it is gone: it would otherwise outlive a SIGKILL of the runtime.
+A subclass and no worker extension: vLLM refuses an extension that overrides anything, and calls methods of a subclass
+just as well.
 """
 
 import json
 import os
 import threading
 import time
-from contextlib import AbstractContextManager
 from typing import Any
 
 import psutil
@@ -23,31 +20,33 @@ from gaudi_runtime.errors import RuntimeStartError
 class DrivenWorker:
     """Mixed into the worker of a platform, which says what its verbs are."""
 
+    # Every name of ours begins with `gaudi`: vLLM's worker has a name space of its own, which grows with its releases.
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.gaudi_orders: Orders = read_orders()
         self.gaudi_verbs: Any = None
         watch_runtime(self.gaudi_orders.runtime_pid)
-        with self.gaudi_step("the worker was made"):
+        with recorded(self.gaudi_orders.failures, "the worker was made"):
             super().__init__(*args, **kwargs)
 
     def init_device(self) -> None:
         """As vLLM does, with the reason kept where it fails."""
-        with self.gaudi_step("the device was opened"):
+        with recorded(self.gaudi_orders.failures, "the device was opened"):
             super().init_device()  # type: ignore[misc]
 
     def load_model(self, *args: Any, **kwargs: Any) -> Any:
         """As vLLM does, with the reason kept where it fails."""
-        with self.gaudi_step("the model was loaded"):
+        with recorded(self.gaudi_orders.failures, "the model was loaded"):
             return super().load_model(*args, **kwargs)  # type: ignore[misc]
 
     def determine_available_memory(self) -> Any:
         """As vLLM does, with the reason kept where it fails."""
-        with self.gaudi_step("memory was measured"):
+        with recorded(self.gaudi_orders.failures, "memory was measured"):
             return super().determine_available_memory()  # type: ignore[misc]
 
     def initialize_from_config(self, kv_cache_config: Any) -> None:
         """As vLLM does, with the reason kept where it fails."""
-        with self.gaudi_step("the KV cache was allocated"):
+        with recorded(self.gaudi_orders.failures, "the KV cache was allocated"):
             super().initialize_from_config(kv_cache_config)  # type: ignore[misc]
 
     def compile_or_warm_up_model(self) -> Any:
@@ -57,26 +56,23 @@ class DrivenWorker:
         return CompilationTimes(language_model=0.0, encoder=0.0)
 
     def gaudi(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
-        """Do one verb. Answers {"answer": ...} or {"reason": ..., "message": ...}, always plain data.
-
-        Anything else would stop the thread of vLLM that sends answers, and with it every request.
-        """
+        """Do one verb. Answers {"answer": ...} or {"reason": ..., "message": ...}, always plain data."""
         try:
+            # Not in __init__: the model runner is there only once the device is open.
             if self.gaudi_verbs is None:
                 self.gaudi_verbs = self.gaudi_open_verbs()
+            # Through JSON: an object that vLLM cannot encode would stop its thread that sends answers, and with it
+            # every request.
             return {"answer": json.loads(json.dumps(getattr(self.gaudi_verbs, verb)(*arguments)))}
         except RuntimeStartError as error:
             return {"reason": error.reason, "message": str(error)}
-        except Exception as error:  # whatever it was, it must not travel as an object
+        except Exception as error:
+            # Whatever it was, it must not travel as an object: our own process may not be able to read it.
             return {"reason": "Crashed", "message": f"{type(error).__name__}: {error}"}
 
     def gaudi_open_verbs(self) -> Any:
         """The verbs of this platform."""
         raise NotImplementedError
-
-    def gaudi_step(self, step: str) -> AbstractContextManager[None]:
-        """Keeps the reason when a step of the start fails."""
-        return recorded(self.gaudi_orders.failures, step)
 
 
 LOOK_SECONDS = 1.0
@@ -84,18 +80,20 @@ LOOK_SECONDS = 1.0
 
 def watch_runtime(pid: int) -> None:
     """Watch process `pid` in a thread of its own and end this process, without ceremony, once it is gone."""
-    threading.Thread(target=_watch, args=(pid,), name="orphan-watch", daemon=True).start()
 
+    def watch() -> None:
+        while _is_there(pid):
+            time.sleep(LOOK_SECONDS)
+        # A worker would otherwise outlive a SIGKILL of the runtime, holding its card. No ordinary exit: it
+        # waits for peers that may be gone.
+        os._exit(1)
 
-def _watch(pid: int) -> None:
-    while _is_there(pid):
-        time.sleep(LOOK_SECONDS)
-    os._exit(1)
+    threading.Thread(target=watch, name="orphan-watch", daemon=True).start()
 
 
 def _is_there(pid: int) -> bool:
-    """A process that was killed and that nobody has asked about yet is gone, too."""
     try:
+        # A zombie was killed, and nobody has asked about it yet: it is gone, too.
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

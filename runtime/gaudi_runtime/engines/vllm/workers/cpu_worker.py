@@ -5,8 +5,8 @@ from typing import Any
 from vllm.v1.worker.cpu_worker import CPUWorker
 
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.engines.vllm.cpu import CpuVerbs
-from gaudi_runtime.engines.vllm.worker import DrivenWorker
+from gaudi_runtime.engines.vllm.workers.cpu import CpuVerbs
+from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
 
 
 class DrivenCpuWorker(DrivenWorker, CPUWorker):

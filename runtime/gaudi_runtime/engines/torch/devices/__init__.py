@@ -1,1 +1,0 @@
-"""What differs between CPU, CUDA and HPU: memory, compilation and graphs."""

@@ -1,0 +1,258 @@
+"""The verbs of a worker on a CPU: real steps through vLLM's own model runner, with or without compiled graphs.
+
+Plain data in and out, one bucket a call, as on a card (hpu.py). A bucket is run as the step that vLLM's scheduler would
+hand to a worker: real block tables, attention, logits and sampler. Compiled is the model's forward, which knows a step
+only as its number of tokens, for attention is one opaque operation whose own shapes are not compiled. So a bucket needs
+the graph of batch size x query tokens, and a step takes the smallest graph that holds it (docs/vllm.md, On a CPU).
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psutil
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.engines.vllm.ranks import Outcome
+from gaudi_runtime.engines.vllm.workers.capabilities import refuse_models
+from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, scheduled, shape_of
+from gaudi_runtime.warmup.schedule import SAMPLER_RUNS
+
+GREEDY = {"temperature": 0.0}
+MOST_GRAPHS = 8192
+"""Above any plan."""
+
+
+class CpuVerbs:
+    """Drives one worker, from its one thread, between the allocation of the KV cache and the first request."""
+
+    def __init__(self, worker: Any, mode: ExecutionMode) -> None:
+        """`mode` is torchCompile or eager."""
+        self._worker, self._mode = worker, mode
+        self._shapes: FixedShapes | None = None
+        self._met: MetShapes | None = None
+
+    def describe(self) -> dict[str, object]:
+        """Execution mode, whether it has graphs, and what a user should know. Raises UnsupportedModel."""
+        refuse_models(self._worker.model_runner)
+        return {
+            "execution_mode": self._mode.value,
+            "captures_graphs": self._mode is ExecutionMode.TORCH_COMPILE,
+            "degradations": [],
+        }
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of this worker that are resident now."""
+        return {"resident": psutil.Process().memory_info().rss}
+
+    def profile(self) -> dict[str, int]:
+        """What the start left: bytes of weights and of the KV cache, KV blocks, tokens of a block."""
+        runner, cache = self._worker.model_runner, self._worker.cache_config
+        return {
+            **self.memory(),
+            "weights": sum(each.numel() * each.element_size() for each in runner.model.parameters()),
+            "kv_cache": sum(each.numel() * each.element_size() for each in runner.kv_caches),
+            "kv_blocks": int(cache.num_gpu_blocks),
+            "block_size": int(cache.block_size),
+        }
+
+    def plan(self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]]) -> dict[str, object]:
+        """Make the KV cache resident, and get ready to compile."""
+        # Linux gives a page when it is first written: no request should pay for the pages of the KV cache.
+        for layer in self._worker.model_runner.kv_caches:
+            layer.zero_()
+        make_stage_buffer(self._worker.model_runner)
+        if self._mode is ExecutionMode.TORCH_COMPILE:
+            self._shapes = FixedShapes(self._worker.model_runner)
+        return {"prompt": len(prompt), "decode": len(decode), "degradations": []}
+
+    def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
+        """Run one bucket, compiled for exactly its number of tokens."""
+        return self._run(BucketPhase(phase), Bucket(*bucket))
+
+    def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
+        """Run the compiled bucket once more: its graph is kept, and what it holds on to is measured."""
+        if self._shapes is None:
+            raise ValueError(f"execution mode {self._mode} has no graphs to capture")
+        before = self._shapes.compiles()
+        outcome = self._run(BucketPhase(phase), Bucket(*bucket))
+        return Outcome(bytes=outcome["bytes"], graph=self._shapes.compiles() == before, out_of_memory=None)
+
+    def sampler(self, batch_size: int) -> dict[str, bool]:
+        """Decode one batch with every setting of the sampler."""
+        for run in SAMPLER_RUNS:
+            settings = {"temperature": run.temperature, "top_p": run.top_p, "top_k": run.top_k}
+            run_step(self._worker, StepShape(batch_size, 1, 0), settings)
+        return {"done": True}
+
+    def defragmenter(self) -> dict[str, bool]:
+        """vLLM's cache on a CPU is never moved."""
+        return {"done": False}
+
+    def start_serving(self) -> None:
+        """Warm-up is over: steps from here on are counted."""
+        self._met = MetShapes()
+
+    def counters(self) -> dict[str, list[list[Any]]]:
+        """Shapes met and compiled since the last look (MetShapes.take)."""
+        return self._met.take() if self._met else {"met": [], "compiled": []}
+
+    def step(self, step: Any, execute: Any) -> Any:
+        """Count a step of serving around its execution."""
+        if self._met is None or not step.total_num_scheduled_tokens:
+            return execute(step)
+        shape = shape_of(scheduled(step), self._worker.cache_config.block_size)
+        before = self._shapes.compiles() if self._shapes else 0
+        answer = execute(step)
+        self._met.met(shape)
+        if self._shapes and (made := self._shapes.compiles() - before):
+            # From now on these graphs are there for others, too.
+            self._shapes.counts.add(step.total_num_scheduled_tokens)
+            self._met.compiled(shape, made)
+        return answer
+
+    def _run(self, phase: BucketPhase, bucket: Bucket) -> Outcome:
+        before = self.memory()["resident"]
+        cache, model = self._worker.cache_config, self._worker.model_config
+        shape = step_shape(phase, bucket, cache.block_size, model.max_model_len)
+        if self._shapes is None:
+            run_step(self._worker, shape, GREEDY)
+        else:
+            tokens = bucket.batch_size * bucket.query_len
+            with self._shapes.counts.exactly(tokens):
+                run_step(self._worker, shape, GREEDY)
+            self._shapes.counts.add(tokens)
+        return Outcome(bytes=max(0, self.memory()["resident"] - before), graph=False, out_of_memory=None)
+
+
+@dataclass(frozen=True)
+class StepShape:
+    """`requests` sequences of `query` new tokens each, behind `context` tokens that are in the cache already."""
+
+    requests: int
+    query: int
+    context: int
+
+
+def step_shape(phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int) -> StepShape:
+    """The largest step that this bucket is for."""
+    # A sequence has at most so many tokens, the one that is sampled included, whatever a bucket is padded to.
+    longest = max_model_len - 1
+    if phase is BucketPhase.DECODE:
+        blocks = max(1, bucket.num_blocks // bucket.batch_size)
+        return StepShape(bucket.batch_size, 1, min(blocks * block_size, longest) - 1)
+    query = min(bucket.query_len, longest)
+    return StepShape(bucket.batch_size, query, min(bucket.num_blocks * block_size, longest - query))
+
+
+def block_table(shape: StepShape, row: int, block_size: int, blocks: int) -> list[int]:
+    """Ids of the blocks of one sequence."""
+    # Block 0 is vLLM's own; a cache that is too small is used more than once. Nobody owns any of them yet, for these
+    # steps are made between the allocation of the cache and the first request.
+    needed = -(-(shape.query + shape.context) // block_size)
+    return [1 + (row * needed + at) % max(1, blocks - 1) for at in range(needed)]
+
+
+def make_stage_buffer(runner: Any) -> None:
+    """Where a later stage of a pipeline takes what the one before it sends."""
+    # Only vLLM's own warm-up would make it, which is off.
+    from vllm.distributed.parallel_state import get_pp_group
+
+    if not get_pp_group().is_first_rank:
+        runner.intermediate_tensors = runner.model.make_empty_intermediate_tensors(
+            batch_size=runner.max_num_tokens, dtype=runner.model_config.dtype, device=runner.device
+        )
+
+
+def run_step(worker: Any, shape: StepShape, sampling: dict[str, Any]) -> None:
+    """Execute one step and forget its requests. `sampling` are arguments of vLLM's SamplingParams."""
+    from vllm.sampling_params import SamplingParams
+    from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
+
+    cache, groups = worker.cache_config, worker.model_runner.kv_cache_config.kv_cache_groups
+    tables = [block_table(shape, row, cache.block_size, cache.num_gpu_blocks) for row in range(shape.requests)]
+    names = [f"warm-up-{row}" for row in range(shape.requests)]
+    step = SchedulerOutput.make_empty()
+    step.scheduled_new_reqs = [
+        NewRequestData(
+            req_id=name,
+            prompt_token_ids=[0] * (shape.query + shape.context),
+            mm_features=[],
+            sampling_params=SamplingParams(max_tokens=1, **sampling),
+            pooling_params=None,
+            # Each group of layers that share a table gets a list of its own, which the runner goes on to write to.
+            block_ids=tuple(list(table) for _ in groups),
+            num_computed_tokens=shape.context,
+            lora_request=None,
+        )
+        for name, table in zip(names, tables, strict=True)
+    ]
+    step.num_scheduled_tokens = dict.fromkeys(names, shape.query)
+    step.total_num_scheduled_tokens = shape.requests * shape.query
+    try:
+        # None says that the logits wait for their sampling, as between a scheduler and its grammar.
+        if worker.execute_model(step) is None:
+            worker.sample_tokens(None)
+    finally:
+        over = SchedulerOutput.make_empty()
+        over.finished_req_ids = set(names)
+        worker.execute_model(over)
+
+
+class TokenCounts:
+    """The numbers of tokens that have a graph."""
+
+    def __init__(self) -> None:
+        self._known: list[int] = []
+        self._wanted: int | None = None
+
+    def padded(self, tokens: int) -> int:
+        """What a step of `tokens` tokens is padded to; itself where no graph holds it, which makes one."""
+        if self._wanted is not None:
+            return max(tokens, self._wanted)
+        at = bisect_left(self._known, tokens)
+        return self._known[at] if at < len(self._known) else tokens
+
+    def add(self, tokens: int) -> None:
+        """There is a graph of so many tokens now."""
+        at = bisect_left(self._known, tokens)
+        if at == len(self._known) or self._known[at] != tokens:
+            insort(self._known, tokens)
+
+    @contextmanager
+    def exactly(self, tokens: int) -> Iterator[None]:
+        """Pad the steps inside the block to exactly so many tokens."""
+        self._wanted = tokens
+        try:
+            yield
+        finally:
+            self._wanted = None
+
+
+class FixedShapes:
+    """Compiles one worker's model anew for every number of tokens. Create it once the model is loaded."""
+
+    def __init__(self, runner: Any) -> None:
+        import torch._dynamo as dynamo
+        from torch._dynamo.utils import counters
+
+        self.counts = TokenCounts()
+        self._stats = counters["stats"]
+        self._decide = runner._determine_batch_execution_and_padding
+        # Dynamo's own limit would make the model fail at its eighth shape.
+        dynamo.config.recompile_limit = MOST_GRAPHS
+        dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
+        runner._determine_batch_execution_and_padding = self._padded
+        runner.model.compile(fullgraph=True, dynamic=False, backend="inductor")
+
+    def compiles(self) -> int:
+        """Graphs that Dynamo has made in this process."""
+        return int(self._stats["unique_graphs"])
+
+    def _padded(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        mode, batch, *rest = self._decide(*args, **kwargs)
+        return mode, replace(batch, num_tokens=self.counts.padded(batch.num_tokens)), *rest
