@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gaudi_runtime.buckets.planner import candidates
-from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import KvCacheDtype
 from gaudi_runtime.forecast.forecast import forecast

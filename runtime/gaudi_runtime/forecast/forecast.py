@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR
 from gaudi_runtime.catalog.models.shape import Attention, ModelShape

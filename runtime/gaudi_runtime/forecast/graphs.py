@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
-from gaudi_runtime.catalog.cards.card import WarmupRates
+from gaudi_runtime.catalog.cards import WarmupRates
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.ranks import Spread, bytes_per_token

@@ -1,6 +1,6 @@
 """How one card's memory will be divided (docs/memory.md, The sum). All sizes are bytes."""
 
-from gaudi_runtime.catalog.cards.card import Card
+from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.ranks import Stage, stages, workspace_bytes
 from gaudi_runtime.catalog.models.shape import ModelShape

@@ -18,8 +18,7 @@ from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_operator.core.admission.estimate import subject
 from gaudi_operator.core.admission.review import hints
-from gaudi_runtime.catalog.cards.card import Card
-from gaudi_runtime.catalog.cards.catalog import card_named
+from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
 from gaudi_runtime.catalog.models.known import known_shape

@@ -28,7 +28,7 @@ from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import Uncovered, uncovered
 from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.catalog.cards.catalog import card_named
+from gaudi_runtime.catalog.cards import card_named
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.validated import Validated, validated
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
-from gaudi_runtime.catalog.cards.card import Card
-from gaudi_runtime.catalog.cards.gaudi2 import RATES
+from gaudi_runtime.catalog.cards import GAUDI2_RATES, Card
 from gaudi_runtime.catalog.models.ranks import Spread, kv_block_bytes, stages
 from gaudi_runtime.catalog.models.shape import Attention, Experts, Layer, ModelShape
 from gaudi_runtime.catalog.models.tensors import Role, Tensor, head, layer_tensors
@@ -119,8 +118,8 @@ def one_graph(_phase: BucketPhase, _bucket: Bucket) -> float:
 def graph_bytes(block_size: int) -> Price:
     """Bytes of a bucket's graph, estimated from the rates of the logged Gaudi 2 (docs/memory.md, Cards)."""
     rates = {
-        BucketPhase.PROMPT: RATES.prompt_graph_bytes_per_token.value,
-        BucketPhase.DECODE: RATES.decode_graph_bytes_per_sequence.value,
+        BucketPhase.PROMPT: GAUDI2_RATES.prompt_graph_bytes_per_token.value,
+        BucketPhase.DECODE: GAUDI2_RATES.decode_graph_bytes_per_sequence.value,
     }
     return lambda phase, bucket: rates[phase] * weight(phase, bucket, block_size)
 
@@ -128,8 +127,8 @@ def graph_bytes(block_size: int) -> Price:
 def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
     """Seconds to compile and capture a bucket, estimated from the rates of the logged Gaudi 2 (docs/memory.md)."""
     if phase is BucketPhase.PROMPT:
-        return RATES.prompt_compile_seconds.value + RATES.prompt_capture_seconds.value
-    return RATES.decode_compile_seconds.value + RATES.decode_capture_seconds.value
+        return GAUDI2_RATES.prompt_compile_seconds.value + GAUDI2_RATES.prompt_capture_seconds.value
+    return GAUDI2_RATES.decode_compile_seconds.value + GAUDI2_RATES.decode_capture_seconds.value
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 The only module of the engine that imports the catalog of cards and models: who asks for no card does not pay for them.
 """
 
-from gaudi_runtime.catalog.figure import Confidence, Figure
 from gaudi_runtime.catalog.cards import Card, card_named
+from gaudi_runtime.catalog.figure import Confidence, Figure
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import RuntimeConfig

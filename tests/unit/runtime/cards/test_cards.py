@@ -1,9 +1,6 @@
 import pytest
 
-from gaudi_runtime.catalog.cards.card import Card
-from gaudi_runtime.catalog.cards.catalog import CARDS, card_named
-from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2, RATES
-from gaudi_runtime.catalog.cards.gaudi3 import GAUDI3
+from gaudi_runtime.catalog.cards import CARDS, GAUDI2, GAUDI2_RATES, GAUDI3, Card, card_named
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.errors import ConfigError
@@ -27,15 +24,15 @@ def test_ranges_hold_their_value(card: Card) -> None:
 
 
 def test_rates_were_measured_with_a_known_model() -> None:
-    assert known_shape(RATES.model) is not None
+    assert known_shape(GAUDI2_RATES.model) is not None
 
 
 def test_seeds_000_and_002_prompt_graphs_take_1_43_mib_a_token() -> None:
-    assert RATES.prompt_graph_bytes_per_token.value == 1.43 * MIB
+    assert GAUDI2_RATES.prompt_graph_bytes_per_token.value == 1.43 * MIB
 
 
 def test_seed_000_decode_graphs_take_161_9_mib_for_112_sequences() -> None:
-    assert 16 * (1 + 2 + 4) * RATES.decode_graph_bytes_per_sequence.value == pytest.approx(161.9 * MIB)
+    assert 16 * (1 + 2 + 4) * GAUDI2_RATES.decode_graph_bytes_per_sequence.value == pytest.approx(161.9 * MIB)
 
 
 def test_rates_of_gaudi_3_are_assumed() -> None:

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.catalog.cards.catalog import CARDS, NONE
-from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2
+from gaudi_runtime.catalog.cards import CARDS, GAUDI2, NONE
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import ParallelismConfig
 from gaudi_runtime.forecast.advice import Setting, advise, sentence, turnable_settings

@@ -4,9 +4,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gaudi_runtime.catalog.cards.catalog import CARDS, NONE
-from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2
-from gaudi_runtime.catalog.cards.gaudi3 import GAUDI3
+from gaudi_runtime.catalog.cards import CARDS, GAUDI2, GAUDI3, NONE
 from gaudi_runtime.catalog.figure import Confidence, Figure
 from gaudi_runtime.catalog.models.known import known_models
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy

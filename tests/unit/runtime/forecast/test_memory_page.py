@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2, RATES
-from gaudi_runtime.catalog.cards.gaudi3 import GAUDI3
+from gaudi_runtime.catalog.cards import GAUDI2, GAUDI2_RATES, GAUDI3
 from gaudi_runtime.catalog.figure import Confidence
 from gaudi_runtime.catalog.models.families import FAMILIES
 from gaudi_runtime.forecast.advice import turnable_settings
@@ -64,9 +63,9 @@ def test_memory_of_the_cards_on_the_page_is_that_of_the_catalog() -> None:
 
 
 def test_rates_on_the_page_are_those_of_the_catalog() -> None:
-    seconds = (RATES.prompt_compile_seconds, RATES.decode_compile_seconds)
+    seconds = (GAUDI2_RATES.prompt_compile_seconds, GAUDI2_RATES.decode_compile_seconds)
     assert row("compile a prompt")[1].startswith(", ".join(f"{figure.value:.2f} s" for figure in seconds))
     assert row("compile a prompt")[2] == ", ".join(f"{figure.most:.2f} s" for figure in seconds)
-    graph = RATES.prompt_graph_bytes_per_token
+    graph = GAUDI2_RATES.prompt_graph_bytes_per_token
     assert row("prompt graph, per token")[1:][0] == f"{graph.value / MIB:.2f} MiB"
     assert row("prompt graph, per token")[2].startswith(f"{graph.least / 1024:.2f} KiB")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.catalog.cards.gaudi2 import GAUDI2
+from gaudi_runtime.catalog.cards import GAUDI2
 from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.result import Forecast, MemoryForecast, PhaseForecast

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gaudi_runtime.catalog.cards.catalog import CARDS
+from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.catalog.models.validated import Validated, validated, validated_models
 from gaudi_runtime.knobs.check import wrong_settings
 

@@ -2,7 +2,7 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.optimal.cost import roofline_of
-from gaudi_runtime.catalog.cards.catalog import card_named
+from gaudi_runtime.catalog.cards import card_named
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.ranks import Spread
 from gaudi_runtime.catalog.models.shape import ModelShape

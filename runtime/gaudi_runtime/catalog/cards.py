@@ -1,0 +1,121 @@
+"""Described accelerator cards by name: memory and rates as data, each figure with its source.
+
+Seeds are logs of real servers; docs/memory.md, Cards, lists them and the arithmetic.
+"""
+
+from dataclasses import dataclass, replace
+
+from gaudi_runtime.catalog.figure import Confidence, Figure
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.units import GIB, MIB
+
+
+@dataclass(frozen=True)
+class WarmupRates:
+    """What warming up one bucket costs, as measured with `model` (a known repository) on one card.
+
+    Seconds per bucket; graph bytes per prompt token (batch size * (query + context tokens)) and per decode sequence.
+    """
+
+    model: str
+    prompt_compile_seconds: Figure
+    decode_compile_seconds: Figure
+    prompt_capture_seconds: Figure
+    decode_capture_seconds: Figure
+    prompt_graph_bytes_per_token: Figure
+    decode_graph_bytes_per_sequence: Figure
+
+
+@dataclass(frozen=True)
+class Card:
+    """One card. `memory` in bytes as its driver reports them, `bandwidth` in bytes/s, matmul in operations/s.
+
+    `rates` is None where nothing is known about warm-up, as on a CPU.
+    """
+
+    name: str
+    memory: Figure | None
+    bandwidth: Figure | None = None
+    bf16_matmul: Figure | None = None
+    fp8_matmul: Figure | None = None
+    rates: WarmupRates | None = None
+
+
+_SEED_SECONDS = "seed 000 (Llama 3.1 8B, one Gaudi 2, timestamps of whole seconds)"
+_SLOWER = "seed 003, a later release, took {} s a bucket for compile and capture together"
+_LEANER = "the same model in the release of September 2024 took {} (vllm-gaudi's guide to quantization, Logs)"
+
+
+def _seconds(value: float, counted: str, high: float, slower: str) -> Figure:
+    source = f"{counted} in {_SEED_SECONDS}; {_SLOWER.format(slower)}"
+    return Figure(value, source, Confidence.MEASURED, high=high)
+
+
+GAUDI2_RATES = WarmupRates(
+    model="meta-llama/Llama-3.1-8B",
+    prompt_compile_seconds=_seconds(13 / 24, "24 buckets in 13 s", 0.98, "1.83"),
+    decode_compile_seconds=_seconds(16 / 48, "48 buckets in 16 s", 1.39, "2.61"),
+    prompt_capture_seconds=_seconds(7 / 15, "15 graphs in 7 s", 0.85, "1.83"),
+    decode_capture_seconds=_seconds(14 / 48, "48 graphs in 14 s", 1.22, "2.61"),
+    prompt_graph_bytes_per_token=Figure(
+        1.43 * MIB,
+        "free memory before and after the captures of seed 000 (Llama 3.1 8B, one Gaudi 2); "
+        + _LEANER.format("67.72 MiB for 24 prompt graphs of 32256 tokens"),
+        Confidence.MEASURED,
+        low=67.72 * MIB / 32_256,
+    ),
+    decode_graph_bytes_per_sequence=Figure(
+        161.9 * MIB / 112,
+        "161.9 MiB for 48 decode graphs of 112 sequences in seed 000 (Llama 3.1 8B, one Gaudi 2); "
+        + _LEANER.format("64 KiB for one decode graph of 4 sequences"),
+        Confidence.MEASURED,
+        low=16 * 1024,
+    ),
+)
+
+GAUDI2 = Card(
+    name="gaudi2",
+    memory=Figure(94.62 * GIB, "logged as total device memory in seed 000; sold as 96 GB", Confidence.MEASURED),
+    bandwidth=Figure(2.45e12, "Intel's data sheet of Gaudi 2", Confidence.PUBLISHED),
+    bf16_matmul=Figure(432e12, "Intel's data sheet of Gaudi 2", Confidence.PUBLISHED),
+    fp8_matmul=Figure(865e12, "Intel's data sheet of Gaudi 2", Confidence.PUBLISHED),
+    rates=GAUDI2_RATES,
+)
+
+
+def _assumed(figure: Figure) -> Figure:
+    return replace(figure, source=f"taken from a Gaudi 2: {figure.source}", confidence=Confidence.ASSUMED)
+
+
+# No public log shows the graphs of a Gaudi 3 one by one, so its rates are those of a Gaudi 2, and assumed.
+_GAUDI3_RATES = WarmupRates(
+    model=GAUDI2_RATES.model,
+    prompt_compile_seconds=_assumed(GAUDI2_RATES.prompt_compile_seconds),
+    decode_compile_seconds=_assumed(GAUDI2_RATES.decode_compile_seconds),
+    prompt_capture_seconds=_assumed(GAUDI2_RATES.prompt_capture_seconds),
+    decode_capture_seconds=_assumed(GAUDI2_RATES.decode_capture_seconds),
+    prompt_graph_bytes_per_token=_assumed(GAUDI2_RATES.prompt_graph_bytes_per_token),
+    decode_graph_bytes_per_sequence=_assumed(GAUDI2_RATES.decode_graph_bytes_per_sequence),
+)
+
+GAUDI3 = Card(
+    name="gaudi3",
+    memory=Figure(126.5 * GIB, "about 126.5 GiB a card in vllm-gaudi issue 1736; sold as 128 GB", Confidence.MEASURED),
+    bandwidth=Figure(3.7e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
+    bf16_matmul=Figure(1835e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
+    fp8_matmul=Figure(1835e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
+    rates=_GAUDI3_RATES,
+)
+
+NONE = Card(name="none", memory=None)
+"""A CPU: its memory is what the deployment gives, and nothing is known about its graphs."""
+
+CARDS = {card.name: card for card in (GAUDI2, GAUDI3, NONE)}
+
+
+def card_named(name: str) -> Card:
+    """The described card. Raises ConfigError that lists the names."""
+    try:
+        return CARDS[name.lower()]
+    except KeyError as error:
+        raise ConfigError(f"card {name!r} is not described; choose one of {', '.join(CARDS)}") from error
