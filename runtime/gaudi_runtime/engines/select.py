@@ -1,11 +1,14 @@
 """Choose the engine by name, importing only that one: torch and vllm take seconds and gigabytes."""
 
 import asyncio
+import os
+from collections.abc import MutableMapping
 
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
-from gaudi_runtime.engines.environment import tell_environment
+from gaudi_runtime.contract.ports import API_KEY_VARIABLE
 from gaudi_runtime.engines.protocol import Engine, OwnMemory, PodPart
 from gaudi_runtime.errors import EngineUnsupported
+from gaudi_runtime.knobs.render import render
 
 
 def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> Engine:
@@ -45,3 +48,14 @@ def select_rank(config: RuntimeConfig, rank: int) -> OwnMemory | PodPart:
             return VllmPodPart(config, rank)
         case EngineName.TORCH:
             raise EngineUnsupported("Engine torch has one rank: set parallelism.nodes to 1, or use engine vllm.")
+
+
+def tell_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set the engine's variables (docs/knobs.md, Rendering). Raises ConfigError naming every wrong setting."""
+    # Before the engine's libraries are imported, which read them once. A variable that the container has already
+    # stays: there the operator has rendered the same, or a user knows better.
+    for name, value in render(config).env.items():
+        environment.setdefault(name, value)
+    if key := environment.get(API_KEY_VARIABLE):
+        # A Secret made from a file often ends in a line end, which vLLM would ask of every request.
+        environment[API_KEY_VARIABLE] = key.strip()

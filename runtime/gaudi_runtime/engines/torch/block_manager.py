@@ -23,11 +23,6 @@ class BlockManager:
         """Blocks that sequences own."""
         return len(self._used)
 
-    @property
-    def highest_used(self) -> int:
-        """Largest id in use; -1 when none is."""
-        return max(self._used, default=-1)
-
     def allocate(self, count: int) -> list[int]:
         """Take `count` blocks. MemoryError when fewer are free: callers ask `free` first."""
         if count > len(self._free):
@@ -50,7 +45,7 @@ class BlockManager:
         Returns old id -> new id, at most `most` pairs (docs/warmup.md, Defragmenter).
         """
         moves: dict[int, int] = {}
-        if self.highest_used - threshold <= self.used:
+        if max(self._used, default=-1) - threshold <= self.used:
             return moves
         for high in sorted(self._used, reverse=True)[:most]:
             if self._free[0] > high:

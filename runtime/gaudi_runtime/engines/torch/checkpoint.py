@@ -134,8 +134,3 @@ def load_network(checkpoint: Checkpoint, dtype: Dtype, device: torch.device) -> 
             f"{missing[0]} first: download the checkpoint again"
         )
     return network.eval().requires_grad_(False).to(device)
-
-
-def network_bytes(network: Network) -> int:
-    """Bytes of all weights; tied ones count once."""
-    return sum(weight.nbytes for weight in network.parameters())

@@ -5,10 +5,11 @@ fixed-shape callables as graphs; cards know their own memory and record graphs.
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
 from types import FunctionType
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 import torch._dynamo
@@ -28,39 +29,45 @@ WARM_RUNS = 2
 RECOMPILES_BEFORE_GIVING_UP = 64
 
 
-class Device(Protocol):
-    """What differs between CPU, CUDA and HPU."""
+class Device(ABC):
+    """What differs between CPU, CUDA and HPU. A card counts its own memory, so that a ledger is the exception."""
 
     torch_device: torch.device
 
+    @abstractmethod
     def memory(self) -> DeviceMemory:
         """Bytes of device memory now."""
 
-    def adapt(self, weight_bytes: int) -> None:
-        """Settle what depends on the size of the model."""
-
-    def reserve(self, nbytes: int) -> None:
-        """Count an allocation that is about to happen. Raises DeviceOutOfMemory where the device itself could not."""
-
-    def release(self, nbytes: int) -> None:
-        """Count it as gone."""
-
+    @abstractmethod
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
         """Run the largest forward and return the memory that is free beside it."""
 
+    @abstractmethod
     def specialize(self, forward: Forward, name: str) -> Forward:
         """The forward compiled for the one shape that it will be called with, or the forward as it is."""
 
+    @abstractmethod
     def capture(self, step: Step) -> Step:
         """Run the step, record it, and return its replay."""
 
+    @abstractmethod
     def is_out_of_memory(self, error: Exception) -> bool:
         """Whether this is how the device says that an allocation failed."""
 
     def compiles(self) -> int:
-        """Graphs compiled by this process so far."""
+        """Graphs compiled by this process so far: Dynamo's count."""
+        return counters["stats"]["unique_graphs"]
 
-    def synchronize(self) -> None:
+    def adapt(self, weight_bytes: int) -> None:  # noqa: B027 - most have nothing to do
+        """Settle what depends on the size of the model."""
+
+    def reserve(self, nbytes: int) -> None:  # noqa: B027
+        """Count an allocation that is about to happen. Raises DeviceOutOfMemory where the device itself could not."""
+
+    def release(self, nbytes: int) -> None:  # noqa: B027
+        """Count it as gone."""
+
+    def synchronize(self) -> None:  # noqa: B027 - nothing runs behind the caller's back on a CPU
         """Wait until everything that was started has ended."""
 
 
@@ -79,16 +86,10 @@ def specialized(forward: Forward, name: str, backend: str) -> Forward:
     # each bucket a search of length one, so a second entry is always a real recompile, never another bucket.
     original = cast(FunctionType, forward)
     own = FunctionType(original.__code__.replace(co_name=name), original.__globals__, name)
-    compiled: Any = torch.compile(own, backend=backend, dynamic=False, fullgraph=True)
-    return cast(Forward, compiled)
+    return cast(Forward, torch.compile(own, backend=backend, dynamic=False, fullgraph=True))
 
 
-def dynamo_compiles() -> int:
-    """Graphs that Dynamo has compiled in this process."""
-    return counters["stats"]["unique_graphs"]
-
-
-class CpuDevice:
+class CpuDevice(Device):
     """The processor as a device with `engine.deviceMemoryBytes` of memory."""
 
     def __init__(self, config: EngineConfig) -> None:
@@ -144,16 +145,9 @@ class CpuDevice:
         # torch's allocator of a CPU raises a plain RuntimeError.
         return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
-    def compiles(self) -> int:
-        """Dynamo's count."""
-        return dynamo_compiles()
 
-    def synchronize(self) -> None:
-        """Nothing runs behind the caller's back on a CPU."""
-
-
-class _Card:
-    """A card counts its memory itself; `driver` is torch.cuda or the bridge's module of the same names."""
+class _Card(Device):
+    """`driver` is torch.cuda or the bridge's module of the same names."""
 
     def __init__(self, driver: Any, torch_device: torch.device) -> None:
         self._driver, self.torch_device = driver, torch_device
@@ -163,15 +157,6 @@ class _Card:
         self.synchronize()
         free, total = self._driver.mem_get_info()
         return DeviceMemory(free=free, total=total)
-
-    def adapt(self, weight_bytes: int) -> None:
-        """A card needs nothing."""
-
-    def reserve(self, nbytes: int) -> None:
-        """The card counts for itself."""
-
-    def release(self, nbytes: int) -> None:
-        """The card counts for itself."""
 
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
         """Free memory less what the forward needed at its peak; its buffers are allocated already."""
@@ -228,10 +213,6 @@ class CudaDevice(_Card):
     def is_out_of_memory(self, error: Exception) -> bool:
         """torch has an exception for it."""
         return isinstance(error, torch.cuda.OutOfMemoryError)
-
-    def compiles(self) -> int:
-        """Dynamo's count; CUDA graphs alone compile nothing."""
-        return dynamo_compiles()
 
 
 class HpuDevice(_Card):

@@ -64,6 +64,7 @@ class GraphTable:
         """Compile the shape by a forward over padding. Raises DeviceOutOfMemory."""
         with self._naming_out_of_memory(phase, bucket):
             self._run(phase, bucket, self._buffers(phase, bucket))
+            # A card says that it is out of memory when the work ends, not when it is queued.
             self._device.synchronize()
 
     @torch.inference_mode()
@@ -78,14 +79,18 @@ class GraphTable:
             if not self.is_compiled(phase, bucket):
                 self.warm(phase, bucket)
             with self._naming_out_of_memory(phase, bucket):
-                self._graphs[phase, bucket] = self._captured(phase, bucket)
+                buffers = self._buffers(phase, bucket)
+                step = partial(self._compiled[phase, bucket], *self._arguments(phase, buffers))
+                self._graphs[phase, bucket] = Graph(buffers, self._device.capture(step))
         except BaseException:
+            # Whatever it was, the ledger must not count buffers that are gone with it.
             self._device.release(nbytes)
             raise
         return max(0, before - self._device.memory().free)
 
     def run(self, phase: BucketPhase, bucket: Bucket, works: tuple[Work, ...]) -> torch.Tensor:
         """Logits (bucket rows, vocabulary) of a batch padded to the bucket; valid until the bucket runs again."""
+        # A graph knows addresses, not tensors: a batch is copied into the buffers that it was captured with.
         if graph := self._graphs.get((phase, bucket)):
             fill(graph.buffers, phase, works, self._geometry, self._padding)
             graph.replay()
@@ -107,11 +112,6 @@ class GraphTable:
     def _buffers(self, phase: BucketPhase, bucket: Bucket) -> Buffers:
         return empty_buffers(self._geometry, phase, bucket, self._device.torch_device)
 
-    def _captured(self, phase: BucketPhase, bucket: Bucket) -> Graph:
-        buffers = self._buffers(phase, bucket)
-        step = partial(self._compiled[phase, bucket], *self._arguments(phase, buffers))
-        return Graph(buffers, self._device.capture(step))
-
     def _arguments(self, phase: BucketPhase, buffers: Buffers) -> tuple[Network, KVCache, Buffers, bool]:
         return self._network, self._cache, buffers, phase is BucketPhase.PROMPT
 
@@ -120,7 +120,9 @@ class GraphTable:
         if compiled := self._compiled.get((phase, bucket)):
             compiled(*self._arguments(phase, buffers))
             return
+        # A name of its own for each bucket, by which logs and profiles tell the compiled forwards apart.
         compiled = self._device.specialize(forward, f"{phase}_" + "_".join(map(str, bucket)))
+        # Read by the event loop: a loop that waits for a compile does not hang.
         self.compiling = True
         try:
             compiled(*self._arguments(phase, buffers))

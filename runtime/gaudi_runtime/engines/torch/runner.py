@@ -19,7 +19,6 @@ from gaudi_runtime.engines.torch.checkpoint import (
     Checkpoint,
     check_architecture,
     load_network,
-    network_bytes,
     open_checkpoint,
 )
 from gaudi_runtime.engines.torch.devices import Device, open_device
@@ -56,7 +55,8 @@ class ModelRunner:
         limits = self._config.limits
         self.geometry = geometry(self._network, limits.block_size, limits.contiguous_paged_attention)
         self._check_length(limits)
-        weights = network_bytes(self._network)
+        # torch names tied weights once.
+        weights = sum(weight.nbytes for weight in self._network.parameters())
         self.device.adapt(weights)
         try:
             self.device.reserve(weights)
@@ -66,6 +66,7 @@ class ModelRunner:
     @torch.inference_mode()
     def profile(self) -> DeviceMemory:
         """Run the largest prompt over padding and return the memory that is free beside it."""
+        # Over a cache of one block: the real one is sized by what is left.
         bucket, cache = self._largest_prompt(), empty_cache(self.geometry, 1, self.device.torch_device)
         graphs = GraphTable(self.device, self._network, cache, self.geometry)
         nbytes = buffer_bytes(self.geometry, BucketPhase.PROMPT, bucket)
@@ -107,7 +108,8 @@ class ModelRunner:
 
     @torch.inference_mode()
     def warm_defragmenter(self, progress: Progress) -> None:
-        """Move the padding block onto itself at every size."""
+        """Run the block moves of every size."""
+        # The padding block onto itself: no sequence is there yet, and none would be harmed.
         padding = padding_block(self.cache, self.geometry)
         for size in warmup_swaps():
             self._move([padding] * size, [padding] * size)
@@ -118,14 +120,17 @@ class ModelRunner:
     def execute(self, batch: Batch, bucket: Bucket) -> list[int]:
         """Run a batch padded to its bucket and return one token per row; rows that do not sample get one, too."""
         logits = self.graphs.run(batch.phase, bucket, batch.works)
-        rows = [sampler.next_draw(work.sequence) for work in batch.works]
+        sequences = [work.sequence for work in batch.works]
+        rows = [(each.sampling, sampler.draw(each.seed, each.generated)) for each in sequences]
         wanted = sampler.choice(rows, bucket.batch_size, self.device.torch_device)
-        tokens: list[int] = sampler.choose(logits, wanted).tolist()
-        return tokens[: len(batch.works)]
+        # The one wait of a step: to read tokens is to wait for the device. Cut on the host, for on a card every length
+        # would be a shape of its own.
+        return list(sampler.choose(logits, wanted).tolist()[: len(rows)])
 
     @torch.inference_mode()
     def move_blocks(self, moves: dict[int, int]) -> None:
         """Copy KV blocks, old id -> new id, at most SWAP_SIZES[-1] of them."""
+        # Padded to a size that warm-up has compiled.
         size = next(size for size in SWAP_SIZES if size >= len(moves))
         padding = [padding_block(self.cache, self.geometry)] * (size - len(moves))
         self._move([*moves.keys(), *padding], [*moves.values(), *padding])

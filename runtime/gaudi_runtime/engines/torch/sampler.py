@@ -1,8 +1,4 @@
-"""Choosing tokens from logits.
-
-The random number of a token depends only on its request's seed and on its position in the answer, so an answer does
-not depend on the batch it ran in, on preemption, or on the device's generator.
-"""
+"""Choosing tokens from logits."""
 
 from hashlib import blake2b
 from typing import NamedTuple
@@ -11,9 +7,9 @@ import torch
 from torch import Tensor
 
 from gaudi_runtime.engines.protocol import SamplingParams
-from gaudi_runtime.engines.torch.scheduler import Sequence
 
-DRAW_BITS = 24  # what a float32 holds exactly
+# What a float32 holds exactly.
+DRAW_BITS = 24
 COLDEST = 1e-5
 
 
@@ -28,6 +24,8 @@ class Choice(NamedTuple):
 
 def draw(seed: int, index: int) -> float:
     """A number in [0, 1) for the token `index` of an answer."""
+    # By seed and position alone, so that an answer does not depend on the batch it ran in, on preemption, or on the
+    # device's generator.
     digest = blake2b(f"{seed} {index}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest) >> (64 - DRAW_BITS)) / (1 << DRAW_BITS)
 
@@ -56,6 +54,7 @@ def choose(logits: Tensor, wanted: Choice | None) -> Tensor:
     weights = _kept(ordered, wanted).cumsum(-1)
     target = wanted.draws[:, None] * weights[:, -1:]
     rank = (weights <= target).sum(-1, keepdim=True)
+    # Rounding may leave the target above the last sum: never a token that top-k or top-p has left out.
     last_kept = (weights < weights[:, -1:]).sum(-1, keepdim=True)
     sampled = tokens.gather(-1, torch.minimum(rank, last_kept)).squeeze(-1)
     return torch.where(wanted.temperature > 0, sampled, best)
@@ -68,8 +67,3 @@ def _kept(ordered: Tensor, wanted: Choice) -> Tensor:
     chances = ordered.masked_fill(beyond, float("-inf")).softmax(-1)
     before = chances.cumsum(-1) - chances
     return chances.masked_fill((before >= wanted.top_p[:, None]) & (ranks > 0), 0)
-
-
-def next_draw(sequence: Sequence) -> tuple[SamplingParams, float]:
-    """The row of `choice` for the next token of a sequence."""
-    return sequence.sampling, draw(sequence.seed, sequence.generated)

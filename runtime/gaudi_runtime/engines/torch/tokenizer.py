@@ -17,13 +17,13 @@ class TransformersTokenizer:
     def __init__(self, folder: Path) -> None:
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
+        except Exception as error:
+            # The tokenizers library raises bare Exception for a damaged file.
             raise ModelUnreadable(f"the tokenizer in {folder} does not load: {error}") from error
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a plain prompt, with the special tokens that the model wants around it."""
-        tokens: list[int] = self._tokenizer.encode(text)
-        return tokens
+        return list(self._tokenizer.encode(text))
 
     def apply_chat_template(self, messages: Sequence[dict[str, object]]) -> list[int]:
         """Token ids of a conversation, ending with the assistant's opening; ValueError when the template refuses it."""
@@ -31,13 +31,13 @@ class TransformersTokenizer:
             text = self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
         except (TemplateError, TypeError, KeyError) as error:
             raise ValueError(f"the model's chat template refuses these messages: {error}") from error
-        tokens: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
-        return tokens
+        # The template has written the special tokens itself.
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, tokens: list[int]) -> str:
         """Text of token ids without special tokens."""
-        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return text
+        # Cleaning would change text that was already handed out when the next token comes.
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 Decode = Callable[[list[int]], str]

@@ -5,7 +5,7 @@ import socket
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -48,33 +48,20 @@ def launch(
 
 def _built(work: Callable[[], Any], failures: Path, progress: Progress, look: Callable[[], None]) -> Any:
     """`failures` is where workers leave the reason when they cannot start."""
-    starting = in_daemon_thread(work, "vllm-start")
+    starting, before = in_daemon_thread(work, "vllm-start"), None
     try:
-        _wait(starting, progress, look)
+        while wait([starting], LOOK_SECONDS).not_done:
+            look()
+            # vLLM tells nothing before it is there, so what its processes do is all that shows progress.
+            if (now := pulse()) != before:
+                before = now
+                progress()
         return starting.result()
     except Exception as error:
         # vLLM's core leaves its workers behind when a start fails, and they hold the memory of the card.
         end_children()
         vllms_own = starting.done() and error is starting.exception()
         raise (why_not_started(error, read_failure(failures)) if vllms_own else error) from error
-
-
-def _wait(starting: "Future[Any]", progress: Progress, look: Callable[[], None]) -> None:
-    """Report progress whenever one of the processes has worked."""
-    before = None
-    while True:
-        try:
-            starting.result(LOOK_SECONDS)
-            return
-        except TimeoutError:
-            # A start that itself ended with a TimeoutError looks the same.
-            if starting.done():
-                raise
-        look()
-        # vLLM tells nothing before it is there, so what its processes do is all that shows progress.
-        if (now := pulse()) != before:
-            before = now
-            progress()
 
 
 def engine_arguments(config: RuntimeConfig, kv_cache_bytes: int | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ ended is said in words here, for vLLM itself says only that it is dead.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, wait
 from signal import Signals
 from typing import Any, TypedDict
 
@@ -32,9 +32,17 @@ class Ranks:
 
     def call(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
         """One verb, from a thread; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
+        what = said(verb, *arguments)
+        # vLLM's sockets belong to the event loop.
         asked = asyncio.run_coroutine_threadsafe(self.ask(verb, *arguments, deadline=deadline), self._loop)
         try:
-            return self._answer(asked, said(verb, *arguments))
+            while wait([asked], LOOK_SECONDS).not_done:
+                # A dead worker answers nothing.
+                if self._engine.errored:
+                    raise died(self._engine, f"while it was asked for {what}")
+            return asked.result()
+        except CancelledError:
+            raise EngineLost(f"The event loop ended while vLLM was asked for {what}.") from None
         finally:
             asked.cancel()
 
@@ -52,19 +60,6 @@ class Ranks:
                 raise died(self._engine, f"while it was asked for {what}") from error
             raise EngineLost(f"vLLM cannot be asked for {what}: {type(error).__name__}: {error}") from error
         return unwrapped(answers, verb)
-
-    def _answer(self, asked: "Future[list[Any]]", what: str) -> list[Any]:
-        while True:
-            try:
-                return asked.result(LOOK_SECONDS)
-            except TimeoutError:
-                if asked.done():
-                    raise
-                # A dead worker answers nothing.
-                if self._engine.errored:
-                    raise died(self._engine, f"while it was asked for {what}") from None
-            except CancelledError:
-                raise EngineLost(f"The event loop ended while vLLM was asked for {what}.") from None
 
 
 def said(verb: str, *arguments: Any) -> str:

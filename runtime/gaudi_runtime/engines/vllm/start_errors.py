@@ -40,6 +40,7 @@ def recorded(file: str, step: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        # vLLM itself says only that a child failed.
         kind = type(error).__name__
         _write_first(Path(file), StartFailure(step=step, kind=kind, message=str(error)[:MOST_KEPT_CHARACTERS]))
         raise
@@ -51,7 +52,7 @@ def read_failure(file: Path) -> StartFailure | None:
 
 
 def _write_first(file: Path, failure: StartFailure) -> None:
-    """By a link, which only the first can make: ranks fail together."""
+    # By a link, which only the first can make: ranks fail together, and the others fail because the first did.
     own = file.with_suffix(f".{os.getpid()}")
     own.write_text(failure.model_dump_json())
     try:
@@ -113,19 +114,15 @@ def why_not_started(error: BaseException, failure: StartFailure | None) -> Runti
     """
     if isinstance(error, RuntimeStartError):
         return error
-    text = _plain(f"{failure.kind}: {failure.message}" if failure else f"{type(error).__name__}: {error}")
+    text = f"{failure.kind}: {failure.message}" if failure else f"{type(error).__name__}: {error}"
+    for noise in NOISE:
+        text = re.sub(noise, "", text)
+    text = " ".join(text.split())
     where = f" when {failure.step}" if failure else ""
     for known in KNOWN:
         if re.search(known.words, text, re.IGNORECASE | re.DOTALL):
             return known.error(f"vLLM cannot start{where}: {_shown(text)} ({known.advice}).")
     return RuntimeStartError(f"vLLM cannot start{where}: {_shown(text)}; the log has the whole story.")
-
-
-def _plain(text: str) -> str:
-    """One line without NOISE."""
-    for noise in NOISE:
-        text = re.sub(noise, "", text)
-    return " ".join(text.split())
 
 
 def _shown(line: str) -> str:

@@ -1,6 +1,6 @@
 """The variables of the process that an engine runs in."""
 
-from gaudi_runtime.engines.environment import tell_environment
+from gaudi_runtime.engines.select import tell_environment
 from tests.unit.runtime.knobs.configs import vllm_config
 
 

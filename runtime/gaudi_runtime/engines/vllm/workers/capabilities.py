@@ -153,7 +153,11 @@ def losses(owner: object, names: Iterable[Name]) -> list[str]:
     missing = [each for each in names if not _offers(owner, each)]
     for each in missing:
         if each.loss is None:
-            raise _lacking(owner, each)
+            call = "" if each.parameters is None else f"({', '.join(each.parameters)})"
+            raise EngineUnsupported(
+                f"{type(owner).__name__} of vllm-gaudi offers no {each.name}{call}: this runtime drives {RELEASES}; "
+                "use an image with these releases."
+            )
     return list(dict.fromkeys(each.loss for each in missing if each.loss))
 
 
@@ -165,14 +169,6 @@ def _offers(owner: object, wanted: Name) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _lacking(owner: object, wanted: Name) -> EngineUnsupported:
-    call = "" if wanted.parameters is None else f"({', '.join(wanted.parameters)})"
-    return EngineUnsupported(
-        f"{type(owner).__name__} of vllm-gaudi offers no {wanted.name}{call}: this runtime drives {RELEASES}; "
-        "use an image with these releases."
-    )
 
 
 def refuse_models(runner: Any) -> None:

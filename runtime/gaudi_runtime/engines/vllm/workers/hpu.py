@@ -35,10 +35,16 @@ class HpuVerbs:
 
     def describe(self) -> dict[str, object]:
         """Execution mode, whether it has graphs, and the degradations as sentences."""
+        told = list(self._offered.degradations)
+        # What the worker really runs in counts: an image or a user may have set the bridge's variable.
+        if self._wanted not in (None, self._offered.mode):
+            told.insert(
+                0, f"the worker runs in mode {self._offered.mode} and not in {self._wanted}: something else set it"
+            )
         return {
             "execution_mode": self._offered.mode.value,
             "captures_graphs": self._offered.captures_graphs,
-            "degradations": [*self._other_mode(), *self._offered.degradations],
+            "degradations": told,
         }
 
     def memory(self) -> dict[str, int]:
@@ -71,7 +77,8 @@ class HpuVerbs:
         # Once more: a release may prepare itself without planning.
         manager.prompt_buckets, manager.decode_buckets = prompts, decodes
         manager._fallback_max_ctx = max((blocks for _, _, blocks in decodes), default=0)
-        return {"prompt": len(prompts), "decode": len(decodes), "degradations": self._defragmenter_losses()}
+        lost = losses(self._runner, PREPARED) or losses(self._runner.defragmenter, DEFRAGMENTER)
+        return {"prompt": len(prompts), "decode": len(decodes), "degradations": lost}
 
     def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
         """Compile one bucket by a dummy batch of its shape, without capturing a graph."""
@@ -125,11 +132,6 @@ class HpuVerbs:
         self._known = seen
         return self._met.take()
 
-    def _other_mode(self) -> list[str]:
-        if self._wanted in (None, self._offered.mode):
-            return []
-        return [f"the worker runs in mode {self._offered.mode} and not in {self._wanted}: something else set it"]
-
     def _run(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> Outcome:
         """One bucket as a dummy batch; `execute` is handed its forward and answers whether a graph was kept.
 
@@ -162,9 +164,6 @@ class HpuVerbs:
         if run is not None:
             run()
         return {"done": run is not None}
-
-    def _defragmenter_losses(self) -> list[str]:
-        return losses(self._runner, PREPARED) or losses(self._runner.defragmenter, DEFRAGMENTER)
 
     def _margin(self) -> int:
         return int(getattr(self._runner, "mem_margin", None) or 0)
