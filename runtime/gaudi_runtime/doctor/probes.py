@@ -53,6 +53,7 @@ def read_only_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _writable(folder: Path) -> bool:
+    # The nearest folder that exists: what is missing is made below it.
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
@@ -61,6 +62,7 @@ def _package(version: str, trial: str, *, tried: bool) -> tuple[Package, dict[st
     """The package, and what its trial answered."""
     if not version or not tried:
         return Package(version), {}
+    # In a process of its own: an import takes seconds, prints, and may die by a signal.
     error, answer = run_trial([sys.executable, "-m", trials.__name__, trial])
     return Package(version, error), answer
 
@@ -73,6 +75,7 @@ def run_trial(command: Sequence[str], seconds: float = TRIAL_SECONDS) -> tuple[s
         return f"it hangs: nothing after {seconds:g} s", {}
     if done.returncode:
         return _reason(done), {}
+    # The last line: libraries print what they like before it.
     return "", json.loads(done.stdout.strip().splitlines()[-1])
 
 

@@ -1,7 +1,4 @@
-"""What is tried in a process of its own, because it takes seconds, prints, and may die: `python -m ... torch`.
-
-The last line of standard output is the answer, JSON. Everything is imported by name: torch may be missing.
-"""
+"""What is tried in a process of its own: `python -m ... torch`. Its last line of output is the answer, JSON."""
 
 import json
 import sys
@@ -13,6 +10,7 @@ from gaudi_runtime.engines.vllm.old_releases import installed_layout
 
 def torch() -> dict[str, Any]:
     """Import torch, and the Gaudi bridge where there is one; the kind of cards and their names."""
+    # By name, as everything here: torch may be missing, and the runtime may import it only in its engines.
     torch = import_module("torch")
     if util.find_spec("habana_frameworks"):
         import_module("habana_frameworks.torch")
@@ -26,6 +24,7 @@ def vllm() -> dict[str, Any]:
         import_module(module)
     platform = import_module("vllm.platforms").current_platform
     platform.import_kernels()
+    # Kernels that do not load are only logged by vLLM; on a CPU a look at one of them tells.
     if platform.is_cpu():
         _ = import_module("torch").ops._C.init_cpu_memory_env
     return {}

@@ -14,10 +14,8 @@ BRIDGE = "habana-torch-plugin"
 
 
 def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> RecipeKey:
-    """The key of an engine that knows its software release, its card and a fingerprint of its model.
-
-    The plan is no part of it; the layout of the KV cache is, because every bucket counts in its blocks.
-    """
+    """The key of an engine that knows its software release, its card and a fingerprint of its model."""
+    # The plan is no part of it; the layout of the KV cache is, because every bucket counts in its blocks.
     weights, engine, limits = config.model, config.engine, config.limits
     quantization = weights.quantization.model_dump_json() if weights.quantization else "none"
     layout = f"blocks of {limits.block_size}{' contiguous' if limits.contiguous_paged_attention else ''}"
@@ -46,16 +44,14 @@ def kept_recipe_key(config: RuntimeConfig, software: str, *, keeps_files: bool) 
 
 
 def checkpoint_fingerprint(model: ModelConfig) -> str | None:
-    """SHA-256 of config.json and, where a hub has it, repository and commit; None without the file.
-
-    The folder of what was fetched has the name of its commit (docs/model-sources.md). Of a mounted folder no
-    revision is known.
-    """
+    """SHA-256 of config.json and, where a hub has it, repository and commit; None without the file."""
     folder = Path(model.path)
     try:
         architecture = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
     except OSError:
         return None
+    # The folder of what was fetched has the name of its commit (docs/model-sources.md); of a mounted one no revision
+    # is known.
     return f"{architecture} {model.hub.repo}@{folder.name}" if model.hub else architecture
 
 
@@ -67,7 +63,7 @@ def _release(package: str) -> str:
 
 
 def _adapters(model: ModelConfig) -> str:
-    """Graphs hold the matrices of adapters, padded to one rank and number; which adapters they are does not count."""
+    # Graphs hold the matrices of adapters, padded to one rank and number; which adapters they are does not count.
     if not model.adapters:
         return ""
     return f" with {model.max_adapters_per_batch or len(model.adapters)} adapters of rank {model.max_adapter_rank}"

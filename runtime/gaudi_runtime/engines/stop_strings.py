@@ -18,6 +18,7 @@ class StopStrings:
         if found:
             self.stopped = True
             return self._held[: min(found)]
+        # The beginning of a stop string must not be out before it is decided: no client can take text back.
         keep = max((self._overlap(stop) for stop in self._stops), default=0)
         cut = len(self._held) - keep
         out, self._held = self._held[:cut], self._held[cut:]

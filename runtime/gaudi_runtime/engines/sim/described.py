@@ -1,6 +1,6 @@
 """SimCard of a described card and a known model, by the arithmetic of the forecast (docs/memory.md).
 
-The only module of the engine that imports the catalog of cards and models: who asks for no card does not pay for them.
+The only module of the engine that imports the catalog of cards and models.
 """
 
 from gaudi_runtime.catalog.cards import Card, card_named

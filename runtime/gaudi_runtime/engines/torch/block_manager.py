@@ -1,16 +1,18 @@
-"""Who owns which KV block. The last one is nobody's: padding is written there. No torch here."""
+"""Who owns which KV block. No torch here."""
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 
 class BlockManager:
-    """Free and used KV blocks of one cache; the lowest free id goes first, which keeps the used range short."""
+    """Free and used KV blocks of one cache."""
 
     def __init__(self, kv_blocks: int) -> None:
+        # The last block is nobody's: padding is written there.
         self.total = kv_blocks - 1
         self._free = list(range(self.total))
         self._used: set[int] = set()
+        # The lowest free id goes first, which keeps the range in use short.
         heapify(self._free)
 
     @property
@@ -22,6 +24,11 @@ class BlockManager:
     def used(self) -> int:
         """Blocks that sequences own."""
         return len(self._used)
+
+    @property
+    def highest_used(self) -> int:
+        """Largest id in use; -1 when none is."""
+        return max(self._used, default=-1)
 
     def allocate(self, count: int) -> list[int]:
         """Take `count` blocks. MemoryError when fewer are free: callers ask `free` first."""
@@ -45,7 +52,7 @@ class BlockManager:
         Returns old id -> new id, at most `most` pairs (docs/warmup.md, Defragmenter).
         """
         moves: dict[int, int] = {}
-        if max(self._used, default=-1) - threshold <= self.used:
+        if self.highest_used - threshold <= self.used:
             return moves
         for high in sorted(self._used, reverse=True)[:most]:
             if self._free[0] > high:

@@ -1,7 +1,6 @@
 """TorchEngine: the Engine protocol over a model runner, a serving loop and one worker thread.
 
-All device work, start-up verbs included, runs in that one thread: compiled code is bound to its thread's settings,
-and the event loop stays free.
+All device work, start-up verbs included, runs in that one thread.
 """
 
 import gc
@@ -43,6 +42,8 @@ class TorchEngine:
         self._config = config
         self._runner = ModelRunner(config)
         self.captures_graphs = self._runner.captures_graphs
+        # One thread from the first verb on: compiled code is bound to its thread's settings, and would be compiled anew
+        # in another. The event loop stays free.
         self._thread = DeviceThread()
         self._blocks: BlockManager
         self._plan: BucketPlan

@@ -1,9 +1,4 @@
-"""Sequences, and which of them run next: prompts first, then one decode step for everybody. No torch here.
-
-Running out of KV blocks never fails a request: the youngest sequence gives its blocks back, waits, and is computed
-again with what it has generated as part of its prompt. The oldest one always finishes, because a request is only
-accepted when it fits the cache alone.
-"""
+"""Sequences, and which of them run next: prompts first, then one decode step for everybody. No torch here."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -112,6 +107,7 @@ class Scheduler:
         shape = Bucket(0, 0, 0)
         for sequence in self._prompts():
             grown = self._grown(shape, sequence)
+            # The first one goes even where no bucket holds it: it would wait for ever.
             if works and not self._fits(grown):
                 break
             if not sequence.blocks and not self._admit(sequence):
@@ -142,7 +138,8 @@ class Scheduler:
         )
 
     def _admit(self, sequence: Sequence) -> bool:
-        """Give a waiting sequence its blocks, leaving one for each running sequence to grow into."""
+        """Give a waiting sequence its blocks."""
+        # One is left for each running sequence to grow into, or the newcomer would soon be sent away again.
         needed = self._blocks_for(len(sequence.tokens))
         if len(self.running) >= self._limits.max_num_seqs or self.blocks.free < needed + len(self.running):
             return False
@@ -171,6 +168,9 @@ class Scheduler:
             return False
         if self._blocks_for(len(sequence.tokens)) == len(sequence.blocks):
             return True
+        # Running out of blocks never fails a request: the youngest gives its own back, waits, and is computed again
+        # with what it has generated as part of its prompt. The oldest one always finishes, because a request is only
+        # accepted when it fits the cache alone.
         while self.blocks.free == 0:
             youngest = self.running[-1]
             self._preempt(youngest)

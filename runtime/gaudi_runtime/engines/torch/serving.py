@@ -1,4 +1,4 @@
-"""ServingLoop: continuous batching. It lives only while there is work, and runs every step in the device thread."""
+"""ServingLoop: continuous batching, with every step in the device thread."""
 
 import asyncio
 import logging
@@ -110,6 +110,7 @@ class ServingLoop:
         request = Request(sequence, detokenizer, self._runner.checkpoint.stop_tokens)
         self._requests[sequence] = request
         self._scheduler.add(sequence)
+        # The loop lives only while there is work: an idle engine takes no processor time.
         if self._task is None:
             self._turned = time.monotonic()
             self._task = asyncio.create_task(self._serve(), name="torch-engine")
@@ -144,6 +145,7 @@ class ServingLoop:
 
     async def _executed(self, batch: Batch) -> list[GenerationChunk | None]:
         """A batch through the device, counted with the compiles that it waited for."""
+        # The device's own count, and not whether the bucket was warm: a warm one may meet a guard and compile anew.
         bucket, before = self._histogram.meet(batch.phase, batch.shape), self._runner.device.compiles()
         try:
             return await self._thread.call_async(partial(self._step, batch, bucket))
@@ -163,6 +165,7 @@ class ServingLoop:
         """Hand chunks to their consumers; an ended sequence frees its blocks at once."""
         for work, chunk in zip(batch.works, chunks, strict=True):
             work.sequence.computed = work.start + len(work.tokens)
+            # A consumer may have gone away while the step ran.
             request = self._requests.get(work.sequence)
             if request is None or chunk is None:
                 continue
@@ -177,7 +180,8 @@ class ServingLoop:
                 self._forget(request)
 
     async def _defragment(self) -> None:
-        """Contiguous attention reads up to the highest block in use, so high blocks move down when it pays."""
+        """Move KV blocks down when it pays."""
+        # Contiguous attention reads up to the highest block in use; any other reads only its own.
         if not self._limits.contiguous_paged_attention:
             return
         if moves := self._scheduler.compact(COMPACT_THRESHOLD, SWAP_SIZES[-1]):

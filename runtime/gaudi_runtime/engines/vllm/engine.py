@@ -136,6 +136,7 @@ class VllmEngine(_Processes):
 
         Raises DeviceOutOfMemory, or GraphRefused where vLLM runs the shape without a graph.
         """
+        # vLLM may run a shape without a graph, such as a prompt above the plugin's own limit of tokens.
         outcome = self._run("capture", phase, bucket)
         if not outcome["graph"]:
             raise GraphRefused("vLLM runs this shape without a graph")
@@ -190,6 +191,7 @@ class VllmEngine(_Processes):
         def absorb(counts: Mapping[str, Any]) -> None:
             self.counters.absorb(counts["met"], counts["compiled"])
 
+        # What compiles in another pod is no hang in this one.
         moves = self._others.moves if self._others else lambda: 0
         return await Watch(self._engine, self._ranks, absorb, self._step_seconds, moves).until_lost()
 

@@ -1,6 +1,4 @@
-"""The memory of a rank: on a card what the plugin measured, on a CPU a budget (docs/vllm.md, Memory). A CPU has
-no memory of its own to run out of, so its budget is forecast (docs/vllm.md, Memory on a CPU).
-"""
+"""The memory of a rank: on a card what the plugin measured, on a CPU a budget (docs/vllm.md, Memory on a CPU)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,6 +35,7 @@ class CardMemory:
 
     def started(self, profile: Answers) -> None:
         """What is free beside weights and KV cache, less the margin, is for graphs."""
+        # All figures of one rank: least of each would be the split of a card that does not exist.
         fullest = min(profile, key=lambda each: int(each["free"]))
         free, margin, kv_cache = (int(fullest[name]) for name in ("free", "margin", "kv_cache"))
         graphs = max(0, free - margin)
@@ -94,6 +93,7 @@ class CpuLedger:
 
     def now(self, memory: Answers) -> DeviceMemory:
         """The budget less what is in use."""
+        # What a process grew by is all that a CPU shows of a graph; a process may shrink, which frees no budget.
         grown = max(int(each["resident"]) - was for each, was in zip(memory, self._resident, strict=True))
         used = self._weights + self._kv_cache + max(0, grown)
         return DeviceMemory(free=max(0, self._told.total - used), total=self._told.total)
@@ -116,6 +116,7 @@ class CpuMemory:
 
 def forecast(config: RuntimeConfig) -> CpuMemory:
     """The split by what config.json says. Raises PlanImpossible for a model that does not fit, before it is loaded."""
+    # Before vLLM starts, because a CPU has no memory of its own to run out of: the kernel would kill a worker.
     total = config.engine.device_memory_bytes
     if total is None:
         raise ConfigError("engine.deviceMemoryBytes is missing: on CPU it says how much memory the model may use.")

@@ -130,7 +130,7 @@ def died_here(executor: Any) -> EngineLost:
 
 
 def _how(codes: Mapping[str, int]) -> str:
-    # The first that failed: a core whose worker died ends by itself, without an exit code of its own.
+    # The first that failed: a core whose worker died ends by itself.
     for name, code in codes.items():
         if code < 0:
             signal = Signals(-code)

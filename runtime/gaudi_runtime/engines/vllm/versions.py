@@ -1,7 +1,6 @@
 """Which releases of vLLM this runtime drives, and whether the installed one is among them (docs/vllm.md, Releases).
 
-Only the metadata of packages is read: importing vLLM takes many seconds, and another release may not even import. On
-them depends what compiled code on disk is good for (docs/warmup.md, Recipe cache).
+On them depends what compiled code on disk is good for (docs/warmup.md, Recipe cache).
 """
 
 import logging
@@ -96,6 +95,7 @@ class Installed:
 def installed_version(*packages: str) -> str:
     """The version of the first of these packages that is installed; empty when none is."""
     for package in packages:
+        # Metadata alone: to import vLLM takes many seconds, and another release may not even import.
         try:
             return version(package)
         except PackageNotFoundError:
@@ -136,20 +136,19 @@ def check_release(here: Installed, environment: Mapping[str, str] = os.environ) 
 
 
 def _series(release: str) -> str:
-    """Major and minor number: patches and builds from source, as in 0.32.1.dev5+gaudi, keep the names that we use."""
+    """Major and minor number."""
+    # Patches and builds from source, as 0.32.1.dev5+gaudi, keep the names that we use.
     numbers = re.match(r"\d+\.\d+", release)
     return numbers.group() if numbers else ""
 
 
 def _release(built: str) -> str:
-    """The release that a version is a build of; empty for what comes before one, as 0.26.0rc1.
-
-    A build from source of 0.26.0 with a changed file calls itself 0.26.1.dev0+g1a2b3c4.
-    """
+    """The release that a version is a build of; empty for what comes before one, as 0.26.0rc1."""
     found = re.fullmatch(r"(\d+\.\d+)\.(\d+)(?:\.post\d+|\.(dev)\d+)?(?:\+.+)?", built)
     if not found:
         return ""
     series, patch, source = found.groups()
+    # A build from source of 0.26.0 with a changed file calls itself 0.26.1.dev0+g1a2b3c4.
     return f"{series}.{int(patch) - bool(source)}"
 
 

@@ -1,8 +1,6 @@
 """Sees within seconds that vLLM died or hangs while it serves, and takes over what its workers count.
 
-A worker's death shows in a flag of vLLM's. A hang shows nowhere in vLLM: its health check passes. So the workers are
-asked for their counts every few seconds. A step that compiles answers late, but it works; processes that neither
-answer nor work hang.
+A worker's death shows in a flag of vLLM's; for a hang the workers are asked for their counts every few seconds.
 """
 
 import asyncio
@@ -41,6 +39,7 @@ class Watch:
     async def until_lost(self) -> EngineLost:
         """Returns when nothing will ever be answered again, with the sentence that says why."""
         while True:
+            # A hang shows nowhere in vLLM: its own health check passes. So each look is a question to every worker.
             asked = asyncio.ensure_future(self._ranks.ask("counters", deadline=self._longest_step))
             try:
                 await self._answered(asked)
@@ -52,14 +51,14 @@ class Watch:
             await asyncio.sleep(ASK_SECONDS)
 
     def _take(self, counts: Counts) -> None:
-        """Counting must not end what serves."""
         try:
             self._absorb(counts)
         except ValueError:
+            # Counting must not end what serves.
             log.exception("What the workers of vLLM counted cannot be taken over")
 
     async def _answered(self, asked: "asyncio.Future[Any]") -> None:
-        """Looks at processes only while an answer is late: a look takes milliseconds, which tokens would wait for."""
+        """Wait for the answer. Raises EngineLost for processes that are dead, or neither answer nor work."""
         still: tuple[object, int] | None = None
         moved = time.monotonic()
         while not asked.done():
@@ -68,6 +67,8 @@ class Watch:
                 raise died(self._engine, "while it served")
             if asked.done():
                 return
+            # Only while an answer is late: a look takes milliseconds, which tokens would wait for. A step that compiles
+            # answers late, too, but it works, perhaps in another pod.
             if (now := (await asyncio.to_thread(pulse), self._moves())) != still:
                 still, moved = now, time.monotonic()
             elif time.monotonic() - moved > HANG_SECONDS:

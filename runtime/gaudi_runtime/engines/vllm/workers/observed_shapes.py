@@ -1,7 +1,4 @@
-"""What a worker meets while it serves: the real shape of every step, and which of them had to be compiled.
-
-Counts are handed over and forgotten at every look, so a worker that serves for weeks holds no more than a look's worth.
-"""
+"""What a worker meets while it serves: the real shape of every step, and which of them had to be compiled."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -49,6 +46,8 @@ def scheduled(step: Any) -> list[Scheduled]:
 
 class MetShapes:
     """Counts of one worker since the last look."""
+
+    # Handed over and forgotten at every look, so that a worker that serves for weeks holds no more than a look's worth.
 
     def __init__(self) -> None:
         self._met: Counter[Shape] = Counter()
