@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm.ranks import Outcome
@@ -18,7 +19,6 @@ from gaudi_runtime.engines.vllm.workers.capabilities import DEFRAGMENTER, PREPAR
 from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, batches_of, scheduled
 
 Forward = Callable[[], None]
-Shape = tuple[int, int, int]
 
 
 class HpuVerbs:
@@ -193,10 +193,10 @@ class GraphGate:
 
     def __init__(self, runner: Any) -> None:
         self._check, self._ask = runner._check_config, runner._use_graphs
-        self._shape: Shape | None = None
+        self._shape: Bucket | None = None
         self._capturing = False
         self._granted = False
-        self._graphed: set[Shape | None] = set()
+        self._graphed: set[Bucket | None] = set()
         runner._check_config, runner._use_graphs = self._check_config, self._use_graphs
 
     def capture(self, forward: Forward) -> bool:
@@ -213,7 +213,7 @@ class GraphGate:
         self, batch_size: int, seq_len: int, num_blocks: int, attn_metadata: object, warmup_mode: bool
     ) -> None:
         # The plugin checks a forward's shape before it asks for a graph, in the same thread.
-        self._shape = (batch_size, seq_len, num_blocks)
+        self._shape = Bucket(batch_size, seq_len, num_blocks)
         self._check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
 
     def _use_graphs(self, attn_metadata: object, batch_size: int) -> bool:
