@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
-from gaudi_runtime.artifacts.sources.start import with_model_here
+from gaudi_runtime.artifacts.sources.fetch import with_model_here
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
@@ -30,14 +30,15 @@ from gaudi_runtime.engines.protocol import (
     OwnMemory,
     PartsCanDie,
     PodPart,
+    Rank,
     ServingEngine,
     TokenEngine,
 )
 from gaudi_runtime.engines.select import select_engine, select_rank
 from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, EngineLost, PlanImpossible, RuntimeStartError
 from gaudi_runtime.group.follow import follow
-from gaudi_runtime.group.gathering import Make, over_the_group
-from gaudi_runtime.group.place import Place, place_in_group
+from gaudi_runtime.group.peers import Make, over_the_group
+from gaudi_runtime.group.topology import Topology, topology_of
 from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry, publish_counters
 from gaudi_runtime.http.openai_api.api_key import asked_key
 from gaudi_runtime.http.openai_api.app import openai_app
@@ -85,8 +86,8 @@ async def serve(config_file: Path) -> None:
         return
     async with status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status:
         try:
-            place = place_in_group(config.parallelism.nodes, os.environ)
-            await (_lead if place.leads else _follow)(config, place, status, signals)
+            topology = topology_of(config.parallelism.nodes, os.environ)
+            await (_lead if topology.leads else _follow)(config, topology, status, signals)
         except Stopped:
             log.info("Stopped before serving.")
         except EngineLost as error:
@@ -128,27 +129,27 @@ async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -
     await signals.stop.wait()
 
 
-async def _lead(config: RuntimeConfig, place: Place, status: Status, signals: Signals) -> None:
+async def _lead(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
     """Start the engine, with the other pods of a group where there are any, and serve."""
     asked_key()  # a blank one is told now, not after minutes of warm-up
     select = partial(select_engine, loop=asyncio.get_running_loop())
-    async with over_the_group(config, place, status.board, signals, select) as make:
+    async with over_the_group(config, topology, status.board, signals, select) as make:
         await _serve_model(config, await _start(config, status.board, signals, make), status, signals)
 
 
-async def _follow(config: RuntimeConfig, place: Place, status: Status, signals: Signals) -> None:
-    """Be one rank of a group: the leader says what to do, and serves."""
+async def _follow(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
+    """Be one rank of a group: the leader orders what to do, and serves."""
 
-    def make() -> OwnMemory | PodPart:
+    def make() -> Rank | PodPart:
         stop = signals.stop_between_buckets
         here = with_model_here(config, status.board, stop)
-        engine = select_rank(here, place.rank)
+        engine = select_rank(here, topology.rank)
         status.board.keep(**engine.report_fields())
         RecipeCache(here, engine.recipe_key(), status.board, stop).take()
         return engine
 
     try:
-        await follow(config, place, status.board, signals, make)
+        await follow(config, topology, status.board, signals, make)
     except (EngineLost, Stopped):
         raise
     except Exception as error:  # to stay, failed, would leave the leader waiting for this rank

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
-from gaudi_runtime.contract.kept_revisions import KeptRevisions
+from gaudi_runtime.contract.config import KeptRevisions
 from tests.builders import gaudi_inference
 from tests.cluster.pods import running
 from tests.fake_runtime import FakeRuntime

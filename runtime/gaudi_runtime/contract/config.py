@@ -5,9 +5,9 @@ import json
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
-from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.contract.base import Tolerant, Wire
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
@@ -303,3 +303,13 @@ def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
     }
     text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+ResourceId = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z-]{1,64}$")]
+
+
+class KeptRevisions(Tolerant):
+    """All revisions of one resource that run or can be undone to."""
+
+    resource: ResourceId = Field(description="The resource's uid: several may share a volume.")
+    revisions: tuple[str, ...]

@@ -7,9 +7,10 @@ The orchestrator owns order, budget, progress and stop; an engine only does what
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
@@ -18,6 +19,7 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import EngineLost
+from gaudi_runtime.group.messages import Update, Verb
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.memory import Split
 
@@ -231,20 +233,38 @@ class Others(Protocol):
         """Grows whenever something moves in one of them."""
 
     def serve(self) -> None:
-        """Let them say that the replica serves; nothing is waited for."""
+        """Let them report that the replica serves; nothing is waited for."""
+
+    def gather(self, progress: Progress) -> None:
+        """Wait until all are there."""
+
+    def order(self, verb: Verb, *arguments: object) -> Mapping[int, Future[Update]]:
+        """Let all do one verb of an engine; their answers by rank."""
 
 
-@runtime_checkable
 class SpansPods(Protocol):
-    """An engine that reaches its processes in other pods itself, for all but their start."""
+    """An engine over several pods: it reaches its processes there itself, for all but their start, or orders verbs."""
 
     def span(self, others: Others) -> None:
         """Be one with processes of these pods. Called before `load`."""
 
 
+class Rank(Protocol):
+    """One rank, in another pod, of an engine whose pods do each verb together."""
+
+    def report_fields(self) -> Mapping[str, object]:
+        """As of an Engine."""
+
+    def recipe_key(self) -> RecipeKey | None:
+        """As of an Engine."""
+
+    def do(self, verb: Verb, arguments: Sequence[Any], progress: Progress) -> Any:
+        """The answer as plain data; it blocks. Raises what the engine raises."""
+
+
 @runtime_checkable
 class PodPart(PartsCanDie, Protocol):
-    """The processes of such an engine in one of the other pods."""
+    """The processes in another pod of an engine that reaches them itself."""
 
     def report_fields(self) -> Mapping[str, object]:
         """As of an Engine."""

@@ -6,9 +6,11 @@ from collections.abc import MutableMapping
 
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.ports import API_KEY_VARIABLE
-from gaudi_runtime.engines.protocol import Engine, OwnMemory, PodPart
+from gaudi_runtime.engines.protocol import Engine, PodPart, Rank
 from gaudi_runtime.errors import EngineUnsupported
 from gaudi_runtime.knobs.render import render
+
+ONE_RANK = "Engine torch has one rank: set parallelism.nodes to 1, or use engine vllm."
 
 
 def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None = None) -> Engine:
@@ -19,9 +21,15 @@ def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
     tell_environment(config)
     match config.engine.name:
         case EngineName.TORCH:
+            if config.parallelism.nodes > 1:
+                raise EngineUnsupported(ONE_RANK)
             from gaudi_runtime.engines.torch.engine import TorchEngine
 
             return TorchEngine(config)
+        case EngineName.SIM if config.parallelism.nodes > 1:
+            from gaudi_runtime.engines.sim.group import SimLeader
+
+            return SimLeader(config)
         case EngineName.SIM:
             from gaudi_runtime.engines.sim.engine import SimEngine
 
@@ -34,20 +42,20 @@ def select_engine(config: RuntimeConfig, loop: asyncio.AbstractEventLoop | None 
             return VllmEngine(config, loop)
 
 
-def select_rank(config: RuntimeConfig, rank: int) -> OwnMemory | PodPart:
+def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
     """What pod `rank`, above 0, of a group does of that engine. Raises a RuntimeStartError."""
     tell_environment(config)
     match config.engine.name:
         case EngineName.SIM:
-            from gaudi_runtime.engines.sim.engine import SimEngine
+            from gaudi_runtime.engines.sim.group import SimRank
 
-            return SimEngine(config, rank=rank)
+            return SimRank(config, rank=rank)
         case EngineName.VLLM:
             from gaudi_runtime.engines.vllm.engine import VllmPodPart
 
             return VllmPodPart(config, rank)
         case EngineName.TORCH:
-            raise EngineUnsupported("Engine torch has one rank: set parallelism.nodes to 1, or use engine vllm.")
+            raise EngineUnsupported(ONE_RANK)
 
 
 def tell_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:

@@ -1,8 +1,7 @@
-"""One replica over several pods: a leader that serves, and ranks that do what it says (docs/several-nodes.md).
+"""One replica over several pods: a leader that serves, and ranks that do what it orders (docs/several-nodes.md).
 
-place      whether this pod leads, or which rank it is
-gathering  the leader's engine: its own, one over all pods, or one that joins the processes of the others itself
-members    the leader's connections to the ranks; engine: each verb done by all of them at the same time
-follow     a rank, from hello to farewell
-messages   what they say to each other
+topology  whether this pod leads, or which rank it is
+peers     the leader's connections to the ranks, and the engine that spans them
+follow    a rank, from hello to farewell
+messages  what they send each other
 """

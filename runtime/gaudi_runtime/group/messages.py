@@ -1,4 +1,4 @@
-"""What leader and ranks say to each other: lines of JSON (docs/several-nodes.md, How ranks work together)."""
+"""What leader and ranks send each other: lines of JSON (docs/several-nodes.md, How ranks work together)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -13,10 +13,12 @@ from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, RankFailed
 
 MOST_LINE_BYTES = 16 * 1024 * 1024
 """Room for a plan of some hundred thousand buckets."""
+CAPTURE_ERRORS = {"DeviceOutOfMemory": DeviceOutOfMemory, "GraphRefused": GraphRefused}
+"""Without a reason of their own: they end no start."""
 
 
 class Verb(StrEnum):
-    """What a rank can be told to do: the verbs of an engine, in the order of start-up."""
+    """What a rank can be ordered to do: the verbs of an engine, in the order of start-up."""
 
     LOAD = "load"
     PROFILE = "profile"
@@ -39,7 +41,7 @@ class Hello(Wire):
 
 
 class Order(Wire):
-    """What the leader says: a verb, a farewell, why a rank may not join, or nothing but that it lives."""
+    """From the leader: a verb, a farewell, why a rank may not join, or nothing but a sign of life."""
 
     verb: Verb | None = None
     arguments: tuple[Any, ...] = ()
@@ -54,8 +56,8 @@ class Failure(Wire):
     message: str
 
 
-class Word(Wire):
-    """What a rank says: that something moved, that a verb is done, that it is to end, or nothing but that it lives.
+class Update(Wire):
+    """From a rank: that something moved, that a verb is done, that it is to end, or nothing but a sign of life.
 
     `closing` and `stopping` are what was asked of its pod; the group ends with it, so the leader does the same.
     """
@@ -78,26 +80,19 @@ def config_digest(config: RuntimeConfig) -> str:
     return sha256(config.model_dump_json(by_alias=True, exclude={"serving"}).encode()).hexdigest()
 
 
-OUT_OF_MEMORY = "DeviceOutOfMemory"
-GRAPH_REFUSED = "GraphRefused"
-
-
 def failure_of(error: Exception) -> Failure:
-    """What a rank says about an error; one that is none of ours goes by its name."""
-    reasons = {DeviceOutOfMemory: OUT_OF_MEMORY, GraphRefused: GRAPH_REFUSED}
-    reason = reasons.get(type(error)) or getattr(error, "reason", "Crashed")
-    said = str(error) if reason != "Crashed" else f"{type(error).__name__}: {error}"
-    return Failure(reason=reason, message=said[:1024])
+    """An error for the wire; one that is none of ours goes by its name."""
+    name = type(error).__name__
+    reason = name if name in CAPTURE_ERRORS else getattr(error, "reason", None)
+    message = str(error) if reason else f"{name}: {error}"
+    return Failure(reason=reason or "Crashed", message=message[:1024])
 
 
-def raise_first_failure(words: Mapping[int, Word]) -> None:
-    """Raise what the first rank that failed has met, naming the rank; `words` by rank."""
-    for rank, word in sorted(words.items()):
-        if word.failure is None:
-            continue
-        said = f"rank {rank}: {word.failure.message}"
-        if word.failure.reason == OUT_OF_MEMORY:
-            raise DeviceOutOfMemory(said)
-        if word.failure.reason == GRAPH_REFUSED:
-            raise GraphRefused(said)
-        raise RankFailed(word.failure.reason, f"R{said[1:]}")
+def raise_first_failure(updates: Mapping[int, Update]) -> None:
+    """Raise what the first rank that failed has met, naming the rank; `updates` by rank."""
+    for rank, update in sorted(updates.items()):
+        if failure := update.failure:
+            # The former are met again by whoever captures graphs; the latter is a sentence of its own in the report.
+            if kind := CAPTURE_ERRORS.get(failure.reason):
+                raise kind(f"rank {rank}: {failure.message}")
+            raise RankFailed(failure.reason, f"Rank {rank}: {failure.message}")

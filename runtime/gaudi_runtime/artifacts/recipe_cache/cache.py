@@ -6,31 +6,91 @@ written is a reason in the report (docs/warmup.md, Recipe cache).
 
 import logging
 import os
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from gaudi_runtime.artifacts.lock import try_lock, use
 from gaudi_runtime.artifacts.recipe_cache.cleaning import clean
-from gaudi_runtime.artifacts.recipe_cache.disk import Disk
-from gaudi_runtime.artifacts.recipe_cache.entry import Entry
+from gaudi_runtime.artifacts.recipe_cache.entry import Alive, Entry, Source, files_below
 from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
-from gaudi_runtime.artifacts.recipe_cache.need import mark_name
-from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions
-from gaudi_runtime.artifacts.recipe_cache.taking import take
-from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
+from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry, http_store
+from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions, mark_name
+from gaudi_runtime.contract.config import RecipeStore, RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
 from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.units import size
+from gaudi_runtime.warmup.journal import JOURNAL_PREFIX, Journal
 
 log = logging.getLogger(__name__)
 
 ADVICE = "raise spec.recipeCache.size."
+LOOKS = 2
+"""A writer may replace an entry while it is read: what it dropped is looked for once more."""
+STAGING = ".taking"
+UNFINISHED = (".lock", ".tmp", ".new")
+
+
+class Disk:
+    """The recipes of `key` below `folder`, on the pod's own disk: engines compile there and keep a journal."""
+
+    def __init__(self, folder: Path, key: RecipeKey) -> None:
+        self._folder, self._key = folder, key
+        self._staging = folder / STAGING
+
+    @property
+    def folder(self) -> Path:
+        """Where engines compile."""
+        return self._folder
+
+    def held(self, alive: Alive, but: Collection[str] = ()) -> Manifest:
+        """The recipes that are here, `but` those of some paths; reads every file that it names. Raises OSError."""
+        with self._journal() as journal:
+            skip = lambda path: path in but or _is_no_recipe(path)  # noqa: E731
+            return Manifest(files_below(self._folder, skip, alive), journal.recipes)
+
+    def add(self, entry: Source, manifest: Manifest, alive: Alive) -> None:
+        """Copy what is missing here, all or nothing. Raises EntryUnusable or OSError."""
+        missing = [(path, file) for path, file in manifest.files.items() if not (self._folder / path).exists()]
+        with self._empty_staging():
+            entry.copy(missing, self._staging, alive)
+            for path, _ in missing:
+                place = self._folder / path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                (self._staging / path).replace(place)
+        with self._journal() as journal:
+            for step, seconds in manifest.recipes.seconds.items():
+                if step not in journal.recipes.seconds:
+                    journal.write(step, seconds)
+
+    @contextmanager
+    def _empty_staging(self) -> Iterator[None]:
+        """Also of what a killed process left in it."""
+        shutil.rmtree(self._staging, ignore_errors=True)
+        self._staging.mkdir(parents=True)
+        try:
+            yield
+        finally:
+            shutil.rmtree(self._staging, ignore_errors=True)
+
+    @contextmanager
+    def _journal(self) -> Iterator[Journal]:
+        journal = Journal(str(self._folder), self._key)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def _is_no_recipe(path: str) -> bool:
+    """Journals travel in manifests; locks and unfinished files are of one process only."""
+    return path.startswith((f"{STAGING}/", JOURNAL_PREFIX)) or path.endswith(UNFINISHED)
 
 
 @dataclass(frozen=True)
@@ -153,3 +213,54 @@ def _turn(root: Path) -> Iterator[bool]:
     """Whether this process alone may write into `root` while the block runs. Raises OSError."""
     with (root / "lock").open("a+") as lock:
         yield try_lock(lock)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Whether recipes are on the disk now, why places were passed over, and whether the volume's own are damaged."""
+
+    hit: bool
+    reason: str
+    damaged: bool
+
+
+def take(shared: SharedRecipes, entry: Entry, disk: Disk, alive: Alive) -> Taken:
+    """Look into the volume, whose `entry` it is, then into the image, then into the store. Raises what `alive` does."""
+    reasons: list[str] = []
+    damaged = False
+    for name, source in _sources(shared, entry, alive):
+        try:
+            if _bring(source(), disk, alive):
+                return Taken(True, " ".join(reasons), damaged)
+            reasons.append(f"{name} has no recipes of this software, card, model, dtype and parallelism yet.")
+        except (OSError, EntryUnusable) as error:
+            damaged |= name == shared.path
+            reasons.append(f"The recipes in {name} are ignored: {error}.")
+    return Taken(False, " ".join(reasons), damaged)
+
+
+def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tuple[str, Callable[[], Source]]]:
+    yield shared.path, lambda: entry
+    if seed := shared.seed:
+        yield seed, lambda: Entry(Path(seed), entry.key)
+    if store := shared.store:
+        yield store.url, lambda: _remote(store, entry.key, shared.limit_bytes, alive)
+
+
+def _remote(store: RecipeStore, key: RecipeKey, limit_bytes: int, alive: Alive) -> RemoteEntry:
+    return RemoteEntry(http_store(store, os.environ), key, limit_bytes, store.timeout_seconds, alive)
+
+
+def _bring(source: Source, disk: Disk, alive: Alive) -> bool:
+    """Whether the entry is there; its files are on the disk then."""
+    for look in range(1, LOOKS + 1):
+        manifest = source.read()
+        if manifest is None:
+            return False
+        try:
+            disk.add(source, manifest, alive)
+            break
+        except EntryUnusable:
+            if look == LOOKS:
+                raise
+    return True

@@ -1,21 +1,91 @@
 """Fetch one file: go on where the last try ended, compare with the checksum that the hub states, then show it."""
 
 import errno
+import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from gaudi_runtime.artifacts.sources.checksum import is_as_stated
-from gaudi_runtime.artifacts.sources.listing import RemoteFile
-from gaudi_runtime.artifacts.sources.progress import Progress
-from gaudi_runtime.artifacts.sources.source import Source
+from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile
+from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import DiskFull, HubUnreachable, ModelUnreadable
 
+STEPS = 1000
 TRIES = 2
 """A file that is wrong twice is wrong at its source."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
+
+CHUNK_BYTES = 4 * 1024 * 1024
+
+
+def is_as_stated(file: Path, stated: RemoteFile, progress: Callable[[], None]) -> bool:
+    """Reads `file` wholly, a few MB between two calls of `progress`, which may raise to end it."""
+    digest = hashlib.sha256() if stated.sha256 else _git_digest(stated.size)
+    with file.open("rb") as content:
+        while chunk := content.read(CHUNK_BYTES):
+            digest.update(chunk)
+            progress()
+    return digest.hexdigest() == (stated.sha256 or stated.blob_id)
+
+
+def _git_digest(size: int) -> "hashlib._Hash":
+    return hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+
+
+class Progress:
+    """`publish` gets the figures; `alive` is called for each piece, and may raise to end the fetch."""
+
+    def __init__(self, publish: Callable[[FetchProgress], None], alive: Callable[[], None]) -> None:
+        self._publish, self.alive = publish, alive
+        self._lock = threading.Lock()
+        self._total = 0
+        self._waiting = False
+        self.done = 0
+
+    def begin(self, total: int, done: int) -> None:
+        """`total` bytes are wanted and `done` of them are here."""
+        with self._lock:
+            self._total, self.done = total, done
+        self._publish(FetchProgress(done_bytes=done, total_bytes=total))
+
+    def add(self, count: int) -> None:
+        """`count` bytes came; below 0, so many were thrown away."""
+        self.alive()
+        with self._lock:
+            before, self.done = self.done, self.done + count
+            done, total = self.done, self._total
+        if total and before * STEPS // total != done * STEPS // total:
+            self._publish(FetchProgress(done_bytes=done, total_bytes=total))
+
+    def others(self, here: int) -> None:
+        """Another process fetches the same; `here` bytes of it are on disk. Standstill counts as standstill."""
+        if here != self.done or not self._waiting:
+            self.done, self._waiting = here, True
+            self._publish(FetchProgress(done_bytes=here, waiting=True))
+
+
+class Source(Protocol):
+    """One repository, or prefix, at one revision. Every failure is a RuntimeStartError with a sentence."""
+
+    @property
+    def repo(self) -> str:
+        """Name of what is fetched; its folder on disk is named after it."""
+
+    @property
+    def revision(self) -> str:
+        """Branch, tag or commit."""
+
+    def listing(self) -> Listing:
+        """The files that the revision has now, each with size and checksum, under an id that stands for just these.
+
+        Raises HubUnreachable for what another try may mend.
+        """
+
+    def content(self, commit: str, path: str, offset: int) -> AbstractContextManager[tuple[int, Iterator[bytes]]]:
+        """The bytes of one file from `offset` on, and the offset that they really begin at; raises as `listing`."""
 
 
 def download(source: Source, commit: str, file: RemoteFile, part: Path, target: Path, progress: Progress) -> None:

@@ -92,7 +92,7 @@ class SimEngine:
     def profile(self) -> DeviceMemory:
         """The card without weights and workspace."""
         self._fit(self._card.workspace, "the workspace of the profile run")
-        return self.memory()
+        return self._memory.now()  # not memory(), which would ask the other ranks of a group
 
     def block_bytes(self) -> int:
         """Bytes of one KV block."""

@@ -14,15 +14,20 @@ from starlette.routing import Route
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.protocol import TokenEngine
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.admission import Admission
-from gaudi_runtime.http.openai_api.answer import EventStream, events, whole_answer
+from gaudi_runtime.http.openai_api.answer import (
+    ChatFormat,
+    Envelope,
+    EventStream,
+    Format,
+    TextFormat,
+    events,
+    whole_answer,
+)
 from gaudi_runtime.http.openai_api.api_key import KeyRequired, asked_key
-from gaudi_runtime.http.openai_api.body import read_body
-from gaudi_runtime.http.openai_api.edge import Edge
 from gaudi_runtime.http.openai_api.errors import ERROR_HANDLERS, InvalidRequest, NotFound
-from gaudi_runtime.http.openai_api.formats import ChatFormat, Envelope, Format, TextFormat
 from gaudi_runtime.http.openai_api.generation import Choice, Generation, Usage
-from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, GenerationRequest
+from gaudi_runtime.http.openai_api.guard import Admission, Edge
+from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, GenerationRequest, read_body
 from gaudi_runtime.http.server import get, unless_disconnected
 
 DEFAULT_COMPLETION_TOKENS = 16

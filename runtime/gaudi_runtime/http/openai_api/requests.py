@@ -1,11 +1,15 @@
 """What a request may say. Fields of OpenAI that would change the answer are refused; the rest is ignored."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
+from starlette.requests import Request
 
 from gaudi_runtime.engines.protocol import SamplingParams
+from gaudi_runtime.http.openai_api.errors import InvalidRequest
+
+T = TypeVar("T", bound=BaseModel)
 
 StopString = Annotated[str, Field(min_length=1, max_length=1024)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
@@ -131,3 +135,21 @@ class ChatRequest(GenerationRequest):
 
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+
+
+async def read_body(request: Request, kind: type[T]) -> T:
+    """The body as a `kind`. Raises InvalidRequest that names the first wrong field."""
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise _refusal(error) from error
+
+
+def _refusal(error: ValidationError) -> InvalidRequest:
+    first = error.errors()[0]
+    context = first.get("ctx") or {}
+    if first["type"] == "json_invalid":
+        return InvalidRequest(f"The body is not JSON: {context['error']}.")
+    param = ".".join(str(part) for part in first["loc"]) or None
+    message = first["msg"] if first["type"] == "unsupported" else f"{param or 'body'}: {first['msg']}."
+    return InvalidRequest(message, param or context.get("param"))

@@ -1,7 +1,7 @@
 """What pods that share recipes are told of the kept revisions: whole stories of decide()."""
 
 from gaudi_operator.core.names import REVISION_LABEL
-from gaudi_runtime.contract.kept_revisions import KeptRevisions
+from gaudi_runtime.contract.config import KeptRevisions
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import served
 

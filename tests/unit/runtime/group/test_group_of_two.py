@@ -51,7 +51,7 @@ def group(tmp_path: Path) -> Iterator[Callable[..., Group]]:
 def test_leader_serves_once_every_rank_has_joined_and_ends_them_with_a_farewell(group: Callable[..., Group]) -> None:
     pods = group()
     leader = pods.start(0)
-    wait_until(lambda: leader.report().warnings == ("The group waits for the pods of rank 1.",))
+    wait_until(lambda: leader.report().warnings == ("The group waits for the pod of rank 1.",))
     assert not leader.model_port_open()
     second = pods.start(1)
     report = leader.follow(Phase.SERVING)[-1]
@@ -128,7 +128,7 @@ def test_rank_that_is_to_end_lets_the_leader_drain_first(group: Callable[..., Gr
     assert leader.report().phase is Phase.SERVING
     second.signal(signal.SIGTERM)
     assert (leader.exit_code(), second.exit_code()) == (0, 0)
-    assert "The leader has said farewell." in second.log.read_text()
+    assert "The leader has sent its farewell." in second.log.read_text()
 
 
 def test_every_rank_of_a_later_group_takes_the_recipes_of_an_earlier_one(group: Callable[..., Group]) -> None:

@@ -3,12 +3,12 @@
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ParallelismConfig
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.group.messages import Order, Verb, Word, config_digest, line
+from gaudi_runtime.group.messages import Order, Update, Verb, config_digest, line
 from tests.unit.runtime.configs import sim_config
 
 
 def test_sign_of_life_is_a_line_of_three_bytes() -> None:
-    assert (line(Order()), line(Word())) == (b"{}\n", b"{}\n")
+    assert (line(Order()), line(Update())) == (b"{}\n", b"{}\n")
 
 
 def test_order_arrives_as_plain_data() -> None:
@@ -17,7 +17,7 @@ def test_order_arrives_as_plain_data() -> None:
 
 
 def test_answer_of_zero_arrives() -> None:
-    assert Word.model_validate_json(line(Word(done=Verb.CAPTURE, answer=0))).answer == 0
+    assert Update.model_validate_json(line(Update(done=Verb.CAPTURE, answer=0))).answer == 0
 
 
 def test_ranks_agree_whatever_ports_they_have() -> None:

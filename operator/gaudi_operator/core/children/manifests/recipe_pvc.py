@@ -11,7 +11,7 @@ from gaudi_operator.core.children.manifests.metadata import Object, child
 from gaudi_operator.core.notation import parse_quantity
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import Identity
-from gaudi_runtime.contract.kept_revisions import KeptRevisions
+from gaudi_runtime.contract.config import KeptRevisions
 from gaudi_runtime.contract.ports import KEPT_REVISIONS_PATH
 
 

@@ -1,0 +1,252 @@
+"""The ranks of a group as the leader holds them: one connection each, asked together, missed within seconds."""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from types import TracebackType
+from typing import Self, cast
+
+from pydantic import ValidationError
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.engines.protocol import Engine, Meeting, Progress, SpansPods
+from gaudi_runtime.errors import EngineLost, PortUnavailable
+from gaudi_runtime.group.messages import (
+    MOST_LINE_BYTES,
+    Hello,
+    Order,
+    Update,
+    Verb,
+    config_digest,
+    line,
+    raise_first_failure,
+)
+from gaudi_runtime.group.topology import Topology
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.exit import ended_when_lost
+from gaudi_runtime.process.signals import Signals
+
+BEAT_SECONDS = 2.0
+SILENT_SECONDS = 30.0
+"""Without a message for so long a rank is lost, or a leader: its node may have gone without a farewell."""
+LOOK_SECONDS = 1.0
+
+Make = Callable[[RuntimeConfig], Engine]
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def over_the_group(
+    config: RuntimeConfig, topology: Topology, board: ReportBoard, signals: Signals, make: Make
+) -> AsyncIterator[Make]:
+    """`make` where the pod is alone; otherwise the ranks may join while the block runs, and end it when one is lost.
+
+    Raises PortUnavailable.
+    """
+    if topology.size == 1:
+        yield make
+        return
+    peers = Peers(topology, config.serving.group_port, config_digest(config), board, signals)
+    async with peers, ended_when_lost(peers.until_lost, board):
+
+        def make_over_all(config: RuntimeConfig) -> Engine:
+            engine = make(config)
+            cast("SpansPods", engine).span(peers)
+            return engine
+
+        yield make_over_all
+
+
+def send(writer: asyncio.StreamWriter, message: Hello | Order | Update) -> None:
+    """Send, unless the connection is closed: how it ended is found out where it is read."""
+    if not writer.is_closing():
+        writer.write(line(message))
+
+
+class Peers:
+    """All ranks but the leader's own, as `Others` of its engine. Use as an async context manager.
+
+    `config` is the digest of the configuration that all must have. Progress of a rank moves the `board`, and what was
+    asked of its pod is asked of ours by `signals`.
+    """
+
+    def __init__(self, topology: Topology, port: int, config: str, board: ReportBoard, signals: Signals) -> None:
+        self._topology, self._port, self._config = topology, port, config
+        self._board, self._signals = board, signals
+        self._moves = 0
+        self._starting: dict[int, Future[Update]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._complete = threading.Event()
+        self._waiting: dict[int, Future[Update]] = {}
+        self._lost: asyncio.Future[EngineLost] = self._loop.create_future()
+
+    async def __aenter__(self) -> Self:
+        """Let ranks join. Raises PortUnavailable."""
+        try:
+            self._server = await asyncio.start_server(self._joined, port=self._port, limit=MOST_LINE_BYTES)
+        except OSError as error:
+            raise PortUnavailable(f"Port {self._port} for the ranks of this group is taken: {error}.") from error
+        self._beating = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send a farewell to all."""
+        self._beating.cancel()
+        self._server.close()
+        for writer in self._writers.values():
+            send(writer, Order(farewell=True))
+            writer.close()
+
+    def missing(self, seconds: float) -> list[int]:
+        """The ranks that have not joined yet, after `seconds` at the latest. From any thread."""
+        if self._complete.wait(seconds):
+            return []
+        return [rank for rank in range(1, self._topology.size) if rank not in self._writers]
+
+    def address(self) -> str:
+        """The address by which the complete group has reached this pod."""
+        writer = next(iter(self._writers.values()))
+        return str(writer.get_extra_info("sockname")[0])
+
+    def gather(self, progress: Progress) -> None:
+        """Wait until every rank has joined. From any thread."""
+        # A pod may wait for a node for hours: that is a warning in the report, and no standstill.
+        while missing := self.missing(LOOK_SECONDS):
+            self._report_missing(missing)
+            progress()
+        self._report_missing([])
+
+    def start(self, progress: Progress) -> Meeting:
+        """Wait until all are there and let each start its processes, which is not waited for. From any thread."""
+        self.gather(progress)
+        meeting = Meeting(self.address(), free_port())
+        self._starting = self.order(Verb.LOAD, *meeting)
+        return meeting
+
+    def raise_if_failed(self) -> None:
+        """Raises RankFailed with the reason of a pod that could not start its processes, EngineLost for one lost."""
+        raise_first_failure({rank: each.result() for rank, each in self._starting.items() if each.done()})
+
+    def moves(self) -> int:
+        """Grows whenever something moves in one of them."""
+        return self._moves
+
+    def serve(self) -> None:
+        """Let them report that the replica serves; nothing is waited for."""
+        self.order(Verb.SERVE)
+
+    def order(self, verb: Verb, *arguments: object) -> "dict[int, Future[Update]]":
+        """Let all ranks do one verb; the answer of each, EngineLost once a rank is lost. From any thread."""
+        answers: dict[int, Future[Update]] = {rank: Future() for rank in range(1, self._topology.size)}
+        self._loop.call_soon_threadsafe(self._send_all, Order(verb=verb, arguments=arguments), answers)
+        return answers
+
+    async def until_lost(self) -> EngineLost:
+        """Returns when a rank of the complete group is gone, with the sentence that says which."""
+        return await asyncio.shield(self._lost)
+
+    def _report_missing(self, ranks: list[int]) -> None:
+        pods = f"{'pod' if len(ranks) == 1 else 'pods'} of rank {', '.join(map(str, ranks))}"
+        warnings = (f"The group waits for the {pods}.",) if ranks else ()
+        if self._board.report().warnings != warnings:
+            self._board.update(warnings=warnings)
+
+    def _send_all(self, order: Order, answers: "dict[int, Future[Update]]") -> None:
+        self._waiting = answers
+        if self._lost.done():
+            self._give_up(self._lost.result())
+        for writer in self._writers.values():
+            send(writer, order)
+
+    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, from its hello to its end."""
+        rank = await self._admitted(reader, writer)
+        if rank is None:
+            writer.close()
+            return
+        if old := self._writers.pop(rank, None):
+            old.close()
+        self._writers[rank] = writer
+        log.info("Rank %d has joined, %d of %d are here", rank, len(self._writers) + 1, self._topology.size)
+        if len(self._writers) == self._topology.size - 1:
+            self._complete.set()
+        why = await self._listen(rank, reader)
+        if self._writers.get(rank) is writer:
+            del self._writers[rank]
+            self._miss(rank, why)
+        writer.close()
+
+    async def _admitted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int | None:
+        try:
+            hello = Hello.model_validate_json(await asyncio.wait_for(reader.readline(), SILENT_SECONDS))
+        except (ValidationError, ValueError, OSError, TimeoutError):
+            return None
+        if hello.rank < self._topology.size and hello.config == self._config:
+            if self._complete.is_set():
+                self._miss(hello.rank, "it has started anew")
+                return None
+            return hello.rank
+        refused = "its configuration is another one" if hello.config != self._config else "there is no such rank"
+        send(writer, Order(refused=f"Rank {hello.rank} may not join this group: {refused}."))
+        with suppress(OSError):
+            await writer.drain()
+        return None
+
+    async def _listen(self, rank: int, reader: asyncio.StreamReader) -> str:
+        """Take in what a rank sends; returns how it ended."""
+        try:
+            while text := await asyncio.wait_for(reader.readline(), SILENT_SECONDS):
+                self._received(rank, Update.model_validate_json(text))
+        except TimeoutError:
+            return f"it has sent nothing for {SILENT_SECONDS:.0f} s"
+        except (ValidationError, ValueError) as error:
+            return f"what it sends cannot be read: {error}"
+        except OSError as error:
+            return f"its connection broke: {error}"
+        return "its process has ended"
+
+    def _received(self, rank: int, update: Update) -> None:
+        if update.moved:
+            self._moves += 1
+            self._board.touch()
+        # The group ends with each of its pods, so what is asked of one is asked of the leader.
+        if update.closing:
+            self._signals.ask_to_close()
+        if update.stopping:
+            self._signals.ask_to_stop()
+        if update.done and not self._waiting[rank].done():
+            self._waiting[rank].set_result(update)
+
+    def _miss(self, rank: int, why: str) -> None:
+        if not self._complete.is_set():
+            # Before all are here one may come again; afterwards what it had compiled and held is lost with it.
+            log.warning("Rank %d has left: %s", rank, why)
+        elif not self._lost.done():
+            error = EngineLost(f"Rank {rank} of this group is lost: {why}.")
+            self._lost.set_result(error)
+            self._give_up(error)
+
+    def _give_up(self, error: EngineLost) -> None:
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(error)
+
+    async def _beat(self) -> None:
+        while True:
+            for writer in self._writers.values():
+                send(writer, Order())
+            await asyncio.sleep(BEAT_SECONDS)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now; whoever takes it first has it."""
+    with socket.create_server(("", 0)) as probe:
+        return int(probe.getsockname()[1])

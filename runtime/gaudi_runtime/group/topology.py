@@ -1,0 +1,47 @@
+"""Where a pod stands in its group, as the LeaderWorkerSet controller tells it (docs/several-nodes.md, A group)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gaudi_runtime.errors import ConfigError
+
+LEADER_VARIABLE = "LWS_LEADER_ADDRESS"
+SIZE_VARIABLE = "LWS_GROUP_SIZE"
+INDEX_VARIABLE = "LWS_WORKER_INDEX"
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Rank 0 leads `size` pods and is reached at the host name `leader`."""
+
+    rank: int
+    size: int
+    leader: str
+
+    @property
+    def leads(self) -> bool:
+        """Whether this pod serves and orders the others."""
+        return self.rank == 0
+
+
+ALONE = Topology(rank=0, size=1, leader="")
+"""The topology of a replica that is one pod."""
+
+
+def topology_of(nodes: int, environment: Mapping[str, str]) -> Topology:
+    """The place of this pod in a replica of `nodes` pods. Raises ConfigError when the variables do not fit."""
+    if nodes == 1:
+        return ALONE
+    try:
+        size, rank = int(environment[SIZE_VARIABLE]), int(environment[INDEX_VARIABLE])
+        leader = environment[LEADER_VARIABLE]
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f"parallelism.nodes is {nodes}, and {error} of the environment says nothing: such a replica is a group of "
+            f"a LeaderWorkerSet, whose controller sets {SIZE_VARIABLE}, {INDEX_VARIABLE} and {LEADER_VARIABLE}."
+        ) from error
+    if size != nodes or not 0 <= rank < size:
+        raise ConfigError(
+            f"parallelism.nodes is {nodes}, and this is pod {rank} of a group of {size}: let the group have {nodes}."
+        )
+    return Topology(rank, size, leader)

@@ -1,0 +1,90 @@
+"""A shared folder and pods of the sim engine around it, in simulated time."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
+from gaudi_runtime.artifacts.recipe_cache.revisions import User, mark_name
+from gaudi_runtime.contract.config import RecipeStore, RuntimeConfig, SharedRecipes
+from gaudi_runtime.contract.report import SharedRecipesReport, WarmupReport
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.engines.sim.engine import SimEngine
+from gaudi_runtime.warmup.journal import NOTHING_KNOWN
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.warmup.virtual import VirtualClock, virtual_start
+
+PLANNED = 10
+
+
+class Site:
+    """A shared folder, and pods with disks of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.shared, self._disks = folder / "shared", folder / "disks"
+        self.kept_revisions = folder / "kept.json"
+        self.shared.mkdir()
+
+    def config(
+        self, pod: str, limit: int = 10**9, seed: str | None = None, store: RecipeStore | None = None, **parts: Any
+    ) -> RuntimeConfig:
+        """A runtime on the disk of `pod`, with parts of its configuration replaced."""
+        shared = SharedRecipes(
+            path=str(self.shared),
+            seed=seed,
+            store=store,
+            limit_bytes=limit,
+            max_age_seconds=86_400,
+            kept_revisions=str(self.kept_revisions),
+        )
+        local = {"recipe_cache_dir": str(self.disk(pod)), "shared_recipes": shared}
+        config = sim_config({"compileSeconds": 10, "recipeSeconds": 1, "captureSeconds": 1})
+        return config.model_copy(update=local | parts)
+
+    def disk(self, pod: str) -> Path:
+        """The folder that `pod` compiles into."""
+        return self._disks / pod
+
+    def start(self, pod: str, **parts: Any) -> WarmupReport:
+        """The report after a start in simulated time."""
+        return virtual_start(self.config(pod, **parts), VirtualClock())
+
+    def key(self) -> RecipeKey:
+        """That of all these starts."""
+        return SimEngine(self.config("any")).recipe_key()
+
+    def objects(self) -> list[Path]:
+        """Contents in the shared folder."""
+        return sorted(self.shared.glob("*/objects/*"))
+
+    def mark(self, entry: Entry, user: User | None = None) -> Path:
+        """What a start of `user` with the entry leaves."""
+        return self.shared / mark_name(entry.key.digest, user)
+
+    def put(self, name: str, content: bytes, days_ago: float, *users: User) -> Entry:
+        """The entry of another key, last used some days ago, by starts of `users` or of nobody who said who it is."""
+        source = self._disks / f"of-{name}"
+        source.mkdir(parents=True)
+        (source / "recipe").write_bytes(content)
+        entry = Entry(self.shared, replace(self.key(), model=name))
+        files = files_below(source, lambda _: False, lambda: None)
+        entry.write(Manifest(files, NOTHING_KNOWN), source, lambda: None, anew=False)
+        for user in users or (None,):
+            mark = self.mark(entry, user)
+            mark.touch()
+            used = mark.stat().st_mtime - days_ago * 86_400
+            os.utime(mark, (used, used))
+        return entry
+
+
+def cached(report: WarmupReport) -> int:
+    """Planned buckets whose recipe was there."""
+    return report.prompt.cached + report.decode.cached
+
+
+def told(report: WarmupReport) -> SharedRecipesReport:
+    """What a start says of the shared recipes."""
+    assert report.shared_recipes is not None
+    return report.shared_recipes

@@ -1,0 +1,94 @@
+"""What goes when a revision is forgotten: real files, and starts of two revisions that know different histories."""
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry
+from gaudi_runtime.artifacts.recipe_cache.revisions import User
+from gaudi_runtime.contract.config import KeptRevisions
+from gaudi_runtime.contract.ports import REVISION_VARIABLE
+from tests.unit.runtime.artifacts.recipe_cache.site import Site
+
+RESOURCE = "uid-of-tiny"
+OLD, NEW, OTHERS = User(RESOURCE, "old"), User(RESOURCE, "new"), User("uid-of-other", "old")
+HALF_A_DAY, A_MINUTE = 0.5, 1 / 1440
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def start(site: Site, monkeypatch: pytest.MonkeyPatch, revision: str, *kept: str) -> None:
+    """A pod of `revision`, which reads that those are `kept`."""
+    site.kept_revisions.write_text(KeptRevisions(resource=RESOURCE, revisions=kept).model_dump_json())
+    monkeypatch.setenv(REVISION_VARIABLE, revision)
+    site.start(revision)
+
+
+async def test_a_start_removes_what_no_kept_revision_needs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten = site.put("forgotten", b"x", HALF_A_DAY, OLD)
+    start(site, monkeypatch, "new", "new")
+    assert (forgotten.folder.exists(), site.mark(forgotten, OLD).exists()) == (False, False)
+
+
+async def test_what_a_kept_revision_can_be_undone_to_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = site.put("kept", b"x", HALF_A_DAY, OLD)
+    start(site, monkeypatch, "new", "old", "new")
+    assert kept.folder.exists()
+
+
+async def test_what_another_resource_used_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = site.put("shared", b"x", HALF_A_DAY, OLD, OTHERS)
+    foreign = site.put("foreign", b"y", HALF_A_DAY, OTHERS)
+    start(site, monkeypatch, "new", "new")
+    assert (shared.folder.exists(), foreign.folder.exists()) == (True, True)
+    assert not site.mark(shared, OLD).exists()
+
+
+async def test_a_pod_that_has_not_heard_of_a_new_revision_lets_its_entry_be(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = site.put("fresh", b"x", A_MINUTE, NEW)
+    start(site, monkeypatch, "old", "old")
+    assert fresh.folder.exists()
+
+
+async def test_what_a_running_process_started_with_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = site.put("running", b"x", HALF_A_DAY, OLD)
+    with site.mark(running, OLD).open() as mark:
+        fcntl.flock(mark, fcntl.LOCK_SH)
+        start(site, monkeypatch, "new", "new")
+    assert running.folder.exists()
+
+
+async def test_a_mark_that_cannot_be_opened_keeps_its_entry_and_the_others_go(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign, forgotten = site.put("foreign", b"x", HALF_A_DAY, OLD), site.put("forgotten", b"y", HALF_A_DAY, OLD)
+    site.mark(foreign, OLD).unlink()
+    site.mark(foreign, OLD).mkdir()  # opening it fails for every user
+    start(site, monkeypatch, "new", "new")
+    assert (foreign.folder.exists(), forgotten.folder.exists()) == (True, False)
+
+
+async def test_a_pod_that_cannot_read_what_is_kept_removes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten = site.put("forgotten", b"x", HALF_A_DAY, OLD)
+    site.kept_revisions.write_text("{")
+    monkeypatch.setenv(REVISION_VARIABLE, "new")
+    site.start("new")
+    assert forgotten.folder.exists()
+
+
+async def test_a_start_marks_its_entry_for_its_revision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(site, monkeypatch, "new", "new")
+    assert [each.name for each in site.shared.glob("*.use")] == [site.mark(Entry(site.shared, site.key()), NEW).name]
+
+
+async def test_marks_of_entries_that_never_came_are_dropped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    never = site.put("never", b"x", HALF_A_DAY, NEW)
+    never.folder.rename(site.shared / "elsewhere")
+    start(site, monkeypatch, "new", "new")
+    assert not site.mark(never, NEW).exists()

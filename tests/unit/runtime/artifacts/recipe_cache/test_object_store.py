@@ -1,0 +1,113 @@
+"""Starts of the sim engine whose volume has no recipes, beside a store over real HTTP that has some."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry
+from gaudi_runtime.contract.config import RecipeStore
+from gaudi_runtime.contract.ports import STORE_KEY_ID_VARIABLE, STORE_SECRET_VARIABLE, STORE_TOKEN_VARIABLE
+from gaudi_runtime.contract.report import RecipeOutcome, WarmupReport
+from tests.store_server import StoreState, store_server
+from tests.unit.runtime.artifacts.recipe_cache.site import PLANNED, Site, cached, told
+
+HIT, SEEDED = RecipeOutcome.HIT, RecipeOutcome.SEEDED
+SECRET = "s3cret-of-a-test"
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> Site:
+    """A site whose volume was copied into a store, and is empty again."""
+    found = Site(tmp_path)
+    found.start("first")
+    found.shared.rename(tmp_path / "bucket")
+    found.shared.mkdir()
+    return found
+
+
+@pytest.fixture
+def store(site: Site, tmp_path: Path) -> Iterator[StoreState]:
+    with store_server(tmp_path / "bucket") as state:
+        yield state
+
+
+def start(site: Site, store: StoreState, pod: str = "pod", **fields: Any) -> WarmupReport:
+    """A start beside the store."""
+    return site.start(pod, store=RecipeStore(**{"url": store.url, "timeout_seconds": 60, **fields}))
+
+
+async def test_recipes_of_a_store_are_taken_and_are_on_the_volume_then(site: Site, store: StoreState) -> None:
+    second, third = start(site, store), site.start("without a store")
+    assert (told(second).outcome, cached(second)) == (HIT, PLANNED)
+    assert second.recipe_seconds_saved == pytest.approx(PLANNED * (10 - 1))
+    assert (told(third).outcome, cached(third)) == (HIT, PLANNED)
+
+
+async def test_a_store_is_not_asked_where_the_volume_has_recipes(site: Site, store: StoreState) -> None:
+    site.start("seeder")
+    assert told(start(site, store)).outcome is HIT
+    assert store.requests == []
+
+
+async def test_a_store_without_recipes_of_the_key_is_a_reason_to_seed(site: Site, store: StoreState) -> None:
+    store.folder = site.shared
+    second = start(site, store)
+    assert (told(second).outcome, cached(second)) == (SEEDED, 0)
+    assert f"{store.url} has no recipes of this software, card, model" in (told(second).reason or "")
+
+
+async def test_recipes_of_another_key_under_our_name_are_ignored(site: Site, store: StoreState) -> None:
+    foreign = Entry(site.shared, replace(site.key(), model="other"))
+    mine = store.folder / site.key().digest
+    site.put("other", b"x", days_ago=0)
+    (mine / "manifest").write_bytes((foreign.folder / "manifest").read_bytes())
+    second = start(site, store)
+    assert (told(second).outcome, cached(second)) == (SEEDED, 0)
+    assert "it is of another software, card, model, dtype or parallelism" in (told(second).reason or "")
+
+
+async def test_a_store_that_refuses_is_a_reason_that_quotes_no_secret(
+    site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STORE_TOKEN_VARIABLE, SECRET)
+    store.statuses = [403]
+    second = start(site, store)
+    assert told(second).outcome is SEEDED
+    assert f"The recipes in {store.url} are ignored: it answers with HTTP 403" in (told(second).reason or "")
+    assert SECRET not in (told(second).reason or "")
+
+
+async def test_a_token_is_shown_to_the_store(site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STORE_TOKEN_VARIABLE, f"{SECRET}\n")
+    assert told(start(site, store)).outcome is HIT
+    assert {headers["authorization"] for _, headers in store.requests} == {f"Bearer {SECRET}"}
+
+
+async def test_requests_are_signed_for_a_region(site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STORE_KEY_ID_VARIABLE, "id-of-a-key")
+    monkeypatch.setenv(STORE_SECRET_VARIABLE, SECRET)
+    assert told(start(site, store, s3_region="eu-1")).outcome is HIT
+    _, headers = store.requests[0]
+    assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=id-of-a-key/")
+    assert headers["host"] in store.url
+    assert SECRET not in str(store.requests)
+
+
+async def test_without_keys_nothing_is_asked_of_a_region(site: Site, store: StoreState) -> None:
+    found = told(start(site, store, s3_region="eu-1"))
+    assert found.outcome is SEEDED
+    assert "its Secret has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY" in (found.reason or "")
+    assert store.requests == []
+
+
+async def test_a_redirect_is_not_followed(
+    site: Site, store: StoreState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STORE_TOKEN_VARIABLE, SECRET)
+    with store_server(tmp_path / "bucket") as other:
+        store.elsewhere = f"{other.url}/{site.key().digest}/manifest"
+        assert "it answers with HTTP 302" in (told(start(site, store)).reason or "")
+        assert other.requests == []

@@ -1,0 +1,170 @@
+"""One entry over real HTTP: what another try mends, and what makes it unusable."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.artifacts.recipe_cache import remote_entry
+from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
+from gaudi_runtime.artifacts.recipe_cache.remote_entry import HttpStore, RemoteEntry
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.process.signals import Stopped
+from gaudi_runtime.warmup.journal import NOTHING_KNOWN
+from localcluster.certificates import Authority
+from tests.store_server import StoreState, store_server
+
+KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
+CONTENTS = {"code/a": b"one" * 1000, "code/b/c": b"two" * 1000, "code/d": b"three"}
+
+
+def alive() -> None:
+    pass
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StoreState]:
+    for path, content in CONTENTS.items():
+        (tmp_path / "disk" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "disk" / path).write_bytes(content)
+    manifest = Manifest(files_below(tmp_path / "disk", lambda _: False, alive), NOTHING_KNOWN)
+    Entry(tmp_path / "bucket", KEY).write(manifest, tmp_path / "disk", alive, anew=False)
+    with store_server(tmp_path / "bucket") as state:
+        yield state
+
+
+def remote(store: StoreState, **given: Any) -> RemoteEntry:
+    defaults = {"limit_bytes": 10**6, "seconds": 60.0, "alive": alive, "pauses": (0.0, 0.0)}
+    return RemoteEntry(HttpStore(store.url), KEY, **{**defaults, **given})
+
+
+def bring(entry: RemoteEntry, target: Path) -> None:
+    manifest = entry.read()
+    assert manifest is not None
+    entry.copy(manifest.files.items(), target, alive)
+
+
+def objects(store: StoreState) -> int:
+    """Requests for contents."""
+    return sum("/objects/" in path for path, _ in store.requests)
+
+
+def test_all_files_come_as_they_are_and_may_be_executed(store: StoreState, tmp_path: Path) -> None:
+    bring(remote(store), tmp_path / "target")
+    found = {path: (tmp_path / "target" / path).read_bytes() for path in CONTENTS}
+    assert found == CONTENTS
+    assert (tmp_path / "target" / "code/a").stat().st_mode & 0o100
+
+
+def test_an_entry_that_is_not_there_is_none(store: StoreState, tmp_path: Path) -> None:
+    store.folder = tmp_path / "disk"
+    assert remote(store).read() is None
+
+
+@pytest.mark.parametrize("fault", [{"cut": 2}, {"damage": 2}], ids=["cut off", "damaged"])
+def test_an_object_that_came_wrong_is_fetched_anew(store: StoreState, tmp_path: Path, fault: dict[str, int]) -> None:
+    for name, count in fault.items():
+        setattr(store, name, count)
+    bring(remote(store), tmp_path / "target")
+    assert (tmp_path / "target" / "code/a").read_bytes() == CONTENTS["code/a"]
+    assert objects(store) == len(CONTENTS) + 2
+
+
+def test_an_object_that_is_wrong_with_every_try_makes_the_entry_unusable(store: StoreState, tmp_path: Path) -> None:
+    store.damage = 100
+    with pytest.raises(EntryUnusable, match=r"^code/\S+ is not as its checksum says$"):
+        bring(remote(store), tmp_path / "target")
+
+
+def test_an_object_that_is_missing_makes_the_entry_unusable(store: StoreState, tmp_path: Path) -> None:
+    next(store.folder.glob("*/objects/*")).unlink()
+    with pytest.raises(EntryUnusable, match=r"^code/\S+ is missing in it$"):
+        bring(remote(store), tmp_path / "target")
+
+
+def test_a_store_that_is_busy_is_asked_again(store: StoreState, tmp_path: Path) -> None:
+    store.statuses = [503, 429]
+    bring(remote(store), tmp_path / "target")
+
+
+def test_a_store_that_stays_busy_is_given_up(store: StoreState) -> None:
+    store.statuses = [500] * 10
+    with pytest.raises(EntryUnusable, match="it answers with HTTP 500"):
+        remote(store).read()
+    assert len(store.requests) == 3
+
+
+def test_where_nobody_listens_is_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        unheard = StoreState(Path(), url=f"http://127.0.0.1:{taken.getsockname()[1]}/recipes")
+        with pytest.raises(EntryUnusable, match=r"it does not answer \(.*Connection refused\)"):
+            remote(unheard).read()
+
+
+@pytest.fixture
+def secure(store: StoreState, tmp_path: Path) -> Iterator[StoreState]:
+    """The same store over HTTPS, with a certificate of an authority that nobody knows."""
+    Authority.create(tmp_path / "tls").issue("store", "store", hosts=["127.0.0.1"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "tls" / "store.crt", tmp_path / "tls" / "store.key")
+    with store_server(store.folder, tls=tls) as state:
+        yield state
+
+
+def test_a_store_that_nobody_vouches_for_is_shown_nothing(secure: StoreState) -> None:
+    with pytest.raises(EntryUnusable, match="certificate verify failed"):
+        remote(secure).read()
+    assert secure.requests == []
+
+
+def test_an_authority_of_ones_own_is_named_by_the_environment(
+    secure: StoreState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls" / "ca.crt"))
+    bring(remote(secure), tmp_path / "target")
+
+
+def test_a_store_that_falls_silent_is_given_up(
+    store: StoreState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_entry, "SILENCE_SECONDS", 0.05)
+    store.hold = threading.Event()
+    with pytest.raises(EntryUnusable, match="it does not answer"):
+        bring(remote(store), tmp_path / "target")
+
+
+def test_an_entry_that_takes_too_long_is_given_up(store: StoreState) -> None:
+    times = iter((0.0, 1.0, 5.5))
+    with pytest.raises(EntryUnusable, match="it did not come within 5 s"):
+        remote(store, seconds=5, clock=lambda: next(times)).read()
+
+
+def test_an_entry_beyond_the_limit_is_refused_before_its_files_are_asked_for(store: StoreState, tmp_path: Path) -> None:
+    with pytest.raises(EntryUnusable, match="which are more than 1000 B"):
+        bring(remote(store, limit_bytes=1000), tmp_path / "target")
+    assert objects(store) == 0
+
+
+def test_an_object_that_goes_on_behind_its_end_fills_no_disk(store: StoreState, tmp_path: Path) -> None:
+    store.endless = True
+    with pytest.raises(EntryUnusable, match="is larger than"):
+        bring(remote(store), tmp_path / "target")
+
+
+def test_a_stop_ends_it_in_the_middle(store: StoreState, tmp_path: Path) -> None:
+    entry = remote(store)
+    manifest = entry.read()
+    assert manifest is not None
+
+    def stop() -> None:
+        raise Stopped
+
+    entry = remote(store, alive=stop)
+    with pytest.raises(Stopped):
+        entry.copy(manifest.files.items(), tmp_path / "target", stop)

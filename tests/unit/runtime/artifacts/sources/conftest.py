@@ -1,0 +1,58 @@
+"""A hub with a small repository, and a fetch into a folder of the test's own."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from huggingface_hub import close_session
+
+from gaudi_runtime.artifacts.sources.fetch import Fetch
+from gaudi_runtime.artifacts.sources.hub import Hub
+from gaudi_runtime.contract.report import FetchProgress
+from tests.hub_server import COMMIT, REPO, HubState, running
+from tests.unit.runtime.artifacts.sources.safetensors_file import safetensors
+
+WEIGHTS = safetensors({"weight": bytes(range(256)) * 4096})
+FILES = {
+    "config.json": b'{"model_type": "llama"}\n',
+    "model.safetensors": WEIGHTS,
+    "tokenizer.json": b"{}",
+    "notes/read me.md": b"hello",
+}
+
+
+@dataclass
+class Site:
+    """A hub, a folder, and what a fetch told."""
+
+    hub: HubState
+    endpoint: str
+    root: Path
+    stop: threading.Event = field(default_factory=threading.Event)
+    listen: Callable[[FetchProgress], None] = lambda _: None
+    told: list[FetchProgress] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def tell(self, progress: FetchProgress) -> None:
+        """Kept, and passed on."""
+        self.told.append(progress)
+        self.listen(progress)
+
+    def fetch(self, revision: str = COMMIT, token: str | None = None, tries: int = 3, repo: str = REPO) -> Path:
+        """Fetch now, with pauses that no test notices."""
+        hub = Hub(repo, revision, token, self.endpoint)
+        pauses = [0.001] * tries
+        return Fetch(hub, self.root, self.stop, self.tell, self.warnings.append, pauses=pauses).run()
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A hub that answers, and an empty folder."""
+    monkeypatch.setenv("NO_PROXY", "*")
+    close_session()
+    state = HubState(dict(FILES))
+    with running(state) as endpoint:
+        yield Site(state, endpoint, tmp_path)
+        close_session()

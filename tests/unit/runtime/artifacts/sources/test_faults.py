@@ -1,0 +1,234 @@
+"""What goes wrong between a hub and a disk, with the sentences that people read."""
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from gaudi_runtime.errors import (
+    ConfigError,
+    DiskFull,
+    HubUnreachable,
+    ModelAccessDenied,
+    ModelNotFound,
+    ModelUnreadable,
+    RuntimeStartError,
+    UnsupportedModel,
+)
+from gaudi_runtime.process.signals import Stopped
+from tests.hub_server import COMMIT
+from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
+
+HALF = len(WEIGHTS) // 2
+
+
+def test_broken_connection_goes_on_where_it_broke(site: Site) -> None:
+    site.hub.break_after = [HALF]
+    folder = site.fetch()
+    assert (folder / "model.safetensors").read_bytes() == WEIGHTS
+    assert site.hub.downloads() == [("model.safetensors", None), ("model.safetensors", f"bytes={HALF}-")]
+
+
+def test_next_process_goes_on_where_the_last_one_ended(site: Site) -> None:
+    site.hub.break_after = [HALF]
+    with pytest.raises(HubUnreachable):
+        site.fetch(tries=0)
+    site.fetch()
+    assert site.hub.downloads()[-1] == ("model.safetensors", f"bytes={HALF}-")
+
+
+def test_server_without_ranges_begins_anew(site: Site) -> None:
+    site.hub.break_after, site.hub.ranges = [HALF], False
+    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_hub_that_is_away_is_asked_again_and_the_report_says_so(site: Site) -> None:
+    site.hub.statuses = [503, 429]
+    site.fetch()
+    assert site.warnings == [
+        f"The hub {site.endpoint} answers with HTTP {status}. Trying again in 0 s." for status in (503, 429)
+    ]
+
+
+def test_hub_that_stays_away_is_reported(site: Site) -> None:
+    site.hub.statuses = [503] * 4
+    with pytest.raises(HubUnreachable, match=r"^The hub http://127\.0\.0\.1:\d+ answers with HTTP 503\.$"):
+        site.fetch(tries=3)
+
+
+def test_bytes_that_came_renew_the_patience(site: Site) -> None:
+    site.hub.break_after = [HALF // 4, HALF // 2, HALF]
+    assert (site.fetch(tries=1) / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_nobody_who_listens_is_a_hub_that_is_not_reachable(site: Site) -> None:
+    site.endpoint = "http://127.0.0.1:9"
+    with pytest.raises(HubUnreachable, match=r"is not reachable \(.*Connection refused\)"):
+        site.fetch(tries=0)
+
+
+def test_page_of_a_proxy_is_no_hub(site: Site) -> None:
+    site.hub.statuses = [200]
+    with pytest.raises(HubUnreachable, match="check HF_ENDPOINT"):
+        site.fetch(tries=0)
+
+
+@pytest.mark.parametrize("commit", ["../../elsewhere", "", "d" * 40], ids=["path", "nothing", "other"])
+def test_answer_about_another_commit_is_not_followed(commit: str, site: Site) -> None:
+    site.hub.commit = commit
+    with pytest.raises(HubUnreachable, match="answers with commit"):
+        site.fetch(tries=0)
+
+
+def without_token(site: Site) -> None:
+    site.hub.token, site.hub.gated = "right", True
+    site.fetch()
+
+
+def without_rights(site: Site) -> None:
+    site.hub.token, site.hub.gated = "right", True
+    site.fetch(token="other")
+
+
+def with_a_wrong_token(site: Site) -> None:
+    site.hub.token = "right"
+    site.fetch(token="wrong")
+
+
+def private(site: Site) -> None:
+    site.hub.token = "right"
+    site.fetch()
+
+
+def unknown_repository(site: Site) -> None:
+    site.fetch(repo="tiny/other", token="any")
+
+
+def unknown_revision(site: Site) -> None:
+    site.fetch("v9")
+
+
+def no_safetensors(site: Site) -> None:
+    del site.hub.files["model.safetensors"]
+    site.fetch()
+
+
+def path_that_leads_out(site: Site) -> None:
+    site.hub.files["../evil.safetensors"] = b""
+    site.fetch()
+
+
+REFUSED: list[tuple[Callable[[Site], None], type[RuntimeStartError], str]] = [
+    (
+        without_token,
+        ModelAccessDenied,
+        "Repository tiny/model is gated: accept its terms on the hub, and name a Secret with a token.",
+    ),
+    (
+        without_rights,
+        ModelAccessDenied,
+        "Repository tiny/model is gated and the token's account has no access: accept its terms there.",
+    ),
+    (
+        with_a_wrong_token,
+        ModelAccessDenied,
+        "The hub HUB refuses the access token for repository tiny/model (HTTP 401): renew it.",
+    ),
+    (
+        private,
+        ModelNotFound,
+        "The hub HUB shows no repository tiny/model to the public: check its name, or name a token's Secret.",
+    ),
+    (
+        unknown_repository,
+        ModelNotFound,
+        "The hub HUB knows no repository tiny/other that the token may read: check name and token.",
+    ),
+    (unknown_revision, ModelNotFound, "Repository tiny/model has no revision v9."),
+    (no_safetensors, UnsupportedModel, "Repository tiny/model has no safetensors files: choose one that has."),
+    (
+        path_that_leads_out,
+        ModelUnreadable,
+        "Repository tiny/model lists the file '../evil.safetensors', which lies outside of its folder.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "kind", "sentence"), REFUSED, ids=[case.__name__ for case, _, _ in REFUSED])
+def test_refusal_is_a_sentence(
+    case: Callable[[Site], None], kind: type[RuntimeStartError], sentence: str, site: Site
+) -> None:
+    with pytest.raises(kind) as raised:
+        case(site)
+    assert str(raised.value) == sentence.replace("HUB", site.endpoint)
+    assert site.hub.downloads() == []
+
+
+def test_damage_on_the_way_is_fetched_again(site: Site) -> None:
+    site.hub.damage = 1
+    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_file_that_is_never_as_stated_is_reported_and_shown_to_nobody(site: Site) -> None:
+    site.hub.damage = 2
+    with pytest.raises(
+        ModelUnreadable, match=r"^model\.safetensors of repository tiny/model came 2 times with another"
+    ):
+        site.fetch()
+    assert not (site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors").exists()
+
+
+def test_disk_that_is_too_small_is_reported_before_the_first_byte(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2048, 1024, 1024))
+    with pytest.raises(DiskFull) as raised:
+        site.fetch()
+    assert str(raised.value) == (
+        f"Repository tiny/model needs 1 MiB more in {site.root}, and 1 KiB are free: use a larger volume."
+    )
+    assert site.hub.downloads() == []
+
+
+def test_disk_that_becomes_full_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFull, match=r"^The disk became full while "):
+        site.fetch()
+
+
+def test_folder_that_cannot_be_written_is_named(site: Site) -> None:
+    site.root = site.root / "file"
+    site.root.write_text("not a folder")
+    with pytest.raises(ConfigError, match=r"file/tiny--model \(Not a directory\): mount a volume there that"):
+        site.fetch()
+
+
+def test_stop_ends_a_running_download(site: Site) -> None:
+    site.hub.hold = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(site.fetch)
+        assert site.hub.reached.wait(30)
+        site.stop.set()
+        site.hub.hold.set()
+        with pytest.raises(Stopped):
+            running.result(30)
+
+
+def test_stop_ends_the_pause_between_tries(site: Site) -> None:
+    site.hub.statuses = [503]
+    site.stop.set()
+    with pytest.raises(Stopped):
+        site.fetch()
+
+
+def test_no_sentence_holds_the_token_or_a_signed_address(site: Site) -> None:
+    site.hub.token, site.hub.break_after = "hf_secret", [HALF] * 9
+    with pytest.raises(HubUnreachable) as raised:
+        site.fetch(token="hf_secret", tries=0)
+    assert "hf_secret" not in str(raised.value)
+    assert "signature" not in str(raised.value)

@@ -1,0 +1,76 @@
+"""A repository of a hub becomes a folder of the checkpoint's files."""
+
+from tests.hub_server import COMMIT
+from tests.unit.runtime.artifacts.sources.conftest import FILES, WEIGHTS, Site
+
+
+def test_snapshot_has_the_files_of_the_repository(site: Site) -> None:
+    folder = site.fetch()
+    found = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    assert found == FILES
+
+
+def test_snapshot_is_named_by_its_commit(site: Site) -> None:
+    assert site.fetch("main") == site.root / "tiny--model" / COMMIT
+
+
+def test_complete_commit_needs_no_hub(site: Site) -> None:
+    folder = site.fetch()
+    site.hub.requests.clear()
+    assert site.fetch() == folder
+    assert site.hub.requests == []
+
+
+def test_branch_is_asked_for_its_commit_and_fetches_nothing_twice(site: Site) -> None:
+    site.fetch("main")
+    site.hub.requests.clear()
+    site.fetch("main")
+    assert [path for path, _, _ in site.hub.requests] == ["/api/models/tiny/model/revision/main"]
+
+
+def test_branch_that_moved_is_fetched_anew(site: Site) -> None:
+    before = site.fetch("main")
+    site.hub.commit, site.hub.files["config.json"] = "d" * 40, b"{}"
+    after = site.fetch("main")
+    assert (before / "config.json").read_bytes() == FILES["config.json"]
+    assert (after / "config.json").read_bytes() == b"{}"
+
+
+def test_branch_is_served_from_disk_with_a_warning_while_the_hub_is_away(site: Site) -> None:
+    folder = site.fetch("main")
+    site.hub.statuses = [503]
+    assert site.fetch("main") == folder
+    assert site.warnings == [
+        f"The hub {site.endpoint} answers with HTTP 503. Commit {COMMIT}, fetched earlier, is taken for main."
+    ]
+
+
+def test_progress_counts_bytes_from_nothing_to_all(site: Site) -> None:
+    site.fetch()
+    done, total = [each.done_bytes for each in site.told], sum(map(len, FILES.values()))
+    assert (done[0], done[-1]) == (0, total)
+    assert done == sorted(done)
+    assert {each.total_bytes for each in site.told} == {total}
+
+
+def test_weights_in_other_formats_stay_where_they_are(site: Site) -> None:
+    site.hub.files |= {"pytorch_model.bin": b"pickle", "consolidated.safetensors": WEIGHTS}
+    assert {file.name for file in site.fetch().iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "notes",
+    }
+
+
+def test_token_goes_to_the_hub_and_not_to_the_host_of_the_content(site: Site) -> None:
+    site.hub.token = "hf_secret"
+    site.fetch(token="hf_secret")
+    seen = {path.startswith("/content/"): authorization for path, _, authorization in site.hub.requests}
+    assert seen == {False: "Bearer hf_secret", True: None}
+
+
+def test_nothing_but_the_snapshot_is_left(site: Site) -> None:
+    site.fetch()
+    kept = {COMMIT, f"{COMMIT}.files", f"{COMMIT}.use", "holder", "lock"}
+    assert {file.name for file in (site.root / "tiny--model").iterdir()} == kept

@@ -1,0 +1,75 @@
+"""Two processes and one folder: one fetches, the other waits and shows it."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.artifacts import lock
+from gaudi_runtime.process.signals import Stopped
+from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
+
+PATIENCE = 30
+
+
+@pytest.fixture
+def waiter(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
+    """A thread for the fetch of this process, which looks often."""
+    monkeypatch.setattr(lock, "LOOK_SECONDS", 0.005)
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+        site.stop.set()
+
+
+@contextmanager
+def other_process(site: Site, hold: threading.Event) -> Iterator["subprocess.Popen[bytes]"]:
+    """Another process that has the lock; the hub gives it the weights when `hold` is set."""
+    site.hub.hold = hold
+    command = [sys.executable, "-m", "tests.unit.runtime.artifacts.sources.fetching", site.endpoint, str(site.root)]
+    with subprocess.Popen(command) as process:
+        assert site.hub.reached.wait(PATIENCE)
+        yield process
+        hold.set()
+
+
+def begin(site: Site, waiter: ThreadPoolExecutor) -> "Future[Path]":
+    """A fetch of this process, which has noticed that it must wait."""
+    noticed = threading.Event()
+    site.listen = lambda progress: noticed.set() if progress.waiting else None
+    mine = waiter.submit(site.fetch)
+    assert noticed.wait(PATIENCE)
+    return mine
+
+
+def test_two_processes_fetch_each_file_once(site: Site, waiter: ThreadPoolExecutor) -> None:
+    hold = threading.Event()
+    with other_process(site, hold) as process:
+        mine = begin(site, waiter)
+        hold.set()
+        assert (mine.result(PATIENCE) / "model.safetensors").read_bytes() == WEIGHTS
+        assert process.wait(PATIENCE) == 0
+    assert site.hub.downloads() == [("model.safetensors", None)]
+
+
+def test_killed_process_leaves_its_lock_to_the_next(site: Site, waiter: ThreadPoolExecutor) -> None:
+    hold = threading.Event()
+    with other_process(site, hold) as process:
+        mine = begin(site, waiter)
+        process.kill()
+        hold.set()
+        assert (mine.result(PATIENCE) / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_stop_ends_the_wait_for_another_process(site: Site, waiter: ThreadPoolExecutor) -> None:
+    hold = threading.Event()
+    with other_process(site, hold) as process:
+        mine = begin(site, waiter)
+        site.stop.set()
+        with pytest.raises(Stopped):
+            mine.result(PATIENCE)
+        process.kill()

@@ -1,0 +1,151 @@
+"""The fetch as a step of start-up: what the engine is told, and what the report shows meanwhile."""
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.artifacts.sources.fetch import with_model_here
+from gaudi_runtime.contract.config import (
+    AdapterConfig,
+    EngineConfig,
+    EngineName,
+    HubRepository,
+    QuantizationConfig,
+    QuantizationMethod,
+    RuntimeConfig,
+)
+from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.errors import ConfigError, DiskFull, ModelUnreadable
+from gaudi_runtime.http.report_board import ReportBoard
+from tests.hub_server import COMMIT, REPO
+from tests.unit.runtime.artifacts.sources.conftest import FILES, WEIGHTS, Site
+from tests.unit.runtime.configs import sim_config
+
+
+def config(site: Site, engine: EngineName) -> RuntimeConfig:
+    """A configuration that names the hub's repository."""
+    plain = sim_config()
+    model = plain.model.model_copy(update={"path": str(site.root), "hub": HubRepository(repo=REPO, revision=COMMIT)})
+    return plain.model_copy(update={"model": model, "engine": EngineConfig(name=engine)})
+
+
+class Board(ReportBoard):
+    """Remembers the warnings of every report."""
+
+    def update(self, **changes: Any) -> None:
+        super().update(**changes)
+        self.warnings = [*getattr(self, "warnings", []), self.report().warnings]
+
+
+class Hasty(threading.Event):
+    """Nobody stops, and pauses take no time."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set()
+
+
+@pytest.fixture
+async def board(site: Site, monkeypatch: pytest.MonkeyPatch) -> Board:
+    """A board, and the environment of a pod that fetches."""
+    monkeypatch.setenv("HF_ENDPOINT", site.endpoint)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    return Board("0" * 64)
+
+
+async def test_engine_is_told_the_folder_of_the_snapshot(site: Site, board: Board) -> None:
+    told = with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    assert told.model.path == str(site.root / "tiny--model" / COMMIT)
+
+
+async def test_report_shows_the_fetch_in_bytes(site: Site, board: Board) -> None:
+    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    report, total = board.report(), sum(map(len, FILES.values()))
+    assert report.phase is Phase.FETCHING
+    assert report.fetch is not None
+    assert (report.fetch.done_bytes, report.fetch.total_bytes, report.fetch.waiting) == (total, total, False)
+
+
+async def test_token_comes_from_the_environment(site: Site, board: Board) -> None:
+    site.hub.token = "hf_secret"
+    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    assert "hf_secret" not in board.report().model_dump_json()
+
+
+async def test_token_may_end_with_a_line_end(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret\n")
+    site.hub.token = "hf_secret"
+    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+
+
+async def test_token_that_is_none_is_not_quoted(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_one\nhf_two")
+    with pytest.raises(ConfigError) as raised:
+        with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    assert "hf_" not in str(raised.value)
+
+
+async def test_retry_is_a_warning_until_bytes_come(site: Site, board: Board) -> None:
+    site.hub.statuses = [503]
+    with_model_here(config(site, EngineName.TORCH), board, Hasty())
+    assert (f"The hub {site.endpoint} answers with HTTP 503. Trying again in 1 s.",) in board.warnings
+    assert board.warnings[-1] == ()
+
+
+async def test_simulation_fetches_nothing(site: Site, board: Board) -> None:
+    plain = config(site, EngineName.SIM)
+    assert with_model_here(plain, board, threading.Event()) is plain
+    assert site.hub.requests == []
+
+
+async def test_image_without_the_library_says_so(site: Site, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gaudi_runtime.artifacts.sources.hub", None)
+    with pytest.raises(ConfigError, match=r"^This image cannot fetch from a hub .*mount the checkpoint\.$"):
+        with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+
+
+async def test_mounted_checkpoint_that_is_cut_off_is_refused_before_an_engine_loads_it(
+    board: Board, tmp_path: Path
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(WEIGHTS[:-1])
+    plain = sim_config()
+    mounted = {
+        "model": plain.model.model_copy(update={"path": str(tmp_path)}),
+        "engine": EngineConfig(name=EngineName.VLLM),
+    }
+    with pytest.raises(ModelUnreadable, match=r"model\.safetensors is damaged"):
+        with_model_here(plain.model_copy(update=mounted), board, threading.Event())
+
+
+async def test_space_below_the_limit_of_the_pods_folder_is_all_that_counts(site: Site, board: Board) -> None:
+    limited = config(site, EngineName.TORCH)
+    limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": 4096})})
+    with pytest.raises(
+        DiskFull, match=r"needs 1 MiB more in .* free: raise spec\.model\.cache\.emptyDir\.sizeLimit\.$"
+    ):
+        with_model_here(limited, board, threading.Event())
+    assert site.hub.downloads() == []
+
+
+async def test_adapter_of_a_hub_is_fetched_beside_the_model(site: Site, board: Board, tmp_path: Path) -> None:
+    mounted = tmp_path / "mounted"
+    plain = config(site, EngineName.VLLM)
+    adapters = (
+        AdapterConfig(name="sql", path=str(site.root), hub=HubRepository(repo=REPO, revision=COMMIT)),
+        AdapterConfig(name="code", path=str(mounted)),
+    )
+    model = plain.model.model_copy(update={"path": str(mounted), "hub": None, "adapters": adapters})
+    told = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    assert told.path == str(mounted)
+    assert [each.path for each in told.adapters] == [str(site.root / "tiny--model" / COMMIT), str(mounted)]
+
+
+async def test_configuration_of_quantization_is_looked_for_in_the_fetched_folder(site: Site, board: Board) -> None:
+    plain = config(site, EngineName.VLLM)
+    inc = QuantizationConfig(method=QuantizationMethod.INC, config_file=str(site.root / "quant.json"))
+    model = plain.model.model_copy(update={"quantization": inc})
+    told = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    assert told.quantization is not None
+    assert told.quantization.config_file == f"{told.path}/quant.json"

@@ -1,0 +1,126 @@
+"""Safetensors files are judged by their headers, before an engine loads them."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_runtime.artifacts.sources.weights import INDEX_FILE, check_weights
+from gaudi_runtime.errors import ModelNotFound, ModelUnreadable
+from tests.unit.runtime.artifacts.sources.safetensors_file import safetensors, with_header
+
+ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+MiB = 1024 * 1024
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A checkpoint in two files, with an index."""
+    (tmp_path / ONE).write_bytes(safetensors({"a": bytes(8), "b": bytes(8)}))
+    (tmp_path / TWO).write_bytes(safetensors({"c": bytes(MiB)}))
+    (tmp_path / INDEX_FILE).write_text(json.dumps({"weight_map": {"a": ONE, "b": ONE, "c": TWO}}))
+    return tmp_path
+
+
+def test_whole_checkpoint_passes_and_each_file_is_progress(folder: Path) -> None:
+    seen: list[None] = []
+    check_weights(folder, lambda: seen.append(None))
+    assert len(seen) == 2
+
+
+def test_file_that_the_index_names_and_nobody_has(folder: Path) -> None:
+    (folder / TWO).unlink()
+    with pytest.raises(ModelNotFound) as raised:
+        check_weights(folder)
+    assert str(raised.value) == (
+        f"{folder / TWO} is missing: {INDEX_FILE} names it, so the checkpoint is not complete."
+    )
+
+
+def test_file_that_is_cut_off_says_how_much_is_here(folder: Path) -> None:
+    whole = (folder / TWO).read_bytes()
+    (folder / TWO).write_bytes(whole[: MiB // 2])
+    with pytest.raises(ModelUnreadable) as raised:
+        check_weights(folder)
+    assert str(raised.value) == (
+        f"{folder / TWO} is damaged (it has 512 KiB ({MiB // 2} bytes) and its header speaks of {len(whole)} bytes): "
+        "get it again from its source."
+    )
+
+
+def test_file_of_another_revision_lacks_tensors(folder: Path) -> None:
+    (folder / ONE).write_bytes(safetensors({"b": bytes(8)}))
+    with pytest.raises(ModelUnreadable, match=r"lacks 1 tensors that .* looks for in it, such as a: files of diff"):
+        check_weights(folder)
+
+
+def test_file_that_the_index_does_not_name_is_not_looked_at(folder: Path) -> None:
+    (folder / "consolidated.safetensors").write_bytes(b"")
+    check_weights(folder)
+
+
+def test_without_an_index_all_safetensors_files_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelUnreadable, match=r"adapter_model\.safetensors is damaged"):
+        check_weights(tmp_path)
+
+
+def test_folder_without_safetensors_files_is_the_engines_to_judge(tmp_path: Path) -> None:
+    check_weights(tmp_path)
+    check_weights(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it does not begin with a header"),
+        (b"\xff" * 4096, "it does not begin with a header"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "it is a pointer of git-lfs, not the weights"),
+        (with_header(b"{"), "its header cannot be read"),
+        (with_header(b"[]"), "its header cannot be read"),
+        (with_header(b'{"a": {}}'), "its header cannot be read"),
+        (with_header(b'{"a": {"data_offsets": [8, 0]}}'), "its header contradicts itself"),
+        (with_header(b"{}", b"more"), "it has 14 B (14 bytes) and its header speaks of 10 bytes"),
+    ],
+    ids=["empty", "noise", "pointer", "cut", "list", "no_offsets", "backwards", "too_long"],
+)
+def test_damage_is_named(content: bytes, why: str, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(ModelUnreadable) as raised:
+        check_weights(tmp_path)
+    assert str(raised.value) == (f"{tmp_path / 'model.safetensors'} is damaged ({why}): get it again from its source.")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"weight_map": []}'])
+def test_index_that_is_none_is_named(text: str, folder: Path) -> None:
+    (folder / INDEX_FILE).write_text(text)
+    with pytest.raises(ModelUnreadable, match=r"index\.json is no index of safetensors files"):
+        check_weights(folder)
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").mkdir()
+    with pytest.raises(ModelUnreadable, match=r"model\.safetensors cannot be read \(Is a directory\): check"):
+        check_weights(tmp_path)
+
+
+WHOLE = safetensors({"a": bytes(64), "b": bytes(64)})
+
+
+@given(end=st.integers(min_value=0, max_value=len(WHOLE) - 1))
+def test_a_cut_anywhere_is_found(end: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.getbasetemp() / "model.safetensors"
+    file.write_bytes(WHOLE[:end])
+    with pytest.raises(ModelUnreadable):
+        check_weights(file.parent)
+
+
+@given(header=st.binary(max_size=64) | st.text(alphabet='{}[]":,0 data_offsets', max_size=64).map(str.encode))
+def test_no_header_is_more_than_a_sentence(header: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.getbasetemp() / "model.safetensors"
+    file.write_bytes(with_header(header))
+    with suppress(ModelUnreadable):
+        check_weights(file.parent)

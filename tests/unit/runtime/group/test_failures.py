@@ -1,0 +1,32 @@
+"""Failures of ranks, as the leader meets them."""
+
+import pytest
+
+from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ModelNotFound, RankFailed
+from gaudi_runtime.group.messages import Update, Verb, failure_of, raise_first_failure
+
+
+def done(answer: object = None, error: Exception | None = None) -> Update:
+    """What a rank sends after a verb."""
+    return Update(done=Verb.CAPTURE, answer=answer, failure=failure_of(error) if error else None)
+
+
+def test_nothing_is_raised_when_every_rank_is_done() -> None:
+    raise_first_failure({1: done(5), 2: done(6)})
+
+
+@pytest.mark.parametrize("kind", [DeviceOutOfMemory, GraphRefused])
+def test_bucket_that_one_rank_has_no_graph_for_counts_for_none(kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"^rank 2: no room$"):
+        raise_first_failure({1: done(5), 2: done(error=kind("no room"))})
+
+
+def test_failure_of_a_rank_keeps_its_reason() -> None:
+    with pytest.raises(RankFailed, match=r"^Rank 1: /models is empty\.$") as failed:
+        raise_first_failure({1: done(error=ModelNotFound("/models is empty."))})
+    assert failed.value.reason == "ModelNotFound"
+
+
+def test_error_that_is_none_of_ours_goes_by_its_name() -> None:
+    found = failure_of(ZeroDivisionError("division by zero"))
+    assert (found.reason, found.message) == ("Crashed", "ZeroDivisionError: division by zero")
