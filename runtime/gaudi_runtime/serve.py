@@ -1,4 +1,9 @@
-"""The life of a runtime process, from its configuration to the last drained answer."""
+"""The life of a runtime process, from its configuration to the last drained answer.
+
+serve         what happens in the event loop: status port, start, model port, drain
+start_engine  what blocks meanwhile in the worker thread: fetch, load, profile, split memory, allocate, plan, warm up
+read_config   the RuntimeConfig that the operator mounts
+"""
 
 import asyncio
 import contextlib
@@ -51,7 +56,7 @@ from gaudi_runtime.process.children import end_children
 from gaudi_runtime.process.exit import ended_when_lost, leave_at_once, leave_broken
 from gaudi_runtime.process.signals import Signals, Stopped, raise_if_stopped
 from gaudi_runtime.process.worker import in_worker_thread
-from gaudi_runtime.units import size
+from gaudi_runtime.units import plural, size
 from gaudi_runtime.warmup.memory import Split, kv_blocks, split_memory
 from gaudi_runtime.warmup.progress import split_line
 from gaudi_runtime.warmup.runner import warm_up
@@ -73,10 +78,7 @@ class Status:
 
 
 async def serve(config_file: Path) -> None:
-    """Run until SIGTERM: answer probes at once, and serve the model when, and only when, this instance is warm.
-
-    A failed start does not end the process: its report says why, and a restart would only meet the same fault.
-    """
+    """Run until SIGTERM: answer probes at once, and serve the model when, and only when, this instance is warm."""
     signals = Signals()
     try:
         config = read_config(config_file)
@@ -121,6 +123,7 @@ def describe(error: Exception) -> RuntimeFailure:
 
 
 async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -> None:
+    # To exit would make a crash loop of a message: a restart meets the same fault, and its report would be lost.
     failure = describe(error)
     known = isinstance(error, RuntimeStartError)
     log.error("Start-up failed (%s): %s", failure.reason, failure.message, exc_info=None if known else error)
@@ -131,7 +134,7 @@ async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -
 
 async def _lead(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
     """Start the engine, with the other pods of a group where there are any, and serve."""
-    asked_key()  # a blank one is told now, not after minutes of warm-up
+    asked_key()  # a blank one is reported now, not after minutes of warm-up
     select = partial(select_engine, loop=asyncio.get_running_loop())
     async with over_the_group(config, topology, status.board, signals, select) as make:
         await _serve_model(config, await _start(config, status.board, signals, make), status, signals)
@@ -162,6 +165,7 @@ async def _start(config: RuntimeConfig, board: ReportBoard, signals: Signals, ma
     work = asyncio.ensure_future(in_worker_thread(lambda: start_engine(config, board, stop, make)))
     stopping = asyncio.ensure_future(signals.stop.wait())
     await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    # A step between two looks at `stop`, such as one compile, may take longer than the pod has to end.
     await asyncio.wait({work}, timeout=config.serving.drain_seconds)
     if not work.done():
         leave_at_once()
@@ -182,7 +186,9 @@ async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, si
     async with (
         _application(config, engine, status, metrics, signals) as app,
         ended_when_lost(engine.until_lost if isinstance(engine, PartsCanDie) else None, status.board),
-        http_server(app, serving.model_port, model_port_limits(serving), signature),
+        # Idle connections are kept longer than load balancers keep theirs: a server that closes one first may meet a
+        # request that is already on its way.
+        http_server(app, serving.model_port, ServerLimits(65536, 620, serving.drain_seconds), signature),
     ):
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)
@@ -209,15 +215,8 @@ async def _application(
         yield guarded(app, config, metrics, lambda: signals.closing)
 
 
-def model_port_limits(serving: ServingConfig) -> ServerLimits:
-    """Idle connections are kept longer than load balancers keep theirs: who closes first must be the client.
-
-    A server that closes an idle connection may meet a request that is already on its way.
-    """
-    return ServerLimits(header_bytes=65536, keep_alive_seconds=620, drain_seconds=serving.drain_seconds)
-
-
 async def _close(engine: Engine) -> None:
+    # Answers are drained by now; an engine that does not let go would only use up the pod's grace period.
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await engine.close()
@@ -250,10 +249,8 @@ def start_engine(
     recipes.take()  # before any process of an engine looks into its folder
     engine.load(progress)
     progress()
-
     split, blocks = _memory(config, engine, board)
     progress()
-
     plan = make_plan(config.bucketing, config.limits, blocks)
     engine.use_plan(plan)
     warm_up(config, engine, plan, split, blocks, board, stop, clock)
@@ -267,17 +264,21 @@ def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[
         split, blocks = engine.divided_memory()
         _publish(config, split, blocks, board)
         return split, blocks
-    return _divide(config, cast("OwnMemory", engine), board)
-
-
-def _divide(config: RuntimeConfig, engine: OwnMemory, board: ReportBoard) -> tuple[Split, int]:
+    own = cast("OwnMemory", engine)
     board.update(phase=Phase.PROFILING)
-    free = engine.profile().free
+    free = own.profile().free
     split = split_memory(free, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
-    blocks = kv_blocks(split.kv_cache, engine.block_bytes())
+    blocks = kv_blocks(split.kv_cache, own.block_bytes())
+    # Before the allocation, so that the report of one that fails has the figures.
     _publish(config, split, blocks, board)
     board.update(phase=Phase.ALLOCATING)
-    _allocate(engine, split, blocks)
+    try:
+        own.allocate(blocks)
+    except DeviceOutOfMemory as error:
+        raise PlanImpossible(
+            f"The KV cache of {plural(blocks, 'block')} ({size(split.kv_cache)}) does not fit the device: {error}; "
+            "lower deviceMemoryUtilization."
+        ) from error
     return split, blocks
 
 
@@ -290,16 +291,6 @@ def _publish(config: RuntimeConfig, split: Split, blocks: int, board: ReportBoar
     )
 
 
-def _allocate(engine: OwnMemory, split: Split, blocks: int) -> None:
-    try:
-        engine.allocate(blocks)
-    except DeviceOutOfMemory as error:
-        raise PlanImpossible(
-            f"The KV cache of {blocks} blocks ({size(split.kv_cache)}) does not fit the device: {error}; "
-            "lower deviceMemoryUtilization."
-        ) from error
-
-
 def read_config(path: Path) -> RuntimeConfig:
     """The configuration in `path`, JSON in camelCase. Raises ConfigError that names every wrong field or setting."""
     try:
@@ -309,8 +300,7 @@ def read_config(path: Path) -> RuntimeConfig:
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'document'}: {item['msg']}" for item in error.errors())
         raise ConfigError(f"{path} is not a RuntimeConfig: {wrong}.") from error
-    wrong_settings = why_not_rendered(config.engine)
-    if wrong_settings:
+    if wrong_settings := why_not_rendered(config.engine):
         raise ConfigError(f"{path}: {wrong_settings}.")
     return config
 

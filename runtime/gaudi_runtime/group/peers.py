@@ -7,8 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
 from pydantic import ValidationError
 
@@ -52,7 +51,7 @@ async def over_the_group(
         yield make
         return
     peers = Peers(topology, config.serving.group_port, config_digest(config), board, signals)
-    async with peers, ended_when_lost(peers.until_lost, board):
+    async with peers.listening(), ended_when_lost(peers.until_lost, board):
 
         def make_over_all(config: RuntimeConfig) -> Engine:
             engine = make(config)
@@ -69,7 +68,7 @@ def send(writer: asyncio.StreamWriter, message: Hello | Order | Update) -> None:
 
 
 class Peers:
-    """All ranks but the leader's own, as `Others` of its engine. Use as an async context manager.
+    """All ranks but the leader's own, as `Others` of its engine.
 
     `config` is the digest of the configuration that all must have. Progress of a rank moves the `board`, and what was
     asked of its pod is asked of ours by `signals`.
@@ -86,24 +85,22 @@ class Peers:
         self._waiting: dict[int, Future[Update]] = {}
         self._lost: asyncio.Future[EngineLost] = self._loop.create_future()
 
-    async def __aenter__(self) -> Self:
-        """Let ranks join. Raises PortUnavailable."""
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Let ranks join while the block runs, then send them a farewell. Raises PortUnavailable."""
         try:
-            self._server = await asyncio.start_server(self._joined, port=self._port, limit=MOST_LINE_BYTES)
+            server = await asyncio.start_server(self._joined, port=self._port, limit=MOST_LINE_BYTES)
         except OSError as error:
             raise PortUnavailable(f"Port {self._port} for the ranks of this group is taken: {error}.") from error
-        self._beating = asyncio.create_task(self._beat())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Send a farewell to all."""
-        self._beating.cancel()
-        self._server.close()
-        for writer in self._writers.values():
-            send(writer, Order(farewell=True))
-            writer.close()
+        beating = asyncio.create_task(self._beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            server.close()
+            for writer in self._writers.values():
+                send(writer, Order(farewell=True))
+                writer.close()
 
     def missing(self, seconds: float) -> list[int]:
         """The ranks that have not joined yet, after `seconds` at the latest. From any thread."""
@@ -161,7 +158,7 @@ class Peers:
 
     def _send_all(self, order: Order, answers: "dict[int, Future[Update]]") -> None:
         self._waiting = answers
-        if self._lost.done():
+        if self._lost.done():  # a rank may be lost between two verbs, when nobody waits
             self._give_up(self._lost.result())
         for writer in self._writers.values():
             send(writer, order)
@@ -173,7 +170,7 @@ class Peers:
             writer.close()
             return
         if old := self._writers.pop(rank, None):
-            old.close()
+            old.close()  # its process started anew sooner than its connection was seen to break
         self._writers[rank] = writer
         log.info("Rank %d has joined, %d of %d are here", rank, len(self._writers) + 1, self._topology.size)
         if len(self._writers) == self._topology.size - 1:

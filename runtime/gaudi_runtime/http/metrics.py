@@ -101,10 +101,6 @@ class RuntimeCollector(Collector):
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
 
-    def describe(self) -> list[Metric]:
-        """Nothing: registering must not scrape."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """All gauges and counters of this moment."""
         report = self._observed.report()
@@ -178,7 +174,8 @@ def _served(served: Served) -> Iterator[Metric]:
 
 
 def _by_bucket(report: WarmupReport, counters: ServingHistogram) -> Metric:
-    """Of a plan with few buckets; the shapes that were met first, so that no series ever ends."""
+    """Of a plan with few buckets."""
+    # The shapes that were met first, not the most frequent: a series that ends and comes again breaks rates.
     family = CounterMetricFamily("gaudi_bucket_batches", "Batches by bucket.", labels=["phase", "bucket", "graph"])
     if report.prompt.planned + report.decode.planned <= MOST_BUCKET_SERIES:
         for (phase, bucket), tally in islice(counters.tallies.items(), MOST_BUCKET_SERIES):
@@ -204,7 +201,7 @@ async def publish_counters(engine: Engine, metrics: RequestMetrics, board: Repor
 
 
 class ServingNews:
-    """A new cold shape, a recompile and twice as many failures are news; counts that merely grow wake nobody."""
+    """A new cold shape, a recompile and twice as many failures are news."""
 
     def __init__(self, board: ReportBoard) -> None:
         self._board = board
@@ -218,7 +215,7 @@ class ServingNews:
         found = (frozenset(counters.cold), total, self._recent.count(total, now), requests.failed.bit_length())
         figures = {"served": summary(counters), "cold_shapes": coldest(counters), "requests": requests}
         if found == self._known:
-            self._board.refresh(**figures)
+            self._board.refresh(**figures)  # counts that merely grow wake nobody
             return
         for phase, bucket in sorted(found[0] - self._known[0]):
             log.warning("Configuration: (%s, %d, %d, %d) was not warmed-up!", phase, *bucket)

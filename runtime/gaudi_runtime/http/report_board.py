@@ -1,8 +1,4 @@
-"""The one place that holds the current WarmupReport: written from any thread, read and awaited in the loop.
-
-Waiters hear of a change of phase or a failure at once and of mere progress at most twice a second, so that a
-fast warm-up does not turn every watcher's long-poll into a busy loop.
-"""
+"""The one place that holds the current WarmupReport: written from any thread, read and awaited in the loop."""
 
 import asyncio
 import threading
@@ -57,6 +53,7 @@ class ReportBoard:
                 changes |= {"elapsed_seconds": now - self._started, "eta_seconds": None}
             self._report = before.model_copy(update={**changes, **self._kept, "sequence": before.sequence + 1})
             urgent = self._report.phase is not before.phase
+        # The event and its timer are the loop's, and updates come from the worker thread.
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
 
     def refresh(self, **figures: Any) -> None:
@@ -78,7 +75,7 @@ class ReportBoard:
         with self._lock:
             report, now = self._report, self._clock()
             if report.phase in SETTLED:
-                return report
+                return report  # its durations stand still
             eta = report.eta_seconds
             return report.model_copy(
                 update={
@@ -91,7 +88,6 @@ class ReportBoard:
     async def wait_beyond(self, after: int, seconds: float) -> WarmupReport:
         """The report once its announced sequence is above `after`, or after `seconds` (at most 60).
 
-        An `after` above the current sequence is of another instance and is answered at once.
         Raises TooManyWaiters when MAX_WAITERS others wait already.
         """
         if self._waiters >= MAX_WAITERS:
@@ -99,6 +95,7 @@ class ReportBoard:
         self._waiters += 1
         try:
             async with asyncio.timeout(min(seconds, MAX_WAIT_SECONDS)):
+                # An `after` above the current sequence is of another instance, so it is answered at once.
                 while self._announced <= after <= self._report.sequence and not self._closed:
                     await self._news.wait()
         except TimeoutError:
@@ -113,6 +110,8 @@ class ReportBoard:
         self._announce()
 
     def _announce_soon(self, urgent: bool) -> None:
+        # Of mere progress waiters are notified at most twice a second: a fast warm-up must not turn every watcher's
+        # long-poll into a busy loop.
         if urgent:
             self._announce()
         elif self._pending is None:
@@ -123,5 +122,6 @@ class ReportBoard:
             self._pending.cancel()
             self._pending = None
         self._announced = self._report.sequence
+        # A new event for those who wait next: one that is set and cleared again would wake nobody for sure.
         news, self._news = self._news, asyncio.Event()
         news.set()

@@ -45,11 +45,12 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals belong to the process's start-up story, not to a server."""
+        """None: uvicorn would take SIGTERM for itself, which belongs to the life of the process (serve.py)."""
         yield
 
     async def main_loop(self) -> None:
-        """Tick once a second (uvicorn: ten times), so that hundreds of idle servers fit one machine."""
+        """Tick until the end."""
+        # Once a second (uvicorn: ten times), so that hundreds of idle servers fit one machine.
         while not self.stop.is_set():
             await self.on_tick(0)
             with contextlib.suppress(TimeoutError):
@@ -108,9 +109,9 @@ async def http_server(
 
 
 def get(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
-    """A route of GET alone; Starlette's own would answer HEAD as well."""
+    """A route of GET alone."""
     route = Route(path, answer, methods=["GET"])
-    route.methods = {"GET"}
+    route.methods = {"GET"}  # Starlette adds HEAD to it
     return route
 
 
@@ -161,6 +162,7 @@ def connection(head_bytes: int, first_request_seconds: float) -> type[HttpToolsP
                 raise ValueError(f"headers of more than {head_bytes} bytes")  # becomes an answer with status 400
             super().on_header(name, value)
 
+        # From here on bytes are those of a body, which has a bound of its own (openai_api/guard.py).
         def on_headers_complete(self) -> None:
             self._unread = 0
             super().on_headers_complete()
@@ -174,11 +176,11 @@ def connection(head_bytes: int, first_request_seconds: float) -> type[HttpToolsP
             super().on_message_complete()
 
         def _drop_if_silent(self) -> None:
-            if self.cycle is None:
+            if self.cycle is None:  # uvicorn's own timeout begins only after a first answer
                 self.transport.close()
 
         def shutdown(self) -> None:
-            """An answer that began before nobody was wanted any more has not said so: its client may ask once more."""
+            # An answer that began before the drain did carries no `Connection: close`: its client may ask once more.
             if self.cycle is None or self.cycle.response_complete:
                 super().shutdown()
             else:

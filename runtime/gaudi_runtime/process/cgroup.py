@@ -11,9 +11,9 @@ MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
     """Cores that this container may use, at least 1.
 
-    Libraries count the node's cores; more threads than the container's quota would wait for each other while throttled.
     `quota_file` is cpu.max: "<microseconds or max> <period in microseconds>".
     """
+    # Libraries count the node's cores; more threads than the quota would wait for each other while throttled.
     cores = len(os.sched_getaffinity(0))
     try:
         quota, period = quota_file.read_text().split()

@@ -12,6 +12,7 @@ def pulse() -> tuple[int, int]:
 
     The second figure is seconds of processor time, mebibytes in memory and mebibytes read, added up.
     """
+    # Memory and reads count too: a process that loads weights may use hardly any processor.
     work, count = 0, 0
     for child in children():
         with contextlib.suppress(psutil.Error):
@@ -27,7 +28,8 @@ def children() -> list[psutil.Process]:
 
 
 def end_children() -> None:
-    """Kill every process below this one and wait until it is gone: vLLM's core would leave its workers behind."""
+    """Kill every process below this one and wait until it is gone."""
+    # All of them, not only our own children: vLLM's core, when killed, leaves its workers behind with their memory.
     doomed = children()
     for child in doomed:
         with contextlib.suppress(psutil.Error):

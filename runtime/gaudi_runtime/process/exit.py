@@ -26,7 +26,7 @@ UntilLost = Callable[[], Awaitable[EngineLost]]
 
 
 def leave_at_once() -> NoReturn:
-    """An orderly exit would wait for a running compile, or tear the interpreter down under it."""
+    """Exit in the middle of a step, without an error."""
     log.warning("Stopped in the middle of a step that cannot be interrupted.")
     _leave(0)
 
@@ -60,4 +60,5 @@ async def leave_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
 def _leave(code: int) -> NoReturn:
     end_children()
     logging.shutdown()
+    # sys.exit would wait for a running compile, or tear the interpreter down under it.
     os._exit(code)

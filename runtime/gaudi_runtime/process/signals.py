@@ -26,6 +26,7 @@ class Signals:
         self.closing = False
         self.stop = asyncio.Event()
         self.stop_between_buckets = threading.Event()
+        # By the loop, not signal.signal: handlers then run between callbacks and may touch what belongs to the loop.
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, self.ask_to_close)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,8 +1,4 @@
-"""Blocking work in a daemon thread of its own, so that the event loop goes on answering probes.
-
-A daemon and not a pool's thread: the interpreter joins a pool at exit, and a compile or a start that cannot be
-interrupted may take longer than a pod's grace period.
-"""
+"""Blocking work in a daemon thread of its own, so that the event loop goes on answering probes."""
 
 import asyncio
 import threading
@@ -17,6 +13,8 @@ def in_daemon_thread(work: Callable[[], T], name: str) -> Future[T]:
     """What will be the result (or exception) of `work`, which begins at once; it cannot be cancelled."""
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()
+    # A daemon and not a pool's thread: the interpreter joins a pool at exit, and a compile or a start that cannot be
+    # interrupted may take longer than a pod's grace period.
     threading.Thread(target=lambda: settle(outcome, work), name=name, daemon=True).start()
     return outcome
 

@@ -1,1 +1,8 @@
-"""Compiled recipes that outlive their pods: copied from a volume before an engine loads, added to it after warm-up."""
+"""Compiled recipes that outlive their pods: copied from a volume before an engine loads, added to it after warm-up.
+
+cache         the two steps of start-up, and the pod's own disk
+entry         one entry on a volume; remote_entry: the same in a store behind HTTP, with s3_signature
+manifest      what an entry holds, as a text
+revisions     who needs an entry
+cleaning      which entries have to go
+"""

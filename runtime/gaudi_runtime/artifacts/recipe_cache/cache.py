@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,12 +20,12 @@ from gaudi_runtime.artifacts.recipe_cache.entry import Alive, Entry, Source, fil
 from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
 from gaudi_runtime.artifacts.recipe_cache.remote_entry import RemoteEntry, http_store
 from gaudi_runtime.artifacts.recipe_cache.revisions import Revisions, mark_name
-from gaudi_runtime.contract.config import RecipeStore, RuntimeConfig, SharedRecipes
+from gaudi_runtime.contract.config import RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome, SharedRecipesReport
 from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import raise_if_stopped
-from gaudi_runtime.units import size
+from gaudi_runtime.units import plural, size
 from gaudi_runtime.warmup.journal import JOURNAL_PREFIX, Journal
 
 log = logging.getLogger(__name__)
@@ -41,27 +41,23 @@ class Disk:
     """The recipes of `key` below `folder`, on the pod's own disk: engines compile there and keep a journal."""
 
     def __init__(self, folder: Path, key: RecipeKey) -> None:
-        self._folder, self._key = folder, key
+        self.folder, self._key = folder, key
         self._staging = folder / STAGING
-
-    @property
-    def folder(self) -> Path:
-        """Where engines compile."""
-        return self._folder
 
     def held(self, alive: Alive, but: Collection[str] = ()) -> Manifest:
         """The recipes that are here, `but` those of some paths; reads every file that it names. Raises OSError."""
         with self._journal() as journal:
-            skip = lambda path: path in but or _is_no_recipe(path)  # noqa: E731
-            return Manifest(files_below(self._folder, skip, alive), journal.recipes)
+            files = files_below(self.folder, lambda path: path in but or _is_no_recipe(path), alive)
+            return Manifest(files, journal.recipes)
 
     def add(self, entry: Source, manifest: Manifest, alive: Alive) -> None:
         """Copy what is missing here, all or nothing. Raises EntryUnusable or OSError."""
-        missing = [(path, file) for path, file in manifest.files.items() if not (self._folder / path).exists()]
+        missing = [(path, file) for path, file in manifest.files.items() if not (self.folder / path).exists()]
+        # Each file appears by a rename: an engine must not load half of one, whenever this process is killed.
         with self._empty_staging():
             entry.copy(missing, self._staging, alive)
             for path, _ in missing:
-                place = self._folder / path
+                place = self.folder / path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 (self._staging / path).replace(place)
         with self._journal() as journal:
@@ -79,13 +75,8 @@ class Disk:
         finally:
             shutil.rmtree(self._staging, ignore_errors=True)
 
-    @contextmanager
-    def _journal(self) -> Iterator[Journal]:
-        journal = Journal(str(self._folder), self._key)
-        try:
-            yield journal
-        finally:
-            journal.close()
+    def _journal(self) -> closing[Journal]:
+        return closing(Journal(str(self.folder), self._key))
 
 
 def _is_no_recipe(path: str) -> bool:
@@ -129,10 +120,9 @@ class RecipeCache:
     def take(self) -> None:
         """Copy what is there for the key to the disk of this pod. Raises Stopped."""
         if self._places:
-            self._mark(self._places)
             self._take(self._places)
         elif self._desired:
-            self._tell(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
+            self._report(RecipeOutcome.MISS, "The engine keeps no compiled code in this execution mode.")
 
     def publish(self) -> None:
         """Add what was made here to what is there. Raises Stopped."""
@@ -145,19 +135,24 @@ class RecipeCache:
             reason = f"Nothing can be written into {shared.path} ({error})."
         if reason:
             kept = self._outcome is RecipeOutcome.HIT
-            self._tell(RecipeOutcome.HIT if kept else RecipeOutcome.MISS, reason)
-
-    def _mark(self, places: _Places) -> None:
-        """For as long as this process lives nobody removes the entry, also not before it is there."""
-        digest = places.entry.key.digest
-        use(Path(places.shared.path) / mark_name(digest, places.revisions.own()))
+            self._report(RecipeOutcome.HIT if kept else RecipeOutcome.MISS, reason)
 
     def _take(self, places: _Places) -> None:
-        begun = self._clock()
-        taken = take(places.shared, places.entry, places.disk, self._alive)
+        shared, entry = places.shared, places.entry
+        # For as long as this process lives nobody removes the entry, also not before it is there.
+        use(Path(shared.path) / mark_name(entry.key.digest, places.revisions.own()))
+        begun, outcome, reasons = self._clock(), RecipeOutcome.SEEDING, list[str]()
+        for name, source in _sources(shared, entry, self._alive):
+            try:
+                if _bring(source(), places.disk, self._alive):
+                    outcome = RecipeOutcome.HIT
+                    break
+                reasons.append(f"{name} has no recipes of this software, card, model, dtype and parallelism yet.")
+            except (OSError, EntryUnusable) as error:
+                self._damaged |= name == shared.path
+                reasons.append(f"The recipes in {name} are ignored: {error}.")
         self._seconds = self._clock() - begun
-        self._damaged = taken.damaged
-        self._tell(RecipeOutcome.HIT if taken.hit else RecipeOutcome.SEEDING, taken.reason)
+        self._report(outcome, " ".join(reasons))
 
     def _publish(self, places: _Places) -> str | None:
         """Why nothing could be added, None when all is there or another process is at it."""
@@ -183,12 +178,13 @@ class RecipeCache:
         if left > room:
             others = f"{size(left)} of others that pods use"
             return f"{size(desired.size)} of recipes beside {others} are more than {limit}: {ADVICE}"
-        if stored is None or not desired.says_the_same_as(stored):
+        if stored is None or not desired.matches(stored):
             entry.write(desired, places.disk.folder, self._alive, anew=self._damaged)
             entry.drop_unnamed(desired)
-            log.info("Added recipes to %s: %d files, %s", entry.folder, len(desired.files), size(desired.size))
+            files = plural(len(desired.files), "file")
+            log.info("Added recipes to %s: %s, %s", entry.folder, files, size(desired.size))
         if self._outcome is RecipeOutcome.SEEDING:
-            self._tell(RecipeOutcome.SEEDED, self._reason)
+            self._report(RecipeOutcome.SEEDED, self._reason)
         return None
 
     def _stored(self, entry: Entry) -> Manifest | None:
@@ -201,11 +197,11 @@ class RecipeCache:
         raise_if_stopped(self._stop)
         self._board.touch()
 
-    def _tell(self, outcome: RecipeOutcome, reason: str) -> None:
+    def _report(self, outcome: RecipeOutcome, reason: str) -> None:
         self._outcome, self._reason = outcome, reason
         log.info("Shared recipes: %s. %s", outcome, reason)
-        told = SharedRecipesReport(outcome=outcome, reason=reason[:2048] or None, seconds=self._seconds)
-        self._board.update(shared_recipes=told)
+        report = SharedRecipesReport(outcome=outcome, reason=reason[:2048] or None, seconds=self._seconds)
+        self._board.update(shared_recipes=report)
 
 
 @contextmanager
@@ -215,40 +211,15 @@ def _turn(root: Path) -> Iterator[bool]:
         yield try_lock(lock)
 
 
-@dataclass(frozen=True)
-class Taken:
-    """Whether recipes are on the disk now, why places were passed over, and whether the volume's own are damaged."""
-
-    hit: bool
-    reason: str
-    damaged: bool
-
-
-def take(shared: SharedRecipes, entry: Entry, disk: Disk, alive: Alive) -> Taken:
-    """Look into the volume, whose `entry` it is, then into the image, then into the store. Raises what `alive` does."""
-    reasons: list[str] = []
-    damaged = False
-    for name, source in _sources(shared, entry, alive):
-        try:
-            if _bring(source(), disk, alive):
-                return Taken(True, " ".join(reasons), damaged)
-            reasons.append(f"{name} has no recipes of this software, card, model, dtype and parallelism yet.")
-        except (OSError, EntryUnusable) as error:
-            damaged |= name == shared.path
-            reasons.append(f"The recipes in {name} are ignored: {error}.")
-    return Taken(False, " ".join(reasons), damaged)
-
-
 def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tuple[str, Callable[[], Source]]]:
+    """The volume, whose `entry` it is, then the image, then the store."""
+    # Made when it is their turn: a store whose credentials are wrong must not keep recipes of the volume away.
     yield shared.path, lambda: entry
     if seed := shared.seed:
         yield seed, lambda: Entry(Path(seed), entry.key)
     if store := shared.store:
-        yield store.url, lambda: _remote(store, entry.key, shared.limit_bytes, alive)
-
-
-def _remote(store: RecipeStore, key: RecipeKey, limit_bytes: int, alive: Alive) -> RemoteEntry:
-    return RemoteEntry(http_store(store, os.environ), key, limit_bytes, store.timeout_seconds, alive)
+        limit, seconds = shared.limit_bytes, store.timeout_seconds
+        yield store.url, lambda: RemoteEntry(http_store(store, os.environ), entry.key, limit, seconds, alive)
 
 
 def _bring(source: Source, disk: Disk, alive: Alive) -> bool:

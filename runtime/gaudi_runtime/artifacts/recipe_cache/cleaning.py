@@ -86,8 +86,9 @@ def _marks(root: Path) -> dict[str, list[_Mark]]:
     """The marks of each entry, also of such that are not there."""
     found = defaultdict(list)
     for file in root.glob("*.use"):
-        if said := marked(file.name):
-            found[said[0]].append(_Mark(file, said[1]))
+        if mark := marked(file.name):
+            digest, user = mark
+            found[digest].append(_Mark(file, user))
     return found
 
 

@@ -126,12 +126,13 @@ def files_below(folder: Path, skip: Callable[[str], bool], alive: Alive) -> dict
         path = file.relative_to(folder).as_posix()
         if file.is_file() and not file.is_symlink() and not skip(path):
             with file.open("rb") as content:
-                found[path] = _stated(_pieces(content, alive))
+                found[path] = stated(_pieces(content, alive))
     return found
 
 
 def remove(folder: Path) -> None:
     """Make an entry disappear at once, and then from the disk."""
+    # By one rename: who reads it meanwhile finds files missing, never an entry that is there by half.
     gone = folder.with_name(f"{folder.name}.{uuid4().hex}.gone")
     folder.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
@@ -141,10 +142,11 @@ def _copy(source: Path, target: Path, alive: Alive) -> StoredFile:
     """Copy a file, keeping whether it may be executed, and say what was read."""
     with source.open("rb") as content, target.open("wb") as copy:
         os.fchmod(copy.fileno(), 0o755 if os.fstat(content.fileno()).st_mode & 0o100 else 0o644)
-        return _stated(_written(_pieces(content, alive), copy))
+        return stated(written(_pieces(content, alive), copy))
 
 
-def _written(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
+def written(pieces: Iterator[bytes], copy: BinaryIO) -> Iterator[bytes]:
+    """The same pieces, each once it is written."""
     for piece in pieces:
         copy.write(piece)
         yield piece
@@ -157,7 +159,8 @@ def _pieces(content: BinaryIO, alive: Alive) -> Iterator[bytes]:
         alive()
 
 
-def _stated(pieces: Iterator[bytes]) -> StoredFile:
+def stated(pieces: Iterator[bytes]) -> StoredFile:
+    """What a manifest states of a file with these pieces."""
     digest, count = hashlib.sha256(), 0
     for piece in pieces:
         digest.update(piece)

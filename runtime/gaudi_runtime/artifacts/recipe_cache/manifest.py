@@ -54,14 +54,12 @@ class Manifest:
         return sum({file.sha256: file.size for file in self.files.values()}.values())
 
     def and_that_of(self, stored: "Manifest") -> "Manifest":
-        """Files and steps of both.
-
-        A file that is stored stays as it is: another start has already run with it, while ours may be what a killed
-        process left behind.
-        """
+        """Files and steps of both."""
+        # A file that is stored stays as it is: another start has already run with it, while ours may be what a killed
+        # process left behind.
         return Manifest({**self.files, **stored.files}, self.recipes.and_those_of(stored.recipes))
 
-    def says_the_same_as(self, stored: "Manifest") -> bool:
+    def matches(self, stored: "Manifest") -> bool:
         """Whether nothing is gained by writing this over it: the seconds of a step may differ."""
         return self.files == stored.files and self.recipes.seconds.keys() == stored.recipes.seconds.keys()
 
@@ -81,15 +79,15 @@ def parse_manifest(text: str, key: RecipeKey) -> Manifest:
     if checksum != _checksum(body):
         raise EntryUnusable("its manifest is damaged")
     try:
-        said = _Body.model_validate_json(body)
+        found = _Body.model_validate_json(body)
     except ValidationError as error:
         raise EntryUnusable(f"its manifest is of another form ({error.errors()[0]['msg']})") from error
-    if said.key != asdict(key):
+    if found.key != asdict(key):
         raise EntryUnusable("it is of another software, card, model, dtype or parallelism")
-    if outside := [path for path in said.files if not _is_inside(path)]:
+    if outside := [path for path in found.files if not _is_inside(path)]:
         raise EntryUnusable(f"its manifest names a file outside of it: {outside[0][:80]!r}")
     try:
-        return Manifest(said.files, parse(said.journal, key))
+        return Manifest(found.files, parse(found.journal, key))
     except JournalUnusable as error:
         raise EntryUnusable(f"its journal is unusable: {error}") from error
 

@@ -1,6 +1,5 @@
 """One entry of recipes below an HTTP(S) address: the same files as on a volume (entry.py), only read."""
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import IO, TypeVar
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from gaudi_runtime.artifacts.recipe_cache.entry import Alive
+from gaudi_runtime.artifacts.recipe_cache.entry import Alive, stated, written
 from gaudi_runtime.artifacts.recipe_cache.manifest import (
     MAX_MANIFEST_BYTES,
     EntryUnusable,
@@ -132,7 +131,7 @@ class RemoteEntry:
         pauses: Sequence[float] = PAUSES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`alive` hears of every piece, from several threads; `clock` gives monotonic seconds."""
+        """`alive` is called for every piece, from several threads; `clock` gives monotonic seconds."""
         self._store, self._key, self._limit = store, key, limit_bytes
         self._alive, self._pauses, self._clock = alive, pauses, clock
         self._seconds, self._until = seconds, clock() + seconds
@@ -152,35 +151,31 @@ class RemoteEntry:
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
         """As Entry.copy(), with the `alive` that this was made with; the first file that fails ends the others."""
-        tasks = [partial(self._bring, path, stated, target / path) for path, stated in files]
+        tasks = [partial(self._bring, path, wanted, target / path) for path, wanted in files]
         all_at_once(tasks, self._ended, "recipes")
 
-    def _bring(self, path: str, stated: StoredFile, place: Path) -> None:
+    def _bring(self, path: str, wanted: StoredFile, place: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._persistently(lambda: self._write(path, stated, place))
+            self._persistently(lambda: self._write(path, wanted, place))
         except NoSuchObject as error:
             raise EntryUnusable(f"{path} is missing in it") from error
 
-    def _write(self, path: str, stated: StoredFile, place: Path) -> None:
+    def _write(self, path: str, wanted: StoredFile, place: Path) -> None:
         """Anew with each try: what is in one object is small beside what is in all."""
-        digest, count = hashlib.sha256(), 0
         with place.open("wb") as file:
-            for piece in self._pieces(f"objects/{stated.sha256}", stated.size):
-                file.write(piece)
-                digest.update(piece)
-                count += len(piece)
-        if StoredFile(sha256=digest.hexdigest(), size=count) != stated:
+            found = stated(written(self._pieces(f"objects/{wanted.sha256}", wanted.size), file))
+        if found != wanted:
             raise StoreAway(f"{path} is not as its checksum says")
         place.chmod(0o755)  # Stores keep no modes, and some of what engines compile is to be executed.
 
     def _pieces(self, name: str, most: int) -> Iterator[bytes]:
-        """Stops behind `most` bytes: an answer without end must fill neither memory nor disk."""
+        """The bytes of one object, which may have `most`."""
         count = 0
         for piece in self._store.pieces(f"{self._key.digest}/{name}"):
             self._look()
             count += len(piece)
-            if count > most:
+            if count > most:  # an answer without end must fill neither memory nor disk
                 raise EntryUnusable(f"{name} in it is larger than {size(most)}")
             yield piece
 

@@ -1,4 +1,4 @@
-"""Fetch one file: go on where the last try ended, compare with the checksum that the hub states, then show it."""
+"""Fetch one file from a source: go on where the last try ended, compare with the stated checksum, then show it."""
 
 import errno
 import hashlib
@@ -23,16 +23,14 @@ CHUNK_BYTES = 4 * 1024 * 1024
 
 def is_as_stated(file: Path, stated: RemoteFile, progress: Callable[[], None]) -> bool:
     """Reads `file` wholly, a few MB between two calls of `progress`, which may raise to end it."""
-    digest = hashlib.sha256() if stated.sha256 else _git_digest(stated.size)
+    # Without a SHA-256 of its own a file has git's object id, which counts a head before the content.
+    blob = f"blob {stated.size}\0".encode()
+    digest = hashlib.sha256() if stated.sha256 else hashlib.sha1(blob, usedforsecurity=False)
     with file.open("rb") as content:
         while chunk := content.read(CHUNK_BYTES):
             digest.update(chunk)
             progress()
     return digest.hexdigest() == (stated.sha256 or stated.blob_id)
-
-
-def _git_digest(size: int) -> "hashlib._Hash":
-    return hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
 
 
 class Progress:
@@ -61,7 +59,8 @@ class Progress:
             self._publish(FetchProgress(done_bytes=done, total_bytes=total))
 
     def others(self, here: int) -> None:
-        """Another process fetches the same; `here` bytes of it are on disk. Standstill counts as standstill."""
+        """Another process fetches the same; `here` bytes of it are on disk."""
+        # Published when it moves only, for each report starts the stall clock anew: its standstill is ours.
         if here != self.done or not self._waiting:
             self.done, self._waiting = here, True
             self._publish(FetchProgress(done_bytes=here, waiting=True))
@@ -136,11 +135,10 @@ def _append(source: Source, commit: str, file: RemoteFile, part: Path, progress:
 
 
 def _write(pieces: Iterator[bytes], content: BinaryIO, size: int, progress: Progress) -> None:
-    """Stops behind `size`: an answer without end must not fill the disk."""
     for piece in pieces:
         content.write(piece)
         progress.add(len(piece))
-        if content.tell() > size:
+        if content.tell() > size:  # an answer without end must not fill the disk
             return
 
 

@@ -101,7 +101,7 @@ def _token() -> str | None:
 class Fetch:
     """One repository into a folder below `root`, in which all together may have `limit` bytes.
 
-    `warn` gets sentences for the report, `touch` hears of every piece.
+    `warn` gets sentences for the report, `touch` is called for every piece.
     """
 
     def __init__(
@@ -134,19 +134,18 @@ class Fetch:
             raise ConfigError(f"Nothing can be fetched into {self._root} ({error}): check its volume.") from error
 
     def _pinned_and_here(self) -> Path | None:
-        """Looked for again once it is in use: it may have been removed in between."""
         commit = self._source.revision
         if not is_pinned(commit) or not self._store.is_whole(commit):
             return None
         folder = self._store.use(commit)
-        if not self._store.is_whole(commit):
+        if not self._store.is_whole(commit):  # another process may have removed it before it was in use
             return None
         here = bytes_below(folder)
         self._progress.begin(here, here)
         return folder
 
     def _in_turn(self) -> Path:
-        with self._store.turn.begin(self._wait_for_other, self._stop):
+        with self._store.turn.begin(lambda: self._progress.others(self._store.bytes_here()), self._stop):
             if here := self._pinned_and_here():
                 return here
             listing = self._listing()
@@ -178,12 +177,6 @@ class Fetch:
         self._store.remember(self._source.revision, commit)
         return commit
 
-    def _begin(self, commit: str, files: Sequence[RemoteFile]) -> None:
-        """Count what is here already. Raises DiskFull before the first byte when the rest has no room."""
-        total, here = sum(file.size for file in files), sum(self._here(commit, file) for file in files)
-        self._make_room(commit, total - here)
-        self._progress.begin(total, here)
-
     def _make_room(self, commit: str, needed: int) -> None:
         """Older commits of the repository that no process reads make room; those of others stay."""
         for dropped in self._store.drop_unused(commit, lambda: self._free() >= needed):
@@ -205,7 +198,9 @@ class Fetch:
 
     def _round(self, commit: str, files: Sequence[RemoteFile]) -> None:
         """One try for every file that is missing; the first failure ends those of the others."""
-        self._begin(commit, files)
+        total, here = sum(file.size for file in files), sum(self._here(commit, file) for file in files)
+        self._make_room(commit, total - here)  # DiskFull comes before the first byte
+        self._progress.begin(total, here)
         all_at_once([partial(self._download, commit, file) for file in files], self._failed, "fetch")
 
     def _download(self, commit: str, file: RemoteFile) -> None:
@@ -221,9 +216,6 @@ class Fetch:
         self._warn(f"{why} Trying again in {seconds:.0f} s.")
         self._stop.wait(seconds)
         raise_if_stopped(self._stop)
-
-    def _wait_for_other(self) -> None:
-        self._progress.others(self._store.bytes_here())
 
     def _alive(self) -> None:
         raise_if_stopped(self._stop)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable
-from gaudi_runtime.units import size
+from gaudi_runtime.units import plural, size
 
 INDEX_FILE = "model.safetensors.index.json"
 LENGTH_BYTES = 8
@@ -36,10 +36,10 @@ def check_weights(folder: Path, progress: Callable[[], None] = lambda: None) -> 
 
 
 def _check(file: Path, wanted: set[str]) -> None:
-    missing = wanted - _tensors(file).keys()
-    if missing:
+    if missing := wanted - _tensors(file).keys():
+        lacks = plural(len(missing), "tensor")
         raise ModelUnreadable(
-            f"{file} lacks {len(missing)} tensors that {INDEX_FILE} looks for in it, such as {min(missing)}: files of "
+            f"{file} lacks {lacks} that {INDEX_FILE} looks for in it, such as {min(missing)}: files of "
             "different revisions are mixed, get all of them again."
         )
 

@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +13,6 @@ from starlette.types import Receive, Scope, Send
 
 from gaudi_runtime.http.openai_api.errors import error_body
 from gaudi_runtime.http.openai_api.generation import Generation
-from gaudi_runtime.http.openai_api.guard import Ticket
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ class Envelope:
 class EventStream(StreamingResponse):
     """Server-sent events that give back their places and cancel their generation however they end."""
 
-    def __init__(self, events: AsyncGenerator[bytes, None], ticket: Ticket) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], ticket: AbstractContextManager[object]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
         self._events, self._ticket = events, ticket
 
@@ -90,7 +89,8 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
-        """Close the generator here and now: a cancelled send leaves it to the garbage collector."""
+        """Send the events."""
+        # Closed here and now: a cancelled send would leave the generator, and its KV blocks, to the garbage collector.
         async with aclosing(self._events):
             await super().stream_response(send)
 

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.protocol import TokenEngine
@@ -23,7 +24,7 @@ from gaudi_runtime.http.openai_api.answer import (
     events,
     whole_answer,
 )
-from gaudi_runtime.http.openai_api.api_key import KeyRequired, asked_key
+from gaudi_runtime.http.openai_api.api_key import behind_key
 from gaudi_runtime.http.openai_api.errors import ERROR_HANDLERS, InvalidRequest, NotFound
 from gaudi_runtime.http.openai_api.generation import Choice, Generation, Usage
 from gaudi_runtime.http.openai_api.guard import Admission, Edge
@@ -48,17 +49,17 @@ class Api:
         # One thread: tokenizers are not safe to share, and a long prompt must not stop the event loop.
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
 
-    def models(self) -> dict[str, Any]:
-        """The served names, all of one model."""
-        return {"object": "list", "data": [self.model(name) for name in self._names]}
+    async def models(self, _: Request) -> Response:
+        """Answer GET /v1/models: the served names, all of one model."""
+        return JSONResponse({"object": "list", "data": [self._model(name) for name in self._names]})
 
-    def model(self, name: str) -> dict[str, Any]:
-        """One served name. Raises NotFound."""
-        self._check_model(name)
-        return {"id": name, "object": "model", "created": self._created, "owned_by": "gaudi-runtime"}
+    async def model(self, request: Request) -> Response:
+        """Answer GET of one served name."""
+        return JSONResponse(self._model(request.path_params["name"]))
 
-    async def complete(self, request: Request, body: CompletionRequest) -> Response:
+    async def complete(self, request: Request) -> Response:
         """Answer POST /v1/completions."""
+        body = await read_body(request, CompletionRequest)
         self._check_model(body.model)
         prompts = [
             await self._tokenized(self._engine.tokenizer.encode, prompt) if isinstance(prompt, str) else prompt
@@ -73,8 +74,9 @@ class Api:
         ]
         return await self._answer(request, body, TextFormat(), choices, prompts)
 
-    async def chat(self, request: Request, body: ChatRequest) -> Response:
+    async def chat(self, request: Request) -> Response:
         """Answer POST /v1/chat/completions."""
+        body = await read_body(request, ChatRequest)
         self._check_model(body.model)
         messages = [message.for_template() for message in body.messages]
         try:
@@ -107,6 +109,10 @@ class Api:
             answer = await unless_disconnected(request, whole_answer(generation, envelope))
         return Response(status_code=CLIENT_WENT_AWAY) if answer is None else JSONResponse(answer)
 
+    def _model(self, name: str) -> dict[str, Any]:
+        self._check_model(name)
+        return {"id": name, "object": "model", "created": self._created, "owned_by": "gaudi-runtime"}
+
     def _room(self, prompt_tokens: int) -> int:
         """Tokens that an answer without a limit may have: what model and KV cache leave, and at least one."""
         cache = self._engine.load_now().total_blocks * self._limits.block_size
@@ -133,36 +139,19 @@ def _echoes(body: CompletionRequest) -> list[str]:
 
 def openai_app(
     engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics, closing: Callable[[], bool]
-) -> Starlette:
+) -> ASGIApp:
     """The application of the model port."""
     api = Api(engine, config, metrics)
-    app = Starlette(routes=_routes(api), exception_handlers=ERROR_HANDLERS)
-    if key := asked_key():
-        app.add_middleware(KeyRequired, key=key)
-    app.add_middleware(Edge, closing=closing, metrics=metrics)
-    return app
-
-
-def _routes(api: Api) -> list[Route]:
-    async def models(_: Request) -> Response:
-        return JSONResponse(api.models())
-
-    async def model(request: Request) -> Response:
-        return JSONResponse(api.model(request.path_params["name"]))
-
-    async def health(_: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    async def completions(request: Request) -> Response:
-        return await api.complete(request, await read_body(request, CompletionRequest))
-
-    async def chat_completions(request: Request) -> Response:
-        return await api.chat(request, await read_body(request, ChatRequest))
-
-    return [
-        get("/v1/models", models),
-        get("/v1/models/{name:path}", model),
-        get("/health", health),
-        Route("/v1/completions", completions, methods=["POST"]),
-        Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+    routes = [
+        get("/v1/models", api.models),
+        get("/v1/models/{name:path}", api.model),
+        get("/health", _health),
+        Route("/v1/completions", api.complete, methods=["POST"]),
+        Route("/v1/chat/completions", api.chat, methods=["POST"]),
     ]
+    app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
+    return Edge(behind_key(app), closing=closing, metrics=metrics)
+
+
+async def _health(_: Request) -> Response:
+    return JSONResponse({"status": "ok"})

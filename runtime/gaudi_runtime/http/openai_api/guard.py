@@ -1,8 +1,7 @@
-"""The same bounds around an application that an engine brings: how many requests, how large, and the closing mode."""
+"""Bounds around an application of the model port: how many requests, how large, and the closing mode."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
-from types import TracebackType
+from contextlib import ExitStack, nullcontext
 
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
@@ -26,7 +25,7 @@ class Edge:
         self._app, self._closing, self._metrics = app, closing, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request. An exception that passes by becomes an answer with status 500 further out."""
+        """Handle one request."""
         works = scope["type"] == "http" and scope["path"] in GENERATING
         begun = False
 
@@ -44,7 +43,7 @@ class Edge:
                 await self._app(scope, _bounded(receive), counted_send)
             except Exception:
                 if not begun:
-                    self._count(scope["path"], 500, works)
+                    self._count(scope["path"], 500, works)  # the answer that the exception becomes further out
                 raise
 
     def _count(self, path: str, status: int, works: bool) -> None:
@@ -52,6 +51,7 @@ class Edge:
 
 
 def _bounded(receive: Receive) -> Receive:
+    # Counted as it comes: a head may state no length, or a wrong one.
     taken = 0
 
     async def bounded() -> Message:
@@ -72,32 +72,24 @@ class Admission:
         self.capacity = running + queued
         self.inside = 0
 
-    def admit(self, sequences: int) -> "Ticket":
-        """Take `sequences` places. Raises Overloaded, or InvalidRequest when even an empty house is too small."""
+    def admit(self, sequences: int) -> ExitStack:
+        """Take `sequences` places; leaving the block gives them back, once.
+
+        Raises Overloaded, or InvalidRequest when even an empty house is too small.
+        """
         if sequences > self.capacity:
             raise InvalidRequest(
                 f"The request asks for {sequences} completions; this server takes at most {self.capacity}.", "n"
             )
         if self.inside + sequences > self.capacity:
-            raise Overloaded(f"All {self.capacity} places are taken, running and queued; try again.", code="queue_full")
+            raise Overloaded(f"All places ({self.capacity} with the queue) are taken; try again.", code="queue_full")
         self.inside += sequences
-        return Ticket(self, sequences)
+        ticket = ExitStack()
+        ticket.callback(self._leave, sequences)
+        return ticket
 
-
-class Ticket:
-    """The places of one request; leaving the block gives them back, once."""
-
-    def __init__(self, admission: Admission, sequences: int) -> None:
-        self._admission, self._sequences = admission, sequences
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._admission.inside -= self._sequences
-        self._sequences = 0
+    def _leave(self, sequences: int) -> None:
+        self.inside -= sequences
 
 
 class Queue:

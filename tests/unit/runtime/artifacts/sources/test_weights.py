@@ -53,7 +53,7 @@ def test_file_that_is_cut_off_says_how_much_is_here(folder: Path) -> None:
 
 def test_file_of_another_revision_lacks_tensors(folder: Path) -> None:
     (folder / ONE).write_bytes(safetensors({"b": bytes(8)}))
-    with pytest.raises(ModelUnreadable, match=r"lacks 1 tensors that .* looks for in it, such as a: files of diff"):
+    with pytest.raises(ModelUnreadable, match=r"lacks 1 tensor that .* looks for in it, such as a: files of diff"):
         check_weights(folder)
 
 
