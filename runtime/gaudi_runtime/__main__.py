@@ -53,8 +53,8 @@ def doctor(
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run `main` on uvloop, which vLLM brings and serves on as well, otherwise on asyncio's own loop."""
-    try:
+    """Run `main` on uvloop where it is there, otherwise on asyncio's own loop."""
+    try:  # vLLM brings it and serves on it as well
         from uvloop import run as run_fast
     except ImportError:
         asyncio.run(main)

@@ -47,5 +47,6 @@ def all_at_once(tasks: Iterable[Callable[[], None]], failed: threading.Event, na
                 each.result()
         except BaseException:
             failed.set()
+            # Not waited for here: the tasks look at `failed` themselves, and leaving the block waits for them.
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -5,14 +5,14 @@ from pydantic.alias_generators import to_camel
 
 
 class Wire(BaseModel):
-    """A frozen value that refuses unknown fields, so that a typing error is never silently ignored."""
+    """A frozen value that refuses unknown fields."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
-        extra="forbid",
+        extra="forbid",  # a typing error must not be ignored in silence
         frozen=True,
         populate_by_name=True,
-        allow_inf_nan=False,
+        allow_inf_nan=False,  # JSON has neither, and NaN passes every comparison
     )
 
 

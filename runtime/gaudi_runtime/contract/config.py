@@ -291,12 +291,10 @@ class RuntimeConfig(Wire):
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
-    """SHA-256 of the canonical inputs of a plan, as 64 hex digits (docs/architecture.md, planHash).
-
-    Inputs, not buckets: the number of KV blocks is known only after a device's memory split, so two pods of a
-    revision may differ in their lists while they agree on this hash. What is left out adds nothing, and order means
-    nothing: operator and runtime of two releases agree while a new optional field is not used.
-    """
+    """SHA-256 of the canonical inputs of a plan, as 64 hex digits (docs/architecture.md, planHash)."""
+    # Inputs, not buckets: the number of KV blocks is known only after a device's memory split, so two pods of a
+    # revision may differ in their lists while they agree on this hash. What is left out adds nothing and order means
+    # nothing: operator and runtime of two releases agree while a new optional field is not used.
     inputs = {
         "bucketing": policy.model_dump(mode="json", by_alias=True, exclude_none=True),
         "limits": limits.model_dump(mode="json", by_alias=True, exclude_none=True),

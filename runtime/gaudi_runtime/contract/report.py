@@ -228,8 +228,8 @@ class WarmupReport(Tolerant):
 
 
 def percent(part: int, planned: int) -> int | None:
-    """`part` of `planned` buckets in whole percent, floored, so 999 of 1000 is 99. None when nothing is planned."""
-    return None if planned == 0 else part * 100 // planned
+    """`part` of `planned` buckets in whole percent. None when nothing is planned."""
+    return None if planned == 0 else part * 100 // planned  # floored: 999 of 1000 are not 100 %
 
 
 def meets(part: int, planned: int, min_percent: int) -> bool | None:

@@ -34,7 +34,7 @@ def leave_at_once() -> NoReturn:
 def leave_broken(error: RuntimeStartError) -> NoReturn:
     """End with the reason in the termination message, so that the kubelet starts anew."""
     log.error("This process cannot go on (%s): %s", error.reason, error)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # outside of a pod there is no such file
         TERMINATION_LOG.write_text(f"{error.reason}: {error}\n")
     _leave(1)
 

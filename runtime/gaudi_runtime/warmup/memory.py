@@ -26,10 +26,8 @@ class GraphPool:
 
 
 def split_memory(free: int, utilization: float, graph_memory_share: float) -> Split:
-    """Divide the `free` bytes that the profile run left.
-
-    `utilization` is a share of what is free then, not of the card; both shares are from 0 to 1.
-    """
+    """Divide the `free` bytes that the profile run left; both shares are from 0 to 1."""
+    # A share of what is free then, not of the card as with vLLM on CUDA: so the plugin does (docs/warmup.md).
     usable = int(free * utilization)
     graphs = int(usable * graph_memory_share)
     return Split(free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable)

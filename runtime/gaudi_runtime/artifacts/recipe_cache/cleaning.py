@@ -74,12 +74,11 @@ class _Mark:
 
     @property
     def in_use(self) -> bool:
-        """Also where another user's file lets nobody look: what is not known is not removed."""
         try:
             with self.file.open("a+") as file:
                 return not try_lock(file)
         except OSError:
-            return True
+            return True  # another user's file, which lets nobody look: what is not known is not removed
 
 
 def _marks(root: Path) -> dict[str, list[_Mark]]:
@@ -107,7 +106,8 @@ def _entries(root: Path, but: str, marks: dict[str, list[_Mark]], kept: KeptRevi
 
 
 def _drop_marks(root: Path, marks: dict[str, list[_Mark]], kept: KeptRevisions | None) -> None:
-    """Those that stand for nothing any more, so that revisions to come do not pile them up."""
+    """Remove those that stand for nothing any more."""
+    # Each revision leaves one of each entry, and a volume may outlive thousands of them.
     for digest, own in marks.items():
         there = (root / digest).exists()
         for mark in own:

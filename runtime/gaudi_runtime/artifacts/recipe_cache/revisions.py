@@ -41,10 +41,8 @@ def marked(name: str) -> tuple[str, User | None] | None:
 
 
 def is_needed(users: Collection[User | None], kept: KeptRevisions | None) -> bool:
-    """Whether an entry that starts of `users` have used may be used again (docs/warmup.md, Recipe cache).
-
-    Nothing is known of other resources, of starts without a revision, and where `kept` is None: they need it.
-    """
+    """Whether an entry that starts of `users` have used may be used again (docs/warmup.md, Recipe cache)."""
+    # Nothing is known of other resources, of starts without a revision, and where `kept` is None: they need it.
     if kept is None or not users:
         return True
     return any(user is None or user.resource != kept.resource or user.revision in kept.revisions for user in users)

@@ -48,7 +48,7 @@ class Hub:
         return Listing(self._commit(info), files)
 
     def _commit(self, info: ModelInfo) -> str:
-        """It becomes the name of a folder, so nothing but a commit will do."""
+        # It becomes the name of a folder, so nothing but a commit will do.
         commit = info.sha or ""
         if not is_pinned(commit) or (is_pinned(self.revision) and commit != self.revision):
             raise HubUnreachable(f"{self._name} answers with commit {commit!r} for revision {self.revision}.")

@@ -27,7 +27,7 @@ def check_weights(folder: Path, progress: Callable[[], None] = lambda: None) -> 
         named = _named_by_index(folder)
         for name in sorted(named or (file.name for file in folder.glob("*.safetensors"))):
             _check(folder / name, named.get(name, set()))
-            progress()
+            progress()  # a header on a slow volume may take seconds, and there may be a hundred of them
     except OSError as error:
         raise ModelUnreadable(
             f"{error.filename or folder} cannot be read ({error.strerror}): check the volume, and that the user of the "

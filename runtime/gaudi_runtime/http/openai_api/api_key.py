@@ -20,16 +20,13 @@ SENTENCE = "Send the API key of this server as a bearer token: Authorization: Be
 
 
 def asked_key(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The key of the container's environment, without the line end that a Secret made from a file often has.
-
-    None where the environment names none. Raises ApiKeyBlank for one without a character: whoever names a key does
-    not want the model published without.
-    """
+    """The key of the container's environment; None where it names none. Raises ApiKeyBlank."""
     value = environment.get(API_KEY_VARIABLE)
     if value is None:
         return None
-    if key := value.strip():
+    if key := value.strip():  # a Secret made from a file often ends with a line end
         return key
+    # Whoever names a key does not want the model published without.
     raise ApiKeyBlank(
         f"The API key of this server is blank ({API_KEY_VARIABLE}, which spec.engine.apiKeySecretRef fills), and "
         "anybody could use the model: write a key into the Secret and restart the pods, or leave apiKeySecretRef out."

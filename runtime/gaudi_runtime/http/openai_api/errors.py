@@ -60,6 +60,7 @@ async def _no_route(_: Request, error: HTTPException) -> Response:
 
 
 async def _crashed(_: Request, __: Exception) -> Response:
+    # The exception itself goes to the log only: it may quote files and addresses of this pod.
     return JSONResponse(error_body("The server failed to answer; its log says why.", "server_error"), 500)
 
 

@@ -73,6 +73,7 @@ class Generation:
                 yield choice.index, chunk
 
     async def _merged(self) -> AsyncGenerator[Piece, None]:
+        # Bounded: no choice runs far ahead of a client that reads slowly.
         queue: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue(maxsize=64)
         tasks = [asyncio.create_task(self._feed(choice, queue)) for choice in self.choices]
         try:

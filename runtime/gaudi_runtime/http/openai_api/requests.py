@@ -67,6 +67,7 @@ class GenerationRequest(BaseModel):
     def _refuse_what_would_change_the_answer(cls, data: Any) -> Any:
         for name, harmless in HARMLESS.items():
             value = data.get(name) if isinstance(data, dict) else None
+            # By type too: True equals 1 and 0 equals False, which mean other things here.
             if not any(type(value) is type(same) and value == same for same in harmless):
                 raise PydanticCustomError(
                     "unsupported", "{param} is not supported by this server; leave it out.", {"param": name}
@@ -85,7 +86,7 @@ class GenerationRequest(BaseModel):
             temperature=1.0 if self.temperature is None else self.temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
             top_k=max(0, self.top_k or 0),
-            seed=None if self.seed is None else self.seed + choice,
+            seed=None if self.seed is None else self.seed + choice,  # else all choices were the same text
             max_tokens=max_tokens,
             stop=stop,
             ignore_eos=self.ignore_eos,
