@@ -53,7 +53,7 @@ from gaudi_runtime.http.server import ServerLimits, http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_not_rendered
 from gaudi_runtime.process.children import end_children
-from gaudi_runtime.process.exit import ended_when_lost, leave_at_once, leave_broken
+from gaudi_runtime.process.exit import ended_when_lost, exit_at_once, exit_broken
 from gaudi_runtime.process.signals import Signals, Stopped, raise_if_stopped
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.units import plural, size
@@ -94,7 +94,7 @@ async def serve(config_file: Path) -> None:
             log.info("Stopped before serving.")
         except EngineLost as error:
             status.board.fail(describe(error))
-            leave_broken(error)
+            exit_broken(error)
         except Exception as error:  # whatever it was, the report must say it
             await _stay_failed(error, status.board, signals)
 
@@ -168,7 +168,7 @@ async def _start(config: RuntimeConfig, board: ReportBoard, signals: Signals, ma
     # A step between two looks at `stop`, such as one compile, may take longer than the pod has to end.
     await asyncio.wait({work}, timeout=config.serving.drain_seconds)
     if not work.done():
-        leave_at_once()
+        exit_at_once()
     engine = work.result()
     if signals.stop.is_set():
         raise Stopped
@@ -221,7 +221,7 @@ async def _close(engine: Engine) -> None:
         async with asyncio.timeout(CLOSE_SECONDS):
             await engine.close()
     except TimeoutError:
-        leave_at_once()
+        exit_at_once()
 
 
 def start_engine(

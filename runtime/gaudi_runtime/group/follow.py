@@ -14,7 +14,7 @@ from gaudi_runtime.group.peers import BEAT_SECONDS, SILENT_SECONDS, send
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.children import pulse
-from gaudi_runtime.process.exit import leave_when_lost
+from gaudi_runtime.process.exit import exit_when_lost
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import in_worker_thread
 
@@ -152,7 +152,7 @@ class _Following:
         if verb is Verb.SERVE:
             self._board.update(phase=PHASES[verb])
         if verb is Verb.LOAD and isinstance(self._engine, PodPart):
-            self._watching = asyncio.create_task(leave_when_lost(self._engine.until_lost, self._board))
+            self._watching = asyncio.create_task(exit_when_lost(self._engine.until_lost, self._board))
         self._board.touch()
         self._send(Update(done=verb, answer=answer))
 

@@ -1,4 +1,4 @@
-"""Leave without an orderly exit, and leave no process behind (docs/vllm.md, Processes).
+"""End this process without an orderly exit, and leave no process behind (docs/vllm.md, Processes).
 
 A process without its engine, or without a rank of its group, answers nobody: the kubelet starts another.
 """
@@ -25,24 +25,24 @@ MOST_CHARACTERS = 2048
 UntilLost = Callable[[], Awaitable[EngineLost]]
 
 
-def leave_at_once() -> NoReturn:
+def exit_at_once() -> NoReturn:
     """Exit in the middle of a step, without an error."""
     log.warning("Stopped in the middle of a step that cannot be interrupted.")
-    _leave(0)
+    _exit(0)
 
 
-def leave_broken(error: RuntimeStartError) -> NoReturn:
+def exit_broken(error: RuntimeStartError) -> NoReturn:
     """End with the reason in the termination message, so that the kubelet starts anew."""
     log.error("This process cannot go on (%s): %s", error.reason, error)
     with contextlib.suppress(OSError):  # outside of a pod there is no such file
         TERMINATION_LOG.write_text(f"{error.reason}: {error}\n")
-    _leave(1)
+    _exit(1)
 
 
 @contextlib.asynccontextmanager
 async def ended_when_lost(until_lost: UntilLost | None, board: ReportBoard) -> AsyncIterator[None]:
     """While the block runs, end this process with the reason as soon as `until_lost` returns one; None never does."""
-    watching = asyncio.create_task(leave_when_lost(until_lost, board)) if until_lost else None
+    watching = asyncio.create_task(exit_when_lost(until_lost, board)) if until_lost else None
     try:
         yield
     finally:
@@ -50,14 +50,14 @@ async def ended_when_lost(until_lost: UntilLost | None, board: ReportBoard) -> A
             watching.cancel()
 
 
-async def leave_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
+async def exit_when_lost(until_lost: UntilLost, board: ReportBoard) -> None:
     """Wait for the reason and end this process with it."""
     error = await until_lost()
     board.fail(RuntimeFailure(reason=error.reason, message=str(error)[:MOST_CHARACTERS]))
-    leave_broken(error)
+    exit_broken(error)
 
 
-def _leave(code: int) -> NoReturn:
+def _exit(code: int) -> NoReturn:
     end_children()
     logging.shutdown()
     # sys.exit would wait for a running compile, or tear the interpreter down under it.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile
+from gaudi_runtime.artifacts.sources.store import bytes_of
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.errors import DiskFull, HubUnreachable, ModelUnreadable
 
@@ -109,11 +110,6 @@ def download(source: Source, commit: str, file: RemoteFile, part: Path, target: 
         f"{file.path} of repository {source.repo} came {TRIES} times with another checksum than the hub states: "
         "choose another revision, or ask the owner of the repository or of the mirror."
     )
-
-
-def bytes_of(file: Path) -> int | None:
-    """Size in bytes, None when it is not there."""
-    return file.stat().st_size if file.exists() else None
 
 
 def _append(source: Source, commit: str, file: RemoteFile, part: Path, progress: Progress) -> None:

@@ -54,7 +54,7 @@ class Store:
             stated = json.loads(self._stated(commit).read_text())
         except (OSError, ValueError):
             return False
-        return all(_size(self.snapshot(commit) / name) == size for name, size in stated.items())
+        return all(bytes_of(self.snapshot(commit) / name) == size for name, size in stated.items())
 
     def use(self, commit: str) -> Path:
         """The snapshot, kept from now on until this process ends."""
@@ -122,7 +122,7 @@ class Store:
 
 def bytes_below(folder: Path) -> int:
     """Bytes of all files below `folder`, which another process may move away meanwhile."""
-    return sum(_size(Path(place) / name) or 0 for place, _, names in os.walk(folder) for name in names)
+    return sum(bytes_of(Path(place) / name) or 0 for place, _, names in os.walk(folder) for name in names)
 
 
 def _write(file: Path, text: str) -> None:
@@ -135,9 +135,9 @@ def _write(file: Path, text: str) -> None:
     fresh.replace(file)
 
 
-def _size(file: Path) -> int | None:
-    """Bytes of a file; None where there is none, or where the process with the turn has just moved it away."""
+def bytes_of(file: Path) -> int | None:
+    """Bytes of a file; None where there is none."""
     try:
         return file.stat().st_size if file.is_file() else None
-    except FileNotFoundError:
+    except FileNotFoundError:  # the process with the turn has just moved it away
         return None

@@ -20,13 +20,13 @@ sys.stdin.readline()
 LEAVES = """
 import subprocess, sys
 from pathlib import Path
-from gaudi_runtime.process import exit as leaving
+from gaudi_runtime.process import exit
 from gaudi_runtime.errors import EngineLost
-leaving.TERMINATION_LOG = Path(sys.argv[1])
+exit.TERMINATION_LOG = Path(sys.argv[1])
 print(subprocess.Popen(["sleep", "1000"]).pid, flush=True)
 if sys.argv[2] == "broken":
-    leaving.leave_broken(EngineLost("A process of vLLM died."))
-leaving.leave_at_once()
+    exit.exit_broken(EngineLost("A process of vLLM died."))
+exit.exit_at_once()
 """
 RUNTIME = """
 import subprocess, sys
