@@ -171,6 +171,7 @@ class RemoteEntry:
 
     def _pieces(self, name: str, most: int) -> Iterator[bytes]:
         """The bytes of one object, which may have `most`."""
+        self._look()  # each try asks anew, so one that comes too late asks nothing
         count = 0
         for piece in self._store.pieces(f"{self._key.digest}/{name}"):
             self._look()
@@ -180,12 +181,8 @@ class RemoteEntry:
             yield piece
 
     def _persistently(self, ask: Callable[[], Answer]) -> Answer:
-        def look_and_ask() -> Answer:
-            self._look()
-            return ask()
-
         try:
-            return persistently(look_and_ask, StoreAway, self._pauses, lambda seconds, _: self._ended.wait(seconds))
+            return persistently(ask, StoreAway, self._pauses, lambda seconds, _: self._ended.wait(seconds))
         except StoreAway as error:
             raise EntryUnusable(str(error)) from error
 

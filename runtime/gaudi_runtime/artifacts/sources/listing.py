@@ -49,12 +49,9 @@ def wanted(repo: str, listing: Listing) -> tuple[RemoteFile, ...]:
     if not weights:
         raise UnsupportedModel(f"Repository {repo} has no safetensors files: choose one that has.")
     doubled = any(not _is_original(file) for file in weights)
-    kept = (file for file in listing.files if not _is_other(file) and not (doubled and _is_original(file)))
+    ours = (file for file in listing.files if PurePosixPath(file.path).suffix not in OTHER_WEIGHTS)
+    kept = (file for file in ours if not (doubled and _is_original(file)))
     return tuple(sorted(kept, key=lambda file: (-file.size, file.path)))
-
-
-def _is_other(file: RemoteFile) -> bool:
-    return PurePosixPath(file.path).suffix in OTHER_WEIGHTS
 
 
 def _is_original(file: RemoteFile) -> bool:

@@ -58,7 +58,7 @@ class Store:
 
     def use(self, commit: str) -> Path:
         """The snapshot, kept from now on until this process ends."""
-        use(self._use(commit))
+        use(self.folder / f"{commit}.use")
         return self.snapshot(commit)
 
     def reopen(self, commit: str) -> None:
@@ -112,9 +112,6 @@ class Store:
 
     def _stated(self, commit: str) -> Path:
         return self.folder / f"{commit}.files"
-
-    def _use(self, commit: str) -> Path:
-        return self.folder / f"{commit}.use"
 
     def _ref(self, revision: str) -> Path:
         return self.folder / "refs" / f"{quote(revision, safe='')}.ref"

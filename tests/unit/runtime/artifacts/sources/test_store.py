@@ -19,5 +19,5 @@ def test_a_folder_that_is_moved_away_while_it_is_counted_is_no_error(
         shutil.rmtree(tmp_path / "model", ignore_errors=True)
         return 1
 
-    monkeypatch.setattr(store, "_size", gone_after_the_first)
+    monkeypatch.setattr(store, "bytes_of", gone_after_the_first)
     assert store.bytes_below(tmp_path / "model") == 1
