@@ -81,6 +81,7 @@ ENGINES = (
 )
 BUCKETS = (
     Bad("strategy_unknown", 'Unsupported value: "random"', {"bucketing": {"strategy": "random"}}),
+    Bad("strategy_of_no_engine", 'Unsupported value: "unified"', {"bucketing": {"strategy": "unified"}}),
     Bad("file_strategy_without_file", "give both or neither", {"bucketing": {"strategy": "file"}}),
     Bad("file_of_another_strategy", "belongs to strategy file", {"bucketing": {"file": "(1, 128, 0)"}}),
     Bad("optimal_without_traffic", "belongs to strategy optimal", {"bucketing": {"strategy": "optimal"}}),

@@ -4,10 +4,26 @@ The contract refuses unknown fields, because a typing error in a RuntimeConfig m
 has already refused those of a resource, so what is unknown here comes from a newer CRD and is dropped.
 """
 
-from pydantic import ConfigDict, Field
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from gaudi_operator.api.base import Rule, rules, validated_by
 from gaudi_runtime.contract import bucketing as contract
+from gaudi_runtime.contract.bucketing import Strategy
+
+# gaudi-plan lists unified buckets, and no engine of ours batches like that. Releases before took the value.
+_STRATEGIES = [each.value for each in Strategy if each is not Strategy.UNIFIED]
+
+
+def _served(strategy: Strategy) -> Strategy:
+    if strategy not in _STRATEGIES:
+        raise PydanticCustomError("strategy", f"{strategy} is served by no engine, choose {', '.join(_STRATEGIES)}")
+    return strategy
+
+
+ServedStrategy = Annotated[Strategy, AfterValidator(_served), Field(json_schema_extra={"enum": [*_STRATEGIES]})]
 
 _RANGES = ("prompt.?batchSize", "prompt.?query", "prompt.?context", "decode.?batchSize", "decode.?blocks")
 
@@ -88,6 +104,7 @@ class Bucketing(contract.BucketPolicy):
             ),
         ),
     )
+    strategy: ServedStrategy = Field(Strategy.EXPONENTIAL, description="How the values of each dimension are chosen.")
     prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
     decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")
     optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy optimal.")

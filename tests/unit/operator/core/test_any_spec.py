@@ -26,7 +26,7 @@ def settings_of_a_range() -> st.SearchStrategy[dict[str, int]]:
 
 
 BUCKETING = st.fixed_dictionaries(
-    {"strategy": st.sampled_from(["exponential", "linear", "paddingAware", "unified", "file"])},
+    {"strategy": st.sampled_from(["exponential", "linear", "paddingAware", "file"])},
     optional={
         "file": st.sampled_from(["(1, 128, 0)\n(1, 1, 8)", "(1, range(0, 10**9), 0)", "(0, 0", ""]),
         "prompt": st.fixed_dictionaries({}, optional={"query": settings_of_a_range()}),

@@ -107,11 +107,10 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "NotBuilt",
         "spec.route is not built in this release: leave it out.",
     ),
-    "strategy_without_a_planner": (
-        {"bucketing": {"strategy": "unified"}},
+    "range_that_contradicts_itself": (
+        {"bucketing": {"strategy": "linear", "prompt": {"query": {"min": 0}}}},
         "PlanImpossible",
-        "spec.bucketing.strategy: unified makes no prompt and decode buckets from limits alone; "
-        "choose exponential, linear, paddingAware, file or optimal.",
+        "spec.bucketing.prompt.query: min 0 is below 1; a batch has at least one of each.",
     ),
     "empty_bucket_set": (
         {"bucketing": {"strategy": "linear", "prompt": {"query": {"min": 512, "max": 512, "step": 512}}}},

@@ -97,6 +97,20 @@ def test_revision_of_others_ends_no_pass(content: Any, number: int) -> None:
     assert all(each["revision"] < 2**62 or each["data"] == content for each in changed.kind("ControllerRevision"))
 
 
+def test_strategy_that_an_older_release_took_is_told_and_ends_no_pass() -> None:
+    def write(cluster: Cluster, value: str) -> None:
+        cluster.resource["spec"].setdefault("bucketing", {})["strategy"] = value
+
+    found = after(write, "unified")
+    assert replicas(found) == replicas(SERVED)
+    assert condition(found, "Stalled") == ("True", "SpecUnreadable")
+    [stalled] = [each for each in status(found)["conditions"] if each["type"] == "Stalled"]
+    assert stalled["message"].startswith(
+        "spec.bucketing.strategy cannot be read by this operator: unified is served by no engine, choose exponential, "
+        "linear, paddingAware, file, optimal."
+    )
+
+
 def test_reason_of_an_autoscaler_may_be_any_text() -> None:
     def write(cluster: Cluster, value: str) -> None:
         [each] = cluster.kind("HorizontalPodAutoscaler")

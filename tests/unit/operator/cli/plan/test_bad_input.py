@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
+from tests.builders import gaudi_inference
 from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
 
 
@@ -47,6 +48,12 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
 )
 def test_bad_document_is_refused_with_one_sentence(change: dict[str, Any], sentence: str) -> None:
     assert sentence in refusal(BARE | change)
+
+
+def test_manifest_with_a_strategy_of_no_engine_is_refused_as_by_the_api_server() -> None:
+    """Bare limits may ask for it: see test_outputs.py."""
+    said = refusal(gaudi_inference(bucketing={"strategy": "unified"}))
+    assert "spec.bucketing.strategy: unified is served by no engine, choose exponential, linear," in said
 
 
 BAD_LINES = {
