@@ -6,11 +6,10 @@ from typing import Any
 from rich.console import Console
 
 from gaudi_operator.cli.plan.diff import compare
-from gaudi_operator.cli.plan.document import parse, read_text
 from gaudi_operator.cli.plan.drawing import heat_table
 from gaudi_operator.cli.plan.heat import change_map, heat_maps
 from gaudi_operator.cli.plan.options import Heat
-from gaudi_operator.cli.plan.question import PlanQuestion, read_question
+from gaudi_operator.cli.plan.question import PlanQuestion, parse, read_question, read_text
 from gaudi_runtime.contract.report import BucketPhase
 
 

@@ -8,8 +8,12 @@ OperatorError
 ├── NotFound    the object of the request is not there, or has another UID
 └── NotLeader   the lease is lost or too old to be sure of: no write may leave this process
 
-Errors of libraries are translated at one border (shell/client.py), with their cause chained.
+Errors of libraries are translated at one border (shell/client.py), with their cause chained. Backoff says how long to
+wait before the next try.
 """
+
+import random
+from dataclasses import dataclass
 
 
 class OperatorError(Exception):
@@ -54,3 +58,23 @@ class NotFound(OperatorError):
 
 class NotLeader(OperatorError):
     """Another replica may lead by now."""
+
+
+@dataclass
+class Backoff:
+    """Delays from `first` to `most` seconds; each is drawn from the upper half of its step."""
+
+    first: float
+    most: float
+    failures: int = 0
+
+    def next(self) -> float:
+        """The delay after one more failure, in seconds."""
+        # Bounded: the power of a year of failures is no float any more.
+        step = min(self.most, self.first * 2.0 ** min(self.failures, 30))
+        self.failures += 1
+        return step * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
+
+    def reset(self) -> None:
+        """Something worked: begin anew."""
+        self.failures = 0

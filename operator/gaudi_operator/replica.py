@@ -9,11 +9,9 @@ from functools import partial
 
 from gaudi_operator.settings import Settings, from_environment
 from gaudi_operator.shell.client import Cluster
-from gaudi_operator.shell.http_server import serving
 from gaudi_operator.shell.lead import Leader
-from gaudi_operator.shell.lease import Election, Terms
-from gaudi_operator.shell.logs import configure
-from gaudi_operator.shell.metrics import Metrics
+from gaudi_operator.shell.lease import Election
+from gaudi_operator.shell.monitoring import Metrics, configure_logs, serving
 
 log = logging.getLogger("gaudi_operator")
 
@@ -21,7 +19,7 @@ log = logging.getLogger("gaudi_operator")
 def live() -> int:
     """Read the settings, live a replica's life, and return the exit code of the process."""
     settings = from_environment()
-    configure(settings.log_format, settings.log_level)
+    configure_logs(settings.log_format, settings.log_level)
     return asyncio.run(run(settings))
 
 
@@ -29,13 +27,21 @@ async def run(settings: Settings) -> int:
     """Serve until SIGTERM (exit code 0) or until the lease or the watches are lost (1)."""
     stop = asyncio.Event()
     take_signals = partial(_take_signals, stop)
+    # From the first second: what follows waits for an API server that may be away.
     take_signals()
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(await Cluster.connect(settings.kubeconfig, metrics.count_request))
         operator = Operator(settings, cluster, metrics, take_signals)
         port = await stack.enter_async_context(
-            serving(settings.http_host, settings.http_port, metrics, operator.why_not_alive, operator.why_not_ready)
+            serving(
+                settings.http_host,
+                settings.http_port,
+                metrics,
+                # Asked anew each time: a term may end and another leader object take its place.
+                lambda: operator.leader.why_not_alive(),
+                lambda: operator.leader.why_not_ready(),
+            )
         )
         log.info("Serving /healthz, /livez, /readyz and /metrics on port %d.", port)
         return await operator.run(stop)
@@ -48,27 +54,11 @@ class Operator:
         self, settings: Settings, cluster: Cluster, metrics: Metrics, take_signals: Callable[[], None]
     ) -> None:
         """A follower that has not asked for the lease yet."""
-        terms = Terms(
-            settings.namespace,
-            settings.lease_name,
-            settings.identity,
-            settings.lease_duration_seconds,
-            settings.renew_deadline_seconds,
-            settings.retry_period_seconds,
-        )
         self._metrics = metrics
-        self._election = Election(cluster, terms)
+        self._election = Election(cluster, settings)
         self._new_leader = partial(Leader, settings, cluster, metrics, take_signals)
-        self._leader = self._new_leader()
+        self.leader = self._new_leader()
         cluster.may_write = self._election.leads
-
-    def why_not_alive(self) -> str | None:
-        """Followers are alive as long as they answer."""
-        return self._leader.why_not_alive()
-
-    def why_not_ready(self) -> str | None:
-        """Followers are ready to take over as long as they answer."""
-        return self._leader.why_not_ready()
 
     async def run(self, stop: asyncio.Event) -> int:
         """The exit code of the process."""
@@ -83,18 +73,21 @@ class Operator:
         kept = asyncio.create_task(self._election.keep(), name="lease")
         led = asyncio.create_task(self._lead(), name="leader")
         await asyncio.wait({stopped, kept, led}, return_when=asyncio.FIRST_COMPLETED)
-        self._leader.stop_work()
+        # Before anything is awaited: tasks take time to end, and by then another replica may lead.
+        self.leader.stop_work()
         await _cancel(led)
         self._metrics.leader.set(0)
         await _cancel(kept)
+        # Last: nothing of this process can write any more.
         await self._election.release()
+        # Whoever lost the lease starts anew as a follower, with nothing in memory: the kubelet sees to that.
         return 0 if stopped.done() else 1
 
     async def _lead(self) -> None:
         """Term after term under one lease: kopf cannot be given more kinds to watch, and takes all tasks with it."""
-        while await self._leader.run():
-            self._leader.stop_work()
-            self._leader = self._new_leader()
+        while await self.leader.run():
+            self.leader.stop_work()
+            self.leader = self._new_leader()
 
 
 def _take_signals(stop: asyncio.Event) -> None:

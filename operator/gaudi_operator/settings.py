@@ -20,12 +20,14 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 class Settings(BaseSettings):
     """Settings of one operator process; each is an environment variable with the prefix GAUDI_OPERATOR_."""
 
+    # Ignored, not refused: a newer chart may set what this release does not know.
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
     runtime_image: str = Field(min_length=1, description="Image of pods without cards, unless a resource names one.")
     hpu_image: str = Field("", description="Image of pods with Gaudi cards; empty when every resource names its own.")
     allow_host_path: bool = Field(False, description="Whether resources may mount folders of the node.")
     namespace: str = Field("gaudi-system", description="Namespace that the operator runs in; it holds the Lease.")
+    # Not decoded by the library, which would want JSON.
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Namespaces to serve, separated by commas; empty means all."
     )
@@ -35,6 +37,7 @@ class Settings(BaseSettings):
     )
     renew_deadline_seconds: Seconds = Field(10, description="A leader that could not renew for so long gives up.")
     retry_period_seconds: Seconds = Field(2, description="Time between two attempts to take or renew the Lease.")
+    # The host name alone is that of the pod: a container that restarts would take itself for the holder.
     identity: str = Field(
         default_factory=lambda: f"{socket.gethostname()}_{uuid4().hex[:8]}",
         description="Name in the Lease, another one for every process.",

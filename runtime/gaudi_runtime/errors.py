@@ -20,7 +20,11 @@ DeviceOutOfMemory        a graph or buffer did not fit; ends capture of a phase,
 GraphRefused             the engine runs a shape without a graph, whatever memory there is
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, ParamSpec
+
+Judged = ParamSpec("Judged")
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,18 @@ class Problem:
     def kept(self) -> str:
         """What may still be said when the pod is gone."""
         return self.lasting or self.message
+
+
+class Checks(Generic[Judged]):
+    """Ordered checks of the same facts: the first problem counts, for what comes later may follow from it."""
+
+    def __init__(self, *checks: Callable[Judged, Problem | None]) -> None:
+        """In the order in which a person should fix what they find."""
+        self._checks = checks
+
+    def __call__(self, *args: Judged.args, **kwargs: Judged.kwargs) -> Problem | None:
+        """The first problem; no check behind it is asked. None when all pass."""
+        return next((found for check in self._checks if (found := check(*args, **kwargs))), None)
 
 
 class RuntimeStartError(Exception):
@@ -115,9 +131,18 @@ class ApiKeyBlank(RuntimeStartError):
 
 
 class PlanImpossible(RuntimeStartError):
-    """No bucket or no KV block fits."""
+    """No bucket or no KV block fits; `where` is the setting or file at fault, None where it is none alone."""
 
     reason = "PlanImpossible"
+
+    def __init__(self, message: str, where: str | None = None) -> None:
+        # Both as they came: whoever makes the exception anew from its arguments has the same one.
+        super().__init__(message, where)
+        self.where = where
+
+    def __str__(self) -> str:
+        message = str(self.args[0])
+        return f"{self.where}: {message}" if self.where else message
 
 
 class TraceUnreadable(RuntimeStartError):

@@ -31,14 +31,14 @@ async def plan_of(api: KubeApi) -> Object:
     return dict(status["plan"])
 
 
-async def test_plan_that_cannot_fit_makes_no_child_and_its_advice_lets_it_serve(
+async def test_plan_that_cannot_fit_makes_no_child_and_a_lower_threshold_lets_it_serve(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path
 ) -> None:
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)
     await api.create(gaudi_inference("tiny", **seed(**FAST)))
     refusal = await until(partial(stalled, api), "the resource to be Stalled")
     assert refusal["reason"] == "ThresholdsUnreachable"
-    assert "lower readiness.minCapturedPromptPercent to 62, or " in refusal["message"]
+    assert "`gaudi-plan forecast --from-cluster tiny " in refusal["message"]
     assert (await plan_of(api))["basis"] == "Estimated"
     assert [await api.list(kind, NAME_LABEL) for kind in ("ReplicaSet", "Pod", "ControllerRevision")] == [[], [], []]
 

@@ -19,7 +19,7 @@ from gaudi_operator.core.actions import Apply, Plan
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.observed import InstallationDefaults, Manifest
-from gaudi_operator.shell.apply import StatusWriter, Writer
+from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.store import Key, Store
@@ -137,7 +137,7 @@ async def _make(cluster: Cluster, slots: asyncio.Semaphore, name: str) -> None:
         assert not plan.actions
         made = store.resource(Key(NAMESPACE, name))
         assert made
-        await StatusWriter(Writer(cluster, store)).show(made, plan.status)
+        await Writer(cluster, store).show(made, plan.status)
 
 
 async def _applied(cluster: Cluster, manifest: Manifest) -> Manifest:

@@ -51,6 +51,7 @@ Quantity = Annotated[
     str,
     StringConstraints(min_length=1, max_length=32, pattern=QUANTITY),
     BeforeValidator(number_as_text),
+    # The pattern bounds text alone: a number needs its own bound.
     Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0}),
 ]
 """An amount in Kubernetes' notation; people write whole numbers without quotes, so the wire takes both."""

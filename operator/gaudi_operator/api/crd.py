@@ -12,7 +12,7 @@ import yaml
 from gaudi_operator.api.reference import reference
 from gaudi_operator.api.schema import Schema, structural, without_defaults
 from gaudi_operator.api.v1alpha1 import resource
-from gaudi_operator.api.v1alpha1.resource import GaudiInference, PrinterColumn
+from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_runtime.knobs.page import page
 
 Manifest = dict[str, Any]
@@ -66,14 +66,8 @@ def _version() -> Manifest:
                 "labelSelectorPath": ".status.selector",
             },
         },
-        "additionalPrinterColumns": [_column(column) for column in resource.PRINTER_COLUMNS],
+        "additionalPrinterColumns": list(resource.PRINTER_COLUMNS),
     }
-
-
-def _column(column: PrinterColumn) -> Manifest:
-    always = {"name": column.name, "type": column.type, "jsonPath": column.json_path}
-    description = {"description": column.description} if column.description else {}
-    return always | description | ({"priority": column.priority} if column.priority else {})
 
 
 def crd_yaml() -> str:
@@ -107,7 +101,9 @@ def artifacts() -> dict[str, str]:
 
 def outdated(root: Path) -> list[str]:
     """Paths under `root` whose text differs from what the API types say."""
-    return [path for path, text in artifacts().items() if not _has(root / path, text)]
+    return [
+        path for path, text in artifacts().items() if not (root / path).is_file() or (root / path).read_text() != text
+    ]
 
 
 def write(root: Path) -> None:
@@ -128,10 +124,6 @@ def main(arguments: list[str]) -> int:
         return 2
     write(Path.cwd())
     return 0
-
-
-def _has(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text() == text
 
 
 if __name__ == "__main__":

@@ -86,7 +86,13 @@ def _rules(schema: Schema, path: str) -> Iterator[str]:
 
 
 def _table(fields: list[Row]) -> str:
-    lines = [f"| `{row.path}` | {_kind(row.schema)} | {_default(row)} | {_text(row.schema)} |" for row in fields]
+    lines = [
+        f"| `{row.path}` | {_kind(row.schema)} | {_default(row)} | "
+        # A bar would end the cell.
+        + str(row.schema.get("description", "")).replace("|", "\\|")
+        + " |"
+        for row in fields
+    ]
     return "\n".join(["| Field | Type | Default | Meaning |", "|---|---|---|---|", *lines]) + "\n"
 
 
@@ -135,7 +141,3 @@ def _default(row: Row) -> str:
     if default is None or "properties" in row.schema:
         return ""
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
-
-
-def _text(schema: Schema) -> str:
-    return str(schema.get("description", "")).replace("|", "\\|")

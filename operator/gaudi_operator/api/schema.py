@@ -155,7 +155,8 @@ def object_default(node: Schema) -> Schema:
     """
     if "default" not in node:
         return node
-    given, own = _significant(node["default"]), own_defaults(node)
+    given = _significant(node["default"])
+    own = {name: field["default"] for name, field in node.get("properties", {}).items() if "default" in field}
     if given in _SAID_BY_ABSENCE:
         return _without(node, "default")
     if "properties" not in node:
@@ -172,11 +173,6 @@ def bounded(node: Schema) -> Schema:
     if kind in _BOUND and not fixed and _BOUND[kind] not in node:
         raise SchemaError(f"{_BOUND[kind]} is missing on this {kind}, give it one: {node}")
     return node
-
-
-def own_defaults(node: Schema) -> Schema:
-    """What an empty object of this schema becomes once its fields are defaulted."""
-    return {name: field["default"] for name, field in node.get("properties", {}).items() if "default" in field}
 
 
 REWRITES: tuple[Callable[[Schema], Schema], ...] = (

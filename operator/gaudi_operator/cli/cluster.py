@@ -31,11 +31,6 @@ MALFORMED = (YAMLError, OSError, AttributeError, TypeError, ValueError)
 """What the client meets in a kubeconfig of another shape, which it does not check."""
 
 
-def read_inference(name: str, namespace: str | None) -> Manifest:
-    """The manifest of a GaudiInference; without a namespace, in that of the current context."""
-    return Cluster(Connection(namespace=namespace)).inference(name)
-
-
 @dataclass(frozen=True)
 class Connection:
     """What a command line says of the way to the cluster; None is kubectl's own choice."""
@@ -47,6 +42,7 @@ class Connection:
     def open(self) -> Any:
         """A client of the API server. Raises ConfigError when no cluster is known."""
         settings = client.Configuration()
+        # The client would try three times more, each up to the timeout, before it says that nobody answers.
         settings.retries = False
         try:
             if self._inside_a_pod():
@@ -105,16 +101,18 @@ class Cluster:
                     self._objects.list_namespaced_custom_object,
                     *(GROUP, VERSION, self.namespace, PLURAL),
                     **asked,
+                    # The server ends the watch in time; the client only where that fails.
                     _request_timeout=(TIMEOUT_SECONDS, seconds + TIMEOUT_SECONDS),
                 ):
                     if event["type"] in ("ADDED", "MODIFIED"):
                         yield event["raw_object"]
+            # What stands between may cut a watch at any time: the caller looks anew.
             except (ProtocolError, ReadTimeoutError):
                 return
 
     def revisions(self, name: str) -> list[Manifest]:
         """The ControllerRevisions of a GaudiInference."""
-        with self._asking("list the revisions of", name):
+        with self._asking("list", name, "the revisions of "):
             found: Any = self._objects.list_namespaced_custom_object(
                 "apps",
                 "v1",
@@ -132,18 +130,18 @@ class Cluster:
 
     def patch_revision(self, name: str, revision: str, patch: Patch) -> None:
         """Change the ControllerRevision of a revision of the GaudiInference `name`."""
-        with self._asking("change the revisions of", name):
+        with self._asking("change", name, "the revisions of "):
             self._patch("apps", "v1", "controllerrevisions", f"{name}-{revision}", patch)
 
     def pods(self, name: str) -> list[Manifest]:
         """The pods of a GaudiInference."""
-        with self._asking("list the pods of", name):
+        with self._asking("list", name, "the pods of "):
             pods = self._read("/api/v1/namespaces/{namespace}/pods", query=[("labelSelector", f"{NAME_LABEL}={name}")])
             return list(json.loads(pods)["items"])
 
     def ask_pod(self, name: str, pod: str, path: str) -> str:
         """What a pod of the GaudiInference `name` answers on its status port, through the API server."""
-        with self._asking(f"ask pod {pod} of", name):
+        with self._asking("ask", name, f"pod {pod} of "):
             at = f"/api/v1/namespaces/{{namespace}}/pods/{{pod}}:{STATUS_PORT}/proxy{path}"
             return self._read(at, pod=pod).decode()
 
@@ -168,20 +166,23 @@ class Cluster:
         )
 
     @contextmanager
-    def _asking(self, verb: str, name: str) -> Iterator[None]:
+    def _asking(self, verb: str, name: str, part: str = "") -> Iterator[None]:
         try:
             yield
         except ApiException as error:
-            raise ConfigError(self._refusal(error, verb, f"{KIND} {name} in namespace {self.namespace}")) from error
+            raise ConfigError(
+                self._refusal(error, verb, part, f"{KIND} {name} in namespace {self.namespace}")
+            ) from error
         except HTTPError as error:
             raise ConfigError(f"the cluster of the current context does not answer: {_cause(error)}") from error
 
-    def _refusal(self, error: ApiException, verb: str, what: str) -> str:
+    def _refusal(self, error: ApiException, verb: str, part: str, what: str) -> str:
         match error.status:
-            case 404 if " " not in verb:
+            # Of a part 404 may also mean that only the part is gone, as a pod that has just ended.
+            case 404 if not part:
                 return f"there is no {what}"
             case 401 | 403:
-                return f"the current context may not {verb} {what} (HTTP {error.status})"
+                return f"the current context may not {verb} {part}{what} (HTTP {error.status})"
         said = _message(error)
         return f"the API server answered HTTP {error.status} {error.reason} for {what}{f': {said}' if said else ''}"
 

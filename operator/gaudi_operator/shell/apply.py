@@ -1,11 +1,12 @@
 """Carries out the actions of a plan; every answer goes into the store, so that no pass decides on older news.
 
 The status is written last, once per pass and only when it differs from what the resource shows. How often progress may
-move is the decision's part (core); the writer tells it when the last write went out. A request that the API server
+move is the decision's part (core); `status_written_at` is when the last write went out. A request that the API server
 refuses is shown there too: Stalled with its reason, and not Ready.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,26 +19,39 @@ from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_operator.errors import NotFound, Stalled, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
-from gaudi_operator.shell.kinds import POD, RESOURCE, Kind, kind_named, kind_of
+from gaudi_operator.shell.kinds import KINDS, POD, RESOURCE, Kind, kind_of
 from gaudi_operator.shell.store import Key, Store
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"
 """Field manager of gates: an apply to pods/status owns the gate's condition and nothing else."""
 
-COST_MANAGER = f"{FIELD_MANAGER}-cost"
+DELETION_COST_MANAGER = f"{FIELD_MANAGER}-cost"
 """Field manager of deletion costs: an apply without the annotation takes it back."""
 
 GONE_SECONDS = 1.0
 """Between two looks at a resource that is gone and still in the store."""
 
 
+_MOST_KNOWN = 10_000
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The last write for a resource: what was asked, what the API server made of it, and when."""
+
+    asked: Mapping[str, Any]
+    result: Mapping[str, Any]
+    at: datetime
+
+
 class Writer:
-    """Writes for one cluster."""
+    """Writes for one cluster: children, gates, deletion costs and, last in a pass, statuses."""
 
     def __init__(self, cluster: Cluster, store: Store) -> None:
         """Nothing is written yet."""
         self._cluster = cluster
         self._store = store
+        self._written: dict[str, _Written] = {}
 
     async def perform(self, key: Key, action: Action) -> None:
         """Do one action for the resource `key`. Raises OperatorError."""
@@ -49,7 +63,7 @@ class Writer:
             case SetGate():
                 await self._set_gate(key, action)
             case SetDeletionCost():
-                await self._set_cost(key, action)
+                await self._set_deletion_cost(key, action)
 
     async def recheck(self, key: Key, actions: Iterable[Action]) -> None:
         """Look at the resource itself before anything is made for it: the store may show one that is gone.
@@ -57,36 +71,49 @@ class Writer:
         After an outage the list that misses the resource may come later than the one that misses its children.
         Raises Waiting when it is gone, for that list is on its way.
         """
+        # A request more, and only for passes that make something.
         if not any(self._creates(key, action) for action in actions):
             return
         known = self._store.resource(key)  # may have gone while the pass was thinking
-        if known is None or known["metadata"]["uid"] != await self._uid(key):
+        found = await self._find(RESOURCE.path(key.namespace, key.name))
+        if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
             message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: nothing is made for it any more."
             raise Waiting("ResourceGone", message, GONE_SECONDS)
 
-    async def _uid(self, key: Key) -> str | None:
+    async def _find(self, path: str) -> Manifest | None:
         try:
-            found = await self._cluster.request("GET", RESOURCE.path(key.namespace, key.name))
+            return await self._cluster.request("GET", path)
         except NotFound:
             return None
-        return str(found["metadata"]["uid"])
 
     def _creates(self, key: Key, action: Action) -> bool:
         if not isinstance(action, Apply):
             return False
         return self._store.get(key, kind_of(action.manifest), action.manifest["metadata"]["name"]) is None
 
-    async def write_status(self, resource: Manifest, status: Mapping[str, Any]) -> Manifest | None:
-        """Replace our part of the resource's status; returns the new resource, None when it is gone."""
-        metadata = resource["metadata"]
+    def status_written_at(self, uid: str) -> datetime | None:
+        """When this process last wrote the status of the resource with that UID."""
+        last = self._written.get(uid)
+        return last.at if last else None
+
+    async def show(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
+        """Write our part of the status unless it stands there. Raises OperatorError when the write fails."""
+        metadata, shown = resource["metadata"], resource.get("status") or {}
+        asked = _without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json"))
+        last = self._written.get(metadata["uid"])
+        # Another manager may own further fields of the status: what we asked for then gave `result`.
+        if asked == shown or (last and asked == last.asked and shown == last.result):
+            return
         body = _skeleton(RESOURCE, metadata["namespace"], metadata["name"], metadata["uid"])
         path = RESOURCE.path(metadata["namespace"], metadata["name"], "status")
-        try:
-            answer = await self._server_apply(path, {**body, "status": status}, FIELD_MANAGER)
-        except NotFound:
-            return None
-        self._store.put(answer)
-        return answer
+        answer: Mapping[str, Any] = {}
+        # A resource that is gone shows nothing; its deletion is on its way to the store.
+        with suppress(NotFound):
+            answer = await self._server_apply(path, {**body, "status": asked}, FIELD_MANAGER)
+        self._written[metadata["uid"]] = _Written(asked, answer.get("status") or {}, datetime.now(UTC))
+        # Nobody asks for those of deleted resources again, and a leader may live for months.
+        while len(self._written) > _MOST_KNOWN:
+            self._written.pop(next(iter(self._written)))
 
     async def _apply(self, key: Key, action: Apply) -> None:
         manifest = action.manifest
@@ -95,17 +122,15 @@ class Writer:
         if self._creates(key, action):
             await self._refuse_foreign(key, kind, path)
         metadata = {**manifest["metadata"], "namespace": key.namespace}
-        self._store.put(await self._server_apply(path, {**manifest, "metadata": metadata}, FIELD_MANAGER))
+        await self._server_apply(path, {**manifest, "metadata": metadata}, FIELD_MANAGER)
 
     async def _refuse_foreign(self, key: Key, kind: Kind, path: str) -> None:
         """Server-side apply would take over an object of the same name; look before the first one."""
-        try:
-            found = await self._cluster.request("GET", path)
-        except NotFound:
+        found, resource = await self._find(path), self._store.resource(key)
+        if found is None or resource is None:
             return
-        resource = self._store.resource(key)
         owners = found["metadata"].get("ownerReferences") or ()
-        if resource and not any(each["uid"] == resource["metadata"]["uid"] for each in owners):
+        if not any(each["uid"] == resource["metadata"]["uid"] for each in owners):
             raise Stalled(
                 "NameTaken",
                 f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and is not ours:"
@@ -113,13 +138,16 @@ class Writer:
             )
 
     async def _delete(self, key: Key, action: Delete) -> None:
-        kind = kind_named(action.api_version, action.kind)
+        kind = KINDS[action.api_version, action.kind]
+        # By UID: another object of that name may stand there by now. In the background: the object itself would stay
+        # until its pods have drained.
         options = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
         known = self._store.get(key, kind, action.name)
         try:
             answer = await self._cluster.request("DELETE", kind.path(key.namespace, action.name), options)
         except NotFound:
             answer = {}
+        # The object is answered while finalizers or a grace period keep it, and a Status once it is gone.
         if answer.get("kind") == action.kind:
             self._store.put(answer)
         elif known and known["metadata"]["uid"] == action.uid:
@@ -135,75 +163,38 @@ class Writer:
         }
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         path = POD.path(key.namespace, action.pod, "status")
-        try:
-            answer = await self._server_apply(path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
-        except NotFound:
-            return  # the pod is gone, and its event is on its way
-        self._store.put(answer)
+        with suppress(NotFound):  # the pod is gone, and its event is on its way
+            await self._server_apply(path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
 
-    async def _set_cost(self, key: Key, action: SetDeletionCost) -> None:
+    async def _set_deletion_cost(self, key: Key, action: SetDeletionCost) -> None:
         """A pod that is gone is a conflict of UIDs: the next pass does not see it any more."""
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         if action.removed_first:
             body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)}
-        self._store.put(await self._server_apply(POD.path(key.namespace, action.pod), body, COST_MANAGER))
+        await self._server_apply(POD.path(key.namespace, action.pod), body, DELETION_COST_MANAGER)
 
     def _transition_time(self, key: Key, action: SetGate) -> str:
         pod = self._store.get(key, POD, action.pod) or {}
         conditions = pod.get("status", {}).get("conditions") or ()
         gate: Mapping[str, Any] = next((each for each in conditions if each["type"] == GATE), {})
+        # A gate that is written anew keeps its time: how long it is open counts from there.
         unchanged = gate.get("status") == ("True" if action.open else "False")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return str((unchanged and gate.get("lastTransitionTime")) or now)
 
     async def _server_apply(self, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        """The object as it is now, in the store too: a watch may show our own write only after the next pass."""
+        # Without force, a field of ours that somebody has edited would be a conflict for ever.
         query = {"fieldManager": manager, "force": "true"}
-        return await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)
+        answer = await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)
+        self._store.put(answer)
+        return answer
 
 
 def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:
     """An object that names itself; the API server refuses it when another one has taken the name."""
     metadata = {"namespace": namespace, "name": name, "uid": uid}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-
-
-_MOST_KNOWN = 10_000
-
-
-@dataclass(frozen=True)
-class _Written:
-    """The last write for a resource: what was asked, what the API server made of it, and when."""
-
-    asked: Mapping[str, Any]
-    result: Mapping[str, Any]
-    at: datetime
-
-
-class StatusWriter:
-    """Writes statuses by server-side apply on the status subresource."""
-
-    def __init__(self, writer: Writer) -> None:
-        """Nothing is written yet."""
-        self._writer = writer
-        self._written: dict[str, _Written] = {}
-
-    def written_at(self, uid: str) -> datetime | None:
-        """When this process last wrote the status of the resource with that UID."""
-        last = self._written.get(uid)
-        return last.at if last else None
-
-    async def show(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
-        """Write the status unless it stands there. Raises OperatorError when the write fails."""
-        uid, shown = resource["metadata"]["uid"], resource.get("status") or {}
-        asked = _without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json"))
-        last = self._written.get(uid)
-        # Another manager may own further fields of the status: what we asked for then gave `result`.
-        if asked == shown or (last and asked == last.asked and shown == last.result):
-            return
-        answer = await self._writer.write_status(resource, asked)
-        self._written[uid] = _Written(asked, (answer or {}).get("status") or {}, datetime.now(UTC))
-        while len(self._written) > _MOST_KNOWN:
-            self._written.pop(next(iter(self._written)))
 
 
 def _without_empty(value: Any) -> Any:
@@ -215,7 +206,7 @@ def _without_empty(value: Any) -> Any:
 
 
 def with_failure(plan: Plan, shown: GaudiInferenceStatus, error: Stalled) -> Plan:
-    """The plan with a status, and an event when it is news, that tell of `error`. `shown` is the status before."""
+    """The plan with a status, and an event when it is news, that show `error`. `shown` is the status before."""
     verdicts = (
         ("Ready", Verdict(FALSE, error.reason, error.message)),
         ("Reconciling", Verdict(FALSE, "Stalled", "A request was refused; the condition Stalled says why.")),
@@ -225,6 +216,7 @@ def with_failure(plan: Plan, shown: GaudiInferenceStatus, error: Stalled) -> Pla
     replaced = {each.type for each in judged}
     others = (each for each in plan.status.conditions if each.type not in replaced)
     status = plan.status.model_copy(update={"phase": "Stalled", "conditions": (*judged, *others)})
+    # Once for each refusal: passes meet the same one every few seconds.
     known = any(each.type == "Stalled" and each.reason == error.reason for each in shown.conditions)
     news = () if known else (Event("Warning", error.reason, error.message),)
     return replace(plan, status=status, events=(*plan.events, *news))

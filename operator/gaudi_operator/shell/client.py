@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
@@ -26,9 +25,10 @@ class Cluster:
     """Requests as this process's account. Use as an async context manager."""
 
     def __init__(self, configuration: Configuration, counted: Counted) -> None:
-        """`counted` hears of every request that was answered."""
+        """`counted` is called after every request that was answered."""
         self._client = ApiClient(configuration)
         self._counted = counted
+        # Nobody else leads until an election says so: set by replica.py.
         self.may_write: Callable[[], bool] = lambda: True
 
     @classmethod
@@ -47,9 +47,7 @@ class Cluster:
         """Nothing is sent yet."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the connections."""
         await self._client.close()
 
@@ -62,6 +60,7 @@ class Cluster:
         self, answer: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
     ) -> aiohttp.ClientSession:
         """A session of its own for watches, with the same trust and credentials; each answer is an `answer`."""
+        # No limit: each kind and namespace holds a connection for minutes.
         connector = aiohttp.TCPConnector(limit=0, ssl=self._client.rest_client.ssl_context)
         middlewares = (self._authorize, *middlewares)
         return aiohttp.ClientSession(connector=connector, middlewares=middlewares, response_class=answer)
@@ -82,6 +81,7 @@ class Cluster:
         `fenced` writes leave only while this process is sure to lead. `seconds` for the whole of it.
         Raises OperatorError of the kind that the answer asks for.
         """
+        # As late as possible: a pass that began under the lease may go on without it.
         if fenced and method in _WRITES and not self.may_write():
             raise NotLeader("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
@@ -100,6 +100,7 @@ class Cluster:
         if response.status >= 400:
             raise _error(method, path, response.status, text, response.getheader("Retry-After"))
         try:
+            # A proxy or a login page answers 200 too.
             return dict(json.loads(text))
         except ValueError as error:
             raise Transient("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
@@ -123,9 +124,12 @@ def _error(method: str, path: str, code: int, text: bytes, retry_after: str | No
     causes = (status.get("details") or {}).get("causes") or ()
     if code == 404:
         return NotFound("NotFound", message)
+    # Nothing is wrong with our rights, and nothing can be made any more: the namespace ends.
     if code == 403 and any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
         return Waiting("NamespaceTerminating", message, TERMINATING_SECONDS)
+    # 401 among them: the token of a pod is replaced while requests are on their way.
     if code == 409 or code == 429 or code >= 500 or code == 401:
+        # The header may also be a date, as some proxies send it: then our own delays do.
         seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
         return Transient(str(status.get("reason") or "ApiServerError"), message, seconds)
     return Forbidden("ApiForbidden", message) if code == 403 else Stalled("ApiRefused", message)

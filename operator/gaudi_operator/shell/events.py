@@ -8,7 +8,6 @@ import logging
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
@@ -42,6 +41,7 @@ class Publisher:
     def __init__(self, cluster: Cluster, instance: str) -> None:
         """`instance` is the name of this process in its events."""
         self._cluster = cluster
+        # events.k8s.io/v1 takes 128 characters here and 1024 bytes of note, and refuses the event otherwise.
         self._instance = instance[:128]
         self._known: dict[tuple[str, Event], _Series] = {}
         self._waiting: asyncio.Queue[tuple[Manifest, Event]] = asyncio.Queue(_MOST_WAITING)
@@ -51,15 +51,14 @@ class Publisher:
         self._task = asyncio.create_task(self._work(), name="events")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop; what still waits is dropped."""
         self._task.cancel()
 
     def publish(self, resource: Manifest, event: Event) -> None:
         """Publish one event on a resource soon."""
         try:
+            # Never waited for: a full queue means a slow API server, and gates come first.
             self._waiting.put_nowait((resource, event))
         except asyncio.QueueFull:
             log.warning("Too many events wait; this one is dropped: %s", event.message)
@@ -80,7 +79,7 @@ class Publisher:
                 await self._repeat(series)
                 return
             except NotFound:
-                pass  # somebody has cleaned up; say it anew
+                pass  # somebody has cleaned up: it becomes a new event
         namespace = resource["metadata"]["namespace"]
         body = self._body(resource, event)
         await self._cluster.request("POST", EVENT.path(namespace), body)
@@ -98,6 +97,7 @@ class Publisher:
         return {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.kind,
+            # Of its own for each: a name may have 253 characters, that of the resource not all of them.
             "metadata": {"name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
             "eventTime": _now(),
             "reportingController": CONTROLLER,
@@ -105,6 +105,7 @@ class Publisher:
             "action": "Reconcile",
             "type": event.type,
             "reason": event.reason,
+            # Cut in bytes, as the API server counts; half a character at the end goes too.
             "note": event.message.encode()[:_NOTE_BYTES].decode(errors="ignore"),
             "regarding": {
                 "apiVersion": resource["apiVersion"],

@@ -14,8 +14,7 @@ from gaudi_operator.api.v1alpha1.resource import API_VERSION, PLURAL
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
 from gaudi_operator.core.children.manifests.workloads import GROUPS_API_VERSION, GROUPS_KIND
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.errors import NotFound, OperatorError
-from gaudi_operator.shell.backoff import Backoff
+from gaudi_operator.errors import Backoff, NotFound, OperatorError
 from gaudi_operator.shell.client import Cluster
 
 
@@ -41,6 +40,7 @@ class Kind:
         return root + "/".join(filter(None, (self.api_version, *parts, self.plural, name, subresource)))
 
 
+# No selector: people label what they write as they like.
 RESOURCE = Kind(API_VERSION, RESOURCE_KIND, PLURAL, selector=None)
 REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
 LEADER_WORKER_SET = Kind(GROUPS_API_VERSION, GROUPS_KIND, "leaderworkersets")
@@ -48,7 +48,7 @@ CONTROLLER_REVISION = Kind("apps/v1", "ControllerRevision", "controllerrevisions
 POD = Kind("v1", "Pod", "pods")
 SERVICE = Kind("v1", "Service", "services")
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
-CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+PVC = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
@@ -63,7 +63,7 @@ CHILDREN = (
     SERVICE,
     CONFIG_MAP,
     SERVICE_ACCOUNT,
-    CLAIM,
+    PVC,
     DISRUPTION_BUDGET,
     NETWORK_POLICY,
     AUTOSCALER,
@@ -72,17 +72,12 @@ WATCHED = (RESOURCE, *CHILDREN)
 """What every cluster with our CustomResourceDefinition has."""
 OPTIONAL = (LEADER_WORKER_SET,)
 """What is watched only where it is installed: a watch of a kind that is not there would fail for ever."""
-_BY_NAME = {(each.api_version, each.kind): each for each in (*WATCHED, *OPTIONAL)}
+KINDS = {(each.api_version, each.kind): each for each in (*WATCHED, *OPTIONAL)}
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:
     """The kind of a manifest. KeyError for one that the operator does not know."""
-    return _BY_NAME[manifest["apiVersion"], manifest["kind"]]
-
-
-def kind_named(api_version: str, kind: str) -> Kind:
-    """The kind by its names. KeyError for one that the operator does not know."""
-    return _BY_NAME[api_version, kind]
+    return KINDS[manifest["apiVersion"], manifest["kind"]]
 
 
 LOOK_SECONDS = 5.0
@@ -92,7 +87,7 @@ log = logging.getLogger(__name__)
 
 
 class ServedKinds:
-    """Asks the API server. Its errors are met with patience: only an answer tells that a kind is not there."""
+    """Asks the API server. Asked again after errors: only an answer proves that a kind is not there."""
 
     def __init__(self, cluster: Cluster) -> None:
         """Nothing is asked yet."""
@@ -123,6 +118,7 @@ class ServedKinds:
         backoff = Backoff(1.0, 10.0)
         while True:
             try:
+                # Discovery is open to everybody; a watch of definitions would need rights on all of them.
                 found = await self._cluster.request("GET", f"/apis/{kind.api_version}")
             except NotFound:
                 return False

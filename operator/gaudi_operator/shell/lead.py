@@ -3,23 +3,24 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from gaudi_operator.core.decide import decide
+from gaudi_operator.core.observed import Manifest
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.apply import StatusWriter, Writer
+from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Cluster
 from gaudi_operator.shell.events import Publisher
-from gaudi_operator.shell.handlers import SERVER_TIMEOUT_SECONDS, watch
 from gaudi_operator.shell.kinds import LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
-from gaudi_operator.shell.metrics import Metrics
+from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reconcile import Effects, Reconciler
 from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.store import Key, Store
-from gaudi_operator.shell.watch_session import Answer, WatchSession
+from gaudi_operator.shell.watches import SERVER_TIMEOUT_SECONDS, Answer, WatchSession, watch
 
+# A minute beyond the longest watch: room for the delays of kopf, which watches again at once when one ends.
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
 
 log = logging.getLogger(__name__)
@@ -43,15 +44,7 @@ class Leader:
         self._reports = Reports(self._wake, metrics, settings.report_connections, settings.report_wait_seconds)
         self._events = Publisher(cluster, settings.identity)
         metrics.warming.set_function(self._reports.warming)
-        writer = Writer(cluster, self._store)
-        effects = Effects(
-            self._store,
-            self._reports,
-            writer,
-            StatusWriter(writer),
-            self._events,
-            metrics,
-        )
+        effects = Effects(self._store, self._reports, Writer(cluster, self._store), self._events, metrics)
         self._reconciler = Reconciler(
             effects, partial(decide, defaults=settings.defaults()), settings.reconcile_concurrency
         )
@@ -81,9 +74,22 @@ class Leader:
         await self._kinds.until_defined(RESOURCE)
         kinds = await self._kinds.now()
         self._store.groups_served = LEADER_WORKER_SET in kinds
+        # Before the first watch: a list that came earlier would be waited for for ever.
         self._store.unlisted = set(itertools.product(kinds, self._settings.watch_namespaces or (None,)))
-        watching = asyncio.create_task(self._watch_kinds(kinds), name="watches")
-        more = asyncio.create_task(self._kinds.until_more(kinds, self._wants_groups), name="optional kinds")
+        watches = watch(
+            self._cluster.server,
+            lambda: self._cluster.watching_session(Answer, self._watching),
+            self._settings.watch_namespaces,
+            kinds,
+            partial(self._seen, self._store.put),
+            partial(self._seen, self._store.remove),
+            self._take_signals,
+        )
+        watching = asyncio.create_task(watches, name="watches")
+        more = asyncio.create_task(
+            self._kinds.until_more(kinds, lambda: self._store.any_resource(_is_over_several_nodes)),
+            name="optional kinds",
+        )
         try:
             await asyncio.wait({watching, more}, return_when=asyncio.FIRST_COMPLETED)
             if watching.done():
@@ -92,28 +98,11 @@ class Leader:
         finally:
             watching.cancel()
             more.cancel()
+            # kopf closes connections while it is cancelled; another term must find none of them.
             await asyncio.gather(watching, more, return_exceptions=True)
 
-    async def _watch_kinds(self, kinds: Collection[Kind]) -> None:
-        await watch(
-            self._cluster.server,
-            lambda: self._cluster.watching_session(Answer, self._watching),
-            self._settings.watch_namespaces,
-            kinds,
-            self._seen,
-            self._deleted,
-            self._take_signals,
-        )
-
-    def _wants_groups(self) -> bool:
-        return self._store.any_resource(_is_over_several_nodes)
-
-    def _seen(self, manifest: Mapping[str, Any]) -> None:
-        if key := self._store.put(manifest):
-            self._wake(key)
-
-    def _deleted(self, manifest: Mapping[str, Any]) -> None:
-        if key := self._store.remove(manifest):
+    def _seen(self, into_store: Callable[[Manifest], Key | None], manifest: Manifest) -> None:
+        if key := into_store(manifest):
             self._wake(key)
 
     def _listed(self, kind: Kind, namespace: str | None, objects: Sequence[Mapping[str, Any]], version: int) -> None:

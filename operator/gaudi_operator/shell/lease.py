@@ -8,65 +8,54 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from gaudi_operator.errors import NotFound, OperatorError
+from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import Cluster
 from gaudi_operator.shell.kinds import LEASE
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Who asks for which Lease; times in seconds."""
-
-    namespace: str
-    name: str
-    identity: str
-    duration: float
-    renew_deadline: float
-    retry_period: float
-
-
 class Election:
     """This replica's part in the election."""
 
-    def __init__(self, cluster: Cluster, terms: Terms) -> None:
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
         """A follower."""
         self._cluster = cluster
-        self._terms = terms
+        self._settings = settings
         self._renewed = float("-inf")
         self._seen: tuple[Any, ...] = ()
         self._seen_at = time.monotonic()
 
     def leads(self) -> bool:
         """Whether nobody else can lead now: the last renewal is younger than the renew deadline."""
-        return time.monotonic() - self._renewed < self._terms.renew_deadline
+        return time.monotonic() - self._renewed < self._settings.renew_deadline_seconds
 
     async def acquire(self) -> None:
         """Return as the leader."""
         while not await self._attempt():  # noqa: ASYNC110 - the event is in another process
-            await asyncio.sleep(self._terms.retry_period)
-        log.info("This replica leads: it holds the lease %s.", self._terms.name)
+            await asyncio.sleep(self._settings.retry_period_seconds)
+        log.info("This replica leads: it holds the lease %s.", self._settings.lease_name)
 
     async def keep(self) -> None:
         """Renew until the lease is lost or could not be renewed in time."""
         while self.leads():
-            await asyncio.sleep(self._terms.retry_period)
+            await asyncio.sleep(self._settings.retry_period_seconds)
             await self._attempt()
-        log.error("The lease %s is lost: this replica stops all work.", self._terms.name)
+        log.error("The lease %s is lost: this replica stops all work.", self._settings.lease_name)
 
     async def release(self) -> None:
         """Give the lease back so that a follower need not wait for its end."""
         self._renewed = float("-inf")
         try:
             lease = await self._read()
-            if lease and lease["spec"].get("holderIdentity") == self._terms.identity:
+            if lease and lease["spec"].get("holderIdentity") == self._settings.identity:
+                # The API server takes no duration below 1; without a holder a follower need not wait for it.
                 await self._write(lease, {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1})
-                log.info("The lease %s is released.", self._terms.name)
+                log.info("The lease %s is released.", self._settings.lease_name)
         except OperatorError as error:
             log.warning("The lease was not released; a follower takes over when it ends: %s", error)
 
@@ -78,20 +67,22 @@ class Election:
         except OperatorError as error:
             log.warning("The lease could not be taken or renewed: %s", error)
             return False
-        if taken:
-            self._renewed = started
-        else:
-            self._renewed = float("-inf")
+        # From before the request: whoever reads the Lease counts from its write, which may have come at once.
+        self._renewed = started if taken else float("-inf")
         return taken
 
     async def _take(self, lease: Mapping[str, Any] | None) -> bool:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = dict((lease or {}).get("spec") or {})
-        if spec.get("holderIdentity") != self._terms.identity:
+        if spec.get("holderIdentity") != self._settings.identity:
             if lease and not self._expired(spec):
                 return False
+            # A Lease that nobody had before starts at 0.
             spec |= {"acquireTime": now, "leaseTransitions": spec.get("leaseTransitions", -1) + 1}
-        spec |= {"holderIdentity": self._terms.identity, "leaseDurationSeconds": round(self._terms.duration)}
+        spec |= {
+            "holderIdentity": self._settings.identity,
+            "leaseDurationSeconds": round(self._settings.lease_duration_seconds),
+        }
         await self._write(lease, {**spec, "renewTime": now})
         return True
 
@@ -104,7 +95,7 @@ class Election:
         return not spec.get("holderIdentity") or silent > float(spec.get("leaseDurationSeconds") or 0)
 
     async def _read(self) -> dict[str, Any] | None:
-        path = LEASE.path(self._terms.namespace, self._terms.name)
+        path = LEASE.path(self._settings.namespace, self._settings.lease_name)
         try:
             return await self._cluster.request("GET", path, seconds=self._seconds())
         except NotFound:
@@ -112,11 +103,13 @@ class Election:
 
     async def _write(self, lease: Mapping[str, Any] | None, spec: Mapping[str, Any]) -> None:
         """Create or replace; the resource version makes two candidates collide instead of both winning."""
-        namespace, name = self._terms.namespace, self._terms.name
+        namespace, name = self._settings.namespace, self._settings.lease_name
         metadata = dict(lease["metadata"]) if lease else {"namespace": namespace, "name": name}
         body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": dict(spec)}
         method, path = ("PUT", LEASE.path(namespace, name)) if lease else ("POST", LEASE.path(namespace))
+        # Not fenced: the fence is made of this write.
         await self._cluster.request(method, path, body, fenced=False, seconds=self._seconds())
 
     def _seconds(self) -> float:
-        return max(1.0, self._terms.renew_deadline / 3)
+        # A third: one request that hangs leaves time for two more before the renew deadline.
+        return max(1.0, self._settings.renew_deadline_seconds / 3)

@@ -10,13 +10,14 @@ from gaudi_operator.core.actions import Action, Plan, SetGate
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
-from gaudi_operator.shell.apply import StatusWriter, Writer, with_failure
+from gaudi_operator.shell.apply import Writer, with_failure
 from gaudi_operator.shell.events import Publisher
-from gaudi_operator.shell.metrics import Metrics
+from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.resource_worker import ResourceWorker, subject_of
 from gaudi_operator.shell.store import Key, Store
 
+# A restart may open the gates of a thousand pods at once, and other resources want the API server too.
 GATES_AT_ONCE = 16
 PROGRESS_SECONDS = 1.0
 
@@ -30,7 +31,6 @@ class Effects:
     store: Store
     reports: Reports
     writer: Writer
-    status: StatusWriter
     events: Publisher
     metrics: Metrics
 
@@ -79,18 +79,20 @@ class Reconciler:
                 self._slots.release()
             await worker.pause(seconds, wakeable)
         self._do.reports.follow(key, ())
+        # Nothing is awaited since the last look: a wake-up in between would have been lost.
         del self._workers[key]
 
     async def _observe(self, key: Key, worker: ResourceWorker) -> Observed | None:
         """The picture now. A new spec may lower the replicas, and a warm-up may stand still: then it matters what pods
         are doing at this moment.
         """
+        # Before the look: what changes during it must end the next pause.
         worker.news.clear()
         resource = self._do.store.resource(key)
         if resource and (worker.is_new(resource["metadata"].get("generation", 0)) or worker.ask):
             await self._do.reports.renew(key)
             resource = self._do.store.resource(key)
-        written = self._do.status.written_at(resource["metadata"]["uid"]) if resource else None
+        written = self._do.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
         return self._do.store.observe(key, self._do.reports.latest, datetime.now(UTC), written)
 
     async def _guarded_pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> tuple[float | None, bool]:
@@ -117,7 +119,7 @@ class Reconciler:
         return seconds, wakeable
 
     async def _pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> float | None:
-        """Observe is done; decide, act, show, tell. Returns the seconds after which to look again."""
+        """Observe is done; decide, act, show, publish. Returns the seconds after which to look again."""
         self._do.reports.follow(key, observed.pods)
         # A thread: the plan of a large model is seconds of pure work, and nothing may block the loop.
         plan = await asyncio.to_thread(self._decide, observed)
@@ -125,8 +127,9 @@ class Reconciler:
         refusal = await self._act(key, plan.actions, worker)
         if refusal:
             plan = with_failure(plan, read_status(observed.resource), refusal)
+        # As it is by now: the status may have been written by another manager during the pass.
         resource = self._do.store.resource(key) or observed.resource
-        await self._do.status.show(resource, plan.status)
+        await self._do.writer.show(resource, plan.status)
         for event in plan.events:
             self._do.events.publish(resource, event)
         return min(
@@ -139,6 +142,7 @@ class Reconciler:
         await self._do.writer.recheck(key, actions)
         gates = [action for action in actions if isinstance(action, SetGate)]
         outcomes = await asyncio.gather(*(self._gate(key, gate, worker) for gate in gates), return_exceptions=True)
+        # A refused gate says nothing of the others; a lost lease or connection ends the pass.
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
                 raise outcome

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -18,8 +17,8 @@ from pydantic import ValidationError
 
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.observed import Manifest, PodReport, decisive
-from gaudi_operator.shell.backoff import Backoff
-from gaudi_operator.shell.metrics import Metrics
+from gaudi_operator.errors import Backoff
+from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.store import Key
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME, WARMUP_PATH
@@ -79,6 +78,7 @@ async def fetch(session: aiohttp.ClientSession, target: Target, after: int, wait
     timeout = aiohttp.ClientTimeout(total=wait + READ_SECONDS, sock_connect=CONNECT_SECONDS)
     query = {"after": str(after), "wait": f"{wait:g}"}
     try:
+        # No redirects: a pod must not make the operator ask where only the operator may.
         async with session.get(target.url, params=query, timeout=timeout, allow_redirects=False) as response:
             body = await _body(response)
     except TimeoutError as error:
@@ -94,6 +94,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise Unusable("the report is compressed")
     body = bytearray()
+    # Counted as it comes: a Content-Length may be wrong or missing.
     async for chunk in response.content.iter_chunked(_CHUNK):
         body += chunk
         if len(body) > MAX_REPORT_BYTES:
@@ -105,6 +106,7 @@ def _report(body: bytes) -> WarmupReport:
     try:
         return decisive(WarmupReport.model_validate_json(body))
     except ValidationError as error:
+        # Without the input: what a pod sends would stand in the status for all to read.
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the answer"
         raise Unusable(f"the report cannot be read: {where}: {first['msg']}") from error
@@ -134,15 +136,15 @@ _RETRY_FIRST, _RETRY_MOST = 0.2, 10.0
 
 
 class Reports:
-    """The last word of every followed pod. Use as an async context manager."""
+    """The last report of every followed pod, `latest` by its UID. Use as an async context manager."""
 
     def __init__(self, wake: Callable[[Key, bool], None], metrics: Metrics, connections: int, wait: float) -> None:
-        """`wake` hears of the resource with news, and whether they are urgent; `wait` seconds per long-poll."""
+        """`wake` is called with the resource that has news and whether they are urgent; `wait` seconds a long-poll."""
         self._wake = wake
         self._metrics = metrics
         self._connections = connections
         self._wait = wait
-        self._latest: dict[str, PodReport] = {}
+        self.latest: dict[str, PodReport] = {}
         self._tasks: dict[Key, dict[Target, asyncio.Task[None]]] = defaultdict(dict)
 
     async def __aenter__(self) -> Self:
@@ -151,27 +153,21 @@ class Reports:
             connector=aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept-Encoding": "identity"},
+            # A few kilobytes of gzip may unfold to gigabytes.
             auto_decompress=False,
             trust_env=False,
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop all polls."""
         for key in list(self._tasks):
             self.follow(key, ())
         await self._session.close()
 
-    @property
-    def latest(self) -> Mapping[str, PodReport]:
-        """The last word by pod UID."""
-        return self._latest
-
     def warming(self) -> int:
         """How many pods are on their way to serving, as their last report says."""
-        return sum(word.report is not None and word.report.phase not in SETTLED for word in self._latest.values())
+        return sum(last.report is not None and last.report.phase not in SETTLED for last in self.latest.values())
 
     def follow(self, key: Key, pods: Iterable[Manifest]) -> None:
         """Follow exactly these pods of a resource; a restarted container is followed anew."""
@@ -180,8 +176,9 @@ class Reports:
         running = self._tasks[key]
         for target in running.keys() - wanted:
             running.pop(target).cancel()
+            # A container that restarts keeps its last report until the next one answers.
             if target.uid not in present:
-                self._latest.pop(target.uid, None)
+                self.latest.pop(target.uid, None)
         for target in wanted - running.keys():
             running[target] = asyncio.create_task(self._poll(key, target), name=f"report of pod {target.uid}")
         if not running:
@@ -196,12 +193,13 @@ class Reports:
                 task.cancel()
 
     async def _ask(self, target: Target) -> None:
-        """One answer without waiting; news in it are told by the poll, which hears of them too."""
+        """One answer without waiting; the poll has the same news, and wakes."""
         with contextlib.suppress(Unreachable, Unusable):
             report = await fetch(self._session, target, 0, 0.0)
-            last = self._latest.get(target.uid)
+            last = self.latest.get(target.uid)
+            # A restart is for the poll to accept, which knows whose container it asks.
             if last and last.report and last.report.instance == report.instance:
-                self._latest[target.uid] = replace(last, received=datetime.now(UTC), report=report)
+                self.latest[target.uid] = replace(last, received=datetime.now(UTC), report=report)
 
     async def _poll(self, key: Key, target: Target) -> None:
         """Ask again and again until cancelled. A container is one process: its instance never changes."""
@@ -210,6 +208,7 @@ class Reports:
             started = time.monotonic()
             try:
                 report = await fetch(self._session, target, known.sequence if known else 0, self._wait)
+                # The address of a pod that has just ended may be that of another one already.
                 if known and report.instance != known.instance:
                     raise Unusable("another instance answers than before; waiting for the pod to show its restart")
                 backoff.reset()
@@ -221,7 +220,7 @@ class Reports:
                 await asyncio.sleep(backoff.next())
 
     def _accept(self, key: Key, target: Target, report: WarmupReport, known: WarmupReport | None) -> None:
-        self._latest[target.uid] = PodReport(target.container_id, datetime.now(UTC), report=report)
+        self.latest[target.uid] = PodReport(target.container_id, datetime.now(UTC), report=report)
         self._metrics.reports.labels("accepted").inc()
         if known is None or report.sequence != known.sequence:
             self._wake(key, known is None or report.phase is not known.phase or report.phase in SETTLED)
@@ -230,9 +229,9 @@ class Reports:
         """Keep the reason; a pod that is merely silent keeps its last report, for silence proves nothing."""
         silent = isinstance(error, Unreachable)
         self._metrics.reports.labels("unreachable" if silent else "unusable").inc()
-        last = self._latest.get(target.uid)
+        last = self.latest.get(target.uid)
         ours = last if last and last.container_id == target.container_id else None
         if ours and (ours.ignored == str(error) or (silent and ours.report)):
             return
-        self._latest[target.uid] = PodReport(target.container_id, datetime.now(UTC), ignored=str(error))
+        self.latest[target.uid] = PodReport(target.container_id, datetime.now(UTC), ignored=str(error))
         self._wake(key, True)

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
-from gaudi_operator.errors import Forbidden, Stalled, Transient
-from gaudi_operator.shell.backoff import Backoff
+from gaudi_operator.errors import Backoff, Forbidden, Stalled, Transient
 
-PATIENCE_SECONDS = 10.0
+RIGHTS_DEADLINE_SECONDS = 10.0
 """Missing rights are believed after this time: an API server that has just started does not know them yet."""
 
 
@@ -72,7 +71,8 @@ class ResourceWorker:
         if known is None or known.action != action:
             known = _Refusal(action, error, now, Backoff(2.0, 60.0), now)
         self._refused[_subject(action)] = known
-        if isinstance(error, Forbidden) and now - known.first_at < PATIENCE_SECONDS:
+        # As if the way had failed: it is tried again soon, and nobody is bothered with it.
+        if isinstance(error, Forbidden) and now - known.first_at < RIGHTS_DEADLINE_SECONDS:
             raise Transient(error.reason, error.message) from error
         known.error, known.again_at = error, now + known.backoff.next()
 

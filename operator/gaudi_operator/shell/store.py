@@ -7,7 +7,6 @@ write and do it twice.
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,13 +14,13 @@ from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL, WORKER_INDEX
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
-    CLAIM,
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DISRUPTION_BUDGET,
     LEADER_WORKER_SET,
     NETWORK_POLICY,
     POD,
+    PVC,
     REPLICA_SET,
     RESOURCE,
     SERVICE,
@@ -38,13 +37,6 @@ class Key(NamedTuple):
 
     namespace: str
     name: str
-
-
-@dataclass(frozen=True)
-class _Family:
-    """One resource's objects by (kind, UID)."""
-
-    objects: dict[tuple[Kind, str], Manifest]
 
 
 def key_of(manifest: Manifest) -> Key | None:
@@ -72,7 +64,7 @@ class Store:
         """Empty: nothing was seen yet."""
         self.groups_served = False
         self.unlisted: set[tuple[Kind, str | None]] = set()
-        self._families: dict[Key, _Family] = defaultdict(lambda: _Family({}))
+        self._families: dict[Key, dict[tuple[Kind, str], Manifest]] = defaultdict(dict)
         self._home: dict[tuple[Kind, str], Key] = {}
         self._gone: dict[str, int] = {}
 
@@ -83,12 +75,14 @@ class Store:
         if key is None:
             return self._drop(kind, uid)
         home = self._home.get((kind, uid))
-        known = self._families[home].objects.get((kind, uid)) if home else None
+        known = self._families[home].get((kind, uid)) if home else None
+        # A watch may bring a version from before our own write, or from before the deletion.
         if version_of(slim) <= max(version_of(known) if known else -1, self._gone.get(uid, -1)):
             return None
+        # Somebody has changed the label that says whose it is.
         if home not in (None, key):
             self._drop(kind, uid)
-        self._families[key].objects[kind, uid] = slim
+        self._families[key][kind, uid] = slim
         self._home[kind, uid] = key
         return key
 
@@ -96,6 +90,7 @@ class Store:
         """Forget a deleted object, and do not let an older version of it come back."""
         uid = manifest["metadata"]["uid"]
         self._gone[uid] = version_of(manifest)
+        # Watches are seconds late and not hours: the oldest of so many cannot come back.
         while len(self._gone) > 10_000:
             self._gone.pop(next(iter(self._gone)))
         return self._drop(kind_of(manifest), uid)
@@ -115,17 +110,18 @@ class Store:
         self.unlisted.discard((kind, namespace))
         if self.unlisted:
             return ()
+        # All of them: what changed before the last first list woke nobody.
         return tuple(self._families) if first else news
 
     def sweep(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> set[Key]:
         """Forget what a list of `kind` at `version` no longer holds; returns the resources to wake.
 
-        A watch that was broken for long is replaced by a list, and nobody then tells of deletions.
+        A watch that was broken for long is replaced by a list, and no event then comes for deletions.
         """
         ghosts = [
             (key, uid)
             for key, family in self._families.items()
-            for (each, uid), manifest in family.objects.items()
+            for (each, uid), manifest in family.items()
             if each is kind
             and namespace in (None, key.namespace)
             and uid not in listed
@@ -177,7 +173,7 @@ class Store:
             services=_owned(self._of(key, SERVICE), owner),
             config_maps=_owned(self._of(key, CONFIG_MAP), owner),
             service_accounts=_owned(self._of(key, SERVICE_ACCOUNT), owner),
-            pvcs=_owned(self._of(key, CLAIM), owner),
+            pvcs=_owned(self._of(key, PVC), owner),
             pod_disruption_budgets=_owned(self._of(key, DISRUPTION_BUDGET), owner),
             network_policies=_owned(self._of(key, NETWORK_POLICY), owner),
             autoscalers=_owned(self._of(key, AUTOSCALER), owner),
@@ -188,14 +184,13 @@ class Store:
         )
 
     def _of(self, key: Key, kind: Kind) -> list[Manifest]:
-        family = self._families.get(key)
-        return [each for (of_kind, _), each in family.objects.items() if of_kind is kind] if family else []
+        return [each for (of_kind, _), each in self._families.get(key, {}).items() if of_kind is kind]
 
     def _drop(self, kind: Kind, uid: str) -> Key | None:
         key = self._home.pop((kind, uid), None)
         if key:
-            del self._families[key].objects[kind, uid]
-            if not self._families[key].objects:
+            del self._families[key][kind, uid]
+            if not self._families[key]:
                 del self._families[key]
         return key
 

@@ -273,7 +273,8 @@ def _check_steps(plan: BucketPlan, limits: Limits) -> None:
     if steps_up_to(MAX_STEPS, levels) > MAX_STEPS:
         sizes = len({bucket.batch_size for bucket in plan.prompt})
         raise PlanImpossible(
-            f"bucketing.file: for each of its {sizes} prompt batch sizes, the buckets of at least that size that no "
+            f"for each of its {sizes} prompt batch sizes, the buckets of at least that size that no "
             f"other of them holds are looked at, together more than {MAX_STEPS}; use fewer batch sizes, or fewer "
-            "buckets of the largest ones"
+            "buckets of the largest ones",
+            "bucketing.file",
         )

@@ -282,8 +282,9 @@ def _strategy(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> tuple[Dim
                 lambda r: exponential(r.min, r.step, r.max, r.limit, ends_exact=exact),
             )
     raise PlanImpossible(
-        f"bucketing.strategy: {policy.strategy} makes no prompt and decode buckets from limits alone; "
-        "choose exponential, linear, paddingAware, file or optimal"
+        f"{policy.strategy} makes no prompt and decode buckets from limits alone; "
+        "choose exponential, linear, paddingAware, file or optimal",
+        "bucketing.strategy",
     )
 
 
@@ -294,4 +295,4 @@ def _values(dimension: str, r: Range, values_of: ValuesOf) -> list[int]:
             raise ValueError(f"min {r.min} is below 1; a batch has at least one of each")
         return values_of(r)
     except ValueError as error:
-        raise PlanImpossible(f"bucketing.{dimension}: {error}") from error
+        raise PlanImpossible(str(error), f"bucketing.{dimension}") from error

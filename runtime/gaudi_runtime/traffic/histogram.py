@@ -43,7 +43,7 @@ def read_traffic(text: str, name: str = "bucketing.optimal.traffic") -> Traffic:
         try:
             phase, shape, weight = _read_line(content)
         except ValueError as error:
-            raise PlanImpossible(f"{name}, line {number}: {error}: {line[:200]!r}; a line is {FORM}") from error
+            raise PlanImpossible(f"line {number}: {error}: {line[:200]!r}; a line is {FORM}", name) from error
         shapes[phase][shape] = shapes[phase].get(shape, 0.0) + weight
     return Traffic(shapes[BucketPhase.PROMPT], shapes[BucketPhase.DECODE])
 

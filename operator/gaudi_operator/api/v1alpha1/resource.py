@@ -1,6 +1,6 @@
 """The kind GaudiInference: group, version, names and printer columns stand with the class."""
 
-from dataclasses import dataclass
+from typing import Any
 
 from pydantic import Field
 
@@ -23,29 +23,25 @@ MAX_GROUP_NAME_LENGTH = 37
 """A revision, the number of a group, and the hash of the StatefulSet that its controller makes for the workers."""
 
 
-@dataclass(frozen=True)
-class PrinterColumn:
+def _column(name: str, kind: str, path: str, priority: int = 0, description: str = "") -> dict[str, Any]:
     """A column of `kubectl get`; priority 1 shows only with -o wide."""
-
-    name: str
-    type: str
-    json_path: str
-    priority: int = 0
-    description: str = ""
+    always = {"name": name, "type": kind, "jsonPath": path}
+    # As the API server writes it back: what says nothing is left out, so that applying it again changes nothing.
+    return always | {key: each for key, each in (("description", description), ("priority", priority)) if each}
 
 
 PRINTER_COLUMNS = (
-    PrinterColumn("Phase", "string", ".status.phase", description="One word for the whole resource."),
-    PrinterColumn("Prompt%", "integer", ".status.capturedPercent.prompt", description="Captured prompt graphs."),
-    PrinterColumn("Decode%", "integer", ".status.capturedPercent.decode", description="Captured decode graphs."),
-    PrinterColumn("Warmup", "integer", ".status.warmup.percent", description="Warm-up done in percent."),
-    PrinterColumn("Ready", "string", ".status.ready", description="Ready replicas of desired replicas."),
-    PrinterColumn("ETA", "string", ".status.warmup.eta", 1, "Estimated end of warm-up."),
-    PrinterColumn("Revision", "string", ".status.revision.current", 1, "The desired revision."),
-    PrinterColumn("Recompiles", "integer", ".status.recompiles.sinceReady", 1, "Compiles while serving."),
-    PrinterColumn("Recipes", "string", ".status.recipeCache.phase", 1, "Whether pods start from kept recipes."),
-    PrinterColumn("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 1, "Why it is Ready or not."),
-    PrinterColumn("Age", "date", ".metadata.creationTimestamp"),
+    _column("Phase", "string", ".status.phase", description="One word for the whole resource."),
+    _column("Prompt%", "integer", ".status.capturedPercent.prompt", description="Captured prompt graphs."),
+    _column("Decode%", "integer", ".status.capturedPercent.decode", description="Captured decode graphs."),
+    _column("Warmup", "integer", ".status.warmup.percent", description="Warm-up done in percent."),
+    _column("Ready", "string", ".status.ready", description="Ready replicas of desired replicas."),
+    _column("ETA", "string", ".status.warmup.eta", 1, "Estimated end of warm-up."),
+    _column("Revision", "string", ".status.revision.current", 1, "The desired revision."),
+    _column("Recompiles", "integer", ".status.recompiles.sinceReady", 1, "Compiles while serving."),
+    _column("Recipes", "string", ".status.recipeCache.phase", 1, "Whether pods start from kept recipes."),
+    _column("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 1, "Why it is Ready or not."),
+    _column("Age", "date", ".metadata.creationTimestamp"),
 )
 
 

@@ -13,6 +13,7 @@ IntOrPercent = (
     | Annotated[str, StringConstraints(min_length=2, max_length=4, pattern=r"^(100|[1-9]?[0-9])%$")]
 )
 RevisionName = Annotated[str, StringConstraints(min_length=10, max_length=10, pattern=r"^[0-9a-f]{10}$")]
+# As text: CEL sees an int or a string, and knows no comparison of both.
 _ZERO = "['0', '0%']"
 
 

@@ -27,6 +27,7 @@ ConditionReason = Annotated[
     str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
 ]
 Timestamp = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
+# Every write carries all of them to every watcher, while a rollout changes them by the second.
 MAX_PODS = 20
 MAX_REVISIONS = 10
 

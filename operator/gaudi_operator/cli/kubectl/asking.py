@@ -52,6 +52,7 @@ class Asked:
 def ask(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> Asked:
     """What a command line asks about. Raises Refused, or ConfigError when no cluster is known."""
     try:
+        # Imported here: help, and what is wrong with a command line, need no client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed; install the extra `cli`") from error

@@ -34,6 +34,7 @@ def learn(asked: Asked, form: FormOption = Form.OPTIMAL, apply: Apply = False) -
 
     resource = asked.cluster.inference(asked.name)
     question, memory = read_question(resource), read_status(resource).memory
+    # As measured: the decode buckets depend on it, and an estimate would learn others.
     question = replace(question, kv_blocks=memory.kv_blocks) if memory else question
     found = learn(question, read_texts(_traffic(asked)), Budget(), form)
     print_learned(found, Console(stderr=True))
@@ -49,13 +50,14 @@ def learn(asked: Asked, form: FormOption = Form.OPTIMAL, apply: Apply = False) -
 def ready_pods(pods: Iterable[Manifest]) -> list[str]:
     """Names of the pods that take traffic and are not ending."""
     return [
-        each["metadata"]["name"] for each in pods if _is_ready(each) and "deletionTimestamp" not in each["metadata"]
+        pod["metadata"]["name"]
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"]
+        and any(
+            each["type"] == "Ready" and each["status"] == "True"
+            for each in (pod.get("status") or {}).get("conditions") or ()
+        )
     ]
-
-
-def _is_ready(pod: Manifest) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _traffic(asked: Asked) -> list[tuple[str, str]]:

@@ -1,13 +1,29 @@
-"""`kubectl gaudi rollout`: history, undo, pause, resume and restart."""
+"""`kubectl gaudi rollout` but for status: history, undo, pause, resume and restart.
 
+First the commands. Below them stands what they decide, purely: the kept revisions and which one undo goes back to, and
+the patches, or why there is nothing to patch.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from gaudi_operator.cli.kubectl import patches, revisions
 from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
-from gaudi_operator.core.rollout.revision import Revision, stored_revisions
+from gaudi_operator.core.names import CONTAINER, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.resource import read_inference, read_status
+from gaudi_operator.core.rollout.revision import Revision, revision_inputs, same_inputs, stored_revisions, undo_patch
+
+NONE = "<none>"
+HEADER = ("REVISION", "NAME", "PHASE", "CREATED", "FAILED")
+UNSAID = (None, "0")
+"""A revision that is left out; kubectl takes 0 for that."""
+
+MergePatch = dict[str, Any]
+TRY_AGAIN: MergePatch = {"metadata": {"annotations": {FAILURE_ANNOTATION: None}}}
+"""Of a ControllerRevision: it is tried as if it had never failed."""
 
 RevisionOption = Annotated[str | None, typer.Option("--revision", help="Show all of this one: a number or a name.")]
 ToRevision = Annotated[
@@ -20,27 +36,31 @@ Force = Annotated[bool, typer.Option("--force", help="Go back to a revision even
 def history(asked: Asked, revision: RevisionOption = None) -> None:
     """Show the kept revisions, or what one of them was made from."""
     resource, stored = asked.cluster.inference(asked.name), _stored(asked)
-    if revision in revisions.UNSAID:
+    if revision in UNSAID:
         typer.echo(asked.full_name)
-        for line in revisions.columns(list(revisions.rows(resource, stored))):
+        for line in columns(list(rows(resource, stored))):
             typer.echo(line)
         return
     import yaml
 
-    shown = revisions.named(stored, str(revision))
+    shown = named(stored, str(revision))
     typer.echo(f"{asked.full_name} with revision #{shown.number}")
-    typer.echo(yaml.safe_dump(revisions.details(resource, shown), sort_keys=False, width=120), nl=False)
+    typer.echo(yaml.safe_dump(details(resource, shown), sort_keys=False, width=120), nl=False)
 
 
 @asks
 def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> None:
     """Make the spec ask for an earlier revision again; replicas, thresholds and the rollout's settings stay."""
     resource, stored = asked.cluster.inference(asked.name), _stored(asked)
-    to = revisions.chosen(resource, stored, to_revision)
-    patch = patches.undo(resource, to)
-    _warn(to, force)
+    to = chosen(resource, stored, to_revision)
+    patch = guarded_undo_patch(resource, to)
+    if failed := why_not_back(to):
+        if not force:
+            raise Refused(f"{failed}. With --force it is tried once more")
+        typer.echo(f"warning: {failed}. It is tried once more.", err=True)
+    # First: the operator would give up a revision again that still bears its failure.
     if to.failure:
-        asked.cluster.patch_revision(asked.name, to.name, patches.TRY_AGAIN)
+        asked.cluster.patch_revision(asked.name, to.name, TRY_AGAIN)
     if patch:
         asked.cluster.patch(asked.name, patch)
     if patch or to.failure:
@@ -52,14 +72,14 @@ def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> 
 @asks
 def pause(asked: Asked) -> None:
     """Hold the rollout where it is; what serves goes on serving."""
-    asked.cluster.patch(asked.name, patches.pause(asked.cluster.inference(asked.name)))
+    asked.cluster.patch(asked.name, pause_patch(asked.cluster.inference(asked.name)))
     typer.echo(f"{asked.full_name} paused")
 
 
 @asks
 def resume(asked: Asked) -> None:
     """Let a paused rollout go on."""
-    asked.cluster.patch(asked.name, patches.resume(asked.cluster.inference(asked.name)))
+    asked.cluster.patch(asked.name, resume_patch(asked.cluster.inference(asked.name)))
     typer.echo(f"{asked.full_name} resumed")
 
 
@@ -67,7 +87,7 @@ def resume(asked: Asked) -> None:
 def restart(asked: Asked) -> None:
     """Replace all pods within the limits of spec.rollout, or try a failed revision once more."""
     now = datetime.now(UTC).isoformat()
-    asked.cluster.patch(asked.name, patches.restart(asked.cluster.inference(asked.name), now))
+    asked.cluster.patch(asked.name, restart_patch(asked.cluster.inference(asked.name), now))
     typer.echo(f"{asked.full_name} restarted")
 
 
@@ -75,9 +95,134 @@ def _stored(asked: Asked) -> tuple[Revision, ...]:
     return stored_revisions(asked.cluster.revisions(asked.name))
 
 
-def _warn(to: Revision, force: bool) -> None:
-    failed = revisions.why_not_back(to)
-    if failed and not force:
-        raise Refused(f"{failed}. With --force it is tried once more")
-    if failed:
-        typer.echo(f"warning: {failed}. It is tried once more.", err=True)
+def rows(resource: Manifest, stored: Sequence[Revision]) -> Iterator[Sequence[str]]:
+    """The header, then a row per kept revision, oldest first as `kubectl rollout history` has them."""
+    phases = _phases(resource)
+    yield HEADER
+    for each in sorted(stored, key=lambda revision: revision.number):
+        failed = each.failure.reason if each.failure else NONE
+        yield str(each.number), each.name, phases.get(each.name, NONE), each.created or NONE, failed
+
+
+def details(resource: Manifest, revision: Revision) -> dict[str, Any]:
+    """What is kept of one revision, without the rendering that follows from it."""
+    failure = revision.failure
+    return {
+        "revision": revision.number,
+        "name": revision.name,
+        "phase": _phases(resource).get(revision.name, NONE),
+        "created": revision.created or NONE,
+        **({"failed": f"{failure.reason}: {failure.message}"} if failure else {}),
+        "image": _image(revision.template),
+        "inputs": revision.inputs,
+    }
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of columns that stand below each other, three spaces apart."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        yield "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _phases(resource: Manifest) -> dict[str, str]:
+    return {each.name: each.phase.value for each in read_status(resource).revisions}
+
+
+def _image(template: Mapping[str, Any]) -> str:
+    containers = template.get("spec", {}).get("containers", ())
+    return next((str(each["image"]) for each in containers if each["name"] == CONTAINER), NONE)
+
+
+def chosen(resource: Manifest, stored: Sequence[Revision], asked: str | None) -> Revision:
+    """What undo goes back to. Raises as named() and earlier() do."""
+    return earlier(resource, stored) if asked in UNSAID else named(stored, str(asked))
+
+
+def named(stored: Sequence[Revision], asked: str) -> Revision:
+    """The revision of a name or a number. Raises Refused when none is kept."""
+    for key in (lambda each: each.name, lambda each: str(each.number)):
+        for revision in stored:
+            if key(revision) == asked:
+                return revision
+    kept = ", ".join(f"{each.number} ({each.name})" for each in reversed(stored)) or "none"
+    raise Refused(f"revision {asked} is not kept: choose one of {kept}")
+
+
+def earlier(resource: Manifest, stored: Sequence[Revision]) -> Revision:
+    """What undo without a revision goes back to: the one last to run, but for the desired one and those that failed.
+
+    `stored` is newest first. So a revision that was rolled back is undone to the one that runs in its stead.
+    Raises Refused when there is none, SpecUnreadable when another release wrote the spec.
+    """
+    desired = _desired(resource, stored)
+    for revision in stored:
+        if revision is not desired and revision.failure is None:
+            return revision
+    raise Refused("there is no earlier revision to go back to that has not failed")
+
+
+def why_not_back(revision: Revision) -> str | None:
+    """The sentence about a revision that failed before; None for any other."""
+    failure = revision.failure
+    if failure is None:
+        return None
+    return f"revision {revision.name} failed before ({failure.reason}): {failure.message.rstrip('.')}"
+
+
+def _desired(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
+    inference = read_inference(resource)
+    inputs, pinned = revision_inputs(inference), inference.spec.rollout.revision
+    if pinned:
+        return next((each for each in stored if each.name == pinned), None)
+    return next((each for each in stored if same_inputs(each.inputs, inputs)), None)
+
+
+def pause_patch(resource: Manifest) -> MergePatch:
+    """Hold the rollout. Raises Refused when it is held already."""
+    if _rollout(resource).get("paused"):
+        raise Refused(f"{_name(resource)} is already paused")
+    return {"spec": {"rollout": {"paused": True}}}
+
+
+def resume_patch(resource: Manifest) -> MergePatch:
+    """Let the rollout go on. Raises Refused when nothing holds it."""
+    if not _rollout(resource).get("paused"):
+        raise Refused(f"{_name(resource)} is not paused")
+    return {"spec": {"rollout": {"paused": None}}}
+
+
+def restart_patch(resource: Manifest, now: str) -> MergePatch:
+    """Ask for new pods. Raises Refused where none would come."""
+    _not_paused(resource, "restart")
+    if pinned := _rollout(resource).get("revision"):
+        raise Refused(
+            f"{_name(resource)} runs revision {pinned}, as spec.rollout.revision says, and would not be restarted: "
+            "take that field away first"
+        )
+    return {"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: now}}}
+
+
+def guarded_undo_patch(resource: Manifest, revision: Revision) -> list[dict[str, Any]]:
+    """Ask for `revision` again, unless the spec has changed in between; empty when the spec asks for it already.
+
+    Raises Refused while the rollout is paused, SpecUnreadable when another release wrote the spec or the revision.
+    """
+    _not_paused(resource, "undo")
+    patch = undo_patch(resource, revision.inputs)
+    unchanged = {"op": "test", "path": "/metadata/generation", "value": resource["metadata"]["generation"]}
+    return [unchanged, *patch] if patch else []
+
+
+def _not_paused(resource: Manifest, verb: str) -> None:
+    if _rollout(resource).get("paused"):
+        name = _name(resource)
+        raise Refused(f"{name} is paused, so {verb} would move nothing: kubectl gaudi rollout resume {name} first")
+
+
+def _rollout(resource: Manifest) -> Mapping[str, Any]:
+    return resource["spec"].get("rollout") or {}
+
+
+def _name(resource: Manifest) -> str:
+    return str(resource["metadata"]["name"])

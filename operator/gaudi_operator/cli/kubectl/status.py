@@ -1,21 +1,102 @@
-"""`kubectl gaudi rollout status`: waits until a rollout is over, and says by its exit code how it went."""
+"""`kubectl gaudi rollout status`: waits until a rollout is over, and says by its exit code how it went.
+
+First what is made of a resource, purely: rolled out, given up, or still on its way. Then the command that shows it.
+"""
 
 import re
 import time
-from collections.abc import Iterator
-from enum import StrEnum
-from types import TracebackType
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
 from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
+from gaudi_operator.api.v1alpha1.resource import SINGULAR
+from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, RevisionPhase
 from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
-from gaudi_operator.cli.kubectl.verdict import Outcome, Verdict, judge
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.rollout.revision import stored_revisions
+from gaudi_operator.core.resource import read_identity, read_status
+from gaudi_operator.core.rollout.revision import Revision, stored_revisions
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+GIVEN_UP = (RevisionPhase.FAILED, RevisionPhase.ROLLED_BACK)
+
+
+class Outcome(Enum):
+    """Where a rollout stands."""
+
+    WAITING = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An outcome with its sentence, and the figures of a progress bar.
+
+    `percent` is the warm-up of the least advanced pod of the current revision, `ready` reads 1/2.
+    """
+
+    outcome: Outcome
+    sentence: str
+    phase: str
+    percent: int
+    ready: str
+
+
+def judge(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
+    """`stored` are the kept revisions, which tell whether the operator has seen what an annotation asks for."""
+    status = read_status(resource)
+    outcome, sentence = _outcome(resource, status, stored)
+    percent = 100 if outcome is Outcome.DONE else status.warmup.percent if status.warmup else 0
+    return Verdict(outcome, sentence, status.phase, percent, status.ready)
+
+
+def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> tuple[Outcome, str]:
+    name, conditions = f'{SINGULAR} "{resource["metadata"]["name"]}"', {each.type: each for each in status.conditions}
+    if not _observed(resource, status, stored):
+        return Outcome.WAITING, f"Waiting for the spec of {name} to be observed..."
+    if _is_true(conditions.get("Ready")):
+        return Outcome.DONE, f"{name} successfully rolled out"
+    stalled, ready = conditions.get("Stalled"), conditions.get("Ready")
+    if stalled is not None and _is_true(stalled):
+        return Outcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
+    message = ready.message if ready else "nothing is known of it yet"
+    if ready and ready.reason == "RollingBack":
+        # Why is told once, by the condition Stalled at the end; it would be told again with every pod.
+        return Outcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
+    return Outcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
+
+
+def _observed(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> bool:
+    """Whether the status speaks of the spec as it is.
+
+    The generation tells of fields. A restart is asked for by an annotation, and another try of a failed revision by
+    the lack of one: of both the status speaks once its revisions do.
+    """
+    if status.observed_generation < resource["metadata"]["generation"]:
+        return False
+    if _refused(status) or (resource["spec"].get("rollout") or {}).get("revision"):
+        return True
+    asked, phases = read_identity(resource).restarted_at, {each.name: each.phase for each in status.revisions}
+    desired = [each for each in stored if each.inputs.get("restartedAt") == asked]
+    return any(
+        each.name == status.revision.current or (each.failure is not None and phases.get(each.name) in GIVEN_UP)
+        for each in desired
+    )
+
+
+def _refused(status: GaudiInferenceStatus) -> bool:
+    """A refused spec makes no revision that could be looked for."""
+    return any(each.type == "PlanAccepted" and each.status is ConditionStatus.FALSE for each in status.conditions)
+
+
+def _is_true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status is ConditionStatus.TRUE
+
 
 LONGEST_WATCH_SECONDS = 240.0
 """A watch is begun anew after so long: what stands between may cut it without a word."""
@@ -46,7 +127,7 @@ def status(asked: Asked, watch: Watch = Truth.TRUE, timeout: Timeout = "0s") -> 
     manifests = _followed(asked, limit) if watch is Truth.TRUE else iter([asked.cluster.inference(asked.name)])
     with RolloutProgress(Console()) as progress:
         for manifest in manifests:
-            verdict = _judge(asked, manifest)
+            verdict = judge(manifest, stored_revisions(asked.cluster.revisions(asked.name)))
             if verdict.outcome is Outcome.FAILED:
                 raise Refused(verdict.sentence)
             progress.show(verdict)
@@ -65,10 +146,6 @@ def _followed(asked: Asked, seconds: float) -> Iterator[Manifest]:
         if left <= 0:
             return
         yield from asked.cluster.changes(asked.name, min(left, LONGEST_WATCH_SECONDS))
-
-
-def _judge(asked: Asked, manifest: Manifest) -> Verdict:
-    return judge(manifest, stored_revisions(asked.cluster.revisions(asked.name)))
 
 
 def seconds(text: str) -> float:
@@ -99,9 +176,7 @@ class RolloutProgress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Take the bar away; lines stay."""
         if self._console.is_terminal:
             self._bar.stop()
@@ -117,4 +192,5 @@ class RolloutProgress:
         )
         if verdict.sentence != self._said:
             self._said = verdict.sentence
+            # Unbroken: scripts read these lines, whatever the width.
             self._console.print(self._said, markup=False, highlight=False, soft_wrap=True)

@@ -81,11 +81,10 @@ def buckets(
     gaudi-plan buckets -f limits.json -o svg > plan.svg
     """
     from gaudi_operator.cli.plan.buckets import bucket_list
-    from gaudi_operator.cli.plan.heat import HeatSource
 
     if heat and output not in (Output.TABLE, Output.SVG):
         raise ConfigError(f"--heat draws a map, which is not {output}; choose -o table or -o svg")
-    write(bucket_list(question, heat, HeatSource(card, model, trace)), output)
+    write(bucket_list(question, heat, card, model, trace), output)
 
 
 @app.command()
@@ -248,8 +247,8 @@ def learn(
     kubectl patch gi llama --type merge --patch-file patch.yaml
     """
     from gaudi_operator.cli.plan.comparison import Budget
-    from gaudi_operator.cli.plan.document import read_text
     from gaudi_operator.cli.plan.learn import learn, read_texts
+    from gaudi_operator.cli.plan.question import read_text
 
     observed = read_texts((str(file), read_text(file, MAX_TRAFFIC_BYTES)) for file in traffic)
     found = learn(question, observed, Budget(graphs, decode_graphs, graph_bytes, warmup_seconds), form)

@@ -1,30 +1,35 @@
 """`gaudi-plan buckets` and `find`: all buckets that a server prepares, and the one that a batch is padded to."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import typer
 
-from gaudi_operator.cli.plan.heat import HeatSource, heat_maps
+from gaudi_operator.cli.plan.heat import heat_maps
 from gaudi_operator.cli.plan.options import Heat
-from gaudi_operator.cli.plan.output import Answer
+from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.old_releases import UnifiedBucket, plan_unified
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from gaudi_runtime.units import plural
 
 Shape = tuple[int, int, int]
 MOST_SHOWN = 30_000
 """Buckets of a phase: a table is laid out as a whole, and nobody reads as many."""
 
 
-def bucket_list(question: PlanQuestion, heat: Heat | None, source: HeatSource) -> Answer:
+def bucket_list(
+    question: PlanQuestion,
+    heat: Heat | None,
+    card: str | None = None,
+    model: str | None = None,
+    trace: Path | None = None,
+) -> Answer:
     """All buckets, or a heat map of them. Raises ConfigError for a map of what has none."""
     if question.policy.strategy is Strategy.UNIFIED:
         if heat:
@@ -35,10 +40,18 @@ def bucket_list(question: PlanQuestion, heat: Heat | None, source: HeatSource) -
     plan = question.plan()
     warnings = question.warnings_about(plan)
 
+    maps = partial(heat_maps, question, plan, heat or Heat.PADDING, card, model, trace)
+
     def picture() -> str:
         from gaudi_operator.cli.plan.drawing import svg
 
-        return svg(heat_maps(question, plan, heat or Heat.PADDING, source))
+        return svg(maps())
+
+    def show() -> None:
+        # Imported here: programs, which ask for JSON or CSV, do not pay for rich.
+        from gaudi_operator.cli.plan.drawing import print_maps
+
+        print_maps(maps()) if heat else _print_plan(plan)
 
     return Answer(
         data={"prompt": plan.prompt, "decode": plan.decode, "warnings": warnings},
@@ -46,7 +59,7 @@ def bucket_list(question: PlanQuestion, heat: Heat | None, source: HeatSource) -
             ("phase", "batch_size", "query_len", "num_blocks"),
             *((phase.value, *bucket) for phase in BucketPhase for bucket in plan.of(phase)),
         ],
-        show=lambda: _print_heat(question, plan, heat, source) if heat else _print_plan(plan),
+        show=show,
         picture=picture,
         warnings=warnings,
     )
@@ -80,39 +93,29 @@ def bucket_of(question: PlanQuestion, phase: BucketPhase, wanted: Shape) -> Answ
     )
 
 
-def _print_heat(question: PlanQuestion, plan: BucketPlan, heat: Heat, source: HeatSource) -> None:
-    from gaudi_operator.cli.plan.drawing import print_maps
-
-    print_maps(heat_maps(question, plan, heat, source))
-
-
 def _print_plan(plan: BucketPlan) -> None:
     """Two tables, then what the planner dropped."""
-    from rich.console import Console
-
-    console = Console()
-    console.print(_table(f"{len(plan.prompt)} prompt buckets", "context blocks", plan.prompt))
-    console.print(_table(f"{len(plan.decode)} decode buckets", "KV blocks of the batch", plan.decode))
+    console = stdout()
+    console.print(_table(plural(len(plan.prompt), "prompt bucket"), "context blocks", plan.prompt))
+    console.print(_table(plural(len(plan.decode), "decode bucket"), "KV blocks of the batch", plan.decode))
     for dropped in plan.dropped:
-        console.print(f"{dropped.count} {dropped.phase} candidates left out: {dropped.rule}")
+        console.print(f"{plural(dropped.count, f'{dropped.phase} candidate')} left out: {dropped.rule}")
 
 
 def _print_unified(buckets: Sequence[UnifiedBucket]) -> None:
     """One table of all unified buckets by query length and number of shared blocks."""
-    from rich.console import Console
-    from rich.table import Table
+    rows = (
+        (str(query), str(shared), " ".join(f"{b.unique}{'c' * b.causal}" for b in row))
+        for (query, shared), row in groupby(buckets, key=lambda b: (b.query, b.shared))
+    )
+    columns = ("query", "shared blocks", "unique blocks (causal marked c)")
+    stdout().print(table(rows, columns, title=plural(len(buckets), "unified bucket")))
 
-    table = Table("query", "shared blocks", "unique blocks (causal marked c)", title=f"{len(buckets)} unified buckets")
-    for (query, shared), row in groupby(buckets, key=lambda b: (b.query, b.shared)):
-        table.add_row(str(query), str(shared), " ".join(f"{b.unique}{'c' * b.causal}" for b in row))
-    Console().print(table)
 
-
-def _table(title: str, blocks: str, buckets: Sequence[Bucket]) -> "Table":
-    from rich.table import Table
-
+def _table(title: str, blocks: str, buckets: Sequence[Bucket]) -> object:
+    rows = (
+        (str(batch_size), str(query), " ".join(str(b.num_blocks) for b in row))
+        for (batch_size, query), row in groupby(buckets[:MOST_SHOWN], key=lambda b: (b.batch_size, b.query_len))
+    )
     caption = f"the first {MOST_SHOWN}; -o csv lists all" if len(buckets) > MOST_SHOWN else None
-    table = Table("batch size", "query", blocks, title=title, caption=caption)
-    for (batch_size, query), row in groupby(buckets[:MOST_SHOWN], key=lambda b: (b.batch_size, b.query_len)):
-        table.add_row(str(batch_size), str(query), " ".join(str(b.num_blocks) for b in row))
-    return table
+    return table(rows, ("batch size", "query", blocks), title=title, caption=caption)

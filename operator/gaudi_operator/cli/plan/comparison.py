@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gaudi_operator.cli.plan.output import Answer
+from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import uncovered
@@ -18,6 +18,7 @@ from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError, PlanImpossible
 from gaudi_runtime.traffic.histogram import Traffic
+from gaudi_runtime.units import GIB
 
 DIGITS = 4
 FACTS = ("strategy", "prompt_graphs", "decode_graphs", "graph_bytes", "warmup_seconds", "admissible_without_bucket")
@@ -80,20 +81,22 @@ def _facts(question: PlanQuestion, plan: BucketPlan) -> dict[str, float]:
 
 
 def _print_facts(facts: dict[str, dict[str, float]], refused: dict[str, str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="estimated for all graphs of a plan")
-    table.add_column("strategy", no_wrap=True)
-    for title in ("prompt graphs", "decode graphs", "GiB", "warm-up s", "shapes without bucket"):
-        table.add_column(title, justify="right")
-    for name, each in facts.items():
-        gib, seconds = f"{each['graph_bytes'] / 2**30:.1f}", f"{each['warmup_seconds']:.0f}"
-        graphs = (f"{each['prompt_graphs']}", f"{each['decode_graphs']}")
-        table.add_row(name, *graphs, gib, seconds, f"{each['admissible_without_bucket']}")
-    Console().print(table)
+    rows = (
+        (
+            name,
+            f"{each['prompt_graphs']}",
+            f"{each['decode_graphs']}",
+            f"{each['graph_bytes'] / GIB:.1f}",
+            f"{each['warmup_seconds']:.0f}",
+            f"{each['admissible_without_bucket']}",
+        )
+        for name, each in facts.items()
+    )
+    numbers = ("prompt graphs", "decode graphs", "GiB", "warm-up s", "shapes without bucket")
+    console = stdout()
+    console.print(table(rows, ("strategy",), numbers, title="estimated for all graphs of a plan"))
     for name, why in refused.items():
-        Console().print(f"{name}: {why}")
+        console.print(f"{name}: {why}")
 
 
 @dataclass(frozen=True)
@@ -154,18 +157,13 @@ class Comparison:
 
     def show(self) -> None:
         """For people: one row per strategy, what one more graph would bring, and which strategy has no plan."""
-        from rich.console import Console
-        from rich.table import Table
-
-        console = Console()
-        table = Table(title="padding is padded / real cost: 1.0 is none")
-        table.add_column("strategy", no_wrap=True)
-        for phase in BucketPhase:
-            for title in ("graphs", "padding", "covered"):
-                table.add_column(f"{phase} {title}", justify="right", min_width=len("padding"))
+        rows = []
         for strategy, phases in self.judged.items():
-            table.add_row(strategy.value, *(cell for phase in BucketPhase for cell in _judged_cells(phases.get(phase))))
-        console.print(table)
+            verdicts = [phases[phase].verdict if phase in phases else None for phase in BucketPhase]
+            rows.append((strategy.value, *(cell for each in verdicts for cell in verdict_cells(each))))
+        numbers = [f"{phase} {title}" for phase in BucketPhase for title in ("graphs", "padding", "covered")]
+        console = stdout()
+        console.print(table(rows, ("strategy",), numbers, title="padding is padded / real cost: 1.0 is none"))
         for phases in self.judged.values():
             for phase, judged in phases.items():
                 if judged.next_graph is not None and judged.expected is not None:
@@ -200,6 +198,7 @@ def _optimal(
     optimizer = Optimizer(learned, question.limits, question.blocks, cost)
     chosen = _choose(question, optimizer, budget, learned)
     prompt, decode = (chosen[phase].buckets[phase] if phase in chosen else () for phase in BOTH)
+    # One plan of both: a budget of bytes or seconds is shared by the phases.
     plan = BucketPlan(prompt, decode)
     return {
         phase: Judged(
@@ -221,26 +220,23 @@ def _choose(
     if budget.warmup_seconds:
         together = optimizer.choose(phases, warmup_seconds, budget.warmup_seconds, "--warmup-seconds")
         return dict.fromkeys(phases, together)
-    return {phase: _choose_graphs(question, optimizer, budget, phase) for phase in phases}
-
-
-def _choose_graphs(question: PlanQuestion, optimizer: Optimizer, budget: Budget, phase: BucketPhase) -> Chosen:
-    wanted, flag = {
+    asked = {
         BucketPhase.PROMPT: (budget.prompt_graphs, "--graphs"),
         BucketPhase.DECODE: (budget.decode_graphs, "--decode-graphs"),
-    }[phase]
-    graphs = wanted or optimizer.default_graphs(phase, make_plan(BucketPolicy(), question.limits, question.blocks))
-    return optimizer.choose((phase,), one_graph, graphs, flag)
+    }
+    chosen, exponential = {}, make_plan(BucketPolicy(), question.limits, question.blocks)
+    for phase in phases:
+        wanted, flag = asked[phase]
+        chosen[phase] = optimizer.choose(
+            (phase,), one_graph, wanted or optimizer.default_graphs(phase, exponential), flag
+        )
+    return chosen
 
 
-def _judged_cells(judged: Judged | None) -> tuple[str, str, str]:
-    if judged is None:
+def verdict_cells(verdict: Score | None) -> tuple[str, str, str]:
+    """Graphs, padding and coverage, as far as they are known."""
+    if verdict is None:
         return "-", "-", "-"
-    return verdict_cells(judged.verdict)
-
-
-def verdict_cells(verdict: Score) -> tuple[str, str, str]:
-    """Graphs, padding and coverage."""
     padding = "-" if verdict.padding is None else f"{verdict.padding:.3f}"
     coverage = "-" if verdict.coverage is None else f"{verdict.coverage:.1%}"
     return str(verdict.graphs), padding, coverage

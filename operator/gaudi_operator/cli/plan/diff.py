@@ -4,21 +4,19 @@
 minutes: estimates, each with its source (docs/memory.md). `answer` writes both.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_operator.cli.plan.forecast import amount, foresee
 from gaudi_operator.cli.plan.heat import change_map
-from gaudi_operator.cli.plan.output import Answer
+from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_operator.core.rollout.revision import revision_inputs, same_inputs, stored_form
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.catalog.figure import Figure, weakest
 from gaudi_runtime.contract.report import BucketPhase
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from gaudi_runtime.units import plural
 
 RECIPES_DEPEND_ON = (
     "model.source",
@@ -196,7 +194,10 @@ def _data(found: PlanDiff, costs: Costs, warnings: tuple[str, ...]) -> dict[str,
     return {
         "changes": [{"path": each.path, "old": each.old, "new": each.new} for each in found.changes],
         "restarts": found.restarts,
-        **{phase.value: _counts(each) for phase, each in found.phases.items()},
+        **{
+            phase.value: {"kept": len(each.kept), "added": each.added, "dropped": each.dropped}
+            for phase, each in found.phases.items()
+        },
         "compiled": {
             "withRecipeCache": found.compiled_anew,
             "withoutRecipeCache": found.planned,
@@ -216,10 +217,6 @@ def _figure(figure: Figure | None) -> dict[str, Any] | None:
     return {"value": figure.value, "confidence": figure.confidence, "source": figure.source}
 
 
-def _counts(each: PhaseDiff) -> dict[str, Any]:
-    return {"kept": len(each.kept), "added": each.added, "dropped": each.dropped}
-
-
 def _rows(found: PlanDiff) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [("change", "phase", "batch_size", "query_len", "num_blocks")]
     for phase in BucketPhase:
@@ -231,11 +228,9 @@ def _rows(found: PlanDiff) -> list[tuple[object, ...]]:
 
 def _print(found: PlanDiff, costs: Costs) -> None:
     """What was changed, what that does to the buckets, and what it costs."""
-    from rich.console import Console
-
     from gaudi_operator.cli.plan.drawing import heat_table
 
-    console = Console()
+    console = stdout()
     if found.changes:
         console.print(_change_table(found.changes))
     for phase, each in found.phases.items():
@@ -244,18 +239,15 @@ def _print(found: PlanDiff, costs: Costs) -> None:
             console.print(heat_table(change_map(phase, each.kept, each.added, each.dropped), console))
     if costs:
         console.print(_cost_table(costs))
-    for line in _consequences(found):
+    for line in filter(None, (_restart_line(found), _compile_line(found))):
         console.print(line)
 
 
-def _change_table(changes: tuple[Change, ...]) -> "Table":
-    from rich.table import Table
-
+def _change_table(changes: tuple[Change, ...]) -> object:
     more = len(changes) - MOST_CHANGES
-    table = Table("field", "old", "new", title="What is different", caption=f"and {more} more" if more > 0 else None)
-    for change in changes[:MOST_CHANGES]:
-        table.add_row(change.path, _short(change.old), _short(change.new))
-    return table
+    rows = ((each.path, _short(each.old), _short(each.new)) for each in changes[:MOST_CHANGES])
+    caption = f"and {more} more" if more > 0 else None
+    return table(rows, ("field", "old", "new"), title="What is different", caption=caption)
 
 
 def _short(value: object) -> str:
@@ -263,33 +255,23 @@ def _short(value: object) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
-def _cost_table(costs: Costs) -> "Table":
-    from rich.table import Table
+def _cost_table(costs: Costs) -> object:
+    caption = "`gaudi-plan forecast` says where figures come from"
+    return table(_cost_rows(costs), ("figure", "old", "new", "sure"), title="An estimate", caption=caption)
 
-    table = Table(
-        "figure",
-        "old",
-        "new",
-        "sure",
-        title="An estimate",
-        caption="`gaudi-plan forecast` says where figures come from",
-    )
+
+def _cost_rows(costs: Costs) -> Iterator[Sequence[str]]:
     for cost in costs:
         old, new = (amount(figure.value, cost.unit) if figure else "unknown" for figure in (cost.old, cost.new))
         if old != new or cost is costs[-1]:
-            table.add_row(cost.name, old, new, weakest(*(figure for figure in (cost.old, cost.new) if figure)))
-    return table
+            yield cost.name, old, new, weakest(*(figure for figure in (cost.old, cost.new) if figure))
 
 
 def _summary(phase: BucketPhase, each: PhaseDiff) -> str:
     before, after = len(each.kept) + len(each.dropped), len(each.kept) + len(each.added)
     if not (each.added or each.dropped):
-        return f"{phase}: the same {after} buckets"
-    return f"{phase}: {before} -> {after} buckets, {len(each.added)} added, {len(each.dropped)} dropped"
-
-
-def _consequences(found: PlanDiff) -> list[str]:
-    return [line for line in (_restart_line(found), _compile_line(found)) if line]
+        return f"{phase}: the same {plural(after, 'bucket')}"
+    return f"{phase}: {before} -> {plural(after, 'bucket')}, {len(each.added)} added, {len(each.dropped)} dropped"
 
 
 def _restart_line(found: PlanDiff) -> str | None:
@@ -305,6 +287,6 @@ def _compile_line(found: PlanDiff) -> str | None:
         return None
     discarded = f", because recipes depend on {', '.join(found.discarding)}" if found.discarding else ""
     return (
-        f"A new pod compiles {found.planned} buckets; with a recipe cache of the old plan "
+        f"A new pod compiles {plural(found.planned, 'bucket')}; with a recipe cache of the old plan "
         f"{found.compiled_anew}{discarded}."
     )

@@ -79,15 +79,10 @@ def _cell(cell: Cell | None, *, plain: bool) -> Text:
     if cell is None:
         return Text("·".rjust(CELL_WIDTH - 1), style="dim")
     if plain:
-        return Text(f"{_shade(cell)}{cell.text:>{CELL_WIDTH - 2}}")
+        shade = "!" if cell.heat is None else SHADES[min(int(cell.heat * len(SHADES)), len(SHADES) - 1)]
+        return Text(f"{shade}{cell.text:>{CELL_WIDTH - 2}}")
     background = MISS_COLOUR if cell.heat is None else colour(cell.heat)
     return Text(f"{cell.text:>{CELL_WIDTH - 1}} ", style=f"{_hex(ink(background))} on {_hex(background)}")
-
-
-def _shade(cell: Cell) -> str:
-    if cell.heat is None:
-        return "!"
-    return SHADES[min(int(cell.heat * len(SHADES)), len(SHADES) - 1)]
 
 
 def colour(heat: float) -> Colour:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_camel
 
-from gaudi_operator.cli.plan.document import read_text
-from gaudi_operator.cli.plan.output import Answer
-from gaudi_operator.cli.plan.question import PlanQuestion
-from gaudi_operator.core.admission.estimate import subject
+from gaudi_operator.cli.plan.output import Answer, stdout, table
+from gaudi_operator.cli.plan.question import PlanQuestion, read_text
+from gaudi_operator.core.admission.estimate import forecast_target
 from gaudi_operator.core.admission.review import hints
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.figure import Figure
@@ -30,7 +29,8 @@ from gaudi_runtime.forecast.advice import Change, advise
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
 from gaudi_runtime.forecast.result import Forecast, PhaseForecast, Thresholds, fits, shortfalls
-from gaudi_runtime.knobs.render import Rendered, render
+from gaudi_runtime.knobs.render import render
+from gaudi_runtime.units import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -130,7 +130,7 @@ def asked_shape(question: PlanQuestion, model: str | None) -> ModelShape | None:
     """The model that is named, or else the one that the document speaks of; None for one that is not known."""
     if model is not None:
         return _named_shape(model)
-    about = subject(question.inference.spec) if question.inference else None
+    about = forecast_target(question.inference.spec) if question.inference else None
     if about is not None:
         return known_shape(about.model)
     served = question.config.model.served_names if question.config else ()
@@ -169,11 +169,14 @@ def answer(foreseen: Foreseen) -> Answer:
 
 def _data(foreseen: Foreseen) -> dict[str, Any]:
     found = foreseen.forecast
+    started = render(foreseen.config) if foreseen.config else None
     return {
         "card": found.card,
         "model": found.model,
         "fits": foreseen.fits,
-        "memory": _memory(found),
+        "memory": {to_camel(name): _figure(each) for name, each in vars(found.memory).items()}
+        if found.memory
+        else None,
         "kvBlocks": _figure(found.kv_blocks),
         **{phase.value: _phase(getattr(found, phase.value)) for phase in BucketPhase},
         "warmupSeconds": _figure(found.warmup_seconds),
@@ -181,15 +184,9 @@ def _data(foreseen: Foreseen) -> dict[str, Any]:
         "advice": [change.text for change in foreseen.advice],
         "notes": found.notes,
         "hints": foreseen.hints,
-        "startedWith": _launch_data(foreseen.config),
+        "startedWith": {"environment": started.env, "arguments": started.args} if started else None,
         "warnings": found.plan.warnings if found.plan else (),
     }
-
-
-def _memory(found: Forecast) -> dict[str, Any] | None:
-    if found.memory is None:
-        return None
-    return {to_camel(name): _figure(each) for name, each in vars(found.memory).items()}
 
 
 def _phase(phase: PhaseForecast | None) -> dict[str, Any] | None:
@@ -223,9 +220,7 @@ def _rows(foreseen: Foreseen) -> Iterator[tuple[object, ...]]:
 
 def _print(foreseen: Foreseen) -> None:
     """What fits, the table of figures with numbered sources, problems, advice, notes, and the command."""
-    from rich.console import Console
-
-    console, found = Console(), foreseen.forecast
+    console, found = stdout(), foreseen.forecast
     console.print(f"{found.model or 'a model of unknown shape'} on card {found.card}: an estimate", highlight=False)
     sources = _print_figures(console, foreseen)
     for phase in (found.prompt, found.decode):
@@ -246,16 +241,19 @@ def _print(foreseen: Foreseen) -> None:
 
 def _print_figures(console: "Console", foreseen: Foreseen) -> list[str]:
     """The table; answers the sources in the order of their numbers."""
-    from rich.table import Table
-
-    sources: list[str] = []
-    table = Table("figure", "estimate", "other sources", "sure", "source")
-    for name, unit, figure in foreseen.figures():
-        if figure.source not in sources:
-            sources.append(figure.source)
-        number = f"[{sources.index(figure.source) + 1}]"
-        table.add_row(name, amount(figure.value, unit), _range(figure, unit), figure.confidence, f"\\{number}")
-    console.print(table)
+    figures = list(foreseen.figures())
+    sources = list(dict.fromkeys(figure.source for _, _, figure in figures))
+    rows = (
+        (
+            name,
+            amount(figure.value, unit),
+            _range(figure, unit),
+            figure.confidence,
+            f"\\[{sources.index(figure.source) + 1}]",
+        )
+        for name, unit, figure in figures
+    )
+    console.print(table(rows, ("figure", "estimate", "other sources", "sure", "source")))
     return sources
 
 
@@ -276,32 +274,20 @@ def amount(value: float, unit: str) -> str:
 
 def _graphs(phase: PhaseForecast) -> str:
     if phase.captured is None:
-        return f"{phase.phase}: {phase.planned} buckets"
+        return f"{phase.phase}: {plural(phase.planned, 'bucket')}"
     count, best = len(phase.captured), phase.captured_at_best
     more = f", {best} with the least bytes of any source" if best not in (None, count) else ""
     return f"{phase.phase}: {count} of {phase.planned} graphs captured ({phase.percent} %){more}"
-
-
-def _launch_data(config: RuntimeConfig | None) -> dict[str, Any] | None:
-    """Variables and arguments for programs; None where only bare limits are known. Raises ConfigError."""
-    if config is None:
-        return None
-    rendered = render(config)
-    return {"environment": rendered.env, "arguments": rendered.args}
 
 
 def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
     """The command in lines for a shell; nothing where the engine is told nothing. Raises ConfigError."""
     if config is None:
         return
-    parts = [*_variables(render(config)), *_command(config)]
+    parts = [f"{name}={shlex.quote(value)}" for name, value in render(config).env.items()] + [*_command(config)]
     if parts:
         yield "started with:"
         yield " \\\n".join(f"  {part}" for part in parts)
-
-
-def _variables(rendered: Rendered) -> Iterator[str]:
-    return (f"{name}={shlex.quote(value)}" for name, value in rendered.env.items())
 
 
 def _command(config: RuntimeConfig) -> Iterator[str]:

@@ -17,6 +17,7 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.units import plural
 
 if TYPE_CHECKING:
     from gaudi_runtime.forecast.result import Forecast
@@ -70,29 +71,28 @@ class HeatMap:
 def _thin(values: Sequence[int], most: int) -> Sequence[int]:
     if len(values) <= most:
         return values
+    # Counted from the end: the largest is always shown.
     step = len(values) / most
     return [values[len(values) - 1 - int(step * back)] for back in reversed(range(most))]
 
 
-@dataclass(frozen=True)
-class HeatSource:
-    """Where figures come from beside the plan: a card and a model (bytes), a trace of requests (hits)."""
+def heat_maps(
+    question: PlanQuestion,
+    plan: BucketPlan,
+    heat: Heat,
+    card: str | None = None,
+    model: str | None = None,
+    trace: Path | None = None,
+) -> list[HeatMap]:
+    """One map per phase; bytes are those of a card and a model, hits those of a trace of requests.
 
-    card: str | None = None
-    model: str | None = None
-    trace: Path | None = None
-
-
-PLAN_ALONE = HeatSource()
-
-
-def heat_maps(question: PlanQuestion, plan: BucketPlan, heat: Heat, source: HeatSource = PLAN_ALONE) -> list[HeatMap]:
-    """One map per phase. Raises ConfigError when the figures that a map needs are unknown."""
+    Raises ConfigError when the figures that a map needs are unknown.
+    """
     match heat:
         case Heat.BYTES:
-            return _bytes_maps(question, plan, source)
+            return _bytes_maps(question, plan, card, model)
         case Heat.HITS:
-            return _hits_maps(question, plan, source.trace)
+            return _hits_maps(question, plan, trace)
     return [padding_map(plan, phase, question.limits, question.blocks) for phase in BucketPhase]
 
 
@@ -115,13 +115,15 @@ def _hits_map(plan: BucketPlan, phase: BucketPhase, shapes: "Weights", trace: Pa
     missed = hits.pop(None, 0)
     how = "prompts of" if phase is BucketPhase.PROMPT else "decode steps, simulated from the arrivals of"
     source = f"{sum(hits.values()) + missed} {how} {trace}, {missed} find no bucket"
-    return hits_map(plan, phase, {bucket: count for bucket, count in hits.items() if bucket}, source)
+    amounts = _sums(plan, phase, lambda bucket: hits[bucket])
+    caption = f"Batches that are padded to each bucket: {source}."
+    return _map(phase, plan.of(phase), _hot(amounts, count_text).get, caption)
 
 
-def _bytes_maps(question: PlanQuestion, plan: BucketPlan, source: HeatSource) -> list[HeatMap]:
+def _bytes_maps(question: PlanQuestion, plan: BucketPlan, card: str | None, model: str | None) -> list[HeatMap]:
     from gaudi_operator.cli.plan.forecast import foresee
 
-    found = foresee(question, source.card, source.model).forecast
+    found = foresee(question, card, model).forecast
     return [_bytes_map(question, plan, phase, found) for phase in BucketPhase]
 
 
@@ -149,14 +151,6 @@ def bytes_map(plan: BucketPlan, phase: BucketPhase, bytes_of: Callable[[Bucket],
     )
 
 
-def hits_map(plan: BucketPlan, phase: BucketPhase, hits: Mapping[Bucket, int], source: str) -> HeatMap:
-    """How many batches met the buckets of every cell; `source` names the traffic."""
-    amounts = _sums(plan, phase, lambda bucket: hits.get(bucket, 0))
-    return _map(
-        phase, plan.of(phase), _hot(amounts, count_text).get, f"Batches that are padded to each bucket: {source}."
-    )
-
-
 def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks: int) -> HeatMap:
     """Mean padding of the shapes between a bucket and its smaller neighbours, in percent of what is computed.
 
@@ -177,9 +171,9 @@ def change_map(
         for bucket in buckets:
             counts[bucket.batch_size, length_of(phase, bucket)][sign] += 1
     cells = {place: _change_cell(count) for place, count in counts.items()}
-    drawn = _map(phase, (*kept, *added, *dropped), cells.get, "= kept, + added, - dropped; dark is dropped.")
-    before, after = len(kept) + len(dropped), len(kept) + len(added)
-    return replace(drawn, title=f"{before} -> {after} {drawn.title.split(' ', 1)[1]}")
+    count = f"{len(kept) + len(dropped)} -> {plural(len(kept) + len(added), f'{phase} bucket')}"
+    caption = "= kept, + added, - dropped; dark is dropped."
+    return _map(phase, (*kept, *added, *dropped), cells.get, caption, count)
 
 
 def _change_cell(count: Counter[str]) -> Cell:
@@ -193,10 +187,16 @@ def length_of(phase: BucketPhase, bucket: Bucket) -> int:
     return bucket.query_len if phase is BucketPhase.PROMPT else bucket.num_blocks
 
 
-def _map(phase: BucketPhase, buckets: Sequence[Bucket], cell: Callable[[Place], Cell | None], caption: str) -> HeatMap:
+def _map(
+    phase: BucketPhase,
+    buckets: Sequence[Bucket],
+    cell: Callable[[Place], Cell | None],
+    caption: str,
+    count: str | None = None,
+) -> HeatMap:
     down = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
     return HeatMap(
-        title=f"{len(buckets)} {phase} buckets: batch size across, {down} down",
+        title=f"{count or plural(len(buckets), f'{phase} bucket')}: batch size across, {down} down",
         caption=caption,
         batches=sorted({bucket.batch_size for bucket in buckets}),
         lengths=sorted({length_of(phase, bucket) for bucket in buckets}),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_operator.cli.plan.comparison import Budget, verdict_cells
 from gaudi_operator.cli.plan.options import Form
-from gaudi_operator.cli.plan.output import Answer
+from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.optimal.cost import Score, score, token_cost
@@ -50,9 +50,7 @@ class Learned:
         return Answer(data=self.patch, rows=self.rows, show=self._show, warnings=self.warnings)
 
     def _show(self) -> None:
-        from rich.console import Console
-
-        console = Console()
+        console = stdout()
         print_learned(self, console)
         console.print("-o yaml prints the patch of the GaudiInference.")
 
@@ -123,13 +121,10 @@ def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form) -> dict[str, 
 
 def print_learned(found: Learned, console: "Console") -> None:
     """Both plans, judged on the traffic that was learned from."""
-    from rich.table import Table
-
-    table = Table()
-    for title in ("phase", "plan", "graphs", "padding", "covered"):
-        table.add_column(title, justify="left" if title in ("phase", "plan") else "right")
-    for phase, now in found.now.items():
-        table.add_row(phase.value, "now", *verdict_cells(now))
-        table.add_row(phase.value, "learned", *verdict_cells(found.learned[phase]))
+    rows = (
+        (phase.value, plan, *verdict_cells(verdicts[phase]))
+        for phase in found.now
+        for plan, verdicts in (("now", found.now), ("learned", found.learned))
+    )
     console.print("Both plans on the traffic that was learned from; padding 1.0 is none:")
-    console.print(table)
+    console.print(table(rows, ("phase", "plan"), ("graphs", "padding", "covered")))

@@ -18,8 +18,7 @@ from typing import Annotated
 import typer
 
 from gaudi_operator.cli.asking import questions
-from gaudi_operator.cli.plan.document import WANTED, Document, parse, read_text
-from gaudi_operator.cli.plan.question import PlanQuestion, read_question
+from gaudi_operator.cli.plan.question import WANTED, Document, PlanQuestion, parse, read_question, read_text
 from gaudi_runtime.errors import ConfigError, RuntimeStartError
 
 MAX_BUCKET_FILE_BYTES = 64 * 1024
@@ -109,8 +108,8 @@ def _document(file: Path | None, from_cluster: str | None, namespace: str | None
     if file is not None:
         return parse(read_text(file), name)
     try:
-        from gaudi_operator.cli.cluster import read_inference
+        from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         # The runtime's image has this command and no client: its pods have no account to read anything with.
         raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `cli`") from error
-    return read_inference(str(from_cluster), namespace)
+    return Cluster(Connection(namespace=namespace)).inference(str(from_cluster))

@@ -6,11 +6,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gaudi_runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 YAML_AT_ONCE = 5000
 """Buckets: its writer makes a tree of all that it is given, of kilobytes for each."""
@@ -71,6 +74,32 @@ def warn(warnings: Iterable[str]) -> None:
         typer.echo(f"warning: {warning}", err=True)
 
 
+def stdout() -> "Console":
+    """Where people read."""
+    # Imported in functions, here and below: rich takes a tenth of a second, which programs should not pay for.
+    from rich.console import Console
+
+    return Console()
+
+
+def table(
+    rows: Iterable[Sequence[str]],
+    left: Sequence[str],
+    right: Sequence[str] = (),
+    title: str | None = None,
+    caption: str | None = None,
+) -> object:
+    """A table for people: the columns `left` hold words, those `right` of them numbers."""
+    from rich.table import Table
+
+    made = Table(*left, title=title, caption=caption)
+    for column in right:
+        made.add_column(column, justify="right")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
 def _write_yaml(data: Mapping[str, Any]) -> None:
     # Through JSON, so that tuples and enumerations become what every YAML reader knows.
     plain = json.loads(json.dumps(data))
@@ -94,4 +123,5 @@ def _write_picture(picture: Callable[[], str] | None) -> None:
         raise ConfigError("this answer has no picture; choose table, json, yaml or csv")
     if sys.stdout.isatty():
         raise ConfigError("an SVG is not for a terminal; send it to a file with > plan.svg")
+    # Bytes: a picture is UTF-8, whatever the locale says.
     sys.stdout.buffer.write(picture().encode())

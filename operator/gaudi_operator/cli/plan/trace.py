@@ -56,6 +56,7 @@ class TraceFile:
     def halves(self, server: Server) -> tuple[Traffic, Traffic]:
         """Traffic of the earlier and of the later half of the requests."""
         try:
+            # Read twice: a trace may be larger than the memory.
             count = count_requests(self.requests())
         except TraceUnreadable as error:
             raise ConfigError(f"trace {self.path} {error}") from error

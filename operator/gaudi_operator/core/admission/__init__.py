@@ -3,6 +3,6 @@
 checks    ordered checks of what the installation, the planner or any model forbids; the first violation counts
 bounds    the most KV blocks and the least memory of any model: what the checks compare with
 estimate  a described card and a known model, forecast
-review    what is known of the plan: its outlook, what the estimate refuses or doubts, the smallest change, hints
+review    what is known of the plan: its forecast, what the estimate refuses or doubts, hints
 cache     answers that every pass asks for again, kept by their inputs
 """

@@ -26,6 +26,7 @@ def captures(spec: GaudiInferenceSpec) -> bool:
 def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
     """No model can have more KV blocks than this, nor use more."""
     limits = plan_limits(spec)
+    # A full sequence in every slot refers to no more.
     useful = ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs
     budget = usable_bytes(spec)
     if budget is None:

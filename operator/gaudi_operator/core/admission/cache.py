@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from threading import Lock, RLock
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.errors import PlanImpossible
@@ -22,9 +22,9 @@ _WORKING = RLock()
 
 @dataclass(frozen=True)
 class _Refusal:
-    """The sentence alone: the exception itself would keep everything that was in work when it was raised."""
+    """Its arguments alone: the exception itself would keep everything that was in work when it was raised."""
 
-    sentence: str
+    arguments: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,10 @@ class Answers(Generic[T]):
         found = self._look_up(key)
         if found is None:
             with _WORKING:
+                # Once more: another pass may have worked it out while this one waited for its turn.
                 found = self._look_up(key) or self._work_out(key, work, size)
         if isinstance(found.answer, _Refusal):
-            raise PlanImpossible(found.answer.sentence)
+            raise PlanImpossible(*found.answer.arguments)
         return found.answer
 
     def _look_up(self, key: Hashable) -> _Kept[T] | None:
@@ -67,10 +68,11 @@ class Answers(Generic[T]):
             answer = work()
             found = _Kept[T](answer, size(answer))
         except PlanImpossible as error:
-            found = _Kept(_Refusal(str(error)), size(None))
+            found = _Kept(_Refusal(error.args), size(None))
         with self._lock:
             self._kept[key] = found
             self._bytes += found.size
+            # An answer that is larger than all room stays alone: the next pass asks for it again.
             while self._bytes > self._most_bytes and len(self._kept) > 1:
                 self._bytes -= self._kept.popitem(last=False)[1].size
         return found

@@ -8,13 +8,13 @@ whether the graphs that readiness asks for can fit at all, by a bound that holds
 What is refused here can never work. What passes may still fall short: that is for an estimate to say (review.py).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import MOST_MEMORY, captures, least_memory, most_kv_blocks, usable_bytes
-from gaudi_operator.core.admission.review import plan_of, why_impossible
+from gaudi_operator.core.admission.review import check_plan, plan_of
 from gaudi_operator.core.children.manifests.container import image
 from gaudi_operator.core.children.manifests.volumes import shared_memory
 from gaudi_operator.core.children.runtime_config import (
@@ -32,13 +32,9 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.ranges import ignored_settings
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
-from gaudi_runtime.errors import PlanImpossible, Problem
+from gaudi_runtime.errors import Checks, PlanImpossible, Problem
 from gaudi_runtime.knobs.check import ignored_knobs, wrong_arguments, wrong_settings, wrong_variables
-
-
-def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """The first check that fails; None when the spec may run."""
-    return next((found for check in CHECKS if (found := check(inference, defaults))), None)
+from gaudi_runtime.units import plural
 
 
 def host_path_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
@@ -124,7 +120,7 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
 def settings_are_wrong(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """The engine would not know a knob, or take its value for something else without a word."""
     sentence = why_settings_are_wrong(inference)
-    return None if sentence is None else Problem("SettingsWrong", sentence)
+    return Problem("SettingsWrong", sentence) if sentence else None
 
 
 def no_image_is_known(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
@@ -175,17 +171,12 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
             f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} has no room for a single KV block: "
             f"raise it to {at_least(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryShare.",
         )
-    sentence = why_impossible(inference)
-    if sentence is None:
-        return None
-    prefix = "spec." if sentence.startswith("bucketing.") else "spec.bucketing: "
-    return Problem("PlanImpossible", f"{prefix}{sentence}.")
-
-
-def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
-    """Not even the smallest graphs that the thresholds ask for fit into the memory, and the gate would stay closed."""
-    sentence = why_unreachable(inference.spec)
-    return None if sentence is None else Problem("ThresholdsUnreachable", sentence)
+    try:
+        check_plan(inference)
+    except PlanImpossible as error:
+        # The planner names settings as they stand below spec, and those at fault only where it is one alone.
+        return Problem("PlanImpossible", f"spec.{error}." if error.where else f"spec.bucketing: {error}.")
+    return None
 
 
 def groups_are_not_served(inference: Inference, observed: Observed) -> Problem | None:
@@ -197,18 +188,6 @@ def groups_are_not_served(inference: Inference, observed: Observed) -> Problem |
         f"spec.parallelism.nodes is {inference.spec.parallelism.nodes}, and this cluster has no LeaderWorkerSets: "
         "install the LeaderWorkerSet controller (lws.sigs.k8s.io) in version 0.9 or newer. It is seen within seconds.",
     )
-
-
-CHECKS: tuple[Callable[[Inference, InstallationDefaults], Problem | None], ...] = (
-    host_path_is_not_allowed,
-    something_is_not_built,
-    settings_are_wrong,
-    no_image_is_known,
-    memory_is_above_all_devices,
-    shared_memory_takes_all,
-    plan_is_impossible,
-    thresholds_are_unreachable,
-)
 
 
 MOST_SENTENCES = 5
@@ -248,17 +227,20 @@ LEAST_BYTES_PER_INPUT = 4
 """Of a graph: one token id per input position, and nothing else."""
 
 
-def why_unreachable(spec: GaudiInferenceSpec) -> str | None:
-    """The sentence that says why the gate can never open; None when a small enough model may open it."""
+def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """Not even the smallest graphs that the thresholds ask for fit into the memory, and the gate would stay closed."""
+    spec = inference.spec
     if not captures(spec) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
     prompt, decode = spec.readiness.min_captured_prompt_percent, spec.readiness.min_captured_decode_percent
     if spec.warmup.graph_memory_share == 0 and (prompt or decode):
-        return (
+        return Problem(
+            "ThresholdsUnreachable",
             "spec.warmup.graphMemoryShare is 0, so no memory is kept for graphs, but spec.readiness asks for "
-            f"{prompt} % of prompt and {decode} % of decode graphs: raise the share or lower the percentages."
+            f"{prompt} % of prompt and {decode} % of decode graphs: raise the share or lower the percentages.",
         )
-    return _why_too_long(spec, prompt) or _why_too_large(spec, prompt, decode)
+    sentence = _why_too_long(spec, prompt) or _why_too_large(spec, prompt, decode)
+    return Problem("ThresholdsUnreachable", sentence) if sentence else None
 
 
 def _why_too_long(spec: GaudiInferenceSpec, percent: int) -> str | None:
@@ -267,16 +249,15 @@ def _why_too_long(spec: GaudiInferenceSpec, percent: int) -> str | None:
     if limit is None or spec.engine.name is not EngineName.VLLM or execution_mode(spec) is not ExecutionMode.HPU_GRAPHS:
         return None
     planned = _most_buckets(spec)
-    if planned is None:
-        return None
     total = len(planned.prompt)
     within = sum(each.query_len + each.num_blocks * spec.engine.block_size <= limit for each in planned.prompt)
     most = 100 * within // total
     if most >= percent:
         return None
     return (
-        f"spec.warmup.maxGraphTokens {limit} leaves {total - within} of {total} prompt buckets without a graph, but "
-        f"spec.readiness asks for {percent} % of prompt graphs: raise it, or lower minCapturedPromptPercent to {most}."
+        f"spec.warmup.maxGraphTokens {limit} leaves {total - within} of {plural(total, 'prompt bucket')} without a "
+        f"graph, but spec.readiness asks for {percent} % of prompt graphs: raise it, or lower minCapturedPromptPercent "
+        f"to {most}."
     )
 
 
@@ -285,27 +266,36 @@ def _why_too_large(spec: GaudiInferenceSpec, prompt: int, decode: int) -> str | 
     if budget is None:
         return None
     plan = _most_buckets(spec)
-    if plan is None:
-        return None
     least = _least_graph_bytes(plan.prompt, prompt) + _least_graph_bytes(plan.decode, decode)
     if least <= budget:
         return None
     return (
         f"spec.readiness asks for {prompt} % of {len(plan.prompt)} prompt and {decode} % of {len(plan.decode)} decode "
-        f"graphs, whose inputs alone take {least} bytes; spec.accelerator.deviceMemory leaves {budget}: "
+        f"graphs, whose inputs alone take {plural(least, 'byte')}; spec.accelerator.deviceMemory leaves {budget}: "
         f"raise it to {at_least(ceil(least / spec.engine.device_memory_utilization))}, plan fewer buckets or lower the "
         "percentages."
     )
 
 
-def _most_buckets(spec: GaudiInferenceSpec) -> BucketPlan | None:
-    try:
-        return plan_of(bucket_policy(spec), plan_limits(spec), most_kv_blocks(spec))
-    except PlanImpossible:
-        return None
+def _most_buckets(spec: GaudiInferenceSpec) -> BucketPlan:
+    # Never refused: plan_is_impossible stands before the thresholds and asks for the same plan.
+    return plan_of(bucket_policy(spec), plan_limits(spec), most_kv_blocks(spec))
 
 
 def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
     needed = ceil(len(buckets) * percent / 100)
     sizes = sorted(bucket.batch_size * bucket.query_len for bucket in buckets)
     return LEAST_BYTES_PER_INPUT * sum(sizes[:needed])
+
+
+first_violation = Checks(
+    host_path_is_not_allowed,
+    something_is_not_built,
+    settings_are_wrong,
+    no_image_is_known,
+    memory_is_above_all_devices,
+    shared_memory_takes_all,
+    plan_is_impossible,
+    thresholds_are_unreachable,
+)
+"""What is wrong with a spec on an installation; None when it may run."""

@@ -1,11 +1,11 @@
 """What is known of a spec's plan before a pod has measured anything (docs/conditions.md, Before a pod runs).
 
-First the outlook: counts of buckets, gaps and the estimate. It is kept, because every pass asks again: small answers
-for long, whole plans only for the few that are in question. Then the smallest change that would make the spec fit, one
-setting at a time (docs/memory.md, Advice), and what the estimate says against it: a refusal where it is proven, a doubt
-where the card may yet do better. Proven is what holds for the lowest figures that any source gives, of a model that the
-spec names; and all of a simulation, which does what its description says. A doubt is told and refuses nothing.
-Last the hints, which speak against nothing: sentences, each whole (docs/running-vllm.md, Hints).
+First the forecast: counts of buckets, gaps and the estimate. It is kept, because every pass asks again: small answers
+for long, whole plans only for the few that are in question. Then what the estimate says against the spec: a refusal
+where it is proven, a doubt where the card may yet do better. Proven is what holds for the lowest figures that any
+source gives, of a model that the spec names; and all of a simulation, which does what its description says. A doubt is
+shown and refuses nothing. Last the hints, which speak against nothing: sentences, each whole (docs/running-vllm.md,
+Hints).
 """
 
 from collections.abc import Callable, Iterator
@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
+from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import most_kv_blocks
 from gaudi_operator.core.admission.cache import Answers, text_bytes
-from gaudi_operator.core.admission.estimate import Estimate, Fitting, Subject, estimate, subject
+from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, GraphBounds, estimate, forecast_target
 from gaudi_operator.core.children.runtime_config import (
     bucket_policy,
     execution_mode,
@@ -28,16 +28,13 @@ from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import Uncovered, uncovered
 from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.catalog.cards import card_named
-from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.validated import Validated, validated
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
 from gaudi_runtime.contract.report import meets, percent
 from gaudi_runtime.errors import PlanImpossible, Problem
-from gaudi_runtime.forecast.advice import advise, sentence
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.forecast.result import Reason, Thresholds
+from gaudi_runtime.forecast.result import Reason
 
 BYTES_PER_BUCKET = 120
 """As measured: a tuple, its place in the plan and in what finds it; the numbers are shared."""
@@ -49,14 +46,14 @@ _PLANS: Answers[BucketPlan] = Answers(64 * 2**20)
 """Room for one plan of the most buckets, or hundreds of common ones."""
 
 _POSSIBLE: Answers[bool] = Answers(16 * 2**20)
-_OUTLOOKS: Answers["Outlook | None"] = Answers(16 * 2**20)
+_FORECASTS: Answers["PlanForecast | None"] = Answers(16 * 2**20)
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PlanForecast:
     """A plan for `kv_blocks` KV blocks: its numbers of buckets, what they leave without one, and what they take.
 
-    `estimate` is None where no described card and known model are spoken of.
+    `estimate` is None where the spec has no target.
     """
 
     prompt: int
@@ -66,29 +63,39 @@ class Outlook:
     estimate: Estimate | None
 
 
-def outlook(inference: Inference, measured_blocks: int | None = None) -> Outlook | None:
-    """The outlook on a device with `measured_blocks` KV blocks; otherwise with as many as are estimated, or else
+def forecast_plan(inference: Inference, measured_blocks: int | None = None) -> PlanForecast | None:
+    """The forecast for a device with `measured_blocks` KV blocks; otherwise with as many as are estimated, or else
     with the most that can be used. None when no plan is possible.
     """
-    inputs = replace(forecast_inputs(inference), kv_blocks=measured_blocks)
-    return _outlook(inputs, subject(inference.spec), most_kv_blocks(inference.spec))
+    spec = inference.spec
+    inputs = replace(
+        inputs_of(runtime_config(inference)),
+        kv_blocks=measured_blocks,
+        tokens_follow_length=spec.engine.max_num_batched_tokens is None,
+    )
+    key = inputs, forecast_target(spec), most_kv_blocks(spec)
+    return _FORECASTS.get(key, lambda: _forecast(*key), _small(inputs.policy))
 
 
-def forecast_inputs(inference: Inference) -> ForecastInputs:
-    """The deployment as forecasts see it, for one of its cards."""
-    inputs = inputs_of(runtime_config(inference))
-    return replace(inputs, tokens_follow_length=inference.spec.engine.max_num_batched_tokens is None)
+def _forecast(inputs: ForecastInputs, target: ForecastTarget | None, most_blocks: int) -> PlanForecast | None:
+    found = estimate(inputs, target) if target else None
+    estimated = found.kv_blocks if found else 0
+    for blocks in (inputs.kv_blocks or estimated, most_blocks):
+        # Of the estimated blocks there may be too few for any bucket, where a pod may yet find more.
+        with suppress(PlanImpossible):
+            plan = plan_of(inputs.policy, inputs.limits, blocks)
+            return PlanForecast(
+                len(plan.prompt), len(plan.decode), blocks, uncovered(plan, inputs.limits, blocks), found
+            )
+    return None
 
 
-def why_impossible(inference: Inference) -> str | None:
-    """The planner's sentence, without a full stop, that says why there is no plan; None when there is one."""
+def check_plan(inference: Inference) -> None:
+    """Raises PlanImpossible with the planner's sentence, without a full stop, when there is no plan."""
     spec = inference.spec
     policy, limits, kv_blocks = bucket_policy(spec), plan_limits(spec), most_kv_blocks(spec)
-    try:
-        _POSSIBLE.get((policy, limits, kv_blocks), lambda: bool(plan_of(policy, limits, kv_blocks)), _small(policy))
-    except PlanImpossible as error:
-        return str(error)
-    return None
+    # Not the plan itself: room is for few of those, and every pass of every resource asks whether there is one.
+    _POSSIBLE.get((policy, limits, kv_blocks), lambda: bool(plan_of(policy, limits, kv_blocks)), _small(policy))
 
 
 def plan_of(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
@@ -101,59 +108,9 @@ def plan_of(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
     return _PLANS.get((policy, limits, kv_blocks), lambda: make_plan(policy, limits, kv_blocks), size)
 
 
-def _outlook(inputs: ForecastInputs, about: Subject | None, most_blocks: int) -> Outlook | None:
-    return _OUTLOOKS.get(
-        (inputs, about, most_blocks), lambda: _look_out(inputs, about, most_blocks), _small(inputs.policy)
-    )
-
-
-def _look_out(inputs: ForecastInputs, about: Subject | None, most_blocks: int) -> Outlook | None:
-    found = estimate(inputs, about) if about is not None else None
-    estimated = found.kv_blocks if found is not None else 0
-    for blocks in (inputs.kv_blocks or estimated, most_blocks):
-        with suppress(PlanImpossible):
-            plan = plan_of(inputs.policy, inputs.limits, blocks)
-            return Outlook(len(plan.prompt), len(plan.decode), blocks, uncovered(plan, inputs.limits, blocks), found)
-    return None
-
-
 def _small(policy: BucketPolicy) -> Callable[[object], int]:
     """Size of an answer without buckets: that of its key."""
     return lambda _answer: SMALL + text_bytes(policy)
-
-
-ROOM = Thresholds(0, 0)
-"""Nothing but room for the model and one sequence."""
-
-_SENTENCES: Answers[str] = Answers(8 * 2**20)
-
-
-def room_advice(inference: Inference) -> str:
-    """What gives the model room, as a part of a sentence; empty when no single change does."""
-    return _advice(inference, ROOM)
-
-
-def graph_advice(inference: Inference, readiness: Readiness) -> str:
-    """What lets the asked-for graphs fit as expected, as a part of a sentence; empty when no single change does."""
-    wanted = Thresholds(readiness.min_captured_prompt_percent, readiness.min_captured_decode_percent)
-    return _advice(inference, wanted)
-
-
-def _advice(inference: Inference, wanted: Thresholds) -> str:
-    about = subject(inference.spec)
-    return "" if about is None else _changes(forecast_inputs(inference), about, wanted)
-
-
-def _changes(inputs: ForecastInputs, about: Subject, wanted: Thresholds) -> str:
-    """Kept, because every pass asks again and a large plan takes seconds."""
-    return _SENTENCES.get(
-        (inputs, about, wanted), lambda: _work_out(inputs, about, wanted), lambda _: SMALL + text_bytes(inputs.policy)
-    )
-
-
-def _work_out(inputs: ForecastInputs, about: Subject, wanted: Thresholds) -> str:
-    shape = known_shape(about.model)
-    return "" if shape is None else sentence(advise(inputs, shape, card_named(about.card), wanted))
 
 
 def estimated_violation(inference: Inference) -> Problem | None:
@@ -176,23 +133,23 @@ def doubt(inference: Inference) -> str | None:
         return None
     if found.problem is not None:
         return _no_room("may", found.problem, inference)
-    return _shortfalls(inference, found, at_best=False) or None
+    return _shortfalls(inference, found, at_best=False)
 
 
 def _estimate(inference: Inference) -> Estimate | None:
-    found = outlook(inference)
-    return None if found is None else found.estimate
+    found = forecast_plan(inference)
+    return found.estimate if found else None
 
 
 def _no_room(verb: str, problem: Problem, inference: Inference) -> str:
     if problem.reason is Reason.PARALLELISM:
         return f"The model {verb} not fit these ranks: {problem.message}."
-    advice = room_advice(inference) or "use more cards, a smaller model or fewer bits"
-    return f"The model {verb} not fit: {problem.message}. To give it room, {advice}."
+    advice = "use more cards, a smaller model or fewer bits"
+    return f"The model {verb} not fit: {problem.message}. To give it room, {advice}; {_advisor(inference)}."
 
 
-def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str:
-    """A clause for each phase whose threshold is out of reach, and what to change; empty when both are within it."""
+def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str | None:
+    """A clause for each phase whose threshold is out of reach, and what to change; None when both are within it."""
     readiness = inference.spec.readiness
     phases = (
         ("prompt", found.prompt, readiness.min_captured_prompt_percent),
@@ -200,21 +157,28 @@ def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str:
     )
     short = [
         clause
-        for phase, fitting, least in phases
-        if fitting is not None and (clause := _shortfall(phase, fitting, least, at_best=at_best))
+        for phase, bounds, least in phases
+        if bounds is not None and (clause := _shortfall(phase, bounds, least, at_best=at_best))
     ]
     if not short:
-        return ""
-    advice = graph_advice(inference, readiness) or "give graphs more memory, plan fewer buckets or ask for less"
-    return f"spec.readiness {' and '.join(short)}. To make it fit, {advice}."
-
-
-def _shortfall(phase: str, fitting: Fitting, least: int, *, at_best: bool) -> str | None:
-    count = fitting.at_best if at_best else fitting.expected
-    if meets(count, fitting.planned, least) is not False:
         return None
-    word, reach = "at most" if at_best else "about", percent(count, fitting.planned)
-    return f"asks for {least} % of the {phase} graphs, but {word} {count} of {fitting.planned} ({reach} %) fit"
+    advice = "give graphs more memory, plan fewer buckets or ask for less"
+    return f"spec.readiness {' and '.join(short)}. To make it fit, {advice}; {_advisor(inference)}."
+
+
+def _advisor(inference: Inference) -> str:
+    """Who names values: the search takes a second of a processor, and a pass has none to give away."""
+    identity = inference.identity
+    command = f"gaudi-plan forecast --from-cluster {identity.name} -n {identity.namespace}"
+    return f"`{command}` looks for the smallest change"
+
+
+def _shortfall(phase: str, bounds: GraphBounds, least: int, *, at_best: bool) -> str | None:
+    count = bounds.at_best if at_best else bounds.expected
+    if meets(count, bounds.planned, least) is not False:
+        return None
+    word, reach = "at most" if at_best else "about", percent(count, bounds.planned)
+    return f"asks for {least} % of the {phase} graphs, but {word} {count} of {bounds.planned} ({reach} %) fit"
 
 
 _BITS = {

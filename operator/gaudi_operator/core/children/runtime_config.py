@@ -8,9 +8,8 @@ from posixpath import join, normpath
 from gaudi_operator.api.base import SecretKey
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.model import Adapter, HuggingFaceSource, Model, ModelSource
-from gaudi_operator.api.v1alpha1.recipe_store import RecipeObjectStore
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.warmup import RecipeCache
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
 from gaudi_operator.core.notation import whole_bytes
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits

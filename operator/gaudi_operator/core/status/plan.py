@@ -11,8 +11,8 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PlanBasis, PlanState
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles
 from gaudi_operator.core.admission.checks import why_settings_are_ignored
-from gaudi_operator.core.admission.estimate import Estimate, Fitting, why_unknown
-from gaudi_operator.core.admission.review import Outlook, doubt, hints, outlook
+from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_unknown
+from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, hints
 from gaudi_operator.core.notation import DONE, captured_percent
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import revision_inputs, same_inputs
@@ -30,7 +30,7 @@ def plan_state(state: State) -> PlanState | None:
     What a pod of the current revision has measured stays until another one has. A spec that is refused, rolled back
     or put aside by a pinned revision has no pods.
     """
-    expected = outlook(state.inference)
+    expected = forecast_plan(state.inference)
     if expected is None:
         return None
     # Figures of pods that run another spec would be told as those of this one.
@@ -58,7 +58,7 @@ def known_blocks(state: State) -> int | None:
 _FOUND = frozenset({PlanBasis.MEASURED, PlanBasis.SIMULATED})
 
 
-def _expected(spec: GaudiInferenceSpec, found: Outlook) -> PlanState:
+def _expected(spec: GaudiInferenceSpec, found: PlanForecast) -> PlanState:
     estimate = found.estimate
     known = {} if estimate is None else _estimated(estimate)
     unknown = {} if known else {"source": why_unknown(spec)}
@@ -86,8 +86,8 @@ def _estimated(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def _fits(fitting: Fitting | None) -> int | None:
-    return None if fitting is None else percent(fitting.expected, fitting.planned)
+def _fits(bounds: GraphBounds | None) -> int | None:
+    return None if bounds is None else percent(bounds.expected, bounds.planned)
 
 
 def _measured_pod(state: State) -> tuple[PodView, WarmupReport] | None:
@@ -103,7 +103,7 @@ def _captured(report: WarmupReport) -> int:
 def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState:
     # Gaps depend on the KV blocks that the card really had, not on those that were estimated.
     blocks = report.memory.kv_blocks if report.memory else None
-    found = outlook(state.inference, blocks) or outlook(state.inference)
+    found = forecast_plan(state.inference, blocks) or forecast_plan(state.inference)
     assert found is not None  # noqa: S101 - plan_state() has looked
     return PlanState(
         basis=PlanBasis.SIMULATED if report.simulated else PlanBasis.MEASURED,
@@ -187,7 +187,7 @@ def judge_bucket_coverage(s: State) -> Verdict:
     if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
         found = "Requests met shapes without a warm graph: status.recompiles lists them."
         return Verdict(FALSE, "ColdShapes", f"{found} {suggestion(s) or CHANGE_BUCKETS}")
-    expected = outlook(s.inference)
+    expected = forecast_plan(s.inference)
     if expected is None:
         return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
     if gaps := _gaps(s, expected):
@@ -209,9 +209,9 @@ def _met_cold(reports: Iterable[WarmupReport]) -> bool:
     return any(report.recompiles_since_ready or report.cold_shapes for report in reports)
 
 
-def _gaps(s: State, unmeasured: Outlook) -> str | None:
+def _gaps(s: State, unmeasured: PlanForecast) -> str | None:
     """What the plan leaves without a bucket, for the KV blocks that were measured if any were."""
-    return (outlook(s.inference, known_blocks(s)) or unmeasured).uncovered.sentence()
+    return (forecast_plan(s.inference, known_blocks(s)) or unmeasured).uncovered.sentence()
 
 
 def judge_settings_effective(s: State) -> Verdict:

@@ -161,8 +161,8 @@ class Optimizer:
         if found is None:
             least = sum(self.least(phase, price) for phase in phases)
             raise PlanImpossible(
-                f"{asked}: {budget:g} is too little; a bucket for every admissible {' and '.join(phases)} batch takes "
-                f"{least:g}"
+                f"{budget:g} is too little; a bucket for every admissible {' and '.join(phases)} batch takes {least:g}",
+                asked,
             )
         buckets = _by_phase(found, phases)
         # Of a budget that both phases share, neither knows its part, so only a phase by itself is searched further.
@@ -234,8 +234,9 @@ def _settings(policy: BucketPolicy) -> OptimalSettings:
     settings = policy.optimal
     if settings is None:
         raise PlanImpossible(
-            "bucketing.strategy: optimal needs the traffic that it is to pad least; give bucketing.optimal.traffic "
-            "(`gaudi-plan trace --save-traffic` makes it from a trace) or choose exponential, linear or paddingAware"
+            "optimal needs the traffic that it is to pad least; give bucketing.optimal.traffic "
+            "(`gaudi-plan trace --save-traffic` makes it from a trace) or choose exponential, linear or paddingAware",
+            "bucketing.strategy",
         )
     kinds = {
         "promptGraphs or decodeGraphs": settings.prompt_graphs or settings.decode_graphs,
@@ -245,7 +246,7 @@ def _settings(policy: BucketPolicy) -> OptimalSettings:
     given = [name for name, value in kinds.items() if value]
     if len(given) > 1:
         raise PlanImpossible(
-            f"bucketing.optimal: {' and '.join(given)} are different kinds of budget; give one of them"
+            f"{' and '.join(given)} are different kinds of budget; give one of them", "bucketing.optimal"
         )
     return settings
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_operator.core.actions import Apply
-from gaudi_operator.core.admission.review import outlook
+from gaudi_operator.core.admission.review import forecast_plan
 from tests.conformance import violations
 from tests.forecasts import seed
 from tests.unit.operator.core.cluster import Cluster
@@ -90,7 +90,7 @@ def test_graphs_that_are_expected_to_fit_never_exceed_the_memory_kept_for_them(
         engine={"deviceMemoryUtilization": utilization, "maxNumPrefillSeqs": prefills, "maxNumSeqs": 8},
         warmup={"graphMemoryShare": share, "promptRatio": ratio},
     )
-    found = outlook(inference(**spec))
+    found = forecast_plan(inference(**spec))
     assert found is not None
     assert found.estimate is not None
     free, block, firsts = (94.62 - 14.9) * GIB, 128 * KIB, (128 * 1.43 + 8 * 1.45) * MIB

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.review import outlook
+from gaudi_operator.core.admission.review import forecast_plan
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_runtime.contract.report import WarmupReport
 from gaudi_runtime.http.report_board import ReportBoard
@@ -38,7 +38,7 @@ async def played(spec: dict[str, Any]) -> WarmupReport:
 async def test_simulation_captures_what_was_estimated(case: str) -> None:
     spec = seed(**CASES[case])
     spec["engine"]["simulation"] = {**spec["engine"]["simulation"], "timeScale": "0"}
-    found = outlook(inference(**spec))
+    found = forecast_plan(inference(**spec))
     assert found is not None
     assert found.estimate is not None
     assert found.estimate.prompt is not None

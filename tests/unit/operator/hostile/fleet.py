@@ -17,7 +17,7 @@ PODS = 600
 
 FOLLOW = """
 import asyncio, json, sys
-from gaudi_operator.shell.metrics import Metrics
+from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.store import Key
 from tests.unit.operator.core.stories import served

@@ -145,7 +145,7 @@ REFUSED = {
         ),
         "spec.engine.settings: ",
     ),
-    "5,000,000 candidates with advice": (
+    "5,000,000 candidates that do not fit": (
         spec(
             linear({}, {"batchSize": (1, 1, 40), "blocks": (50, 1, 25_000)}),
             KNOWN,

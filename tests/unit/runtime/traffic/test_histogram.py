@@ -68,7 +68,7 @@ def test_sizes_that_are_rounded_never_shrink() -> None:
 def test_bad_line_is_refused_with_its_number_and_text(line: str, problem: str) -> None:
     with pytest.raises(PlanImpossible) as refusal:
         read_traffic(f"prompt 1 1 0 1\n{line}\n")
-    assert str(refusal.value).startswith(f"bucketing.optimal.traffic, line 2: {problem}")
+    assert str(refusal.value).startswith(f"bucketing.optimal.traffic: line 2: {problem}")
     assert line in str(refusal.value).replace("\\'", "'")
 
 

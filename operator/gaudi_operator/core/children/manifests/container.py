@@ -5,9 +5,8 @@ Where recipes are shared it gets more variables: its revision, and what a store 
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator
 from gaudi_operator.api.v1alpha1.engine import EnvVar
-from gaudi_operator.api.v1alpha1.recipe_store import RecipeObjectStore
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.warmup import RecipeCache
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
 from gaudi_operator.core.children.manifests.metadata import Object
 from gaudi_operator.core.children.manifests.volumes import TEMPORARY_PATH, mounts
 from gaudi_operator.core.children.runtime_config import on_cpu, repositories, runtime_config, tokens

@@ -11,8 +11,7 @@ from typer.testing import CliRunner, Result
 from gaudi_operator.cli.kubectl.app import app, main
 from gaudi_operator.cli.kubectl.asking import Refused, plain_name
 from gaudi_operator.cli.kubectl.learn import ready_pods
-from gaudi_operator.cli.kubectl.status import RolloutProgress
-from gaudi_operator.cli.kubectl.verdict import Outcome, Verdict
+from gaudi_operator.cli.kubectl.status import Outcome, RolloutProgress, Verdict
 
 
 def call(*arguments: str) -> Result:

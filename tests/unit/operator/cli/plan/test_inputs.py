@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.cli.plan.document import read_manifest
-from gaudi_operator.core.admission.review import outlook
+from gaudi_operator.cli.plan.question import read_manifest
+from gaudi_operator.core.admission.review import forecast_plan
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 ROOT = Path(__file__).parents[5]
@@ -25,7 +25,7 @@ def test_inference_is_planned_as_its_pods_would_plan() -> None:
 def test_kv_blocks_of_a_known_model_are_estimated_as_the_operator_does() -> None:
     path = ROOT / "examples" / "llama-3.1-8b-gaudi3.yaml"
     inference = read_manifest(yaml.safe_load(path.read_text()))
-    expected = outlook(inference)
+    expected = forecast_plan(inference)
     assert expected is not None
     printed = answer(path.read_text())
     assert (len(printed["prompt"]), len(printed["decode"])) == (expected.prompt, expected.decode)

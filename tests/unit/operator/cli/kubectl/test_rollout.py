@@ -1,9 +1,23 @@
-"""The kept revisions as rows and as a document, and which one undo goes back to."""
+"""The kept revisions as rows and as a document, which one undo goes back to, and the patches of all commands."""
 
 import pytest
 
 from gaudi_operator.cli.kubectl.asking import Refused
-from gaudi_operator.cli.kubectl.revisions import HEADER, chosen, columns, details, earlier, named, rows, why_not_back
+from gaudi_operator.cli.kubectl.rollout import (
+    HEADER,
+    chosen,
+    columns,
+    details,
+    earlier,
+    guarded_undo_patch,
+    named,
+    pause_patch,
+    restart_patch,
+    resume_patch,
+    rows,
+    why_not_back,
+)
+from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.rollout.revision import Revision
 from tests.unit.operator.cli.kubectl.kept import FAILURE, NEWER, revision, shown
 from tests.unit.operator.core.resources import resource
@@ -100,3 +114,53 @@ def test_details_say_image_inputs_and_why_it_failed() -> None:
 
 def test_details_of_a_good_revision_say_nothing_of_failure() -> None:
     assert "failed" not in details(STATUS, STORED[1])
+
+
+PAUSED = resource(rollout={"paused": True})
+
+
+def test_pause_sets_the_field() -> None:
+    assert pause_patch(resource()) == {"spec": {"rollout": {"paused": True}}}
+
+
+def test_pause_of_what_is_paused_is_refused() -> None:
+    with pytest.raises(Refused, match="tiny is already paused"):
+        pause_patch(PAUSED)
+
+
+def test_resume_takes_the_field_away() -> None:
+    assert resume_patch(PAUSED) == {"spec": {"rollout": {"paused": None}}}
+
+
+def test_resume_of_what_is_not_paused_is_refused() -> None:
+    with pytest.raises(Refused, match="tiny is not paused"):
+        resume_patch(resource())
+
+
+def test_restart_sets_the_annotation() -> None:
+    assert restart_patch(resource(), "now") == {"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: "now"}}}
+
+
+def test_restart_of_what_is_paused_is_refused_with_the_command_that_helps() -> None:
+    with pytest.raises(Refused, match="kubectl gaudi rollout resume tiny"):
+        restart_patch(PAUSED, "now")
+
+
+def test_restart_of_a_pinned_revision_is_refused_for_nothing_would_come_of_it() -> None:
+    with pytest.raises(Refused, match="runs revision 0123456789"):
+        restart_patch(resource(rollout={"revision": "0123456789"}), "now")
+
+
+def test_undo_of_what_is_paused_is_refused() -> None:
+    with pytest.raises(Refused, match="undo would move nothing"):
+        guarded_undo_patch(PAUSED, revision("b", 2, **NEWER))
+
+
+def test_undo_holds_only_for_the_spec_that_was_looked_at() -> None:
+    test, *changes = guarded_undo_patch(resource(generation=4), revision("b", 2, **NEWER))
+    assert test == {"op": "test", "path": "/metadata/generation", "value": 4}
+    assert [change["path"] for change in changes] == ["/spec/engine"]
+
+
+def test_undo_to_what_the_spec_asks_for_is_no_patch() -> None:
+    assert guarded_undo_patch(resource(**NEWER), revision("b", 2, **NEWER)) == []

@@ -1,0 +1,130 @@
+"""What this process reports of itself: log lines, metrics, and the HTTP server that kubelet and Prometheus ask.
+
+`configure_logs` comes first in a process; `Metrics` are counted all over the shell; `serving` shows them beside
+/healthz, /livez and /readyz, on leader and follower alike.
+"""
+
+import logging
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from gaudi_operator.shell.kinds import EVENT, LEASE, WATCHED
+from gaudi_runtime.process.logs import JsonFormatter
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, resource, message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render a record."""
+        resource = getattr(record, "resource", None)
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+        line = f"{time} {record.levelname:7} {f'[{resource}] ' if resource else ''}{record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def configure_logs(format_name: str, level: str) -> None:
+    """Send all logs of this process to stderr. `format_name` is auto, json or text."""
+    text = sys.stderr.isatty() if format_name == "auto" else format_name == "text"
+    handler = logging.StreamHandler()
+    handler.setFormatter(TextFormatter() if text else JsonFormatter(extras=("resource",)))
+    # By force: a library that was imported may have set up handlers of its own.
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    # kopf narrates every event; only its complaints are of use. Failed watches are logged by watches.py.
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)
+
+
+_PLURALS = {each.plural for each in (*WATCHED, EVENT, LEASE)}
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
+# Milliseconds are the promise; the rest shows an API server that is slow.
+_GATE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30)
+
+
+class Metrics:
+    """All metrics of a process. A gauge for pods, not a label per pod: their number must not grow the series."""
+
+    def __init__(self) -> None:
+        """Everything at zero."""
+        # Not the registry of the library: it refuses a second set of the same names in one process.
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.leader = Gauge("gaudi_operator_leader", "1 on the replica that holds the Lease.", registry=registry)
+        self.resources = Gauge("gaudi_operator_resources", "GaudiInferences served.", registry=registry)
+        self.queued = Gauge("gaudi_operator_queue_depth", "Resources that wait for a pass.", registry=registry)
+        self.warming = Gauge("gaudi_operator_pods_warming", "Pods that load, compile or capture.", registry=registry)
+        self.passes = Counter("gaudi_operator_reconciles_total", "Passes, by outcome.", ["outcome"], registry=registry)
+        self.seconds = Histogram(
+            "gaudi_operator_reconcile_seconds", "Duration of a pass, writes included.", registry=registry
+        )
+        self.requests = Counter(
+            "gaudi_operator_api_requests_total",
+            "Requests to the API server, watches included when they start.",
+            ["verb", "resource", "code"],
+            registry=registry,
+        )
+        self.gate_seconds = Histogram(
+            "gaudi_operator_gate_seconds",
+            "From the report that opens a gate to the written gate.",
+            buckets=_GATE_SECONDS,
+            registry=registry,
+        )
+        self.reports = Counter(
+            "gaudi_operator_reports_total",
+            "Answers of pods, by whether they could be used.",
+            ["outcome"],
+            registry=registry,
+        )
+
+    def count_request(self, method: str, path: str, code: int, watch: bool = False) -> None:
+        """Count one answered request by verb and resource, as the API server's own audit would."""
+        parts = path.partition("?")[0].strip("/").split("/")
+        known = [index for index, part in enumerate(parts) if part in _PLURALS]
+        resource = "/".join((parts[known[-1]], *parts[known[-1] + 2 :])) if known else "other"
+        verb = _VERBS.get(method, method.lower())
+        if verb == "get" and known and known[-1] == len(parts) - 1:
+            verb = "watch" if watch else "list"
+        self.requests.labels(verb, resource, str(code)).inc()
+
+
+WhyNot = Callable[[], str | None]
+"""Why something is not well, as a sentence; None when it is."""
+
+
+@asynccontextmanager
+async def serving(
+    host: str, port: int, metrics: Metrics, why_not_alive: WhyNot, why_not_ready: WhyNot
+) -> AsyncIterator[int]:
+    """Serve while the context lasts; yields the port that was bound."""
+    app = web.Application()
+
+    async def show(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app.router.add_get("/healthz", _probe(lambda: None))
+    app.router.add_get("/livez", _probe(why_not_alive))
+    app.router.add_get("/readyz", _probe(why_not_ready))
+    app.router.add_get("/metrics", show)
+    # Probes come every few seconds: their lines would drown all others. Signals are taken in replica.py.
+    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host or None, port)
+        await site.start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+def _probe(why_not: WhyNot) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        reason = why_not()
+        return web.Response(status=503 if reason else 200, text=f"{reason or 'ok'}\n")
+
+    return answer

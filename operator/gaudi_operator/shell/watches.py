@@ -1,0 +1,214 @@
+"""The only kopf import: watches become calls. Event handlers only, and nothing waits in them.
+
+Daemons, timers and change handlers of kopf would put finalizers or annotations on objects; with the operator
+gone, deletions would hang. Its indices would show when everything was listed, and cost the square of what exists:
+they keep a lock per object, and each wakes all that wait.
+
+kopf also starts a task for every object of a list, never says when the last of them has run, and forgets what it has
+listed before. So `WatchSession` stands between kopf and the API server and takes each list as a whole: it is then known
+what was listed, and what has vanished while a watch was broken. kopf is handed lists without their objects, and watches
+on from their version.
+"""
+
+import asyncio
+import gc
+import itertools
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import aiohttp
+import kopf
+
+from gaudi_operator.shell.kinds import OPTIONAL, WATCHED, Kind
+from gaudi_operator.shell.monitoring import Metrics
+
+SERVER_TIMEOUT_SECONDS = 300
+"""The API server ends a watch after this time, and kopf starts the next: no watch can hang for longer."""
+
+_CONNECT_SECONDS = 10
+_SILENT_SECONDS = 90  # bookmarks come every minute
+
+Seen = Callable[[Mapping[str, Any]], None]
+
+
+class _NoDiffs(kopf.DiffBaseStorage):
+    """kopf would copy every object of every event, to compare it for change handlers that nobody has."""
+
+    def build(self, **_: Any) -> Any:
+        """Nothing is compared."""
+        return None
+
+    def fetch(self, **_: Any) -> Any:
+        """Nothing was kept."""
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Nothing is kept."""
+
+
+class _Forever:
+    """Delays between attempts that never end: an API server that is away comes back."""
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain((0.2, 0.5, 1.0), itertools.repeat(2.0))
+
+
+async def watch(
+    server: str,
+    session: Callable[[], aiohttp.ClientSession],
+    namespaces: Collection[str],
+    kinds: Collection[Kind],
+    seen: Seen,
+    deleted: Seen,
+    started: Callable[[], None],
+) -> None:
+    """Watch `kinds` until cancelled.
+
+    `seen` is called with every changed object, `deleted` with its last version. What lists hold comes by `session`,
+    which makes the HTTP session of a login. `started` is called when kopf has taken the signals of the process, so
+    that the caller can take them back.
+    """
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return kopf.AiohttpSession(server=server, aiohttp_session=session())
+
+    for kind in kinds:
+        _observe(registry, kind, seen, deleted)
+    before = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
+        registry=registry,
+        settings=_settings(kinds),
+        standalone=True,
+        clusterwide=not namespaces,
+        namespaces=tuple(namespaces),
+    )
+    started()
+    await kopf.run_tasks(tasks, ignored=before)
+
+
+def _observe(registry: kopf.OperatorRegistry, kind: Kind, seen: Seen, deleted: Seen) -> None:
+    group, version = kind.group_version
+
+    @kopf.on.event(group=group, version=version, plural=kind.plural, id=f"see-{kind.plural}", registry=registry)
+    async def see(event: kopf.RawEvent, **_: Any) -> None:
+        (deleted if event["type"] == "DELETED" else seen)(event["object"])
+
+
+def _settings(kinds: Collection[Kind]) -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.scanning.disabled = True  # needs no rights on namespaces and definitions
+    # Events are ours to publish (events.py).
+    settings.posting.enabled = False
+    settings.persistence.diffbase_storage = _NoDiffs()
+    settings.networking.error_backoffs = _Forever()
+    settings.networking.connect_timeout = _CONNECT_SECONDS
+    settings.watching.connect_timeout = _CONNECT_SECONDS
+    settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
+    # Later than the server: for a connection that has died without a word.
+    settings.watching.client_timeout = SERVER_TIMEOUT_SECONDS + _CONNECT_SECONDS
+    settings.watching.inactivity_timeout = _SILENT_SECONDS
+    # When the process ends is for replica.py to say.
+    settings.process.ultimate_exiting_timeout = None
+    for kind in kinds:
+        if kind.selector:
+            group, version = kind.group_version
+            settings.watching.label_selectors[group, version, kind.plural] = kind.selector
+    return settings
+
+
+log = logging.getLogger(__name__)
+
+Listed = Callable[[Kind, str | None, Sequence[Mapping[str, Any]], int], None]
+"""Called with (kind, namespace or None for all, the objects of the list, its resource version)."""
+
+
+class Answer(aiohttp.ClientResponse):
+    """An answer of the API server; the objects of a list can be taken out of it."""
+
+    _rest: Mapping[str, Any] | None = None
+
+    async def take_list(self) -> Mapping[str, Any]:
+        """The whole list. Who reads the answer afterwards finds no objects in it."""
+        text = await self.read()
+        gc.disable()  # it would look through what was read so far again and again: three quarters of the time
+        try:
+            whole: Mapping[str, Any] = json.loads(text)
+        finally:
+            gc.enable()
+        self._rest = {**whole, "items": []}
+        return whole
+
+    async def json(self, **options: Any) -> Any:
+        """What is left."""
+        return await super().json(**options) if self._rest is None else self._rest
+
+
+@dataclass
+class WatchSession:
+    """An aiohttp client middleware; `tried` is when each kind was last listed or watched, monotonic seconds."""
+
+    metrics: Metrics
+    listed: Listed
+    tried: dict[Kind, float] = field(default_factory=dict)
+    failing: set[Kind] = field(default_factory=set)
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Pass a request on and note what it was."""
+        target = collection_of(request.url.path)
+        if target:
+            self.tried[target[0]] = time.monotonic()
+        response = await self._answered(target[0] if target else None, request, handler)
+        watch = request.url.query.get("watch") == "true"
+        self.metrics.count_request(request.method, request.url.path, response.status, watch)
+        # A list, which kopf is about to read: whole, before its objects become tasks.
+        if target and not watch and response.status == 200:
+            await self._take_list(*target, response)
+        return response
+
+    async def _answered(
+        self, kind: Kind | None, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """The answer. kopf tries again without end and logs each time; once per outage is enough."""
+        try:
+            response = await handler(request)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self._note(kind, str(error) or type(error).__name__)
+            raise
+        self._note(kind, f"HTTP {response.status}" if response.status >= 400 else None)
+        return response
+
+    def _note(self, kind: Kind | None, problem: str | None) -> None:
+        if kind is None or (kind in self.failing) == (problem is not None):
+            return
+        if problem:
+            self.failing.add(kind)
+            log.warning("%s cannot be watched: %s; it is tried again.", kind.plural, problem)
+        else:
+            self.failing.discard(kind)
+            log.info("%s can be watched again.", kind.plural)
+
+    async def _take_list(self, kind: Kind, namespace: str | None, response: aiohttp.ClientResponse) -> None:
+        """The whole list: kopf asks for no pages. Its objects do not say their kind as others do."""
+        answer = await cast("Answer", response).take_list()
+        named = {"apiVersion": kind.api_version, "kind": kind.kind}
+        objects = [{**named, **each} for each in answer.get("items") or ()]
+        self.listed(kind, namespace, objects, int(answer["metadata"]["resourceVersion"]))
+
+    def idle_seconds(self) -> float:
+        """Longest time that a kind was neither listed nor watched anew; 0 before the first."""
+        return time.monotonic() - min(self.tried.values()) if self.tried else 0.0
+
+
+def collection_of(path: str) -> tuple[Kind, str | None] | None:
+    """The (kind, namespace) whose collection a path names."""
+    parts = path.strip("/").split("/")
+    namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else None
+    return next(((kind, namespace) for kind in (*WATCHED, *OPTIONAL) if kind.path(namespace) == path), None)
