@@ -75,6 +75,10 @@ def at_least(size: int) -> str:
     return f"{ceil(size / _SCALES[unit])}{unit or ''}"
 
 
+MOST_MEMORY = 2**60
+"""Bytes of any device, and so KV blocks of any device."""
+
+
 def whole_bytes(text: str) -> int:
     """Bytes of a memory quantity, rounded down. ValueError when `text` is no quantity."""
     return int(parse_quantity(text))

@@ -8,14 +8,11 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.children.runtime_config import execution_mode, plan_limits
-from gaudi_operator.core.notation import whole_bytes
+from gaudi_operator.core.notation import MOST_MEMORY, whole_bytes
 from gaudi_runtime.contract.config import ExecutionMode
 
 LEAST_BYTES_PER_TOKEN = 2
 """Of a KV block: a key and a value of one head, one dimension and one byte, in one layer."""
-
-MOST_MEMORY = 2**60
-"""Bytes of any device, and so KV blocks of any device."""
 
 
 def captures(spec: GaudiInferenceSpec) -> bool:

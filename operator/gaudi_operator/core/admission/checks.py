@@ -13,7 +13,7 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.bounds import MOST_MEMORY, captures, least_memory, most_kv_blocks, usable_bytes
+from gaudi_operator.core.admission.bounds import captures, least_memory, most_kv_blocks, usable_bytes
 from gaudi_operator.core.admission.review import check_plan, plan_of
 from gaudi_operator.core.children.manifests.container import image
 from gaudi_operator.core.children.manifests.volumes import shared_memory
@@ -25,7 +25,7 @@ from gaudi_operator.core.children.runtime_config import (
     runtime_config,
     tokens,
 )
-from gaudi_operator.core.notation import at_least, whole_bytes
+from gaudi_operator.core.notation import MOST_MEMORY, at_least, whole_bytes
 from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision

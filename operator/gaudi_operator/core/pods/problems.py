@@ -5,7 +5,7 @@ of together: they are no replicas any more, and the ReplicaSet makes others in t
 cluster, and with them what their node said (docs/conditions.md, While pods start).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -18,7 +18,7 @@ from gaudi_operator.core.pods.terminations import Termination, at_work
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
 from gaudi_runtime.contract.report import Phase
-from gaudi_runtime.errors import Problem
+from gaudi_runtime.errors import Checks, Problem
 
 _IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
 _CONTAINER = "Check that what spec.engine.env, spec.model.source and spec.pod name exists in this namespace."
@@ -87,20 +87,7 @@ def blames_the_revision(problem: Problem) -> bool:
 
 def pod_problem(pod: PodView, state: State, room: Room) -> Problem | None:
     """What only a person can mend about one pod."""
-    # The first one counts: what comes later in a pod's life is judged only when all before it is well.
-    checks: tuple[Callable[[PodView, State, Room], Problem | None], ...] = (
-        _failed_start,
-        _container_waits,
-        _crash_loop,
-        _unscheduled,
-        _unprepared,
-        _workers,
-        _standstill,
-        _shortfall,
-        _recompiles,
-        _errors,
-    )
-    return next((found for check in checks if (found := check(pod, state, room))), None)
+    return _CHECKS(pod, state, room)
 
 
 def _failed_start(pod: PodView, _: State, __: Room) -> Problem | None:
@@ -264,6 +251,21 @@ def _refused_pods(replica_set: Manifest, state: State, room: Room) -> Problem | 
     if room.unblock and "quota" in found:
         return Problem("UpgradeBlocked", f"{said} {room.unblock}")
     return Problem("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.")
+
+
+# In the order of a pod's life: what comes later in it is judged only when all before is well.
+_CHECKS = Checks(
+    _failed_start,
+    _container_waits,
+    _crash_loop,
+    _unscheduled,
+    _unprepared,
+    _workers,
+    _standstill,
+    _shortfall,
+    _recompiles,
+    _errors,
+)
 
 
 def _sentence(text: str) -> str:
