@@ -79,12 +79,12 @@ test-vllm: $(READY) ## What breaks with another release of vLLM: make test-vllm 
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/another-vllm $(VERSION) build/vllm-$(VERSION) $(CURDIR)/$(BIN)/python
 	GAUDI_RUNTIME_ANY_VLLM=1 build/vllm-$(VERSION)/bin/python -m pytest --tb=short tests/unit/runtime/vllm tests/vllm
 
-generate: $(READY) ## Write CRD, reference docs and chart docs anew
+generate: $(READY) ## Write CRD, reference docs and chart docs again
 	@$(BIN)/python -m gaudi_operator.api.crd
 	@$(BIN)/python -m gaudi_operator.settings > docs/settings.md
 	@$(BIN)/python -m scripts.chart_docs
 
-pins: $(READY) ## Write requirements/*.txt anew: hashed, without index or host names
+pins: $(READY) ## Write requirements/*.txt again: hashed, without index or host names
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/compile
 
 bench: $(READY) ## Measure against limits and rivals named in the tables

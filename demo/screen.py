@@ -20,7 +20,7 @@ def headline(number: int, what: str) -> None:
 
 
 class LiveTable:
-    """The resource's table, redrawn in place; where there is no terminal, printed anew at every third of the way."""
+    """The resource's table, redrawn in place; where there is no terminal, printed again at every third of the way."""
 
     def __init__(self) -> None:
         """Nothing is shown yet."""

@@ -40,7 +40,7 @@ condition() {
   field ".status.conditions[?(@.type==\"$1\")].$2"
 }
 
-# begin MANIFEST: deploy it anew and keep the name of its revision in $good.
+# begin MANIFEST: deploy it again and keep the name of its revision in $good.
 begin() {
   step "A deployment that serves, and a client that asks it without a pause"
   kubectl delete gi/walkthrough pod/walkthrough-client configmap/walkthrough-client --ignore-not-found

@@ -1,4 +1,4 @@
-"""What can go wrong in a pass, sorted by the reaction that it asks for.
+"""What can go wrong in a reconcile, sorted by the reaction that it asks for.
 
 OperatorError
 ├── Stalled     nothing helps but a change by somebody: the API server refuses the request (422, 400)
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 
 class OperatorError(Exception):
-    """Anything that ends a pass. `reason` is a CamelCase word for conditions, events and metrics."""
+    """Anything that ends a reconcile. `reason` is a CamelCase word for conditions, events and metrics."""
 
     def __init__(self, reason: str, message: str) -> None:
         """Take the machine's word and the person's sentence."""
@@ -76,5 +76,5 @@ class Backoff:
         return step * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
 
     def reset(self) -> None:
-        """Something worked: begin anew."""
+        """Something worked: begin again."""
         self.failures = 0

@@ -38,7 +38,7 @@ async def run(settings: Settings) -> int:
                 settings.http_host,
                 settings.http_port,
                 metrics,
-                # Asked anew each time: a term may end and another leader object take its place.
+                # Asked again each time: a term may end and another leader object take its place.
                 lambda: operator.leader.why_not_alive(),
                 lambda: operator.leader.why_not_ready(),
             )
@@ -80,7 +80,7 @@ class Operator:
         await _cancel(kept)
         # Last: nothing of this process can write any more.
         await self._election.release()
-        # Whoever lost the lease starts anew as a follower, with nothing in memory: the kubelet sees to that.
+        # Whoever lost the lease restarts as a follower, with nothing in memory: the kubelet sees to that.
         return 0 if stopped.done() else 1
 
     async def _lead(self) -> None:

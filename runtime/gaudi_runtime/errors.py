@@ -136,7 +136,7 @@ class PlanImpossible(RuntimeStartError):
     reason = "PlanImpossible"
 
     def __init__(self, message: str, where: str | None = None) -> None:
-        # Both as they came: whoever makes the exception anew from its arguments has the same one.
+        # Both as they came: whoever makes the exception again from its arguments has the same one.
         super().__init__(message, where)
         self.where = where
 

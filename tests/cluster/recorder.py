@@ -73,7 +73,7 @@ class Recorder:
         history.end = self.now()
 
     async def _watch(self, kind: str) -> None:
-        """Every change of a kind; a watch that ends is begun anew, and repeats nothing that is known."""
+        """Every change of a kind; a watch that ends is begun again, and repeats nothing that is known."""
         while True:
             with contextlib.suppress(httpx.HTTPError):
                 async for event in self.api.watch(kind):

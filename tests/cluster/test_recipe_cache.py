@@ -1,4 +1,4 @@
-"""The claim of recipes on a real API server: made, mounted, grown, kept at zero, and gone with its resource."""
+"""The PVC of recipes on a real API server: made, mounted, grown, kept at zero, and gone with its resource."""
 
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ SHARED: dict[str, Any] = {"enabled": True, "size": "1Gi", "storageClassName": "f
 
 
 async def claim(api: KubeApi, size: str) -> Object | None:
-    """The claim, once it asks for this size."""
+    """The PVC, once it asks for this size."""
     found = await api.get("PersistentVolumeClaim", CLAIM)
     return found if found and found["spec"]["resources"]["requests"]["storage"] == size else None
 
@@ -31,7 +31,7 @@ async def told(api: KubeApi, but: str | None = None) -> tuple[str, ...]:
 
 
 async def gone(api: KubeApi) -> bool:
-    """Whether there is no claim."""
+    """Whether there is no PVC."""
     return await api.get("PersistentVolumeClaim", CLAIM) is None
 
 
@@ -45,7 +45,7 @@ async def test_claim_of_recipes_lives_as_long_as_its_resource(
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny", recipeCache=SHARED))
-    made = await until(partial(claim, api, "1Gi"), "the claim")
+    made = await until(partial(claim, api, "1Gi"), "the PVC")
     assert (made["spec"]["storageClassName"], made["spec"]["accessModes"]) == ("fast", ["ReadWriteMany"])
     pod = await api.get("Pod", await running(api, kubelet))
     assert pod
@@ -59,7 +59,7 @@ async def test_claim_of_recipes_lives_as_long_as_its_resource(
     assert kept["metadata"]["uid"] == made["metadata"]["uid"]
 
     await api.delete("GaudiInference", "tiny")
-    await until(partial(gone, api), "the claim to be gone", seconds=60)
+    await until(partial(gone, api), "the PVC to be gone", seconds=60)
 
 
 async def test_pods_are_told_which_revisions_are_kept(api: KubeApi, operator: OperatorProcess) -> None:
@@ -79,6 +79,6 @@ async def test_pods_are_told_which_revisions_are_kept(api: KubeApi, operator: Op
 
 async def test_switched_off_cache_takes_its_claim_away(api: KubeApi, operator: OperatorProcess) -> None:
     await api.create(gaudi_inference("tiny", recipeCache=SHARED, replicas=0))
-    await until(partial(claim, api, "1Gi"), "the claim")
+    await until(partial(claim, api, "1Gi"), "the PVC")
     await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"enabled": False}}})
-    await until(partial(gone, api), "the claim to be gone")
+    await until(partial(gone, api), "the PVC to be gone")

@@ -214,7 +214,7 @@ async def _settled(operator: OperatorProcess) -> bool:
 
 
 async def _requests(operator: OperatorProcess) -> float:
-    """Requests so far, but for the Lease that every election costs and watches that end and begin anew."""
+    """Requests so far, but for the Lease that every election costs and watches that end and begin again."""
     samples = await operator.samples("gaudi_operator_api_requests_total")
     labels = [(dict(key), value) for key, value in samples.items()]
     return sum(value for key, value in labels if key["resource"] != "leases" and key["verb"] != "watch")

@@ -20,7 +20,7 @@ async def test_scale_down_takes_the_pod_with_the_fewest_requests_at_this_moment(
     await until(partial(ready, api), "the resource to be Ready")
     names = sorted(await staying(api))
     for name, running in zip(names, (5, 0, 2), strict=True):
-        runtime = kubelet.runtime(name)  # changed without news: only who asks anew hears of it
+        runtime = kubelet.runtime(name)  # changed without news: only who asks again hears of it
         runtime.report = runtime.report.model_copy(update={"requests": Requests(running=running)})
     await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
     await until(partial(ready, api), "the resource to be Ready again")

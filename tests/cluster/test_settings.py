@@ -1,4 +1,4 @@
-"""Settings of the engine: a wrong one stalls until it is mended, one without effect is named and harms nothing."""
+"""Settings of the engine: a wrong one stalls until it is fixed, one without effect is named and harms nothing."""
 
 from functools import partial
 
@@ -23,8 +23,8 @@ async def test_wrong_setting_stalls_until_it_is_mended(
         "(docs/knobs.md lists all).",
     )
     assert await api.list("Pod") == []
-    mended = {"OMP_NUM_TREADS": None, "OMP_NUM_THREADS": 2}
-    await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"settings": mended}}})
+    fixed = {"OMP_NUM_TREADS": None, "OMP_NUM_THREADS": 2}
+    await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"settings": fixed}}})
     await until(partial(ready, api), "the resource to be Ready")
     pod = await api.get("Pod", await running(api, kubelet))
     assert pod

@@ -79,8 +79,8 @@ def untouched(good: Resource, pods: Pods, ask: Callable[[], str], answer: str) -
         pods.wait_endpoint(name, ready=True)
     assert ask() == answer
     added = pods.names() - names
-    mended = {"hostPath": None, **source(MODEL_IMAGE)["model"]["source"]}
-    good.patch({"model": {"source": mended}, "accelerator": {"deviceMemory": "64Mi"}})
+    fixed = {"hostPath": None, **source(MODEL_IMAGE)["model"]["source"]}
+    good.patch({"model": {"source": fixed}, "accelerator": {"deviceMemory": "64Mi"}})
     next(state for state in good.states(PATIENCE) if is_ready(state))
     pods.wait_gone(added)
     assert pods.restarts() == before

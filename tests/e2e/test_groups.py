@@ -83,7 +83,7 @@ def test_group_serves_through_its_leader_alone(
     client = ClientPod(installed.kubectl, namespace, "chat", RUNTIME_IMAGE, CHAT)
     client.start(NAME, NAME, "What is a group?")
     assert "What is a group?" in client.finish()
-    assert set(operator_restarts(installed).values()) == {0}, "an operator had to start anew for the new kind"
+    assert set(operator_restarts(installed).values()) == {0}, "an operator had to restart for the new kind"
 
 
 def test_lost_worker_closes_the_gate_until_the_whole_group_is_warm_again(

@@ -1,4 +1,4 @@
-"""A model of a hub, fetched by real pods into a claim that they share, and served from it when the hub is gone."""
+"""A model of a hub, fetched by real pods into a PVC that they share, and served from it when the hub is gone."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ PATIENCE = 180
 
 @pytest.fixture
 def claim(installed: Installed, namespace: str, tmp_path: Path) -> Iterator[str]:
-    """A claim on a fresh folder of the node, which belongs to root as fresh disks do."""
+    """A PVC on a fresh folder of the node, which belongs to root as fresh disks do."""
     name = f"{namespace}-{NAME}"
     common = {"accessModes": MODES, "storageClassName": ""}
     request = {**common, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}

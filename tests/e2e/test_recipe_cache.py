@@ -1,4 +1,4 @@
-"""Recipes that real pods share: Inductor's code on a claim, taken by later pods, from a store where it is damaged."""
+"""Recipes that real pods share: Inductor's code on a PVC, taken by later pods, from a store where it is damaged."""
 
 import os
 import shutil

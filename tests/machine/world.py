@@ -105,7 +105,7 @@ class World:
         self._record()
 
     def calm(self) -> None:
-        """Faults stop, what was broken is mended, and time passes until nothing has moved for long.
+        """Faults stop, what was broken is fixed, and time passes until nothing has moved for long.
 
         Cards and quota stay as scarce as they are where all replicas have room: a rollout ends without more, too.
         """

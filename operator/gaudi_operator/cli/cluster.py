@@ -106,7 +106,7 @@ class Cluster:
                 ):
                     if event["type"] in ("ADDED", "MODIFIED"):
                         yield event["raw_object"]
-            # What stands between may cut a watch at any time: the caller looks anew.
+            # What stands between may cut a watch at any time: the caller looks again.
             except (ProtocolError, ReadTimeoutError):
                 return
 

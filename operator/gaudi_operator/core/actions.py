@@ -1,4 +1,4 @@
-"""What a pass wants done. Every action carries the reason that stands in the log and, when set, in an event."""
+"""What a reconcile wants done. Every action carries the reason that stands in the log and, when set, in an event."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -62,7 +62,7 @@ Action = Apply | Delete | SetGate | SetDeletionCost
 
 @dataclass(frozen=True)
 class Plan:
-    """The outcome of a pass: actions in order, the status to show, events after it, and when to look again.
+    """The outcome of a reconcile: actions in order, the status to show, events after it, and when to look again.
 
     `look_again_seconds` is None when only a change in the cluster or a report can change the outcome. With `ask_first`
     pods are asked for fresh reports when that time is over.

@@ -1,4 +1,4 @@
-"""The clock of one pass: what has waited long enough, and when the next pass is due although nothing changes."""
+"""The clock of one reconcile: what has waited long enough, and when the next is due although nothing changes."""
 
 from datetime import datetime
 
@@ -6,14 +6,14 @@ STALE_SECONDS = 10.0
 """Between two questions about a warm-up that may stand still: its report ages without a change of the report."""
 
 _LATE_SECONDS = 0.1
-"""A pass that comes a moment early would only find the same again."""
+"""A reconcile that comes a moment early would only find the same again."""
 
 
 class Deadlines:
-    """`now` is when the pass looked. Judging a deadline and noting when it falls due are one call.
+    """`now` is when the reconcile looked. Judging a deadline and noting when it falls due are one call.
 
-    So a deadline that nobody comes back for cannot be written, and none is noted that no judgement of this pass
-    depends on. It is made anew for each pass, and the only value of one that changes.
+    So a deadline that nobody comes back for cannot be written, and none is noted that no judgement of this reconcile
+    depends on. It is recreated for each reconcile, and the only value of one that changes.
     """
 
     def __init__(self, now: datetime) -> None:
@@ -22,18 +22,18 @@ class Deadlines:
         self._ask: float | None = None
 
     def reached(self, since: datetime, seconds: float) -> bool:
-        """Whether `seconds` have passed since then; if not, a pass is due when they have."""
+        """Whether `seconds` have passed since then; if not, a reconcile is due when they have."""
         left = seconds - (self.now - since).total_seconds()
         if left > 0:
             self.look_again(left)
         return left <= 0
 
     def look_again(self, seconds: float) -> None:
-        """A pass is due after `seconds` (above 0), whatever else is."""
+        """A reconcile is due after `seconds` (above 0), whatever else is."""
         self._due = seconds if self._due is None else min(self._due, seconds)
 
     def ask_again(self, seconds: float) -> None:
-        """Pods are asked what they do after `seconds`, and a pass follows.
+        """Pods are asked what they do after `seconds`, and a reconcile follows.
 
         A runtime holds its answer until something moves, up to half a minute: of a standstill it tells only when asked.
         """
@@ -47,5 +47,5 @@ class Deadlines:
 
     @property
     def asks_first(self) -> bool:
-        """Whether pods are asked before the pass that is due then."""
+        """Whether pods are asked before the reconcile that is due then."""
         return self._ask is not None and self.next_seconds is not None and self._ask <= self.next_seconds

@@ -1,4 +1,4 @@
-"""One pass, as a function: what was observed goes in, everything that is to be done comes out."""
+"""One reconcile, as a function: what was observed goes in, everything that is to be done comes out."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,7 +25,7 @@ from gaudi_runtime.errors import Problem
 
 
 def decide(observed: Observed, defaults: InstallationDefaults) -> Plan:
-    """The actions, the status and the events of one pass.
+    """The actions, the status and the events of one reconcile.
 
     In this order: gates by what pods report, admission of the spec, the next step of the rollout, children, status.
     """

@@ -1,4 +1,4 @@
-"""What goes into a pass: one frozen snapshot of a resource and all that belongs to it, and the installation's defaults.
+"""What goes into a reconcile: a frozen snapshot of a resource and what belongs to it, and the installation's defaults.
 
 Decisions read nothing else.
 """

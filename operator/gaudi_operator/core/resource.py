@@ -64,7 +64,7 @@ def read_status(resource: Manifest) -> GaudiInferenceStatus:
         return GaudiInferenceStatus()
     try:
         return GaudiInferenceStatus.model_validate(written)
-    # Our own status is only memory: what another release wrote is derived anew from the cluster.
+    # Our own status is only memory: what another release wrote is derived again from the cluster.
     except ValidationError:
         return GaudiInferenceStatus()
 

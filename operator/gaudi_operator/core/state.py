@@ -1,6 +1,6 @@
-"""What one pass has found out, gathered once: first what was read, then what the rollout makes of it.
+"""What one reconcile has found out, gathered once: first what was read, then what the rollout makes of it.
 
-`Observed` (observed.py) is what goes into a pass; a `State` is what its decisions read. Its parts are filled in the
+`Observed` (observed.py) goes into a reconcile; a `State` is what its decisions read. Its parts are filled in the
 order in which decide() finds them, and each function reads only what stands before it.
 """
 
@@ -64,7 +64,7 @@ class RolloutState:
 
 @dataclass(frozen=True)
 class State:
-    """All that a pass has seen, read once: the resource, its written status (`before`), its pods as they are once
+    """All that a reconcile has seen, read once: the resource, its written status (`before`), its pods as they are once
     their gates are written, its kept revisions, newest first, and what the installation allows.
 
     `terminations` are by pod, `backoffs` by revision; `forbidden` says by revision why it gets no more pods.
@@ -92,7 +92,7 @@ class State:
 
     @property
     def revisions(self) -> tuple[Revision, ...]:
-        """All kept ones, with what has become of some in this pass."""
+        """All kept ones, with what has become of some in this reconcile."""
         fresh = {revision.name: revision for revision in self.rollout.remembered}
         return tuple({**{revision.name: revision for revision in self.stored}, **fresh}.values())
 

@@ -1,7 +1,7 @@
-"""Carries out the actions of a plan; every answer goes into the store, so that no pass decides on older news.
+"""Carries out the actions of a plan; every answer goes into the store, so that no reconcile decides on older news.
 
-The status is written last, once per pass and only when it differs from what the resource shows. How often progress may
-move is the decision's part (core); `status_written_at` is when the last write went out. A request that the API server
+The status is written last, once per reconcile and only when it differs from what the resource shows. How often progress
+may move is the decision's part (core); `status_written_at` is when the last write went out. A request that the API server
 refuses is shown there too: Stalled with its reason, and not Ready.
 """
 
@@ -45,7 +45,7 @@ class _Written:
 
 
 class Writer:
-    """Writes for one cluster: children, gates, deletion costs and, last in a pass, statuses."""
+    """Writes for one cluster: children, gates, deletion costs and, last in a reconcile, statuses."""
 
     def __init__(self, cluster: Cluster, store: Store) -> None:
         """Nothing is written yet."""
@@ -74,7 +74,7 @@ class Writer:
         # A request more, and only for passes that make something.
         if not any(self._creates(key, action) for action in actions):
             return
-        known = self._store.resource(key)  # may have gone while the pass was thinking
+        known = self._store.resource(key)  # may have gone while the reconcile was thinking
         found = await self._find(RESOURCE.path(key.namespace, key.name))
         if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
             message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: nothing is made for it any more."
@@ -167,7 +167,7 @@ class Writer:
             await self._server_apply(path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
 
     async def _set_deletion_cost(self, key: Key, action: SetDeletionCost) -> None:
-        """A pod that is gone is a conflict of UIDs: the next pass does not see it any more."""
+        """A pod that is gone is a conflict of UIDs: the next reconcile does not see it any more."""
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         if action.removed_first:
             body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)}
@@ -177,13 +177,13 @@ class Writer:
         pod = self._store.get(key, POD, action.pod) or {}
         conditions = pod.get("status", {}).get("conditions") or ()
         gate: Mapping[str, Any] = next((each for each in conditions if each["type"] == GATE), {})
-        # A gate that is written anew keeps its time: how long it is open counts from there.
+        # A gate that is written again keeps its time: how long it is open counts from there.
         unchanged = gate.get("status") == ("True" if action.open else "False")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return str((unchanged and gate.get("lastTransitionTime")) or now)
 
     async def _server_apply(self, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """The object as it is now, in the store too: a watch may show our own write only after the next pass."""
+        """The object as it is now, in the store too: a watch may show our own write only after the next reconcile."""
         # Without force, a field of ours that somebody has edited would be a conflict for ever.
         query = {"fieldManager": manager, "force": "true"}
         answer = await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)

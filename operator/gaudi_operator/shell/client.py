@@ -81,7 +81,7 @@ class Cluster:
         `fenced` writes leave only while this process is sure to lead. `seconds` for the whole of it.
         Raises OperatorError of the kind that the answer asks for.
         """
-        # As late as possible: a pass that began under the lease may go on without it.
+        # As late as possible: a reconcile that began under the lease may go on without it.
         if fenced and method in _WRITES and not self.may_write():
             raise NotLeader("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
@@ -106,7 +106,7 @@ class Cluster:
             raise Transient("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
 
     async def _credentials(self) -> dict[str, str]:
-        """Read anew for every request: a pod's token is replaced from time to time."""
+        """Read again for every request: a pod's token is replaced from time to time."""
         headers: dict[str, str] = {}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
         return headers

@@ -1,14 +1,13 @@
-"""What the leader runs: watches, reports and passes, wired together. Followers run none of it."""
+"""What the leader runs: watches, reports and reconciles, wired together. Followers run none of it."""
 
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from gaudi_operator.core.decide import decide
-from gaudi_operator.core.observed import Manifest
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Cluster
@@ -17,7 +16,7 @@ from gaudi_operator.shell.kinds import LEADER_WORKER_SET, RESOURCE, Kind, Served
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reconcile import Effects, Reconciler
 from gaudi_operator.shell.reports import Reports
-from gaudi_operator.shell.store import Key, Store
+from gaudi_operator.shell.store import Store
 from gaudi_operator.shell.watches import SERVER_TIMEOUT_SECONDS, Answer, WatchSession, watch
 
 # A minute beyond the longest watch: room for the delays of kopf, which watches again at once when one ends.
@@ -40,8 +39,13 @@ class Leader:
         self._take_signals = take_signals
         self._metrics = metrics
         metrics.resources.set_function(self._store.resources)
-        self._watching = WatchSession(metrics, self._listed)
-        self._reports = Reports(self._wake, metrics, settings.report_connections, settings.report_wait_seconds)
+        self._watching = WatchSession(metrics, lambda *listed: self._reconciler.listed(*listed))
+        self._reports = Reports(
+            lambda *news: self._reconciler.wake(*news),
+            metrics,
+            settings.report_connections,
+            settings.report_wait_seconds,
+        )
         self._events = Publisher(cluster, settings.identity)
         metrics.warming.set_function(self._reports.warming)
         effects = Effects(self._store, self._reports, Writer(cluster, self._store), self._events, metrics)
@@ -81,8 +85,8 @@ class Leader:
             lambda: self._cluster.watching_session(Answer, self._watching),
             self._settings.watch_namespaces,
             kinds,
-            partial(self._seen, self._store.put),
-            partial(self._seen, self._store.remove),
+            self._reconciler.seen,
+            self._reconciler.gone,
             self._take_signals,
         )
         watching = asyncio.create_task(watches, name="watches")
@@ -100,19 +104,6 @@ class Leader:
             more.cancel()
             # kopf closes connections while it is cancelled; another term must find none of them.
             await asyncio.gather(watching, more, return_exceptions=True)
-
-    def _seen(self, into_store: Callable[[Manifest], Key | None], manifest: Manifest) -> None:
-        if key := into_store(manifest):
-            self._wake(key)
-
-    def _listed(self, kind: Kind, namespace: str | None, objects: Sequence[Mapping[str, Any]], version: int) -> None:
-        for key in self._store.take_list(kind, namespace, objects, version):
-            self._wake(key)
-
-    def _wake(self, key: Key, urgent: bool = True) -> None:
-        """No pass before every kind was listed: it would take what is not listed yet for missing."""
-        if not self._store.unlisted:
-            self._reconciler.wake(key, urgent)
 
 
 def _plurals(kinds: Iterable[Kind]) -> str:

@@ -57,11 +57,13 @@ class Metrics:
         ProcessCollector(registry=registry)
         self.leader = Gauge("gaudi_operator_leader", "1 on the replica that holds the Lease.", registry=registry)
         self.resources = Gauge("gaudi_operator_resources", "GaudiInferences served.", registry=registry)
-        self.queued = Gauge("gaudi_operator_queue_depth", "Resources that wait for a pass.", registry=registry)
+        self.queued = Gauge("gaudi_operator_queue_depth", "Resources that wait for a reconcile.", registry=registry)
         self.warming = Gauge("gaudi_operator_pods_warming", "Pods that load, compile or capture.", registry=registry)
-        self.passes = Counter("gaudi_operator_reconciles_total", "Passes, by outcome.", ["outcome"], registry=registry)
+        self.passes = Counter(
+            "gaudi_operator_reconciles_total", "Reconciles, by outcome.", ["outcome"], registry=registry
+        )
         self.seconds = Histogram(
-            "gaudi_operator_reconcile_seconds", "Duration of a pass, writes included.", registry=registry
+            "gaudi_operator_reconcile_seconds", "Duration of a reconcile, writes included.", registry=registry
         )
         self.requests = Counter(
             "gaudi_operator_api_requests_total",

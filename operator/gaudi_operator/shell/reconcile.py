@@ -1,17 +1,19 @@
-"""The loop: observe, decide, write, show. One task per resource, never two passes of a resource at once."""
+"""The loop: observe, decide, write, show. One task per resource, never two reconciles of a resource at once."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from gaudi_operator.core.actions import Action, Plan, SetGate
-from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
 from gaudi_operator.shell.apply import Writer, with_failure
 from gaudi_operator.shell.events import Publisher
+from gaudi_operator.shell.kinds import Kind
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.resource_worker import ResourceWorker, subject_of
@@ -26,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Effects:
-    """Everything that a pass may touch."""
+    """Everything that a reconcile may touch."""
 
     store: Store
     reports: Reports
@@ -36,10 +38,10 @@ class Effects:
 
 
 class Reconciler:
-    """Runs passes for the resources that are woken, a few at the same time."""
+    """Runs reconciles for the resources that are woken, a few at the same time."""
 
     def __init__(self, effects: Effects, decide: Callable[[Observed], Plan], at_once: int) -> None:
-        """`decide` is the pure decision; `at_once` bounds concurrent passes."""
+        """`decide` is the pure decision; `at_once` bounds concurrent reconciles."""
         self._do = effects
         self._decide = decide
         self._slots = asyncio.Semaphore(at_once)
@@ -47,11 +49,29 @@ class Reconciler:
         self._workers: dict[Key, ResourceWorker] = {}
         self._stopped = False
 
+    def seen(self, manifest: Manifest) -> None:
+        """A watch has shown an object as it is now."""
+        if key := self._do.store.put(manifest):
+            self.wake(key)
+
+    def gone(self, manifest: Manifest) -> None:
+        """A watch has shown the last of an object."""
+        if key := self._do.store.remove(manifest):
+            self.wake(key)
+
+    def listed(self, kind: Kind, namespace: str | None, objects: Sequence[Mapping[str, Any]], version: int) -> None:
+        """All objects of a kind, in one namespace or in all."""
+        for key in self._do.store.take_list(kind, namespace, objects, version):
+            self.wake(key)
+
     def wake(self, key: Key, urgent: bool = True) -> None:
-        """Something about the resource changed. Cheap; many calls before the next pass are one.
+        """Something about the resource changed. Cheap; many calls before the next reconcile are one.
 
         Figures that merely move are not `urgent`: they are looked at within PROGRESS_SECONDS, all together.
         """
+        # Not before every kind was listed: what is not listed yet would be taken for missing.
+        if self._do.store.unlisted:
+            return
         worker = self._workers.get(key)
         if worker is None and not self._stopped and self._do.store.resource(key):
             worker = self._workers[key] = ResourceWorker()
@@ -69,7 +89,7 @@ class Reconciler:
                 worker.task.cancel()
 
     async def _serve(self, key: Key, worker: ResourceWorker) -> None:
-        """Pass after pass until the resource is gone."""
+        """One reconcile after the other until the resource is gone."""
         while observed := await self._observe(key, worker):
             with self._do.metrics.queued.track_inprogress():
                 await self._slots.acquire()
@@ -96,7 +116,7 @@ class Reconciler:
         return self._do.store.observe(key, self._do.reports.latest, datetime.now(UTC), written)
 
     async def _guarded_pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> tuple[float | None, bool]:
-        """One pass; returns how long to wait at most after it, and whether news may end the wait earlier."""
+        """One reconcile; returns how long to wait at most after it, and whether news may end the wait earlier."""
         extra = {"resource": f"{key.namespace}/{key.name}"}
         outcome, wakeable = "done", False
         try:
@@ -114,7 +134,7 @@ class Reconciler:
             log.warning("%s", error, extra=extra)
         except Exception:
             outcome, seconds = "bug", worker.backoff.next()
-            log.exception("The pass failed by a defect of the operator; it is tried again.", extra=extra)
+            log.exception("The reconcile failed by a defect of the operator; it is tried again.", extra=extra)
         self._do.metrics.passes.labels(outcome).inc()
         return seconds, wakeable
 
@@ -127,7 +147,7 @@ class Reconciler:
         refusal = await self._act(key, plan.actions, worker)
         if refusal:
             plan = with_failure(plan, read_status(observed.resource), refusal)
-        # As it is by now: the status may have been written by another manager during the pass.
+        # As it is by now: the status may have been written by another manager during the reconcile.
         resource = self._do.store.resource(key) or observed.resource
         await self._do.writer.show(resource, plan.status)
         for event in plan.events:
@@ -142,7 +162,7 @@ class Reconciler:
         await self._do.writer.recheck(key, actions)
         gates = [action for action in actions if isinstance(action, SetGate)]
         outcomes = await asyncio.gather(*(self._gate(key, gate, worker) for gate in gates), return_exceptions=True)
-        # A refused gate says nothing of the others; a lost lease or connection ends the pass.
+        # A refused gate says nothing of the others; a lost lease or connection ends the reconcile.
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
                 raise outcome

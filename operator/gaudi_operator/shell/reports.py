@@ -170,7 +170,7 @@ class Reports:
         return sum(last.report is not None and last.report.phase not in SETTLED for last in self.latest.values())
 
     def follow(self, key: Key, pods: Iterable[Manifest]) -> None:
-        """Follow exactly these pods of a resource; a restarted container is followed anew."""
+        """Follow exactly these pods of a resource; a restarted container is followed again."""
         present = {pod["metadata"]["uid"] for pod in pods}
         wanted = {target for pod in pods if (target := target_of(pod))}
         running = self._tasks[key]

@@ -1,4 +1,4 @@
-"""What one resource's task remembers between passes: how long to wait, and which requests were refused."""
+"""What one resource's task remembers between reconciles: how long to wait, and which requests were refused."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ class _Refusal:
 class ResourceWorker:
     """The state of one resource's task; nothing here must survive the process.
 
-    `ask` is whether pods are asked for fresh reports before the next pass.
+    `ask` is whether pods are asked for fresh reports before the next reconcile.
     """
 
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -44,7 +44,7 @@ class ResourceWorker:
         return before not in (None, generation)
 
     def look_within(self, seconds: float) -> None:
-        """Make sure that a pass comes, at the latest after `seconds`."""
+        """Make sure that a reconcile comes, at the latest after `seconds`."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
@@ -99,7 +99,7 @@ class ResourceWorker:
 
 
 def subject_of(action: Action) -> str:
-    """What an action is about, in words; at most one action of a kind in a pass is about the same."""
+    """What an action is about, in words; at most one action of a kind in a reconcile is about the same."""
     match action:
         case Apply():
             return f"{action.manifest['kind']} {action.manifest['metadata']['name']}"

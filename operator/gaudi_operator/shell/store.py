@@ -1,6 +1,6 @@
 """What the watches have shown and our own writes have answered: the newest version of every object wins.
 
-A write's answer goes in here at once. Without that, the next pass would decide on a picture from before the
+A write's answer goes in here at once. Without that, the next reconcile would decide on a picture from before the
 write and do it twice.
 """
 
@@ -196,7 +196,7 @@ class Store:
 
 
 def _owned(manifests: Iterable[Manifest], owners: Collection[str]) -> tuple[Manifest, ...]:
-    """Those whose controller is among `owners`, by name so that a pass does not depend on chance."""
+    """Those whose controller is among `owners`, by name so that a reconcile does not depend on chance."""
     return _by_name(each for each in manifests if _controller(each).get("uid") in owners)
 
 

@@ -203,7 +203,7 @@ class WatchSession:
         self.listed(kind, namespace, objects, int(answer["metadata"]["resourceVersion"]))
 
     def idle_seconds(self) -> float:
-        """Longest time that a kind was neither listed nor watched anew; 0 before the first."""
+        """Longest time that a kind was neither listed nor watched again; 0 before the first."""
         return time.monotonic() - min(self.tried.values()) if self.tried else 0.0
 
 

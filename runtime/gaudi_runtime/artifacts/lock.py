@@ -48,7 +48,7 @@ class Turn:
             )
 
     def _sign(self) -> None:
-        # By a new file: a client of NFS that has just changed a folder looks at it anew.
+        # By a new file: a client of NFS that has just changed a folder looks at it again.
         fresh = self._folder / f"holder.{self._id}"
         fresh.write_text(self._id)
         fresh.replace(self._holder)

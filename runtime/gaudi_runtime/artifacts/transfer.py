@@ -21,7 +21,7 @@ def persistently(
 ) -> Answer:
     """What `ask` answers, asked again after each of `pauses` while it raises `away`; raises the last of them.
 
-    `wait` is given the seconds of the pause and why it is needed. The pauses begin anew whenever `came` has grown.
+    `wait` is given the seconds of the pause and why it is needed. The pauses begin again whenever `came` has grown.
     """
     left, before = iter(pauses), came()
     while True:

@@ -24,7 +24,7 @@ from gaudi_runtime.traffic.serving_histogram import ServingHistogram
 from gaudi_runtime.warmup.memory import Split
 
 Progress = Callable[[], None]
-"""Called by an engine whenever something moved (bytes loaded, a step done): the stall clock starts anew."""
+"""Called by an engine whenever something moved (bytes loaded, a step done): the stall clock restarts."""
 
 
 GRAPH_MODES = (ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE)

@@ -170,7 +170,7 @@ class Peers:
             writer.close()
             return
         if old := self._writers.pop(rank, None):
-            old.close()  # its process started anew sooner than its connection was seen to break
+            old.close()  # its process restarted sooner than its connection was seen to break
         self._writers[rank] = writer
         log.info("Rank %d has joined, %d of %d are here", rank, len(self._writers) + 1, self._topology.size)
         if len(self._writers) == self._topology.size - 1:
@@ -188,7 +188,7 @@ class Peers:
             return None
         if hello.rank < self._topology.size and hello.config == self._config:
             if self._complete.is_set():
-                self._miss(hello.rank, "it has started anew")
+                self._miss(hello.rank, "it has restarted")
                 return None
             return hello.rank
         refused = "its configuration is another one" if hello.config != self._config else "there is no such rank"

@@ -39,7 +39,7 @@ class ReportBoard:
         self._closed = False
 
     def touch(self) -> None:
-        """Something moved that the report does not show: the stall clock starts anew. From any thread."""
+        """Something moved that the report does not show: the stall clock restarts. From any thread."""
         self._moved = self._clock()
 
     def update(self, **changes: Any) -> None:

@@ -32,7 +32,7 @@ def exit_at_once() -> NoReturn:
 
 
 def exit_broken(error: RuntimeStartError) -> NoReturn:
-    """End with the reason in the termination message, so that the kubelet starts anew."""
+    """End with the reason in the termination message, so that the kubelet restarts."""
     log.error("This process cannot go on (%s): %s", error.reason, error)
     with contextlib.suppress(OSError):  # outside of a pod there is no such file
         TERMINATION_LOG.write_text(f"{error.reason}: {error}\n")

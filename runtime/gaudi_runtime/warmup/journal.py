@@ -179,7 +179,7 @@ class Journal:
         return NOTHING_KNOWN
 
     def _ignore(self, path: Path, reason: str) -> None:
-        self._warn(f"The warm-up journal {path} is ignored and begun anew: {reason}.")
+        self._warn(f"The warm-up journal {path} is ignored and begun again: {reason}.")
 
     def _warn(self, sentence: str) -> None:
         self.warning = sentence

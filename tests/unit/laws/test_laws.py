@@ -85,7 +85,7 @@ def test_gate_that_outlives_its_container() -> None:
         moment(9.5, replace(A, gate=False)),
         moment(9.5, replace(A, judged="a-2"), runtimes={"a": Runtime("a-2", serving=True)}),
     ],
-    ids=["it is closed", "it is judged anew"],
+    ids=["it is closed", "it is judged again"],
 )
 def test_gate_may_stay_open_until_kubelet_and_operator_could_see_it(after: Moment) -> None:
     gone = moment(5, A, runtimes={"a": Runtime("", serving=False)})

@@ -129,7 +129,7 @@ class FetchCache(ApiModel):
         )
     )
     persistent_volume_claim: ClaimCache | None = Field(
-        None, description="A claim that pods share: the first fetches, the others wait, later ones need no hub."
+        None, description="A PVC that pods share: the first fetches, the others wait, later ones need no hub."
     )
     empty_dir: PodCache | None = Field(None, description="A folder of each pod's own; the default.")
 

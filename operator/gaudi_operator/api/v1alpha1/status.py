@@ -135,7 +135,7 @@ class PodState(ApiModel):
     warmup_percent: Percent = Field(0, description="Warm-up done in percent.")
     captured_percent: CapturedPercent = Field(CapturedPercent(), description="Captured graphs in percent of the plan.")
     recompiles_since_ready: Count = Field(0, description="Compiles on the request path since it serves.")
-    restarts: Count = Field(0, description="How often its container was started anew.")
+    restarts: Count = Field(0, description="How often its container was restarted.")
     last_error: Text | None = Field(
         None, description="How its last container ended: phase and bucket where known, exit code, last words."
     )

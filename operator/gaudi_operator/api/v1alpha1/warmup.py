@@ -163,29 +163,29 @@ class RecipeCache(ApiModel):
 
     model_config = validated_by(
         Rule(
-            # Without a cache there was no claim that could keep anything.
+            # Without a cache there was no PVC that could keep anything.
             rule="!oldSelf.enabled || has(self.storageClassName) == has(oldSelf.storageClassName) &&"
             " (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
-            message="spec.recipeCache.storageClassName cannot be changed: a volume claim keeps its class",
+            message="spec.recipeCache.storageClassName cannot be changed: a PVC keeps its class",
         ),
         Rule(
             rule="!oldSelf.enabled || self.accessMode == oldSelf.accessMode",
-            message="spec.recipeCache.accessMode cannot be changed: a volume claim keeps it",
+            message="spec.recipeCache.accessMode cannot be changed: a PVC keeps it",
         ),
         Rule(
             rule="!oldSelf.enabled || !self.enabled ||"
             " quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
-            message="spec.recipeCache.size cannot be lowered: a volume claim only grows",
+            message="spec.recipeCache.size cannot be lowered: a PVC only grows",
         ),
     )
     enabled: bool = Field(
         False,
-        description="Whether pods share compiled recipes over a volume claim. Without it each pod keeps its own, for as"
+        description="Whether pods share compiled recipes over a PVC. Without it each pod keeps its own, for as"
         " long as it lives.",
     )
-    size: Quantity = Field("20Gi", description="Size of the volume claim; recipes may take nine tenths of it.")
+    size: Quantity = Field("20Gi", description="Size of the PVC; recipes may take nine tenths of it.")
     storage_class_name: ObjectName | None = Field(
-        None, description="Storage class of the volume claim; the cluster's default when left out."
+        None, description="Storage class of the PVC; the cluster's default when left out."
     )
     access_mode: AccessMode = Field(
         AccessMode.READ_WRITE_MANY,
@@ -195,7 +195,7 @@ class RecipeCache(ApiModel):
         30, description="Recipes that no pod has started with for so long are removed, unless a pod runs with them."
     )
     oci_image: OciImageSource | None = Field(
-        None, description="An image with the content of such a volume; looked into where the claim has no recipes."
+        None, description="An image with the content of such a volume; looked into where the PVC has no recipes."
     )
     object_store: RecipeObjectStore | None = Field(
         None, description="An object store with the same content; looked into where neither has any."

@@ -99,7 +99,7 @@ def _is_true(condition: Condition | None) -> bool:
 
 
 LONGEST_WATCH_SECONDS = 240.0
-"""A watch is begun anew after so long: what stands between may cut it without a word."""
+"""A watch is begun again after so long: what stands between may cut it without a word."""
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 

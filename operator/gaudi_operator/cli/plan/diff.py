@@ -82,7 +82,7 @@ class PlanDiff:
 
     @property
     def discarding(self) -> tuple[str, ...]:
-        """Paths of the changes after which every recipe is compiled anew."""
+        """Paths of the changes after which every recipe is compiled again."""
         return tuple(change.path for change in self.changes if change.discards_recipes)
 
     @property

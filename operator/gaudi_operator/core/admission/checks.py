@@ -14,7 +14,7 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures, least_memory, most_kv_blocks, usable_bytes
-from gaudi_operator.core.admission.review import check_plan, plan_of
+from gaudi_operator.core.admission.plans import check_plan, plan_of
 from gaudi_operator.core.children.manifests.container import image
 from gaudi_operator.core.children.manifests.volumes import shared_memory
 from gaudi_operator.core.children.runtime_config import (
@@ -78,7 +78,7 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
     simulated = spec.engine.name is EngineName.SIM
     source = (
-        f"{release}: mount the bucket by its CSI driver and name the claim, or use huggingFace, persistentVolumeClaim, "
+        f"{release}: mount the bucket by its CSI driver and name the PVC, or use huggingFace, persistentVolumeClaim, "
         "hostPath or ociImage."
     )
     several = f"{release}: name one Secret and key in all."

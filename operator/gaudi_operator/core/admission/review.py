@@ -1,51 +1,37 @@
 """What is known of a spec's plan before a pod has measured anything (docs/conditions.md, Before a pod runs).
 
-First the forecast: counts of buckets, gaps and the estimate. It is kept, because every pass asks again: small answers
-for long, whole plans only for the few that are in question. Then what the estimate says against the spec: a refusal
+First the forecast: counts of buckets, gaps and the estimate. It is kept, as every reconcile asks again: small answers for
+long, whole plans only for the few that are in question. Then what the estimate says against the spec: a refusal
 where it is proven, a doubt where the card may yet do better. Proven is what holds for the lowest figures that any
 source gives, of a model that the spec names; and all of a simulation, which does what its description says. A doubt is
 shown and refuses nothing. Last the hints, which speak against nothing: sentences, each whole (docs/running-vllm.md,
 Hints).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import most_kv_blocks
-from gaudi_operator.core.admission.cache import Answers, text_bytes
 from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, GraphBounds, estimate, forecast_target
+from gaudi_operator.core.admission.plans import Answers, plan_of, small
 from gaudi_operator.core.children.runtime_config import (
-    bucket_policy,
     execution_mode,
     on_cpu,
     plan_limits,
     runtime_config,
 )
 from gaudi_operator.core.resource import Inference
-from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.coverage import Uncovered, uncovered
-from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.catalog.models.validated import Validated, validated
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
 from gaudi_runtime.contract.report import meets, percent
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
 from gaudi_runtime.forecast.result import Reason
 
-BYTES_PER_BUCKET = 120
-"""As measured: a tuple, its place in the plan and in what finds it; the numbers are shared."""
-
-SMALL = 16 * 1024
-"""More bytes than any answer without buckets and its key take, but for the texts of the policy."""
-
-_PLANS: Answers[BucketPlan] = Answers(64 * 2**20)
-"""Room for one plan of the most buckets, or hundreds of common ones."""
-
-_POSSIBLE: Answers[bool] = Answers(16 * 2**20)
 _FORECASTS: Answers["PlanForecast | None"] = Answers(16 * 2**20)
 
 
@@ -74,7 +60,7 @@ def forecast_plan(inference: Inference, measured_blocks: int | None = None) -> P
         tokens_follow_length=spec.engine.max_num_batched_tokens is None,
     )
     key = inputs, forecast_target(spec), most_kv_blocks(spec)
-    return _FORECASTS.get(key, lambda: _forecast(*key), _small(inputs.policy))
+    return _FORECASTS.get(key, lambda: _forecast(*key), small(inputs.policy))
 
 
 def _forecast(inputs: ForecastInputs, target: ForecastTarget | None, most_blocks: int) -> PlanForecast | None:
@@ -88,29 +74,6 @@ def _forecast(inputs: ForecastInputs, target: ForecastTarget | None, most_blocks
                 len(plan.prompt), len(plan.decode), blocks, uncovered(plan, inputs.limits, blocks), found
             )
     return None
-
-
-def check_plan(inference: Inference) -> None:
-    """Raises PlanImpossible with the planner's sentence, without a full stop, when there is no plan."""
-    spec = inference.spec
-    policy, limits, kv_blocks = bucket_policy(spec), plan_limits(spec), most_kv_blocks(spec)
-    # Not the plan itself: room is for few of those, and every pass of every resource asks whether there is one.
-    _POSSIBLE.get((policy, limits, kv_blocks), lambda: bool(plan_of(policy, limits, kv_blocks)), _small(policy))
-
-
-def plan_of(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
-    """The whole plan. Raises PlanImpossible with the planner's sentence."""
-
-    def size(plan: BucketPlan | None) -> int:
-        buckets = len(plan.prompt) + len(plan.decode) if plan else 0
-        return SMALL + text_bytes(policy) + BYTES_PER_BUCKET * buckets
-
-    return _PLANS.get((policy, limits, kv_blocks), lambda: make_plan(policy, limits, kv_blocks), size)
-
-
-def _small(policy: BucketPolicy) -> Callable[[object], int]:
-    """Size of an answer without buckets: that of its key."""
-    return lambda _answer: SMALL + text_bytes(policy)
 
 
 def estimated_violation(inference: Inference) -> Problem | None:
@@ -167,7 +130,7 @@ def _shortfalls(inference: Inference, found: Estimate, *, at_best: bool) -> str 
 
 
 def _advisor(inference: Inference) -> str:
-    """Who names values: the search takes a second of a processor, and a pass has none to give away."""
+    """Who names values: the search takes a second of a processor, and a reconcile has none to give away."""
     identity = inference.identity
     command = f"gaudi-plan forecast --from-cluster {identity.name} -n {identity.namespace}"
     return f"`{command}` looks for the smallest change"

@@ -8,10 +8,9 @@ a revision that runs mounts it, and its writes come after all others.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gaudi_operator.core.actions import Action
-from gaudi_operator.core.children.diff import delete, missing_writes
-from gaudi_operator.core.children.garbage import garbage, unread_config_maps
-from gaudi_operator.core.children.manifests.config_map import config_map
+from gaudi_operator.core.actions import Action, Apply
+from gaudi_operator.core.children.drift import has_drifted
+from gaudi_operator.core.children.garbage import delete, garbage, unread_config_maps
 from gaudi_operator.core.children.manifests.metadata import Object
 from gaudi_operator.core.children.manifests.network import network_policy, service, service_account
 from gaudi_operator.core.children.manifests.recipe_pvc import kept_revisions, recipe_pvc, recipe_pvc_name
@@ -22,6 +21,8 @@ from gaudi_operator.core.children.manifests.workloads import (
     replica_set,
     rollout_annotations,
 )
+from gaudi_operator.core.children.runtime_config import config_map
+from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_operator.core.rollout.replicas import Scaling, running_revisions
@@ -46,6 +47,38 @@ def child_actions(state: State, scaling: Scaling) -> list[Action]:
         *recipe_pvc_actions(inference, running, observed.pvcs),
         *_switched_off(state),
     ]
+
+
+def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> list[Action]:
+    """An Apply for each desired child that is absent, was changed by others, or is to be changed by us.
+
+    `desired` are complete manifests, in the order of their writes; `observed` are live objects of any kind.
+    """
+    live = {(each["kind"], each["metadata"]["name"]): each for each in observed}
+    writes = [_write(child, live.get((child["kind"], child["metadata"]["name"]))) for child in desired]
+    return [write for write in writes if write is not None]
+
+
+def _write(child: Object, live: Manifest | None) -> Action | None:
+    if live is None:
+        return Apply(child, "it does not exist")
+    # An apply would succeed and be lost with the object; the next reconcile finds it gone and makes it again.
+    if "deletionTimestamp" in live["metadata"]:
+        return None
+    drift = has_drifted(child, live)
+    if drift is None:
+        return None
+    if child.get("immutable") and has_drifted(child["data"], live.get("data")):
+        return delete(live, "its content is not what its name says, and it is immutable: it is recreated")
+    if _hash(child) != _hash(live):
+        return Apply(child, "what is desired has changed")
+    return Apply(child, f"{drift} was changed by others")
+
+
+def _hash(manifest: Mapping[str, object]) -> object:
+    metadata = manifest["metadata"]
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return (annotations or {}).get(APPLIED_HASH_ANNOTATION)
 
 
 def _desired_children(state: State, running: Sequence[Revision], scaling: Scaling) -> list[Object]:

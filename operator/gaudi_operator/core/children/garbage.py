@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable
 
 from gaudi_operator.core.actions import Delete
-from gaudi_operator.core.children.diff import delete
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.pods.view import ENDED
@@ -37,6 +36,12 @@ def unread_config_maps(observed: Observed, needed: Collection[str | None]) -> li
     """Deletes of ConfigMaps whose names are not `needed`."""
     unread = (each for each in observed.config_maps if each["metadata"]["name"] not in needed)
     return _deletes(unread, "no pod reads it")
+
+
+def delete(live: Manifest, reason: str) -> Delete:
+    """Delete one observed child."""
+    metadata = live["metadata"]
+    return Delete(live["apiVersion"], live["kind"], metadata["name"], metadata["uid"], reason)
 
 
 def _has_ended(pod: Manifest) -> bool:

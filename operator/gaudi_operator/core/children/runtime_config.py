@@ -1,17 +1,20 @@
-"""From a spec to the RuntimeConfig that its pods read, and to the limits of its bucket plan.
+"""From a spec to the RuntimeConfig that its pods read, the ConfigMap with it, and the limits of its bucket plan.
+
+That ConfigMap is named by its content and immutable, so no pod ever sees it change.
 
 What pods fetch from a hub and by which token stands at the end (docs/model-sources.md).
 """
 
-from posixpath import join, normpath
+from posixpath import basename, join, normpath
 
 from gaudi_operator.api.base import SecretKey
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.model import Adapter, HuggingFaceSource, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
-from gaudi_operator.core.notation import whole_bytes
-from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.children.manifests.metadata import Object, child
+from gaudi_operator.core.notation import short_hash, whole_bytes
+from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
     AdapterConfig,
@@ -31,6 +34,7 @@ from gaudi_runtime.contract.config import (
 )
 from gaudi_runtime.contract.ports import (
     ADAPTERS_PATH,
+    CONFIG_PATH,
     FETCH_PATH,
     KEPT_REVISIONS_PATH,
     MODEL_PATH,
@@ -81,6 +85,20 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
         recipe_cache_dir=RECIPE_PATH,
         shared_recipes=_shared_recipes(spec.recipe_cache),
     )
+
+
+def config_map_name(owner: Identity, config: str) -> str:
+    """`<resource>-<hash of the content>`. `config` is a RuntimeConfig as JSON text."""
+    return f"{owner.name}-{short_hash(config)}"
+
+
+def config_map(owner: Identity, config: str) -> Object:
+    """The immutable ConfigMap with `config` (a RuntimeConfig as JSON text) under the key config.json.
+
+    It bears no revision's label: revisions that differ in the pod only share it.
+    """
+    body: Object = {"immutable": True, "data": {basename(CONFIG_PATH): config}}
+    return child("v1", "ConfigMap", config_map_name(owner, config), owner, body)
 
 
 def checkpoint_folder(source: ModelSource) -> str:

@@ -74,7 +74,7 @@ def why_below(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | N
 
 
 def _open(pod: PodView, record: Record, readiness: Readiness) -> SetGate | None:
-    # An apply that changes nothing would still cost a request for each pod in each pass.
+    # An apply that changes nothing would still cost a request for each pod in each reconcile.
     if pod.gate_open and record_of(pod) == record:
         return None
     assert pod.report is not None  # noqa: S101 - judge() opens on a report only
@@ -148,7 +148,7 @@ def is_settling(pod: PodView, deadlines: Deadlines) -> bool:
 
 
 def with_gates(pods: Iterable[PodView], gates: Iterable[SetGate], now: datetime) -> tuple[PodView, ...]:
-    """The pods as they are once `gates` are written: all else in a pass goes by that."""
+    """The pods as they are once `gates` are written: all else in a reconcile goes by that."""
     written = {gate.uid: gate for gate in gates}
     return tuple(_with_gate(pod, written[pod.uid], now) if pod.uid in written else pod for pod in pods)
 

@@ -76,7 +76,7 @@ def first_problem(
 
 
 def pod_problems(pods: Iterable[PodView], state: State, room: Room) -> Iterator[Problem]:
-    """What only a person can mend, pod by pod."""
+    """What only a person can fix, pod by pod."""
     return (found for pod in pods if (found := pod_problem(pod, state, room)))
 
 
@@ -86,7 +86,7 @@ def blames_the_revision(problem: Problem) -> bool:
 
 
 def pod_problem(pod: PodView, state: State, room: Room) -> Problem | None:
-    """What only a person can mend about one pod."""
+    """What only a person can fix about one pod."""
     return _CHECKS(pod, state, room)
 
 
@@ -148,7 +148,7 @@ def _unscheduled(pod: PodView, state: State, room: Room) -> Problem | None:
     if any(word in said.lower() for word in _VOLUME_WORDS):
         return Problem(
             "VolumeNotBound",
-            f"Pod {pod.name} waits for a volume: {said} Check that the claim of spec.model exists, that its storage "
+            f"Pod {pod.name} waits for a volume: {said} Check that the PVC of spec.model exists, that its storage "
             "class can provide it, and that its volume is reachable from a node with cards.",
         )
     if room.unblock:

@@ -1,6 +1,6 @@
 """How long no new pod of a revision is made after its pods have ended.
 
-A kubelet delays the restarts of one container in one pod. A pod that ends as a whole, or is replaced, is made anew at
+A kubelet delays the restarts of one container in one pod. A pod that ends as a whole, or is replaced, is recreated at
 once by the ReplicaSet, and its containers begin to count at zero. So the same figures are counted here once more, by
 revision: from the ends that pods show, and from the written status, which remembers the pods that are gone
 (docs/revisions.md, When pods end again and again).

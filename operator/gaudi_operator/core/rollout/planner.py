@@ -1,6 +1,6 @@
 """The rollout planner: from the replicas of all revisions, and how many are ready, to the next scale step.
 
-No progress is stored anywhere: every pass derives the next step from what there is, so an operator that was
+No progress is stored anywhere: every reconcile derives the next step from what there is, so an operator that was
 killed in the middle goes on where it stopped. What makes it harder than it looks: several old revisions at once,
 replicas that change in the middle, old pods that are broken and must not hold the room of their successors, old
 pods that are only away for a moment and must not be given up, and a ceiling that may sink below what runs.

@@ -1,4 +1,4 @@
-"""Revisions: found among the stored ControllerRevisions by their inputs, or rendered anew (docs/revisions.md).
+"""Revisions: found among the stored ControllerRevisions by their inputs, or rendered again (docs/revisions.md).
 
 First why one was given up: that is kept on its ControllerRevision, so that no operator tries it again unasked
 (docs/revisions.md, When a revision fails). Then its inputs, which are what changes what a pod runs, and the rule that
@@ -22,9 +22,8 @@ from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.pod import Pod
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
-from gaudi_operator.core.children.manifests.config_map import config_map_name
 from gaudi_operator.core.children.manifests.pod_template import pod_template, worker_template
-from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.children.runtime_config import config_map_name, runtime_config
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.notation import canonical_json, short_hash
 from gaudi_operator.core.observed import InstallationDefaults, Manifest
@@ -136,7 +135,7 @@ _MOST_NUMBER = 2**62
 """Above any that counts: the next one must be a number of 64 bits too."""
 
 _MOST_VOLUMES = 1_000
-"""Far more than any pod of ours has, and few enough to look at in every pass."""
+"""Far more than any pod of ours has, and few enough to look at in every reconcile."""
 
 
 class _Named(Tolerant):

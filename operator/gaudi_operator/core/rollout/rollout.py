@@ -1,4 +1,4 @@
-"""The rollout of one pass: which revision runs, beside or in place of the others, the next step, and its problem."""
+"""The rollout in one reconcile: which revision runs, beside or in place of others, the next step, and its problem."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from gaudi_runtime.errors import Problem
 
 def roll_out(state: State, desired: Revision | None) -> State:
     """`desired` is what the spec asks for, None where it is refused: then what was last to run stays, as it is."""
-    # What a pass would do about room is not known before the choice; pods that end are room to come either way.
+    # What a reconcile would do about room is not known before the choice; pods that end are room to come either way.
     choice = choose(state, desired, Room(_is_ending(state))) if desired else None
     current = to_run(choice.current, state.stored) if choice else next(iter(state.stored), None)
     in_place = _in_place(state, current.name) if current else None
@@ -48,7 +48,7 @@ def _is_ending(state: State) -> bool:
 def _room(state: State) -> Room:
     """With what the step does: one that takes pods away makes room, and an upgrade may wait for some."""
     rollout, policy = state.rollout, state.rollout.policy
-    # Its own step makes the room: to call the pod unschedulable now would be news for one pass.
+    # Its own step makes the room: to call the pod unschedulable now would be news for one reconcile.
     moving = rollout.in_place is not None and rollout.step is not None and bool(rollout.step.scales)
     stays = policy.max_surge > 0 and (policy.trial or policy.max_unavailable == 0)
     waits = stays and state.current is not None and _is_upgrading(state, state.current)

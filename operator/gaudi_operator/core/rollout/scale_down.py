@@ -3,8 +3,8 @@
 The ReplicaSet controller takes pods that are not ready first, and among ready ones those of the least deletion cost.
 A pod whose gate has just closed is ready in its eyes until the kubelet has followed, so that one goes by cost too.
 So a cost is written only where a ready pod has to go and others have more to lose: first the costs, and the lower
-number of replicas in a later pass, when they stand on the pods. Once written they are the choice, whatever the load
-does meanwhile, so that any later operator goes on with it.
+number of replicas in a later reconcile, when they stand on the pods. Once written they are the choice, whatever the
+load does meanwhile, so that any later operator goes on with it.
 """
 
 from collections import defaultdict
@@ -48,7 +48,7 @@ def _without(room: int, count: int, live: int) -> int:
 
 def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
     """The `count` of these ready pods that hurt least; none when all have the same to lose: then any may go."""
-    # Writing costs that say nothing would cost a write per pod and delay the step by a pass.
+    # Writing costs that say nothing would cost a write per pod and delay the step by a reconcile.
     if not 0 < count < len(ready) or len({_loss(pod) for pod in ready}) == 1:
         return []
     return sorted(ready, key=lambda pod: (_loss(pod), -_ready_since(pod).timestamp(), pod.name))[:count]

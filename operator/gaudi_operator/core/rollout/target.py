@@ -47,7 +47,7 @@ _ON_HOLD = (
     "The rollout is on hold, as spec.rollout.onFailure is pause, and its pods stay for a look: `kubectl logs POD`."
 )
 _NEXT = (
-    "Change the spec; or, if the cause lay elsewhere and is mended, set the annotation "
+    "Change the spec; or, if the cause lay elsewhere and is fixed, set the annotation "
     "inference.gaudi.dev/restarted-at to a new value for another try."
 )
 

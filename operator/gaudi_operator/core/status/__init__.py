@@ -1,4 +1,4 @@
-"""What one pass has found out, as users see it: the status, its conditions and the events.
+"""What one reconcile has found out, as users see it: the status, its conditions and the events.
 
 conditions   a judgement each, a Verdict; plan judges those of the plan, and says what it takes
 figures      captured graphs, warm-up, memory, recompiles; pods: a row per pod; recipes: what sharing them did

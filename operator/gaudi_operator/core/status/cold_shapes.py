@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
-from gaudi_operator.core.admission.review import plan_of
+from gaudi_operator.core.admission.plans import plan_of
 from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.state import State
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight

@@ -30,7 +30,7 @@ from gaudi_runtime.units import plural
 
 def judge_ready(s: State) -> Verdict:
     """Whether the spec as it stands is fully rolled out and every desired replica takes traffic."""
-    # kstatus reads Ready first: a cause that a person must mend hides all progress.
+    # kstatus reads Ready first: a cause that a person must fix hides all progress.
     if found := s.violation or s.problem:
         return Verdict(FALSE, found.reason, found.message)
     if s.desired == 0:

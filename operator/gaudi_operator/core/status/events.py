@@ -1,4 +1,4 @@
-"""Events on the resource, derived from what a pass does and from how the status changes."""
+"""Events on the resource, derived from what a reconcile does and from how the status changes."""
 
 from collections.abc import Iterable
 

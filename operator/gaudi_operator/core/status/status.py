@@ -1,4 +1,4 @@
-"""The status of a resource, from what one pass has found out.
+"""The status of a resource, from what one reconcile has found out.
 
 Its figures are over the pods that percentages speak of; `status.revisions` has the kept revisions, newest first, each
 with its number, its age and where it stands. A resource whose spec this operator cannot read gets a status that says

@@ -1,4 +1,4 @@
-"""A Verdict is one judgement of what a pass has found; its type and its time are added when conditions are written."""
+"""A Verdict is one judgement of what a reconcile has found; type and time are added when conditions are written."""
 
 from dataclasses import dataclass
 

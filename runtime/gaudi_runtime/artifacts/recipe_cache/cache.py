@@ -179,7 +179,7 @@ class RecipeCache:
             others = f"{size(left)} of others that pods use"
             return f"{size(desired.size)} of recipes beside {others} are more than {limit}: {ADVICE}"
         if stored is None or not desired.matches(stored):
-            entry.write(desired, places.disk.folder, self._alive, anew=self._damaged)
+            entry.write(desired, places.disk.folder, self._alive, again=self._damaged)
             entry.drop_unnamed(desired)
             files = plural(len(desired.files), "file")
             log.info("Added recipes to %s: %s, %s", entry.folder, files, size(desired.size))

@@ -70,16 +70,16 @@ class Entry:
             if found != stated:
                 raise EntryUnusable(f"{path} is not as its checksum says")
 
-    def write(self, manifest: Manifest, source: Path, alive: Alive, *, anew: bool) -> None:
+    def write(self, manifest: Manifest, source: Path, alive: Alive, *, again: bool) -> None:
         """Show `manifest`, whose files that are not here yet lie in `source`; only for who has the turn to write.
 
-        `anew` writes what is here once more, because some of it was found damaged. Raises OSError, or EntryUnusable
+        `again` writes what is here once more, because some of it was found damaged. Raises OSError, or EntryUnusable
         when a file has changed since the manifest was made.
         """
         self._objects.mkdir(parents=True, exist_ok=True)
         self._drop_unfinished()
         for path, stated in manifest.files.items():
-            if (source / path).is_file() and (anew or not self._has(stated)):
+            if (source / path).is_file() and (again or not self._has(stated)):
                 self._put(source / path, stated, alive)
         with _at_once(self._manifest) as fresh:
             fresh.write_text(manifest_text(manifest, self.key))

@@ -70,7 +70,7 @@ class HttpStore:
     region: str | None = None
 
     def pieces(self, path: str) -> Iterator[bytes]:
-        """The bytes of one object. Raises NoSuchObject, StoreAway or, for what no other try mends, EntryUnusable."""
+        """The bytes of one object. Raises NoSuchObject, StoreAway or, for what no other try fixes, EntryUnusable."""
         address = f"{self.url.rstrip('/')}/{path}"
         request = Request(address, headers=self._headers(address))  # noqa: S310 - the contract lets no other scheme in
         try:
@@ -98,7 +98,7 @@ def http_store(store: RecipeStore, environment: Mapping[str, str]) -> HttpStore:
     token, session = given.get(STORE_TOKEN_VARIABLE), given.get(STORE_SESSION_VARIABLE)
     key_id, secret = given.get(STORE_KEY_ID_VARIABLE), given.get(STORE_SECRET_VARIABLE)
     if any(each and not (each.isascii() and each.isprintable()) for each in (token, session, key_id)):
-        raise EntryUnusable("its credentials have characters that none have: write their Secret anew")
+        raise EntryUnusable("its credentials have characters that none have: write their Secret again")
     if store.s3_region is None:
         return HttpStore(store.url, token)
     if not (key_id and secret):
@@ -171,7 +171,7 @@ class RemoteEntry:
 
     def _pieces(self, name: str, most: int) -> Iterator[bytes]:
         """The bytes of one object, which may have `most`."""
-        self._look()  # each try asks anew, so one that comes too late asks nothing
+        self._look()  # each try asks again, so one that comes too late asks nothing
         count = 0
         for piece in self._store.pieces(f"{self._key.digest}/{name}"):
             self._look()

@@ -49,7 +49,7 @@ def is_needed(users: Collection[User | None], kept: KeptRevisions | None) -> boo
 
 
 class Revisions:
-    """Read anew with each question: the kubelet changes `file` while the pod runs."""
+    """Read again with each question: the kubelet changes `file` while the pod runs."""
 
     def __init__(self, file: str | None, environment: Mapping[str, str]) -> None:
         """`file` has KeptRevisions; None where nobody says which are kept."""

@@ -61,7 +61,7 @@ class Progress:
 
     def others(self, here: int) -> None:
         """Another process fetches the same; `here` bytes of it are on disk."""
-        # Published when it moves only, for each report starts the stall clock anew: its standstill is ours.
+        # Published when it moves only, for each report starts the stall clock again: its standstill is ours.
         if here != self.done or not self._waiting:
             self.done, self._waiting = here, True
             self._publish(FetchProgress(done_bytes=here, waiting=True))
@@ -81,7 +81,7 @@ class Source(Protocol):
     def listing(self) -> Listing:
         """The files that the revision has now, each with size and checksum, under an id that stands for just these.
 
-        Raises HubUnreachable for what another try may mend.
+        Raises HubUnreachable for what another try may fix.
         """
 
     def content(self, commit: str, path: str, offset: int) -> AbstractContextManager[tuple[int, Iterator[bytes]]]:
@@ -91,7 +91,7 @@ class Source(Protocol):
 def download(source: Source, commit: str, file: RemoteFile, part: Path, target: Path, progress: Progress) -> None:
     """`target` holds the file afterwards; `part` keeps what came, whatever happens.
 
-    Raises HubUnreachable for what another try may mend, ModelUnreadable for content that is not as stated twice,
+    Raises HubUnreachable for what another try may fix, ModelUnreadable for content that is not as stated twice,
     DiskFull, or what the hub refuses.
     """
     if bytes_of(target) == file.size:
@@ -113,7 +113,7 @@ def download(source: Source, commit: str, file: RemoteFile, part: Path, target: 
 
 
 def _append(source: Source, commit: str, file: RemoteFile, part: Path, progress: Progress) -> None:
-    """Bring `part` to the stated size. A server without ranges begins anew, and so does `part` then."""
+    """Bring `part` to the stated size. A server without ranges begins again, and so does `part` then."""
     with part.open("ab") as content:
         if content.tell() < file.size:
             with source.content(commit, file.path, content.tell()) as (start, pieces):

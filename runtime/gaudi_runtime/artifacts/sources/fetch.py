@@ -94,7 +94,7 @@ def _token() -> str | None:
     """Without the line end that a Secret made from a file often has; libraries quote a token that is no header."""
     token = os.environ.get("HF_TOKEN", "").strip()
     if not (token.isascii() and token.isprintable()):
-        raise ConfigError("The access token in HF_TOKEN has characters that no token has: write its Secret anew.")
+        raise ConfigError("The access token in HF_TOKEN has characters that no token has: write its Secret again.")
     return token or None
 
 
@@ -209,7 +209,7 @@ class Fetch:
         self._store.turn.check()
 
     def _persistently(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask again while the hub is away; the pauses begin anew whenever bytes came."""
+        """Ask again while the hub is away; the pauses begin again whenever bytes came."""
         return persistently(ask, HubUnreachable, self._pauses, self._wait, lambda: self._progress.done)
 
     def _wait(self, seconds: float, why: HubUnreachable) -> None:

@@ -82,7 +82,7 @@ def _around(choice: Choice, budget: float) -> tuple[Selection | None, Selection 
 
 @dataclass(frozen=True)
 class _Steps:
-    """Changes of a selection by one rung in one of its ladders, whose rungs are then chosen anew at a rate."""
+    """Changes of a selection by one rung in one of its ladders, whose rungs are then chosen again at a rate."""
 
     rate: float
 

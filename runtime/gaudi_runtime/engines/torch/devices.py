@@ -126,7 +126,7 @@ class CpuDevice(Device):
 
     def profile(self, step: Step, buffer_bytes: int) -> DeviceMemory:
         """What is free beside the buffers of the largest forward."""
-        # Never released: batches without a graph allocate their buffers anew.
+        # Never released: batches without a graph allocate their buffers again.
         self.reserve(buffer_bytes)
         step()
         return self.memory()

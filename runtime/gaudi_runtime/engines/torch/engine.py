@@ -42,8 +42,8 @@ class TorchEngine:
         self._config = config
         self._runner = ModelRunner(config)
         self.captures_graphs = self._runner.captures_graphs
-        # One thread from the first verb on: compiled code is bound to its thread's settings, and would be compiled anew
-        # in another. The event loop stays free.
+        # One thread from the first verb on: compiled code is bound to its thread's settings, and would be compiled
+        # again in another. The event loop stays free.
         self._thread = DeviceThread()
         self._blocks: BlockManager
         self._plan: BucketPlan

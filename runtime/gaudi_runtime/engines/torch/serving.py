@@ -128,7 +128,7 @@ class ServingLoop:
                 await self._run(batch)
                 await self._defragment()
         except Exception as error:
-            log.exception("The serving loop failed; it starts anew with the next request")
+            log.exception("The serving loop failed; it restarts with the next request")
             self._fail(list(self._requests), error)
         finally:
             self._task = None
@@ -145,7 +145,7 @@ class ServingLoop:
 
     async def _executed(self, batch: Batch) -> list[GenerationChunk | None]:
         """A batch through the device, counted with the compiles that it waited for."""
-        # The device's own count, and not whether the bucket was warm: a warm one may meet a guard and compile anew.
+        # The device's own count, and not whether the bucket was warm: a warm one may meet a guard and compile again.
         bucket, before = self._histogram.meet(batch.phase, batch.shape), self._runner.device.compiles()
         try:
             return await self._thread.call_async(partial(self._step, batch, bucket))

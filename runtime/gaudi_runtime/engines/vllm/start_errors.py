@@ -110,7 +110,7 @@ KNOWN = (
 def why_not_started(error: BaseException, failure: StartFailure | None) -> RuntimeStartError:
     """The error to report. `failure` is what a worker left behind, and knows more than `error`.
 
-    What no row knows is still a state and no reason to start anew: the same fault would only be met again.
+    What no row knows is still a state and no reason to restart: the same fault would only be met again.
     """
     if isinstance(error, RuntimeStartError):
         return error

@@ -45,7 +45,7 @@ class GroupCluster(Cluster):
         ]
 
     def lose(self, leader: str) -> None:
-        """A group is made anew from nothing: its pods are others of the same names."""
+        """A group is recreated from nothing: its pods are others of the same names."""
         for name in [name for kind, name in self.objects if kind == "Pod" and name.startswith(leader)]:
             del self.objects["Pod", name]
 

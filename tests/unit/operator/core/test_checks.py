@@ -43,7 +43,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"model": source(objectStore={"uri": "s3://a/b"})},
         "NotBuilt",
         "spec.model.source.objectStore is not built in this release: "
-        "mount the bucket by its CSI driver and name the claim, or use huggingFace, persistentVolumeClaim, hostPath or "
+        "mount the bucket by its CSI driver and name the PVC, or use huggingFace, persistentVolumeClaim, hostPath or "
         "ociImage.",
     ),
     "nodes": (

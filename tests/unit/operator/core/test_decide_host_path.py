@@ -35,7 +35,7 @@ def stalled(cluster: Cluster) -> tuple[str, str]:
 
 
 def moved_off() -> tuple[Cluster, str, str]:
-    """A cluster that has served from /etc and serves from a claim now, and the names of both revisions."""
+    """A cluster that has served from /etc and serves from a PVC now, and the names of both revisions."""
     cluster = served(model=ETC)
     (first,) = revisions(cluster)
     cluster.change(model=CLAIM)
@@ -100,7 +100,7 @@ def test_paused_rollout_is_not_scaled_up_by_an_older_revision() -> None:
 
 
 def half_way() -> Cluster:
-    """A rollout from /etc to a claim whose first pod serves and whose second one never will, and its revision."""
+    """A rollout from /etc to a PVC whose first pod serves and whose second one never will, and its revision."""
     cluster = served(model=ETC)
     (first,) = revisions(cluster)
     cluster.change(model=CLAIM)

@@ -92,7 +92,7 @@ def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:
         f"Revision {bad} failed (WarmupStalled): Nothing moved in pod {pod} for more than 1800 s, in phase "
         "Compiling at prompt bucket (1, 128, 0). Raise spec.readiness.stallTimeoutSeconds if a step takes longer. "
         f"Revision {good} runs instead, and pods of the failed one are not kept: spec.rollout.onFailure pause "
-        "keeps them for a look. Change the spec; or, if the cause lay elsewhere and is mended, set the annotation "
+        "keeps them for a look. Change the spec; or, if the cause lay elsewhere and is fixed, set the annotation "
         "inference.gaudi.dev/restarted-at to a new value for another try."
     )
 

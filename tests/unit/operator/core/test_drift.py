@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.children.diff import has_drifted
+from gaudi_operator.core.children.drift import has_drifted
 
 CASES: dict[str, tuple[Any, Any, str | None]] = {
     "equal_objects": ({"a": {"b": 1}}, {"a": {"b": 1}}, None),

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from gaudi_operator.core.admission.cache import Answers
+from gaudi_operator.core.admission.plans import Answers
 from gaudi_runtime.errors import PlanImpossible
 
 ASKED: list[str] = []

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gaudi_operator.core.children.manifests.config_map import config_map
 from gaudi_operator.core.children.manifests.network import endpoint, service
 from gaudi_operator.core.children.manifests.scaling import pod_disruption_budget
+from gaudi_operator.core.children.runtime_config import config_map
 from tests.unit.operator.core.resources import inference
 
 

@@ -177,7 +177,7 @@ def test_pod_that_waits_for_a_volume(said: str) -> None:
     found = pod_problem(view(pod(container=None, conditions=(scheduled,))), state_of(), ROOM)
     assert found is not None
     assert found.reason == "VolumeNotBound"
-    assert found.message.startswith(f"Pod a waits for a volume: 0/1 nodes are available: {said}. Check that the claim")
+    assert found.message.startswith(f"Pod a waits for a volume: 0/1 nodes are available: {said}. Check that the PVC")
 
 
 def test_pod_without_a_node_for_a_moment_is_in_no_problem() -> None:

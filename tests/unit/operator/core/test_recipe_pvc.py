@@ -1,4 +1,4 @@
-"""The claim of recipes: when it exists, what it asks for, and when it goes."""
+"""The PVC of recipes: when it exists, what it asks for, and when it goes."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def revision(**overrides: Any) -> Revision:
 
 
 def live(storage: str = "5Gi", **overrides: Any) -> Object:
-    """The claim as the API server holds it."""
+    """The PVC as the API server holds it."""
     (made,) = recipe_pvc_actions(inference(**{**ON, **overrides}), (), ())
     assert isinstance(made, Apply)
     claim: Object = {

@@ -121,7 +121,7 @@ def test_reason_of_an_autoscaler_may_be_any_text() -> None:
 
 @pytest.mark.parametrize("storage", ["1e13", "12E12", "100000000000000000000n"])
 def test_size_of_a_claim_may_have_any_form(storage: str) -> None:
-    """As somebody has enlarged the claim of recipes."""
+    """As somebody has enlarged the PVC of recipes."""
 
     def write(cluster: Cluster, value: str) -> None:
         [each] = cluster.kind("PersistentVolumeClaim")

@@ -116,7 +116,7 @@ def test_rank_that_starts_anew_in_a_whole_group_ends_the_leader(group: Callable[
     leader.follow(Phase.SERVING)
     pods.start(1)
     assert leader.exit_code() == 1
-    assert "Rank 1 of this group is lost: it has started anew." in leader.log.read_text()
+    assert "Rank 1 of this group is lost: it has restarted." in leader.log.read_text()
 
 
 def test_rank_that_is_to_end_lets_the_leader_drain_first(group: Callable[..., Group]) -> None:

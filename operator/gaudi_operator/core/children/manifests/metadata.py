@@ -29,7 +29,7 @@ def child(
 ) -> Object:
     """A child of `owner` with the further top-level fields of `body`, and the hash of it all as an annotation.
 
-    The hash lets a later pass see that a field was dropped from what we apply; what we still apply is compared
+    The hash lets a later reconcile see that a field was dropped from what we apply; what we still apply is compared
     with the live object itself. `blockOwnerDeletion` stays false: true would ask for rights on finalizers.
     """
     metadata: Object = {

@@ -1,6 +1,6 @@
 """What pods share compiled recipes over (docs/warmup.md, Recipe cache).
 
-The volume claim that holds them, and the ConfigMap that tells pods which revisions can still be run.
+The PVC that holds them, and the ConfigMap that tells pods which revisions can still be run.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def recipe_pvc_name(owner: Identity) -> str:
 
 
 def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:
-    """The claim. It outlives every revision and goes with the resource.
+    """The PVC. It outlives every revision and goes with the resource.
 
     A `live` claim that was made larger by others keeps its size: Kubernetes refuses to make one smaller.
     """
@@ -39,6 +39,6 @@ def _requested(live: Manifest | None) -> str | None:
 
 
 def kept_revisions(owner: Identity, names: Iterable[str]) -> Object:
-    """Named as the claim of recipes; unlike the ConfigMap of a configuration it changes while pods run."""
+    """Named as the PVC of recipes; unlike the ConfigMap of a configuration it changes while pods run."""
     text = KeptRevisions(resource=owner.uid, revisions=tuple(sorted(names))).model_dump_json()
     return child("v1", "ConfigMap", recipe_pvc_name(owner), owner, {"data": {basename(KEPT_REVISIONS_PATH): text}})

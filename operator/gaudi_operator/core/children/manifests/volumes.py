@@ -117,7 +117,7 @@ def mounted_source(source: ModelSource) -> Object | None:
 
 
 def _fetched(cache: FetchCache) -> Object:
-    """A claim that outlives its pods, or a folder that outlives a restart of the container."""
+    """A PVC that outlives its pods, or a folder that outlives a restart of the container."""
     if claim := cache.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name}}
     limit = cache.empty_dir.size_limit if cache.empty_dir else None

@@ -234,7 +234,7 @@ class TokenCounts:
 
 
 class FixedShapes:
-    """Compiles one worker's model anew for every number of tokens. Create it once the model is loaded."""
+    """Compiles one worker's model again for every number of tokens. Create it once the model is loaded."""
 
     def __init__(self, runner: Any) -> None:
         import torch._dynamo as dynamo

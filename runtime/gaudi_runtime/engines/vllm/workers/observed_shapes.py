@@ -63,7 +63,7 @@ class MetShapes:
             self._compiled[shape] += compiles
 
     def take(self) -> dict[str, list[list[Any]]]:
-        """Rows [phase, sequences, query, blocks, count] of steps and of compiles; the counts begin anew."""
+        """Rows [phase, sequences, query, blocks, count] of steps and of compiles; the counts begin again."""
         rows = {"met": _rows(self._met), "compiled": _rows(self._compiled)}
         self._met, self._compiled = Counter(), Counter()
         return rows

@@ -70,7 +70,7 @@ class Site:
         (source / "recipe").write_bytes(content)
         entry = Entry(self.shared, replace(self.key(), model=name))
         files = files_below(source, lambda _: False, lambda: None)
-        entry.write(Manifest(files, NOTHING_KNOWN), source, lambda: None, anew=False)
+        entry.write(Manifest(files, NOTHING_KNOWN), source, lambda: None, again=False)
         for user in users or (None,):
             mark = self.mark(entry, user)
             mark.touch()

@@ -55,16 +55,16 @@ def entry(tmp_path: Path) -> Entry:
 def test_a_writer_that_is_killed_shows_nothing(entry: Entry, tmp_path: Path, step: int) -> None:
     manifest = made(tmp_path / "disk", a="one", b="two")
     with pytest.raises(Killed):
-        entry.write(manifest, tmp_path / "disk", killed_at(step), anew=False)
+        entry.write(manifest, tmp_path / "disk", killed_at(step), again=False)
     assert entry.read() is None
 
 
 def test_what_a_killed_writer_left_is_removed_by_the_next_one(entry: Entry, tmp_path: Path) -> None:
     manifest = made(tmp_path / "disk", a="one", b="two")
     with pytest.raises(Killed):
-        entry.write(manifest, tmp_path / "disk", killed_at(1), anew=False)
+        entry.write(manifest, tmp_path / "disk", killed_at(1), again=False)
     (entry.folder / "manifest.half").touch()
-    entry.write(manifest, tmp_path / "disk", alive, anew=False)
+    entry.write(manifest, tmp_path / "disk", alive, again=False)
     entry.drop_unnamed(manifest)
     assert {file.name for file in (entry.folder / "objects").iterdir()} == {
         file.sha256 for file in manifest.files.values()
@@ -76,7 +76,7 @@ def test_what_was_written_can_be_copied_with_the_right_to_be_executed(entry: Ent
     (tmp_path / "disk" / "code").mkdir(parents=True)
     (tmp_path / "disk" / "code" / "tool").touch(mode=0o755)
     manifest = made(tmp_path / "disk", a="one")
-    entry.write(manifest, tmp_path / "disk", alive, anew=False)
+    entry.write(manifest, tmp_path / "disk", alive, again=False)
     entry.copy(manifest.files.items(), tmp_path / "other", alive)
     assert (tmp_path / "other" / "code" / "a").read_text() == "one"
     assert (tmp_path / "other" / "code" / "tool").stat().st_mode & 0o777 == 0o755
@@ -94,12 +94,12 @@ async def test_a_reader_whose_entry_is_replaced_meanwhile_takes_the_new_one(
 ) -> None:
     before, after = made(tmp_path / "one", a="one"), made(tmp_path / "two", a="two")
     entry.folder.parent.mkdir()
-    entry.write(before, tmp_path / "one", alive, anew=False)
+    entry.write(before, tmp_path / "one", alive, again=False)
     copy: Callable[..., None] = Entry.copy
 
     def replaced_first(self: Entry, *arguments: object) -> None:
         monkeypatch.setattr(Entry, "copy", copy)
-        entry.write(after, tmp_path / "two", alive, anew=False)
+        entry.write(after, tmp_path / "two", alive, again=False)
         entry.drop_unnamed(after)
         copy(self, *arguments)
 

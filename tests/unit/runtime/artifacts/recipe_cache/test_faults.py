@@ -45,7 +45,7 @@ def stop_in_the_middle():
         sys.stdin.read()
 
 with _turn(shared):
-    Entry(shared, key).write(manifest, disk, stop_in_the_middle, anew=False)
+    Entry(shared, key).write(manifest, disk, stop_in_the_middle, again=False)
 """
 
 

@@ -1,4 +1,4 @@
-"""One entry over real HTTP: what another try mends, and what makes it unusable."""
+"""One entry over real HTTP: what another try fixes, and what makes it unusable."""
 
 import socket
 import ssl
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[StoreState]:
         (tmp_path / "disk" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "disk" / path).write_bytes(content)
     manifest = Manifest(files_below(tmp_path / "disk", lambda _: False, alive), NOTHING_KNOWN)
-    Entry(tmp_path / "bucket", KEY).write(manifest, tmp_path / "disk", alive, anew=False)
+    Entry(tmp_path / "bucket", KEY).write(manifest, tmp_path / "disk", alive, again=False)
     with store_server(tmp_path / "bucket") as state:
         yield state
 

@@ -1,7 +1,9 @@
-"""Answers that every pass asks for again, kept by their inputs: those that refuse like those that give, within bounds.
+"""The plan of a spec, and other answers that every reconcile asks for again, kept by their inputs within bounds.
+
+Those that refuse are kept like those that give.
 
 A spec may ask for hundreds of thousands of buckets, and whoever may make one may make many. So what is kept is bounded
-in bytes, and one answer is worked out at a time, however many passes there are.
+in bytes, and one answer is worked out at a time, however many reconciles there are.
 """
 
 import sys
@@ -11,7 +13,12 @@ from dataclasses import dataclass
 from threading import Lock, RLock
 from typing import Any, Generic, TypeVar
 
-from gaudi_runtime.contract.bucketing import BucketPolicy
+from gaudi_operator.core.admission.bounds import most_kv_blocks
+from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
+from gaudi_operator.core.resource import Inference
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.errors import PlanImpossible
 
 T = TypeVar("T")
@@ -51,7 +58,7 @@ class Answers(Generic[T]):
         found = self._look_up(key)
         if found is None:
             with _WORKING:
-                # Once more: another pass may have worked it out while this one waited for its turn.
+                # Once more: another reconcile may have worked it out while this one waited for its turn.
                 found = self._look_up(key) or self._work_out(key, work, size)
         if isinstance(found.answer, _Refusal):
             raise PlanImpossible(*found.answer.arguments)
@@ -72,7 +79,7 @@ class Answers(Generic[T]):
         with self._lock:
             self._kept[key] = found
             self._bytes += found.size
-            # An answer that is larger than all room stays alone: the next pass asks for it again.
+            # An answer that is larger than all room stays alone: the next reconcile asks for it again.
             while self._bytes > self._most_bytes and len(self._kept) > 1:
                 self._bytes -= self._kept.popitem(last=False)[1].size
         return found
@@ -81,3 +88,38 @@ class Answers(Generic[T]):
 def text_bytes(policy: BucketPolicy) -> int:
     """Bytes of the texts of a policy, which are by far the largest part of a key."""
     return sum(map(sys.getsizeof, (policy.file, policy.optimal and policy.optimal.traffic)))
+
+
+BYTES_PER_BUCKET = 120
+"""As measured: a tuple, its place in the plan and in what finds it; the numbers are shared."""
+
+SMALL = 16 * 1024
+"""More bytes than any answer without buckets and its key take, but for the texts of the policy."""
+
+_PLANS: Answers[BucketPlan] = Answers(64 * 2**20)
+"""Room for one plan of the most buckets, or hundreds of common ones."""
+
+_POSSIBLE: Answers[bool] = Answers(16 * 2**20)
+
+
+def check_plan(inference: Inference) -> None:
+    """Raises PlanImpossible with the planner's sentence, without a full stop, when there is no plan."""
+    spec = inference.spec
+    policy, limits, kv_blocks = bucket_policy(spec), plan_limits(spec), most_kv_blocks(spec)
+    # Not the plan itself: room is for few of those, and every reconcile of every resource asks whether there is one.
+    _POSSIBLE.get((policy, limits, kv_blocks), lambda: bool(plan_of(policy, limits, kv_blocks)), small(policy))
+
+
+def plan_of(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
+    """The whole plan. Raises PlanImpossible with the planner's sentence."""
+
+    def size(plan: BucketPlan | None) -> int:
+        buckets = len(plan.prompt) + len(plan.decode) if plan else 0
+        return SMALL + text_bytes(policy) + BYTES_PER_BUCKET * buckets
+
+    return _PLANS.get((policy, limits, kv_blocks), lambda: make_plan(policy, limits, kv_blocks), size)
+
+
+def small(policy: BucketPolicy) -> Callable[[object], int]:
+    """Size of an answer without buckets: that of its key."""
+    return lambda _answer: SMALL + text_bytes(policy)
