@@ -1,8 +1,8 @@
 """Carries out the actions of a plan; every answer goes into the store, so that no reconcile decides on older news.
 
 The status is written last, once per reconcile and only when it differs from what the resource shows. How often progress
-may move is the decision's part (core); `status_written_at` is when the last write went out. A request that the API server
-refuses is shown there too: Stalled with its reason, and not Ready.
+may move is the decision's part (core); `status_written_at` is when the last write went out. A request that the API
+server refuses is shown there too: Stalled with its reason, and not Ready.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """What is known of a spec's plan before a pod has measured anything (docs/conditions.md, Before a pod runs).
 
-First the forecast: counts of buckets, gaps and the estimate. It is kept, as every reconcile asks again: small answers for
-long, whole plans only for the few that are in question. Then what the estimate says against the spec: a refusal
+First the forecast: counts of buckets, gaps and the estimate. It is kept, as every reconcile asks again: small answers
+for long, whole plans only for the few that are in question. Then what the estimate says against the spec: a refusal
 where it is proven, a doubt where the card may yet do better. Proven is what holds for the lowest figures that any
 source gives, of a model that the spec names; and all of a simulation, which does what its description says. A doubt is
 shown and refuses nothing. Last the hints, which speak against nothing: sentences, each whole (docs/running-vllm.md,

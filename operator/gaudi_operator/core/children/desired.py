@@ -25,16 +25,16 @@ from gaudi_operator.core.children.runtime_config import config_map
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import Identity, Inference
-from gaudi_operator.core.rollout.replicas import Scaling, running_revisions
+from gaudi_operator.core.rollout.replicas import Scaling, live_workloads, running_revisions, with_workloads
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.state import State
 
 
 def child_actions(state: State, scaling: Scaling) -> list[Action]:
-    """What is to be done; nothing while no revision was ever to run."""
+    """What is to be done; where no revision is known, only what a back-off asks of workloads that are there."""
     inference, observed, current = state.inference, state.observed, state.rollout.current
     if current is None or state.rollout.step is None:
-        return []
+        return _backed_off(state, scaling)
     limit = inference.spec.rollout.revision_history_limit
     deletes, in_use = garbage(observed, current.name, state.stored, limit, state.before.revision.stable)
     running = running_revisions(current, state.stored, observed, in_use)
@@ -109,6 +109,18 @@ def _workloads(state: State, running: Iterable[Revision], scaling: Scaling) -> I
             why = state.rollout.in_place if revision.name == state.current else None
             annotations = rollout_annotations(why, after_back_off.get(revision.name))
             yield _workload(state.inference.identity, revision, scaling.replicas[revision.name], annotations)
+
+
+def _backed_off(state: State, scaling: Scaling) -> list[Action]:
+    """Fewer replicas of workloads whose pods fail, and again as many, although somebody deleted their revision."""
+    live = {name: each["spec"].get("replicas") for name, each in live_workloads(state.observed).items()}
+    # What has its number is left alone: it is written from what the API server has made of it.
+    changed = [
+        each
+        for each in with_workloads(state.stored, state.observed)
+        if scaling.replicas.get(each.name) != live[each.name]
+    ]
+    return missing_writes(_workloads(state, changed, scaling), state.observed.children)
 
 
 def _after_back_off(state: State, scaling: Scaling) -> dict[str, int]:

@@ -121,11 +121,11 @@ class Scaling:
 
 
 def scale(state: State) -> Scaling:
-    """What the step of the rollout makes of the workloads; nothing while no revision was ever to run."""
+    """What the step of the rollout makes of the workloads; they stay as they are where it knows of no revision."""
     current, step, written = state.rollout.current, state.rollout.step, written_replicas(state.observed)
-    if current is None or step is None:
-        return Scaling()
-    after = {current.name: 0, **written, **{each.revision: each.replicas for each in step.scales}}
+    after = dict(written)
+    if current is not None and step is not None:
+        after = {current.name: 0, **written, **{each.revision: each.replicas for each in step.scales}}
     # The ReplicaSet controller chooses by the costs that it sees: they must stand before the number goes down.
     costs = deletion_costs(state.pods, after)
     if costs:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, LastError, RevisionPhase, RevisionState
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.names import DESIRED_ANNOTATION
+from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.backoff import Record, records, without_new_pods
 from gaudi_runtime.contract.report import Phase, PhaseProgress
@@ -255,6 +255,23 @@ def test_older_revision_that_backs_off_in_a_paused_rollout_has_all_its_pods_agai
     assert (held_set["spec"]["replicas"], held_set["metadata"]["annotations"][DESIRED_ANNOTATION]) == (0, "1")
     cluster.settle()
     assert (status(cluster)["ready"], shown(cluster, "Ready")) == ("1/1", ("False", "RolloutPaused"))
+
+
+def test_revision_that_somebody_deleted_backs_off_too_and_has_its_pods_again_afterwards() -> None:
+    cluster = served(replicas=1)
+    (kept,) = cluster.kind("ControllerRevision")
+    cluster.change(rollout={"revision": kept["metadata"]["labels"][REVISION_LABEL]})
+    cluster.settle()
+    cluster.delete("ControllerRevision", kept["metadata"]["name"])
+    cluster.delete("Pod", cluster.kind("Pod")[0]["metadata"]["name"])
+    refuse_all(cluster, 600)
+    assert shown(cluster, "Stalled") == ("True", "RevisionNotKept")
+    assert len(failed_pods(cluster)) <= 16
+    cluster.settle()
+    (workload,) = cluster.kind("ReplicaSet")
+    assert workload["spec"]["replicas"] == 1
+    assert DESIRED_ANNOTATION not in workload["metadata"]["annotations"]
+    assert not cluster.operate().actions
 
 
 def test_pods_that_are_gone_are_told_of_while_none_is_made() -> None:
