@@ -15,7 +15,7 @@ import pytest
 
 from gaudi_operator.api.crd import NAME, crd_yaml
 from gaudi_operator.api.v1alpha1.resource import GROUP
-from gaudi_operator.core.actions import Apply, Plan
+from gaudi_operator.core.actions import Apply, Decision
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.observed import InstallationDefaults, Manifest
@@ -146,7 +146,7 @@ async def _applied(cluster: Cluster, manifest: Manifest) -> Manifest:
     return await cluster.request("PATCH", path, manifest, query=query, content_type=SERVER_APPLY)
 
 
-def _plan(store: Store, name: str) -> Plan:
+def _plan(store: Store, name: str) -> Decision:
     observed = store.observe(Key(NAMESPACE, name), {}, datetime.now(UTC))
     assert observed
     return decide(observed, DEFAULTS)

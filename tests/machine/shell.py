@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
-from gaudi_operator.core.actions import Action, Apply, Delete, Plan, SetDeletionCost, SetGate
+from gaudi_operator.core.actions import Action, Apply, Decision, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE, REMOVED_FIRST
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport
@@ -131,17 +131,17 @@ class Shell:
         written = None if self.status_written is None else moment(self.status_written)
         observed = self.store.observe(self.key, self.reports, moment(now), written)
         assert observed is not None
-        plan = decide(observed, self.defaults)
+        decision = decide(observed, self.defaults)
         try:
-            if self._act(plan, now):
-                self._show(observed, plan, now)
+            if self._act(decision, now):
+                self._show(observed, decision, now)
         except _Failed:
             self.failures += 1
             self.due = self.not_before = now + min(10, 2**self.failures)
             return
         self.failures = 0
-        self.due = float("inf") if plan.look_again_seconds is None else now + plan.look_again_seconds
-        self.ask = plan.ask_first
+        self.due = float("inf") if decision.look_again_seconds is None else now + decision.look_again_seconds
+        self.ask = decision.ask_first
 
     def _renew(self, now: int) -> None:
         """A new spec may lower the replicas, and a warm-up may stand still: then pods are asked what they do now."""
@@ -158,12 +158,12 @@ class Shell:
                 self.reports[uid] = replace(word, received=moment(now), report=container.instance.report(now))
         self.generation, self.ask = generation, False
 
-    def _act(self, plan: Plan, now: int) -> bool:
+    def _act(self, decision: Decision, now: int) -> bool:
         """Carry out the actions; False when the resource was found to be gone."""
-        creates = [each for each in plan.actions if isinstance(each, Apply) and not self._knows(each)]
+        creates = [each for each in decision.actions if isinstance(each, Apply) and not self._knows(each)]
         if creates and self.api.get("GaudiInference", self.key.name) is None:
             return False
-        for action in plan.actions:
+        for action in decision.actions:
             self._write(partial(self._perform, action, now))
         return True
 
@@ -216,8 +216,8 @@ class Shell:
         cost = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)} if action.removed_first else {}
         return self.api.put(pod, annotations={**annotations, **cost})
 
-    def _show(self, observed: Observed, plan: Plan, now: int) -> None:
-        status = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    def _show(self, observed: Observed, decision: Decision, now: int) -> None:
+        status = decision.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         shown = self.store.resource(self.key) or observed.resource
         if shown.get("status") != status:
             self._write(partial(self._write_status, status))

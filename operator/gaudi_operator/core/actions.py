@@ -61,7 +61,7 @@ Action = Apply | Delete | SetGate | SetDeletionCost
 
 
 @dataclass(frozen=True)
-class Plan:
+class Decision:
     """The outcome of a reconcile: actions in order, the status to show, events after it, and when to look again.
 
     `look_again_seconds` is None when only a change in the cluster or a report can change the outcome. With `ask_first`

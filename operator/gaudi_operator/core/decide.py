@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gaudi_operator.core.actions import Action, Plan
+from gaudi_operator.core.actions import Action, Decision
 from gaudi_operator.core.admission.checks import first_violation, groups_are_not_served, revision_is_not_allowed
 from gaudi_operator.core.admission.review import estimated_violation
 from gaudi_operator.core.children.desired import child_actions
@@ -13,7 +13,7 @@ from gaudi_operator.core.pods.gate import judge_gates, with_gates
 from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import read_pods
 from gaudi_operator.core.resource import SpecUnreadable, read_identity, read_inference, read_status
-from gaudi_operator.core.rollout.backoff import records
+from gaudi_operator.core.rollout.backoff import attempts
 from gaudi_operator.core.rollout.planner import rollout_policy
 from gaudi_operator.core.rollout.replicas import scale, with_workloads
 from gaudi_operator.core.rollout.revision import Revision, desired_revision, stored_revisions, why_not_kept
@@ -24,19 +24,19 @@ from gaudi_operator.core.status.status import make_status, throttled, unreadable
 from gaudi_runtime.errors import Problem
 
 
-def decide(observed: Observed, defaults: InstallationDefaults) -> Plan:
+def decide(observed: Observed, defaults: InstallationDefaults) -> Decision:
     """The actions, the status and the events of one reconcile.
 
     In this order: gates by what pods report, admission of the spec, the next step of the rollout, children, status.
     """
     before, deadlines = read_status(observed.resource), Deadlines(observed.now)
     if read_identity(observed.resource).deleting:
-        return Plan((), before)  # the garbage collector of the cluster takes the children
+        return Decision((), before)  # the garbage collector of the cluster takes the children
     try:
         inference = read_inference(observed.resource)
     except SpecUnreadable as error:
         status = unreadable_status(observed, before, str(error))
-        return Plan((), status, events(before, status, ()))
+        return Decision((), status, events(before, status, ()))
 
     # Gates are judged and written first: a pod that has warmed up waits for nothing else.
     promised = rollout_policy(inference.spec.rollout, inference.spec.replicas)
@@ -55,7 +55,7 @@ def decide(observed: Observed, defaults: InstallationDefaults) -> Plan:
         pods=pods,
         stored=stored,
         terminations=found,
-        backoffs=records(pods, before, found),
+        attempts=attempts(pods, before, found),
         forbidden=_forbidden((*stored, *with_workloads(stored, observed)), defaults),
         rollout=RolloutState(promised),
     )
@@ -64,7 +64,9 @@ def decide(observed: Observed, defaults: InstallationDefaults) -> Plan:
     scaling = scale(state)
     actions: list[Action] = [*gates, *scaling.costs, *child_actions(state, scaling)]
     status = throttled(before, make_status(state), observed.status_written, deadlines)
-    return Plan(tuple(actions), status, events(before, status, actions), deadlines.next_seconds, deadlines.asks_first)
+    return Decision(
+        tuple(actions), status, events(before, status, actions), deadlines.next_seconds, deadlines.asks_first
+    )
 
 
 def _forbidden(revisions: Iterable[Revision], defaults: InstallationDefaults) -> dict[str, Problem]:

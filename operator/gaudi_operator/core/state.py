@@ -13,7 +13,7 @@ from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.resource import Inference
-from gaudi_operator.core.rollout.backoff import Record
+from gaudi_operator.core.rollout.backoff import Attempts
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.errors import Problem
@@ -67,7 +67,7 @@ class State:
     """All that a reconcile has seen, read once: the resource, its written status (`before`), its pods as they are once
     their gates are written, its kept revisions, newest first, and what the installation allows.
 
-    `terminations` are by pod, `backoffs` by revision; `forbidden` says by revision why it gets no more pods.
+    `terminations` are by pod, `attempts` by revision; `forbidden` says by revision why it gets no more pods.
     `violation` is what is wrong with the spec, `problem` the worst thing that needs a person.
     """
 
@@ -79,7 +79,7 @@ class State:
     pods: tuple[PodView, ...]
     stored: tuple[Revision, ...]
     terminations: Mapping[str, Termination]
-    backoffs: Mapping[str, Record]
+    attempts: Mapping[str, Attempts]
     forbidden: Mapping[str, Problem]
     rollout: RolloutState
     violation: Problem | None = None

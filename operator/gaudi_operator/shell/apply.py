@@ -1,4 +1,4 @@
-"""Carries out the actions of a plan; every answer goes into the store, so that no reconcile decides on older news.
+"""Carries out the actions of a decision; every answer goes into the store, so that no reconcile decides on older news.
 
 The status is written last, once per reconcile and only when it differs from what the resource shows. How often progress
 may move is the decision's part (core); `status_written_at` is when the last write went out. A request that the API
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetDeletionCost, SetGate
+from gaudi_operator.core.actions import Action, Apply, Decision, Delete, Event, SetDeletionCost, SetGate
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.status.conditions import conditions_from
@@ -205,18 +205,18 @@ def _without_empty(value: Any) -> Any:
     return [_without_empty(each) for each in value] if isinstance(value, list) else value
 
 
-def with_failure(plan: Plan, shown: GaudiInferenceStatus, error: Stalled) -> Plan:
-    """The plan with a status, and an event when it is news, that show `error`. `shown` is the status before."""
+def with_failure(decision: Decision, shown: GaudiInferenceStatus, error: Stalled) -> Decision:
+    """The decision with a status, and an event when it is news, that show `error`. `shown` is the status before."""
     verdicts = (
         ("Ready", Verdict(FALSE, error.reason, error.message)),
         ("Reconciling", Verdict(FALSE, "Stalled", "A request was refused; the condition Stalled says why.")),
         ("Stalled", Verdict(TRUE, error.reason, error.message)),
     )
-    judged = conditions_from(verdicts, shown.conditions, plan.status.observed_generation, datetime.now(UTC))
+    judged = conditions_from(verdicts, shown.conditions, decision.status.observed_generation, datetime.now(UTC))
     replaced = {each.type for each in judged}
-    others = (each for each in plan.status.conditions if each.type not in replaced)
-    status = plan.status.model_copy(update={"phase": "Stalled", "conditions": (*judged, *others)})
+    others = (each for each in decision.status.conditions if each.type not in replaced)
+    status = decision.status.model_copy(update={"phase": "Stalled", "conditions": (*judged, *others)})
     # Once for each refusal: passes meet the same one every few seconds.
     known = any(each.type == "Stalled" and each.reason == error.reason for each in shown.conditions)
     news = () if known else (Event("Warning", error.reason, error.message),)
-    return replace(plan, status=status, events=(*plan.events, *news))
+    return replace(decision, status=status, events=(*decision.events, *news))

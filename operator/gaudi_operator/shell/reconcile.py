@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from gaudi_operator.core.actions import Action, Plan, SetGate
+from gaudi_operator.core.actions import Action, Decision, SetGate
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
@@ -40,7 +40,7 @@ class Effects:
 class Reconciler:
     """Runs reconciles for the resources that are woken, a few at the same time."""
 
-    def __init__(self, effects: Effects, decide: Callable[[Observed], Plan], at_once: int) -> None:
+    def __init__(self, effects: Effects, decide: Callable[[Observed], Decision], at_once: int) -> None:
         """`decide` is the pure decision; `at_once` bounds concurrent reconciles."""
         self._do = effects
         self._decide = decide
@@ -142,18 +142,18 @@ class Reconciler:
         """Observe is done; decide, act, show, publish. Returns the seconds after which to look again."""
         self._do.reports.follow(key, observed.pods)
         # A thread: the plan of a large model is seconds of pure work, and nothing may block the loop.
-        plan = await asyncio.to_thread(self._decide, observed)
-        worker.ask = plan.ask_first
-        refusal = await self._act(key, plan.actions, worker)
+        decision = await asyncio.to_thread(self._decide, observed)
+        worker.ask = decision.ask_first
+        refusal = await self._act(key, decision.actions, worker)
         if refusal:
-            plan = with_failure(plan, read_status(observed.resource), refusal)
+            decision = with_failure(decision, read_status(observed.resource), refusal)
         # As it is by now: the status may have been written by another manager during the reconcile.
         resource = self._do.store.resource(key) or observed.resource
-        await self._do.writer.show(resource, plan.status)
-        for event in plan.events:
+        await self._do.writer.show(resource, decision.status)
+        for event in decision.events:
             self._do.events.publish(resource, event)
         return min(
-            (each for each in (plan.look_again_seconds, worker.retry_seconds()) if each is not None), default=None
+            (each for each in (decision.look_again_seconds, worker.retry_seconds()) if each is not None), default=None
         )
 
     async def _act(self, key: Key, actions: Sequence[Action], worker: ResourceWorker) -> Stalled | None:

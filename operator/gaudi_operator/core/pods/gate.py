@@ -30,7 +30,7 @@ SETTLE_SECONDS = 10
 
 
 @dataclass(frozen=True)
-class Record:
+class JudgedInstance:
     """What an open gate was judged for."""
 
     container: str
@@ -38,12 +38,12 @@ class Record:
     plan: str
 
 
-def record_of(pod: PodView) -> Record | None:
+def judged_instance(pod: PodView) -> JudgedInstance | None:
     """The record in the message of the pod's gate; None when there is none, or none of ours."""
     # A pod condition has no field of its own for it; what stands in the message is written and read in this module
     # only.
     match = _RECORD.search(pod.conditions[GATE].message) if GATE in pod.conditions else None
-    return Record(*match.groups()) if match else None
+    return JudgedInstance(*match.groups()) if match else None
 
 
 def judge(pod: PodView, readiness: Readiness) -> SetGate | None:
@@ -53,7 +53,7 @@ def judge(pod: PodView, readiness: Readiness) -> SetGate | None:
     if pod.report is not None and pod.container is not None:
         missing = why_below(pod.report, readiness)
         if missing is None:
-            return _open(pod, Record(pod.container.id, pod.report.instance, pod.report.plan_hash), readiness)
+            return _open(pod, JudgedInstance(pod.container.id, pod.report.instance, pod.report.plan_hash), readiness)
         return _close(pod, *missing) if pod.gate_open else None
     if pod.gate_open and (lost := _lost_container(pod)):
         return _close(pod, *lost)
@@ -73,9 +73,9 @@ def why_below(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | N
     return None
 
 
-def _open(pod: PodView, record: Record, readiness: Readiness) -> SetGate | None:
+def _open(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate | None:
     # An apply that changes nothing would still cost a request for each pod in each reconcile.
-    if pod.gate_open and record_of(pod) == record:
+    if pod.gate_open and judged_instance(pod) == record:
         return None
     assert pod.report is not None  # noqa: S101 - judge() opens on a report only
     missing = shortfalls(pod.report, readiness)
@@ -93,7 +93,7 @@ def _close(pod: PodView, reason: str, message: str) -> SetGate:
 
 def _lost_container(pod: PodView) -> tuple[str, str] | None:
     """Reason and sentence when the container that was judged is gone, as the kubelet says."""
-    container, record = pod.container, record_of(pod)
+    container, record = pod.container, judged_instance(pod)
     if container is None:
         return None
     if not container.running:

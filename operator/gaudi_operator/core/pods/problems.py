@@ -301,7 +301,7 @@ def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | Non
 
 def with_next_try(problem: Problem | None, revision: str, state: State) -> Problem | None:
     """The problem of a revision, and when the next pod is made while it backs off; that alone where no pod is left."""
-    known, there = state.backoffs.get(revision), len(state.active_of(revision))
+    known, there = state.attempts.get(revision), len(state.active_of(revision))
     if known is None or there >= state.desired:
         return problem
     pause, error = known.pause(state.deadlines), known.last_error

@@ -26,7 +26,7 @@ FORGOTTEN = timedelta(seconds=600)
 
 
 @dataclass(frozen=True)
-class Record:
+class Attempts:
     """What is remembered of the ends of a revision's pods."""
 
     last_error: LastError | None = None
@@ -38,28 +38,28 @@ class Record:
         return None if over else self.back_off
 
 
-def records(
+def attempts(
     pods: Iterable[PodView], before: GaudiInferenceStatus, found: Mapping[str, Termination]
-) -> dict[str, Record]:
+) -> dict[str, Attempts]:
     """By revision: what the written status remembers, and what has ended since; `found` are by pod."""
     known = {row.name: _written(row) for row in before.revisions}
     mine: dict[str, list[PodView]] = {name: [] for name in known}
     for pod in pods:
         mine.setdefault(pod.revision, []).append(pod)
-    return {name: _record(known.get(name, Record()), each, found) for name, each in mine.items()}
+    return {name: _attempts(known.get(name, Attempts()), each, found) for name, each in mine.items()}
 
 
-def _written(row: RevisionState) -> Record:
+def _written(row: RevisionState) -> Attempts:
     """Whoever may write a status may write times there that are none: those remember nothing."""
     error, pause = row.last_error, row.back_off
-    return Record(
+    return Attempts(
         error if error and read_moment(error.time) else None,
         pause if pause and read_moment(pause.since) and read_moment(pause.until) else None,
     )
 
 
 def without_new_pods(
-    replicas: Mapping[str, int], pods: Iterable[PodView], known: Mapping[str, Record], deadlines: Deadlines
+    replicas: Mapping[str, int], pods: Iterable[PodView], known: Mapping[str, Attempts], deadlines: Deadlines
 ) -> dict[str, int]:
     """`replicas` by revision without new pods of those that back off.
 
@@ -74,7 +74,7 @@ def without_new_pods(
     }
 
 
-def _record(known: Record, pods: list[PodView], found: Mapping[str, Termination]) -> Record:
+def _attempts(known: Attempts, pods: list[PodView], found: Mapping[str, Termination]) -> Attempts:
     """The written one goes on: what it has counted is not counted again, however long a pod is there to be seen."""
     proven = max((since for pod in pods if pod.ready and (since := pod.conditions[GATE].since)), default=None)
     error, back_off = known.last_error, known.back_off
@@ -85,7 +85,7 @@ def _record(known: Record, pods: list[PodView], found: Mapping[str, Termination]
             back_off = _counted(back_off, end) if end.counts and (proven is None or end.at > proven) else back_off
     if back_off and proven and proven >= datetime.fromisoformat(back_off.since):
         back_off = None
-    return Record(error, back_off)
+    return Attempts(error, back_off)
 
 
 def _counted(known: BackOff | None, end: End) -> BackOff:

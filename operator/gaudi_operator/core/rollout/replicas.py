@@ -131,7 +131,7 @@ def scale(state: State) -> Scaling:
     if costs:
         state.deadlines.look_again(SEEN_SECONDS)
     desired = deferred(after, written, costs)
-    return Scaling(costs, desired, without_new_pods(desired, state.pods, state.backoffs, state.deadlines))
+    return Scaling(costs, desired, without_new_pods(desired, state.pods, state.attempts, state.deadlines))
 
 
 def running_revisions(

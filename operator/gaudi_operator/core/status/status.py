@@ -26,7 +26,7 @@ from gaudi_operator.core.children.manifests.network import endpoint
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.resource import read_identity
-from gaudi_operator.core.rollout.backoff import Record
+from gaudi_operator.core.rollout.backoff import Attempts
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.state import State
 from gaudi_operator.core.status import figures
@@ -197,7 +197,7 @@ def revision_states(state: State) -> tuple[RevisionState, ...]:
 
 
 def _state(state: State, revision: Revision) -> RevisionState:
-    failure, remembered = revision.failure, state.backoffs.get(revision.name, Record())
+    failure, remembered = revision.failure, state.attempts.get(revision.name, Attempts())
     return RevisionState(
         name=revision.name,
         number=revision.number,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from gaudi_operator.core.actions import Action, Apply, Delete, Event, Plan, SetDeletionCost, SetGate
+from gaudi_operator.core.actions import Action, Apply, Decision, Delete, Event, SetDeletionCost, SetGate
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import (
     CONTAINER,
@@ -74,7 +74,7 @@ class Cluster:
             status_written=self.status_written,
         )
 
-    def operate(self) -> Plan:
+    def operate(self) -> Decision:
         """One pass of the operator, carried out; time goes on by a second."""
         self.now += timedelta(seconds=1)
         plan = decide(self.observed(), self.defaults)
@@ -83,7 +83,7 @@ class Cluster:
         self.show(plan)
         return plan
 
-    def show(self, plan: Plan) -> None:
+    def show(self, plan: Decision) -> None:
         """Write the status if it has changed."""
         status = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         if self.resource.get("status") != status:
@@ -165,7 +165,7 @@ class Cluster:
             ready = any(each["ready"] for each in containers) and _gate_is_open(pod)
             self._condition(pod, "Ready", ready)
 
-    def settle(self, turns: int = 60) -> Plan:
+    def settle(self, turns: int = 60) -> Decision:
         """Everybody takes turns, and every pod warms up, until the operator has nothing to do any more.
 
         While nothing moves, the clock goes on to the moment at which the operator wants to look again.

@@ -62,7 +62,7 @@ def state_of(
         "pods": tuple(pods),
         "stored": (),
         "terminations": {},
-        "backoffs": {},
+        "attempts": {},
         "forbidden": {},
         "rollout": RolloutState(Policy(desired, 1, unavailable), None, revision, step),
         **fields,

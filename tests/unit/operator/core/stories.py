@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gaudi_operator.core.actions import Apply, Plan
+from gaudi_operator.core.actions import Apply, Decision
 from gaudi_operator.core.names import REVISION_LABEL
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
@@ -35,7 +35,7 @@ def condition(cluster: Cluster, kind: str) -> tuple[str, str]:
     return found["status"], found["reason"]
 
 
-def kinds(plan: Plan) -> list[str]:
+def kinds(plan: Decision) -> list[str]:
     return [action.manifest["kind"] for action in plan.actions if isinstance(action, Apply)]
 
 

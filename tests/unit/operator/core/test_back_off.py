@@ -12,7 +12,7 @@ from gaudi_operator.api.v1alpha1.status import BackOff, GaudiInferenceStatus, La
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.backoff import Record, records, without_new_pods
+from gaudi_operator.core.rollout.backoff import Attempts, attempts, without_new_pods
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.builders import Object
 from tests.unit.operator.core.cluster import Cluster, stamp
@@ -21,7 +21,7 @@ from tests.unit.operator.core.resources import NOW, resource
 from tests.unit.operator.core.stories import condition as shown
 from tests.unit.operator.core.stories import pod_names, served, status
 
-NONE = Record()
+NONE = Attempts()
 
 
 def at(seconds: float) -> str:
@@ -55,15 +55,15 @@ def ready(since: int, created: int = 0) -> PodView:
     return view(made("r", created, conditions=conditions))
 
 
-def remembered(known: Record) -> GaudiInferenceStatus:
+def remembered(known: Attempts) -> GaudiInferenceStatus:
     row = RevisionState(
         name="new", number=1, phase=RevisionPhase.ROLLING_OUT, last_error=known.last_error, back_off=known.back_off
     )
     return GaudiInferenceStatus(revisions=(row,))
 
 
-def judged(*pods: PodView, known: Record = NONE) -> Record:
-    return records(pods, remembered(known), {})["new"]
+def judged(*pods: PodView, known: Attempts = NONE) -> Attempts:
+    return attempts(pods, remembered(known), {})["new"]
 
 
 def row_of(count: int) -> list[PodView]:
@@ -150,8 +150,8 @@ def test_what_is_written_is_not_counted_again(tries: list[tuple[int, int]]) -> N
     assert judged(*pods, known=known) == known
 
 
-def backed_off(until: int = 12) -> dict[str, Record]:
-    return {"new": Record(None, BackOff(failures=2, since=at(2), until=at(until)))}
+def backed_off(until: int = 12) -> dict[str, Attempts]:
+    return {"new": Attempts(None, BackOff(failures=2, since=at(2), until=at(until)))}
 
 
 def desired(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:

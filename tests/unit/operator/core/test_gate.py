@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_operator.core.actions import SetGate
-from gaudi_operator.core.pods.gate import Record, judge, record_of
+from gaudi_operator.core.pods.gate import JudgedInstance, judge, judged_instance
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.unit.operator.core.pod_objects import gate_condition, pod, view
@@ -33,7 +33,7 @@ def test_warm_pod_is_opened_with_a_record_of_what_was_judged() -> None:
 
 
 def test_record_is_read_back_from_the_pod() -> None:
-    assert record_of(opened()) == Record("c1", "first", PLAN)
+    assert judged_instance(opened()) == JudgedInstance("c1", "first", PLAN)
 
 
 def test_open_gate_of_the_same_instance_is_not_written_again() -> None:

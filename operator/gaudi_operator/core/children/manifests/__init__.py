@@ -1,5 +1,8 @@
-"""One module per kind of child: pure functions from plain values to complete manifests.
+"""The children of a resource as complete manifests: pure functions of plain values.
 
-`metadata.py` gives all of them name, labels, owner and the hash of what was applied. `pod_template.py` is what a
-revision renders, of `container.py` and `volumes.py`; `replica_set.py` and `leader_worker_set.py` carry it.
+metadata      name, labels, owner and the hash of what was applied, which all of them have
+pod_template  what a revision renders, of container and volumes
+workloads     what carries it: ControllerRevision, and ReplicaSet or LeaderWorkerSet
+scaling       PodDisruptionBudget and HorizontalPodAutoscaler; network: Service, ServiceAccount, NetworkPolicy
+recipe_pvc    the PVC that pods share recipes over, and which revisions it may keep recipes for
 """
