@@ -224,3 +224,24 @@ def test_order_of_settings_does_not_matter(settings: dict[str, str]) -> None:
 def test_rendering_reads_a_config_of_the_wire() -> None:
     config = vllm_config(engine={"settings": {"LOG_LEVEL_ALL": "3"}})
     assert render(RuntimeConfig.model_validate_json(config.model_dump_json(by_alias=True))) == render(config)
+
+
+def test_every_range_setting_reaches_the_variable_of_its_own_name() -> None:
+    sections = {
+        "PROMPT_BS": ("prompt", "batchSize"),
+        "PROMPT_QUERY": ("prompt", "query"),
+        "PROMPT_CTX": ("prompt", "context"),
+        "DECODE_BS": ("decode", "batchSize"),
+        "DECODE_BLOCK": ("decode", "blocks"),
+    }
+    bucketing: dict[str, Any] = {"strategy": "linear", "prompt": {}, "decode": {}}
+    expected = {}
+    for number, (name, (phase, dimension)) in enumerate(sections.items(), start=1):
+        low, step, high = 128 * number, 128 * (number + 5), 128 * (number + 10)
+        bucketing[phase][dimension] = {"min": low, "step": step, "max": high}
+        expected |= {f"VLLM_{name}_BUCKET_{key}": str(each) for key, each in zip(KEYS, (low, step, high), strict=True)}
+    found = env(bucketing=bucketing, limits={"maxModelLen": 8192, "maxNumSeqs": 2048, "maxNumPrefillSeqs": 2048})
+    assert {name: found.get(name) for name in expected} == expected
+
+
+KEYS = ("MIN", "STEP", "MAX")

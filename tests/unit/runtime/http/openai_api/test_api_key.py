@@ -102,3 +102,7 @@ def test_blank_key_is_refused(value: str) -> None:
 
 def test_port_without_a_key_asks_for_none() -> None:
     assert asked_key({}) is None
+
+
+async def test_path_that_only_begins_like_a_probe_needs_the_key(locked: Served) -> None:
+    assert (await locked.http.get("/healthx")).status_code == 401

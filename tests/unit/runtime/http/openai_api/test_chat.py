@@ -3,6 +3,7 @@
 import openai
 import pytest
 
+from gaudi_runtime.http.openai_api.requests import CompletionRequest
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import Served, served
 
@@ -96,3 +97,15 @@ async def test_without_a_limit_the_answer_gets_what_the_cache_leaves() -> None:
         answer = await api.openai.chat.completions.create(model="echo", messages=HELLO, extra_body={"ignore_eos": True})
     assert answer.usage is not None
     assert answer.usage.total_tokens == 3 * 128
+
+
+async def test_newer_name_of_the_limit_wins_over_the_older_one(api: Served) -> None:
+    answer = await api.openai.chat.completions.create(
+        model="echo", messages=HELLO, max_completion_tokens=4, max_tokens=9
+    )
+    assert answer.choices[0].message.content == "user"
+
+
+def test_every_choice_has_a_seed_of_its_own() -> None:
+    body = CompletionRequest(model="echo", prompt="hi", n=3, seed=7)
+    assert [body.sampling(choice, 4).seed for choice in range(3)] == [7, 8, 9]

@@ -1,0 +1,26 @@
+"""A file is taken for what its source says it is, and for nothing else."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.artifacts.sources.download import is_as_stated
+from gaudi_runtime.artifacts.sources.listing import RemoteFile
+
+CONTENT = b'{"model_type": "llama"}'
+
+
+def stated(*, sha256: bool) -> RemoteFile:
+    """As a hub states it: large files by SHA-256, small ones by git's object id alone."""
+    blob = hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT, usedforsecurity=False).hexdigest()
+    digest = hashlib.sha256(CONTENT).hexdigest() if sha256 else None
+    return RemoteFile(path="config.json", size=len(CONTENT), blob_id=blob, sha256=digest)
+
+
+@pytest.mark.parametrize("sha256", [False, True])
+@pytest.mark.parametrize(("content", "whole"), [(CONTENT, True), (CONTENT.replace(b"llama", b"lIama"), False)])
+def test_one_changed_byte_of_a_small_file_is_noticed(tmp_path: Path, sha256: bool, content: bytes, whole: bool) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(content)
+    assert is_as_stated(file, stated(sha256=sha256), lambda: None) is whole
