@@ -30,15 +30,14 @@ def plan_state(state: State) -> PlanState | None:
     What a pod of the current revision has measured stays until another one has. A spec that is refused, rolled back
     or put aside by a pinned revision has no pods.
     """
-    expected = forecast_plan(state.inference)
-    if expected is None:
-        return None
     # Figures of pods that run another spec would be told as those of this one.
-    if state.violation is not None or not _runs_the_spec(state):
-        return _expected(state.inference.spec, expected)
-    if pod := _measured_pod(state):
-        return _measured(state, *pod)
-    return _written(state) or _expected(state.inference.spec, expected)
+    if state.violation is None and _runs_the_spec(state):
+        if pod := _measured_pod(state):
+            return _measured(state, *pod)
+        if written := _written(state):
+            return written
+    expected = forecast_plan(state.inference)
+    return _expected(state.inference.spec, expected) if expected else None
 
 
 def _runs_the_spec(state: State) -> bool:
@@ -100,11 +99,12 @@ def _captured(report: WarmupReport) -> int:
     return report.prompt.captured + report.decode.captured
 
 
-def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState:
+def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | None:
     # Gaps depend on the KV blocks that the card really had, not on those that were estimated.
     blocks = report.memory.kv_blocks if report.memory else None
     found = forecast_plan(state.inference, blocks) or forecast_plan(state.inference)
-    assert found is not None  # noqa: S101 - plan_state() has looked
+    if found is None:
+        return None
     return PlanState(
         basis=PlanBasis.SIMULATED if report.simulated else PlanBasis.MEASURED,
         prompt_buckets=report.prompt.planned,
@@ -187,10 +187,11 @@ def judge_bucket_coverage(s: State) -> Verdict:
     if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
         found = "Requests met shapes without a warm graph: status.recompiles lists them."
         return Verdict(FALSE, "ColdShapes", f"{found} {suggestion(s) or CHANGE_BUCKETS}")
-    expected = forecast_plan(s.inference)
+    # For the KV blocks that were measured, if any were: only those say what the plan really leaves out.
+    expected = forecast_plan(s.inference, known_blocks(s)) or forecast_plan(s.inference)
     if expected is None:
         return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
-    if gaps := _gaps(s, expected):
+    if gaps := expected.uncovered.sentence():
         return Verdict(
             FALSE,
             "BucketsMissing",
@@ -207,11 +208,6 @@ def judge_bucket_coverage(s: State) -> Verdict:
 
 def _met_cold(reports: Iterable[WarmupReport]) -> bool:
     return any(report.recompiles_since_ready or report.cold_shapes for report in reports)
-
-
-def _gaps(s: State, unmeasured: PlanForecast) -> str | None:
-    """What the plan leaves without a bucket, for the KV blocks that were measured if any were."""
-    return (forecast_plan(s.inference, known_blocks(s)) or unmeasured).uncovered.sentence()
 
 
 def judge_settings_effective(s: State) -> Verdict:
