@@ -196,11 +196,6 @@ def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Th
     return tuple(best[:MOST_CHANGES])
 
 
-def sentence(changes: tuple[Change, ...]) -> str:
-    """The changes as one sentence without its full stop; empty when there are none."""
-    return ", or ".join(change.text for change in changes)
-
-
 class _Trials:
     """Forecasts of changed deployments, until the work is done."""
 

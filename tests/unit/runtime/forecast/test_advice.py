@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gaudi_runtime.catalog.cards import CARDS, GAUDI2, NONE
 from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.config import ParallelismConfig
-from gaudi_runtime.forecast.advice import Setting, advise, sentence, turnable_settings
+from gaudi_runtime.forecast.advice import Setting, advise, turnable_settings
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
 from gaudi_runtime.forecast.result import Thresholds, fits, shortfalls
@@ -17,7 +17,7 @@ ROOM = Thresholds(0, 0)
 
 
 def advice(inputs: ForecastInputs, shape: ModelShape = LLAMA, thresholds: Thresholds | None = None) -> str:
-    return sentence(advise(inputs, shape, GAUDI2, thresholds or Thresholds()))
+    return ", or ".join(change.text for change in advise(inputs, shape, GAUDI2, thresholds or Thresholds()))
 
 
 def setting_of(text: str, inputs: ForecastInputs, shape: ModelShape) -> tuple[Setting, int]:
@@ -75,7 +75,7 @@ def test_number_of_cards_divides_the_heads() -> None:
 def test_memory_that_was_given_can_be_raised() -> None:
     """17 GiB leave 0.47 GiB for the KV cache, 2048 tokens take 0.25; 16 GiB leave 0.17."""
     changes = advise(replace(LOGGED, device_memory=15 * GIB), LLAMA, NONE, ROOM)
-    assert sentence(changes).startswith("raise accelerator.deviceMemory to 17Gi")
+    assert changes[0].text.startswith("raise accelerator.deviceMemory to 17Gi")
 
 
 def test_model_length_takes_batched_tokens_with_it_where_they_were_left_out() -> None:
