@@ -3,15 +3,16 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
 from gaudi_operator.settings import Settings, from_environment
-from gaudi_operator.shell.client import Cluster
-from gaudi_operator.shell.lead import Leader
+from gaudi_operator.shell.client import Cluster, Connection
+from gaudi_operator.shell.lead import Leader, Surroundings
 from gaudi_operator.shell.lease import Election
 from gaudi_operator.shell.monitoring import Metrics, configure_logs, serving
+from gaudi_operator.shell.reports import StatusPorts
+from gaudi_operator.shell.watches import watch
 
 log = logging.getLogger("gaudi_operator")
 
@@ -31,8 +32,14 @@ async def run(settings: Settings) -> int:
     take_signals()
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(await Cluster.connect(settings.kubeconfig, metrics.count_request))
-        operator = Operator(settings, cluster, metrics, take_signals)
+        connection = await stack.enter_async_context(await Connection.connect(settings.kubeconfig))
+        ports = await stack.enter_async_context(StatusPorts(settings.report_connections))
+        around = Surroundings(
+            Cluster(connection, metrics.count_request),
+            partial(watch, connection, settings.watch_namespaces, take_signals),
+            ports.fetch,
+        )
+        operator = Operator(settings, around, metrics)
         port = await stack.enter_async_context(
             serving(
                 settings.http_host,
@@ -50,15 +57,13 @@ async def run(settings: Settings) -> int:
 class Operator:
     """A replica's life: follower, perhaps leader, end."""
 
-    def __init__(
-        self, settings: Settings, cluster: Cluster, metrics: Metrics, take_signals: Callable[[], None]
-    ) -> None:
+    def __init__(self, settings: Settings, around: Surroundings, metrics: Metrics) -> None:
         """A follower that has not asked for the lease yet."""
         self._metrics = metrics
-        self._election = Election(cluster, settings)
-        self._new_leader = partial(Leader, settings, cluster, metrics, take_signals)
+        self._election = Election(around.cluster, settings, around.clock)
+        self._new_leader = partial(Leader, settings, around, metrics)
         self.leader = self._new_leader()
-        cluster.may_write = self._election.leads
+        around.cluster.may_write = self._election.leads
 
     async def run(self, stop: asyncio.Event) -> int:
         """The exit code of the process."""

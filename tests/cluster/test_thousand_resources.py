@@ -20,7 +20,7 @@ from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.observed import InstallationDefaults, Manifest
 from gaudi_operator.shell.apply import Writer
-from gaudi_operator.shell.client import SERVER_APPLY, Cluster
+from gaudi_operator.shell.client import SERVER_APPLY, Cluster, Connection
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.store import Key, Store
 from localcluster import ControlPlane
@@ -121,7 +121,8 @@ async def _written(operator: OperatorProcess) -> dict[str, float]:
 async def _make_all(plane: ControlPlane) -> None:
     """RESOURCES without replicas, as an operator would have left them: with their children and a status."""
     slots = asyncio.Semaphore(AT_ONCE)
-    async with await Cluster.connect(str(plane.kubeconfig), lambda *_: None) as cluster:
+    async with await Connection.connect(str(plane.kubeconfig)) as connection:
+        cluster = Cluster(connection, lambda *_: None)
         await asyncio.gather(*(_make(cluster, slots, name) for name in NAMES))
 
 

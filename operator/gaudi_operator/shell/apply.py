@@ -8,10 +8,11 @@ server refuses is shown there too: Stalled with its reason, and not Ready.
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Delete, Event, SetDeletionCost, SetGate
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
 from gaudi_operator.core.observed import Manifest
@@ -47,8 +48,9 @@ class _Written:
 class Writer:
     """Writes for one cluster: children, gates, deletion costs and, last in a reconcile, statuses."""
 
-    def __init__(self, cluster: Cluster, store: Store) -> None:
+    def __init__(self, cluster: Cluster, store: Store, clock: Clock = SYSTEM) -> None:
         """Nothing is written yet."""
+        self._clock = clock
         self._cluster = cluster
         self._store = store
         self._written: dict[str, _Written] = {}
@@ -110,7 +112,7 @@ class Writer:
         # A resource that is gone shows nothing; its deletion is on its way to the store.
         with suppress(NotFound):
             answer = await self._server_apply(path, {**body, "status": asked}, FIELD_MANAGER)
-        self._written[metadata["uid"]] = _Written(asked, answer.get("status") or {}, datetime.now(UTC))
+        self._written[metadata["uid"]] = _Written(asked, answer.get("status") or {}, self._clock.now())
         # Nobody asks for those of deleted resources again, and a leader may live for months.
         while len(self._written) > _MOST_KNOWN:
             self._written.pop(next(iter(self._written)))
@@ -179,7 +181,7 @@ class Writer:
         gate: Mapping[str, Any] = next((each for each in conditions if each["type"] == GATE), {})
         # A gate that is written again keeps its time: how long it is open counts from there.
         unchanged = gate.get("status") == ("True" if action.open else "False")
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         return str((unchanged and gate.get("lastTransitionTime")) or now)
 
     async def _server_apply(self, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
@@ -205,14 +207,14 @@ def _without_empty(value: Any) -> Any:
     return [_without_empty(each) for each in value] if isinstance(value, list) else value
 
 
-def with_failure(decision: Decision, shown: GaudiInferenceStatus, error: Stalled) -> Decision:
+def with_failure(decision: Decision, shown: GaudiInferenceStatus, error: Stalled, now: datetime) -> Decision:
     """The decision with a status, and an event when it is news, that show `error`. `shown` is the status before."""
     verdicts = (
         ("Ready", Verdict(FALSE, error.reason, error.message)),
         ("Reconciling", Verdict(FALSE, "Stalled", "A request was refused; the condition Stalled says why.")),
         ("Stalled", Verdict(TRUE, error.reason, error.message)),
     )
-    judged = conditions_from(verdicts, shown.conditions, decision.status.observed_generation, datetime.now(UTC))
+    judged = conditions_from(verdicts, shown.conditions, decision.status.observed_generation, now)
     replaced = {each.type for each in judged}
     others = (each for each in decision.status.conditions if each.type not in replaced)
     status = decision.status.model_copy(update={"phase": "Stalled", "conditions": (*judged, *others)})

@@ -1,8 +1,11 @@
-"""The way to the API server: one small port of requests, and the border where its errors become ours."""
+"""The way to the API server: one small port of requests, and the border where its errors become ours.
+
+`Cluster` is that port: the fence, and what an answer means. `Connection` carries requests by HTTP, and watches.
+"""
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Protocol, Self
 from urllib.parse import urlencode
 
 import aiohttp
@@ -21,18 +24,78 @@ Counted = Callable[[str, str, int], None]
 """Called after each answer with (verb, path, status code)."""
 
 
-class Cluster:
-    """Requests as this process's account. Use as an async context manager."""
+class Answer(NamedTuple):
+    """What the API server said; `retry_after` is the header of that name."""
 
-    def __init__(self, configuration: Configuration, counted: Counted) -> None:
+    status: int
+    text: bytes
+    retry_after: str | None = None
+
+
+class Transport(Protocol):
+    """Carries requests."""
+
+    async def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
+    ) -> Answer:
+        """One request and its answer. Raises aiohttp.ClientError, TimeoutError or OSError when there is none."""
+
+
+class Cluster:
+    """Requests as this process's account."""
+
+    def __init__(self, transport: Transport, counted: Counted) -> None:
         """`counted` is called after every request that was answered."""
-        self._client = ApiClient(configuration)
+        self._transport = transport
         self._counted = counted
         # Nobody else leads until an election says so: set by replica.py.
         self.may_write: Callable[[], bool] = lambda: True
 
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        fenced: bool = True,
+        seconds: float = REQUEST_SECONDS,
+    ) -> dict[str, Any]:
+        """One request and its answer as an object.
+
+        `fenced` writes leave only while this process is sure to lead. `seconds` for the whole of it.
+        Raises OperatorError of the kind that the answer asks for.
+        """
+        # As late as possible: a reconcile that began under the lease may go on without it.
+        if fenced and method in _WRITES and not self.may_write():
+            raise NotLeader("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
+        asked = path + (f"?{urlencode(query)}" if query else "")
+        try:
+            answer = await self._transport.send(method, asked, body, content_type, seconds)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Transient(
+                "ApiServerUnreachable", f"{method} {path}: no answer ({error or type(error).__name__})."
+            ) from error
+        self._counted(method, path, answer.status)
+        if answer.status >= 400:
+            raise _error(method, path, answer)
+        try:
+            # A proxy or a login page answers 200 too.
+            return dict(json.loads(answer.text))
+        except ValueError as error:
+            raise Transient("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
+
+
+class Connection:
+    """Requests by HTTP. Use as an async context manager."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        """Nothing is sent yet."""
+        self._client = ApiClient(configuration)
+
     @classmethod
-    async def connect(cls, kubeconfig: str | None, counted: Counted) -> Self:
+    async def connect(cls, kubeconfig: str | None) -> Self:
         """The cluster of `kubeconfig`, or the one that this pod runs in."""
         # The API server is reached directly, as watches reach it: aiohttp would look for a proxy in the environment and
         # for a password in ~/.netrc, both before every request and in threads. A kubeconfig's `proxy-url` is obeyed.
@@ -41,7 +104,7 @@ class Cluster:
             await load_kube_config(kubeconfig, client_configuration=configuration, persist_config=False)
         else:
             load_incluster_config(configuration)
-        return cls(configuration, counted)
+        return cls(configuration)
 
     async def __aenter__(self) -> Self:
         """Nothing is sent yet."""
@@ -65,45 +128,16 @@ class Cluster:
         middlewares = (self._authorize, *middlewares)
         return aiohttp.ClientSession(connector=connector, middlewares=middlewares, response_class=answer)
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
-        fenced: bool = True,
-        seconds: float = REQUEST_SECONDS,
-    ) -> dict[str, Any]:
-        """One request and its answer as an object.
-
-        `fenced` writes leave only while this process is sure to lead. `seconds` for the whole of it.
-        Raises OperatorError of the kind that the answer asks for.
-        """
-        # As late as possible: a reconcile that began under the lease may go on without it.
-        if fenced and method in _WRITES and not self.may_write():
-            raise NotLeader("NotLeader", f"{method} {path} is not sent: the lease is lost or too old.")
-        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+    async def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
+    ) -> Answer:
+        """One request and its answer, as Transport says."""
         headers = {"Accept": "application/json", "Content-Type": content_type, **await self._credentials()}
-        try:
-            limit = aiohttp.ClientTimeout(total=seconds)
-            response = await self._client.rest_client.request(
-                method, url, headers=headers, body=body, _request_timeout=limit
-            )
-            text = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Transient(
-                "ApiServerUnreachable", f"{method} {path}: no answer ({error or type(error).__name__})."
-            ) from error
-        self._counted(method, path, response.status)
-        if response.status >= 400:
-            raise _error(method, path, response.status, text, response.getheader("Retry-After"))
-        try:
-            # A proxy or a login page answers 200 too.
-            return dict(json.loads(text))
-        except ValueError as error:
-            raise Transient("NotTheApiServer", f"{method} {path}: the answer is not an object.") from error
+        limit = aiohttp.ClientTimeout(total=seconds)
+        response = await self._client.rest_client.request(
+            method, f"{self.server}{path}", headers=headers, body=body, _request_timeout=limit
+        )
+        return Answer(response.status, await response.read(), response.getheader("Retry-After"))
 
     async def _credentials(self) -> dict[str, str]:
         """Read again for every request: a pod's token is replaced from time to time."""
@@ -118,8 +152,8 @@ class Cluster:
         return await handler(request)
 
 
-def _error(method: str, path: str, code: int, text: bytes, retry_after: str | None) -> OperatorError:
-    status = _status(text)
+def _error(method: str, path: str, answer: Answer) -> OperatorError:
+    code, retry_after, status = answer.status, answer.retry_after, _status(answer.text)
     message = f"{method} {path}: {status.get('message') or f'HTTP {code}'}"
     causes = (status.get("details") or {}).get("causes") or ()
     if code == 404:

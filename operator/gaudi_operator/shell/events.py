@@ -5,12 +5,11 @@ They are published in the background, in order: no gate waits for an event.
 
 import asyncio
 import logging
-import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Self
 from uuid import uuid4
 
+from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Event
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.errors import NotFound, OperatorError
@@ -38,8 +37,9 @@ class _Series:
 class Publisher:
     """Publishes events; a failure is logged and changes nothing else. Use as an async context manager."""
 
-    def __init__(self, cluster: Cluster, instance: str) -> None:
+    def __init__(self, cluster: Cluster, instance: str, clock: Clock = SYSTEM) -> None:
         """`instance` is the name of this process in its events."""
+        self._clock = clock
         self._cluster = cluster
         # events.k8s.io/v1 takes 128 characters here and 1024 bytes of note, and refuses the event otherwise.
         self._instance = instance[:128]
@@ -74,7 +74,7 @@ class Publisher:
     async def _publish(self, resource: Manifest, event: Event) -> None:
         identity = (resource["metadata"]["uid"], event)
         series = self._known.get(identity)
-        if series and time.monotonic() - series.seen < SERIES_SECONDS:
+        if series and self._clock.monotonic() - series.seen < SERIES_SECONDS:
             try:
                 await self._repeat(series)
                 return
@@ -83,13 +83,13 @@ class Publisher:
         namespace = resource["metadata"]["namespace"]
         body = self._body(resource, event)
         await self._cluster.request("POST", EVENT.path(namespace), body)
-        self._known[identity] = _Series(EVENT.path(namespace, body["metadata"]["name"]), 1, time.monotonic())
+        self._known[identity] = _Series(EVENT.path(namespace, body["metadata"]["name"]), 1, self._clock.monotonic())
         while len(self._known) > _MOST_SERIES:
             self._known.pop(next(iter(self._known)))
 
     async def _repeat(self, series: _Series) -> None:
-        series.count, series.seen = series.count + 1, time.monotonic()
-        body = {"series": {"count": series.count, "lastObservedTime": _now()}}
+        series.count, series.seen = series.count + 1, self._clock.monotonic()
+        body = {"series": {"count": series.count, "lastObservedTime": self._now()}}
         await self._cluster.request("PATCH", series.path, body, content_type=MERGE_PATCH)
 
     def _body(self, resource: Manifest, event: Event) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Publisher:
             "kind": EVENT.kind,
             # Of its own for each: a name may have 253 characters, that of the resource not all of them.
             "metadata": {"name": f"{metadata['name'][:200]}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
-            "eventTime": _now(),
+            "eventTime": self._now(),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,
             "action": "Reconcile",
@@ -117,6 +117,5 @@ class Publisher:
             },
         }
 
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    def _now(self) -> str:
+        return self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -3,10 +3,12 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.decide import decide
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.apply import Writer
@@ -15,9 +17,9 @@ from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.kinds import LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reconcile import Effects, Reconciler
-from gaudi_operator.shell.reports import Reports
+from gaudi_operator.shell.reports import Fetch, Reports
 from gaudi_operator.shell.store import Store
-from gaudi_operator.shell.watches import SERVER_TIMEOUT_SECONDS, Answer, WatchSession, watch
+from gaudi_operator.shell.watches import SERVER_TIMEOUT_SECONDS, Seen, WatchSession
 
 # A minute beyond the longest watch: room for the delays of kopf, which watches again at once when one ends.
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
@@ -25,30 +27,42 @@ IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
 log = logging.getLogger(__name__)
 
 
+Watch = Callable[[WatchSession, Collection[Kind], Seen, Seen], Coroutine[Any, Any, None]]
+"""Watches kinds until cancelled: lists go to the session, changes to the first of the others, deletions to the last."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """All that a replica meets outside of itself."""
+
+    cluster: Cluster
+    watch: Watch
+    fetch: Fetch
+    clock: Clock = SYSTEM
+
+
 class Leader:
     """One term of leadership."""
 
-    def __init__(
-        self, settings: Settings, cluster: Cluster, metrics: Metrics, take_signals: Callable[[], None]
-    ) -> None:
-        """Nothing runs yet. `take_signals` is called when somebody else has taken them."""
+    def __init__(self, settings: Settings, around: Surroundings, metrics: Metrics) -> None:
+        """Nothing runs yet."""
+        cluster, clock = around.cluster, around.clock
         self._settings = settings
-        self._cluster = cluster
         self._kinds = ServedKinds(cluster)
         self._store = Store()
-        self._take_signals = take_signals
-        self._metrics = metrics
+        self._start_watch = around.watch
         metrics.resources.set_function(self._store.resources)
         self._watching = WatchSession(metrics, lambda *listed: self._reconciler.listed(*listed))
         self._reports = Reports(
             lambda *news: self._reconciler.wake(*news),
             metrics,
-            settings.report_connections,
+            around.fetch,
             settings.report_wait_seconds,
+            clock,
         )
-        self._events = Publisher(cluster, settings.identity)
+        self._events = Publisher(cluster, settings.identity, clock)
         metrics.warming.set_function(self._reports.warming)
-        effects = Effects(self._store, self._reports, Writer(cluster, self._store), self._events, metrics)
+        effects = Effects(self._store, self._reports, Writer(cluster, self._store, clock), self._events, metrics, clock)
         self._reconciler = Reconciler(
             effects, partial(decide, defaults=settings.defaults()), settings.reconcile_concurrency
         )
@@ -80,15 +94,7 @@ class Leader:
         self._store.groups_served = LEADER_WORKER_SET in kinds
         # Before the first watch: a list that came earlier would be waited for for ever.
         self._store.unlisted = set(itertools.product(kinds, self._settings.watch_namespaces or (None,)))
-        watches = watch(
-            self._cluster.server,
-            lambda: self._cluster.watching_session(Answer, self._watching),
-            self._settings.watch_namespaces,
-            kinds,
-            self._reconciler.seen,
-            self._reconciler.gone,
-            self._take_signals,
-        )
+        watches = self._start_watch(self._watching, kinds, self._reconciler.seen, self._reconciler.gone)
         watching = asyncio.create_task(watches, name="watches")
         more = asyncio.create_task(
             self._kinds.until_more(kinds, lambda: self._store.any_resource(_is_over_several_nodes)),

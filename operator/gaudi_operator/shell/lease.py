@@ -6,11 +6,10 @@ lost connection and never releases; so this one is ours. All deadlines are on th
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.errors import NotFound, OperatorError
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import Cluster
@@ -22,17 +21,18 @@ log = logging.getLogger(__name__)
 class Election:
     """This replica's part in the election."""
 
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+    def __init__(self, cluster: Cluster, settings: Settings, clock: Clock = SYSTEM) -> None:
         """A follower."""
+        self._clock = clock
         self._cluster = cluster
         self._settings = settings
         self._renewed = float("-inf")
         self._seen: tuple[Any, ...] = ()
-        self._seen_at = time.monotonic()
+        self._seen_at = self._clock.monotonic()
 
     def leads(self) -> bool:
         """Whether nobody else can lead now: the last renewal is younger than the renew deadline."""
-        return time.monotonic() - self._renewed < self._settings.renew_deadline_seconds
+        return self._clock.monotonic() - self._renewed < self._settings.renew_deadline_seconds
 
     async def acquire(self) -> None:
         """Return as the leader."""
@@ -61,7 +61,7 @@ class Election:
 
     async def _attempt(self) -> bool:
         """Take or renew the lease; a failure of the way to the API server is a failed attempt."""
-        started = time.monotonic()
+        started = self._clock.monotonic()
         try:
             taken = await self._take(await self._read())
         except OperatorError as error:
@@ -72,7 +72,7 @@ class Election:
         return taken
 
     async def _take(self, lease: Mapping[str, Any] | None) -> bool:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = dict((lease or {}).get("spec") or {})
         if spec.get("holderIdentity") != self._settings.identity:
             if lease and not self._expired(spec):
@@ -90,8 +90,8 @@ class Election:
         """Whether the holder was silent for its whole duration on *our* clock; clocks of machines differ."""
         seen = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
         if seen != self._seen:
-            self._seen, self._seen_at = seen, time.monotonic()
-        silent = time.monotonic() - self._seen_at
+            self._seen, self._seen_at = seen, self._clock.monotonic()
+        silent = self._clock.monotonic() - self._seen_at
         return not spec.get("holderIdentity") or silent > float(spec.get("leaseDurationSeconds") or 0)
 
     async def _read(self) -> dict[str, Any] | None:

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Decision, SetGate
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
@@ -35,6 +35,7 @@ class Effects:
     writer: Writer
     events: Publisher
     metrics: Metrics
+    clock: Clock = SYSTEM
 
 
 class Reconciler:
@@ -74,7 +75,7 @@ class Reconciler:
             return
         worker = self._workers.get(key)
         if worker is None and not self._stopped and self._do.store.resource(key):
-            worker = self._workers[key] = ResourceWorker()
+            worker = self._workers[key] = ResourceWorker(clock=self._do.clock)
             worker.task = asyncio.create_task(self._serve(key, worker), name=f"reconcile {key.namespace}/{key.name}")
         if worker and urgent:
             worker.news.set()
@@ -113,7 +114,7 @@ class Reconciler:
             await self._do.reports.renew(key)
             resource = self._do.store.resource(key)
         written = self._do.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
-        return self._do.store.observe(key, self._do.reports.latest, datetime.now(UTC), written)
+        return self._do.store.observe(key, self._do.reports.latest, self._do.clock.now(), written)
 
     async def _guarded_pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> tuple[float | None, bool]:
         """One reconcile; returns how long to wait at most after it, and whether news may end the wait earlier."""
@@ -146,7 +147,7 @@ class Reconciler:
         worker.ask = decision.ask_first
         refusal = await self._act(key, decision.actions, worker)
         if refusal:
-            decision = with_failure(decision, read_status(observed.resource), refusal)
+            decision = with_failure(decision, read_status(observed.resource), refusal, self._do.clock.now())
         # As it is by now: the status may have been written by another manager during the reconcile.
         resource = self._do.store.resource(key) or observed.resource
         await self._do.writer.show(resource, decision.status)
@@ -179,7 +180,7 @@ class Reconciler:
             refused = await self._try(key, gate, worker)
         report = self._do.reports.latest.get(gate.uid)
         if gate.open and report and not refused:
-            self._do.metrics.gate_seconds.observe((datetime.now(UTC) - report.received).total_seconds())
+            self._do.metrics.gate_seconds.observe((self._do.clock.now() - report.received).total_seconds())
         return refused
 
     async def _try(self, key: Key, action: Action, worker: ResourceWorker) -> Stalled | None:

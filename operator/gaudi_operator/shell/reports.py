@@ -1,20 +1,19 @@
 """Follows the report of every running pod by long-poll: one task per container, none for the rest.
 
-fetch() asks a pod's status port once, `GET /v1/warmup`, and distrusts whatever answers; Reports asks for ever.
+StatusPorts asks a pod's status port once, `GET /v1/warmup`, and distrusts whatever answers; Reports asks for ever.
 """
 
 import asyncio
 import contextlib
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import aiohttp
 from pydantic import ValidationError
 
+from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.observed import Manifest, PodReport, decisive
 from gaudi_operator.errors import Backoff
@@ -70,22 +69,52 @@ def target_of(pod: Manifest) -> Target | None:
     )
 
 
-async def fetch(session: aiohttp.ClientSession, target: Target, after: int, wait: float) -> WarmupReport:
-    """What decides of the report, once its sequence is above `after` or after `wait` seconds.
+class Fetch(Protocol):
+    """Asks a container for its report."""
 
-    Raises Unreachable, or Unusable with the reason why the answer is ignored.
-    """
-    timeout = aiohttp.ClientTimeout(total=wait + READ_SECONDS, sock_connect=CONNECT_SECONDS)
-    query = {"after": str(after), "wait": f"{wait:g}"}
-    try:
-        # No redirects: a pod must not make the operator ask where only the operator may.
-        async with session.get(target.url, params=query, timeout=timeout, allow_redirects=False) as response:
-            body = await _body(response)
-    except TimeoutError as error:
-        raise Unreachable(f"no answer of {target.url} within {wait + READ_SECONDS:.0f} s") from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise Unreachable(f"no answer of {target.url}: {error}") from error
-    return _report(body)
+    async def __call__(self, target: Target, after: int, wait: float) -> WarmupReport:
+        """What decides of the report, once its sequence is above `after` or after `wait` seconds.
+
+        Raises Unreachable, or Unusable with the reason why the answer is ignored.
+        """
+
+
+class StatusPorts:
+    """The status ports of pods, by HTTP. Use as an async context manager."""
+
+    def __init__(self, connections: int) -> None:
+        """At most so many `connections` are open at a time."""
+        self._connections = connections
+
+    async def __aenter__(self) -> Self:
+        """Open the session: no cookies, no proxies, no decompression of what a pod may send."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Accept-Encoding": "identity"},
+            # A few kilobytes of gzip may unfold to gigabytes.
+            auto_decompress=False,
+            trust_env=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def fetch(self, target: Target, after: int, wait: float) -> WarmupReport:
+        """A report, as Fetch says."""
+        timeout = aiohttp.ClientTimeout(total=wait + READ_SECONDS, sock_connect=CONNECT_SECONDS)
+        query = {"after": str(after), "wait": f"{wait:g}"}
+        try:
+            # No redirects: a pod must not make the operator ask where only the operator may.
+            async with self._session.get(target.url, params=query, timeout=timeout, allow_redirects=False) as response:
+                body = await _body(response)
+        except TimeoutError as error:
+            raise Unreachable(f"no answer of {target.url} within {wait + READ_SECONDS:.0f} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"no answer of {target.url}: {error}") from error
+        return _report(body)
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
@@ -138,32 +167,26 @@ _RETRY_FIRST, _RETRY_MOST = 0.2, 10.0
 class Reports:
     """The last report of every followed pod, `latest` by its UID. Use as an async context manager."""
 
-    def __init__(self, wake: Callable[[Key, bool], None], metrics: Metrics, connections: int, wait: float) -> None:
+    def __init__(
+        self, wake: Callable[[Key, bool], None], metrics: Metrics, fetch: Fetch, wait: float, clock: Clock = SYSTEM
+    ) -> None:
         """`wake` is called with the resource that has news and whether they are urgent; `wait` seconds a long-poll."""
         self._wake = wake
         self._metrics = metrics
-        self._connections = connections
+        self._fetch = fetch
+        self._clock = clock
         self._wait = wait
         self.latest: dict[str, PodReport] = {}
         self._tasks: dict[Key, dict[Target, asyncio.Task[None]]] = defaultdict(dict)
 
     async def __aenter__(self) -> Self:
-        """Open the session: no cookies, no proxies, no decompression of what a pod may send."""
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=None),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Accept-Encoding": "identity"},
-            # A few kilobytes of gzip may unfold to gigabytes.
-            auto_decompress=False,
-            trust_env=False,
-        )
+        """Nobody is asked yet."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop all polls."""
         for key in list(self._tasks):
             self.follow(key, ())
-        await self._session.close()
 
     def warming(self) -> int:
         """How many pods are on their way to serving, as their last report says."""
@@ -195,32 +218,32 @@ class Reports:
     async def _ask(self, target: Target) -> None:
         """One answer without waiting; the poll has the same news, and wakes."""
         with contextlib.suppress(Unreachable, Unusable):
-            report = await fetch(self._session, target, 0, 0.0)
+            report = await self._fetch(target, 0, 0.0)
             last = self.latest.get(target.uid)
             # A restart is for the poll to accept, which knows whose container it asks.
             if last and last.report and last.report.instance == report.instance:
-                self.latest[target.uid] = replace(last, received=datetime.now(UTC), report=report)
+                self.latest[target.uid] = replace(last, received=self._clock.now(), report=report)
 
     async def _poll(self, key: Key, target: Target) -> None:
         """Ask again and again until cancelled. A container is one process: its instance never changes."""
         backoff, known = Backoff(_RETRY_FIRST, _RETRY_MOST), None
         while True:
-            started = time.monotonic()
+            started = self._clock.monotonic()
             try:
-                report = await fetch(self._session, target, known.sequence if known else 0, self._wait)
+                report = await self._fetch(target, known.sequence if known else 0, self._wait)
                 # The address of a pod that has just ended may be that of another one already.
                 if known and report.instance != known.instance:
                     raise Unusable("another instance answers than before; waiting for the pod to show its restart")
                 backoff.reset()
                 self._accept(key, target, report, known)
                 known = report
-                await asyncio.sleep(max(0.0, SHORTEST_ROUND_SECONDS - (time.monotonic() - started)))
+                await asyncio.sleep(max(0.0, SHORTEST_ROUND_SECONDS - (self._clock.monotonic() - started)))
             except (Unreachable, Unusable) as error:
                 self._ignore(key, target, error)
                 await asyncio.sleep(backoff.next())
 
     def _accept(self, key: Key, target: Target, report: WarmupReport, known: WarmupReport | None) -> None:
-        self.latest[target.uid] = PodReport(target.container_id, datetime.now(UTC), report=report)
+        self.latest[target.uid] = PodReport(target.container_id, self._clock.now(), report=report)
         self._metrics.reports.labels("accepted").inc()
         if known is None or report.sequence != known.sequence:
             self._wake(key, known is None or report.phase is not known.phase or report.phase in SETTLED)
@@ -233,5 +256,5 @@ class Reports:
         ours = last if last and last.container_id == target.container_id else None
         if ours and (ours.ignored == str(error) or (silent and ours.report)):
             return
-        self.latest[target.uid] = PodReport(target.container_id, datetime.now(UTC), ignored=str(error))
+        self.latest[target.uid] = PodReport(target.container_id, self._clock.now(), ignored=str(error))
         self._wake(key, True)

@@ -1,10 +1,10 @@
 """What one resource's task remembers between reconciles: how long to wait, and which requests were refused."""
 
 import asyncio
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.errors import Backoff, Forbidden, Stalled, Transient
 
@@ -34,6 +34,7 @@ class ResourceWorker:
     backoff: Backoff = field(default_factory=lambda: Backoff(0.25, 10.0))
     task: asyncio.Task[None] | None = None
     ask: bool = False
+    clock: Clock = SYSTEM
     _generation: int | None = None
     _timer: asyncio.TimerHandle | None = None
     _refused: dict[tuple[type[Action], str], _Refusal] = field(default_factory=dict)
@@ -60,14 +61,14 @@ class ResourceWorker:
     def refusal(self, action: Action) -> Stalled | None:
         """The refusal of exactly this action, while trying again would only be a storm."""
         known = self._refused.get(_subject(action))
-        return known.error if known and known.action == action and time.monotonic() < known.again_at else None
+        return known.error if known and known.action == action and self.clock.monotonic() < known.again_at else None
 
     def refuse(self, action: Action, error: Stalled) -> None:
         """Remember a refusal; it ends some time, for rights may be granted without a trace in our objects.
 
         Raises Transient instead while the refusal may be that of an API server that has just started.
         """
-        now, known = time.monotonic(), self._refused.get(_subject(action))
+        now, known = self.clock.monotonic(), self._refused.get(_subject(action))
         if known is None or known.action != action:
             known = _Refusal(action, error, now, Backoff(2.0, 60.0), now)
         self._refused[_subject(action)] = known
@@ -82,7 +83,7 @@ class ResourceWorker:
 
     def retry_seconds(self) -> float | None:
         """Seconds until the next refused action may be tried again."""
-        waits = [refusal.again_at - time.monotonic() for refusal in self._refused.values()]
+        waits = [refusal.again_at - self.clock.monotonic() for refusal in self._refused.values()]
         return max(0.0, min(waits)) if waits else None
 
     async def pause(self, seconds: float | None, wakeable: bool = True) -> None:

@@ -23,6 +23,7 @@ from typing import Any, cast
 import aiohttp
 import kopf
 
+from gaudi_operator.shell.client import Connection
 from gaudi_operator.shell.kinds import OPTIONAL, WATCHED, Kind
 from gaudi_operator.shell.monitoring import Metrics
 
@@ -58,25 +59,26 @@ class _Forever:
 
 
 async def watch(
-    server: str,
-    session: Callable[[], aiohttp.ClientSession],
+    connection: Connection,
     namespaces: Collection[str],
+    started: Callable[[], None],
+    session: "WatchSession",
     kinds: Collection[Kind],
     seen: Seen,
     deleted: Seen,
-    started: Callable[[], None],
 ) -> None:
     """Watch `kinds` until cancelled.
 
-    `seen` is called with every changed object, `deleted` with its last version. What lists hold comes by `session`,
-    which makes the HTTP session of a login. `started` is called when kopf has taken the signals of the process, so
-    that the caller can take them back.
+    `seen` is called with every changed object, `deleted` with its last version. What lists hold comes by `session`.
+    `started` is called when kopf has taken the signals of the process, so that the caller can take them back.
     """
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        return kopf.AiohttpSession(server=server, aiohttp_session=session())
+        return kopf.AiohttpSession(
+            server=connection.server, aiohttp_session=connection.watching_session(Answer, session)
+        )
 
     for kind in kinds:
         _observe(registry, kind, seen, deleted)

@@ -18,7 +18,7 @@ PODS = 600
 FOLLOW = """
 import asyncio, json, sys
 from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.reports import Reports
+from gaudi_operator.shell.reports import Reports, StatusPorts
 from gaudi_operator.shell.store import Key
 from tests.unit.operator.core.stories import served
 
@@ -36,7 +36,7 @@ del cluster.objects["Pod", first["metadata"]["name"]]
 cluster.resource["spec"]["replicas"] = PODS
 
 async def follow():
-    async with Reports(lambda key, urgent: None, Metrics(), PODS, 30.0) as reports:
+    async with StatusPorts(PODS) as ports, Reports(lambda key, urgent: None, Metrics(), ports.fetch, 30.0) as reports:
         reports.follow(Key("models", "tiny"), cluster.kind("Pod"))
         async with asyncio.timeout(60):
             while sum(word.report is not None for word in reports.latest.values()) < PODS:

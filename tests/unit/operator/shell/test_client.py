@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import BaseTestServer, TestServer
 
-from gaudi_operator.shell.client import Cluster
+from gaudi_operator.shell.client import Cluster, Connection
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -19,8 +19,8 @@ async def test_proxy_of_the_environment_is_not_asked(tmp_path: Path, monkeypatch
         monkeypatch.setenv(variable, NOBODY)
     app = web.Application()
     app.router.add_get("/version", _version)
-    async with TestServer(app) as server, await Cluster.connect(_kubeconfig(tmp_path, server), _uncounted) as cluster:
-        assert await cluster.request("GET", "/version") == {"major": "1"}
+    async with TestServer(app) as server, await Connection.connect(_kubeconfig(tmp_path, server)) as connection:
+        assert await Cluster(connection, _uncounted).request("GET", "/version") == {"major": "1"}
 
 
 async def _version(_: web.Request) -> web.Response:
