@@ -90,7 +90,7 @@ pins: $(READY) ## Write requirements/*.txt again: hashed, without index or host 
 bench: $(READY) ## Measure against limits and rivals named in the tables
 	@$(BIN)/python -m tests.benchmarks
 
-soak: tools ## Very many random steps of the state machine: 100,000 of the pure core, 1,000 on a real API server
+soak: tools ## Very many random steps of the state machine: 100,000 in a world in memory, 1,000 on a real API server
 	@$(BIN)/python -m tests.soak
 
 clean: demo-clean ## Remove what was built in this folder

@@ -19,10 +19,10 @@ from tests.cluster.simulated import SimulatedRuntime
 from tests.kube_api import KubeApi, Object, until
 from tests.kubelet import Kubelet
 from tests.laws.history import History, Runtime
-from tests.machine import actions, commands
-from tests.machine.api import counts
-from tests.machine.runtime import FAILS, WORKS, Behaviour, behaviour
 from tests.operator_process import OperatorProcess
+from tests.world import actions, commands
+from tests.world.api import counts
+from tests.world.runtime import FAILS, WORKS, Behaviour, behaviour
 
 NAME = "tiny"
 LAG_SECONDS = 6.0
@@ -44,6 +44,7 @@ RARE = (
     actions.kill_operator,
     actions.blind_watch,
     actions.break_writes,
+    actions.cut_off,
     actions.delete_child,
     actions.pause,
     actions.pin,
@@ -162,6 +163,8 @@ class RealWorld:
                 await self._delete(command)
             case commands.BreakWrites():
                 self._disturb(self.proxy.refuse, CUT_SECONDS)
+            case commands.CutOff():
+                self._disturb(self.proxy.refuse, command.seconds * SCALE)
             case commands.BlindWatch():
                 self._disturb(self.proxy.hold_answers, HELD_SECONDS)
             case commands.KillOperator():

@@ -13,7 +13,7 @@ from tests.background import Background
 from tests.kube_api import CHILDREN, KubeApi, Object
 from tests.laws.history import History, Moment, Runtime
 from tests.laws.reading import moment
-from tests.machine.api import condition, ending
+from tests.world.api import condition, ending
 
 KINDS = ("GaudiInference", "Pod", *CHILDREN)
 

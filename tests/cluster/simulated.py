@@ -7,7 +7,7 @@ from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.fake_runtime import PLANNED, FakeRuntime
 from tests.kube_api import Object
-from tests.machine.runtime import Behaviour, behaviour
+from tests.world.runtime import Behaviour, behaviour
 
 STEP_SECONDS = 0.15
 STALLED_SECONDS = 2000

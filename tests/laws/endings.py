@@ -66,6 +66,12 @@ def the_operator_rests(history: History) -> Iterator[str]:
         yield f"{len(writes)} writes after {late:.0f} s, although nothing has changed since {still:.0f} s"
 
 
+def only_the_holder_of_the_lease_writes(history: History) -> Iterator[str]:
+    """At no time a second replica writes."""
+    for at, who in history.trespasses:
+        yield f"{at:.0f} s: {who} writes, and does not hold the Lease"
+
+
 def every_child_is_owned(history: History) -> Iterator[str]:
     """No child without the resource as its owner, at any time."""
     for _, before, now in history.steps():

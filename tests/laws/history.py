@@ -101,6 +101,7 @@ class History:
     `taken` are (time, pod UID) of faults that end or cut off a pod, `blind` spells in which the operator saw
     nothing new or could not write, and `waits` those in which it knew all and did nothing, for it was yet to lead or a
     write had failed. `writes` are the times at which it wrote, and `others` those at which anything else changed.
+    `trespasses` are (time, who) of writes by a replica that did not hold the Lease.
     `kubelet` is how long a kubelet needs to see that a container is gone, in seconds. `works` and `fails` name the
     revisions whose pods warm up once they have a card, and those whose pods never do. Without any change for `rest`
     seconds nothing is left to react to.
@@ -112,6 +113,7 @@ class History:
     taken: list[tuple[float, str]] = field(default_factory=list)
     blind: list[tuple[float, float]] = field(default_factory=list)
     waits: list[tuple[float, float]] = field(default_factory=list)
+    trespasses: list[tuple[float, str]] = field(default_factory=list)
     writes: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
     works: frozenset[str] = frozenset()

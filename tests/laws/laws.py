@@ -22,6 +22,7 @@ ALWAYS: tuple[Law, ...] = (
     showing.status_tells_the_truth_about_pods,
     showing.status_has_its_form,
     endings.every_child_is_owned,
+    endings.only_the_holder_of_the_lease_writes,
 )
 """Laws of every moment."""
 

@@ -3,6 +3,7 @@
 GAUDI_SOAK_STEPS (100000) and GAUDI_SOAK_CLUSTER_STEPS (1000) say how many; GAUDI_SOAK_SEED makes the same choices.
 """
 
+import logging
 import os
 import random
 import subprocess
@@ -15,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from tests.machine.story import Machine
+from tests.world.story import Machine
 
 STORIES, STEPS_PER_STORY = 20, 50
 MOST_SECONDS_PER_STEP = 4
@@ -33,6 +34,7 @@ class Failure:
 
 def main() -> int:
     """Run both parts; the exit code says whether all laws held."""
+    logging.getLogger("gaudi_operator").setLevel(logging.CRITICAL)  # a disturbed operator warns all the time
     first = int(os.environ.get("GAUDI_SOAK_SEED", random.randrange(2**32)))  # noqa: S311
     console.print(f"seed {first}: GAUDI_SOAK_SEED={first} make soak makes the same choices")
     failure = in_memory(first, int(os.environ.get("GAUDI_SOAK_STEPS", "100000")))
@@ -41,19 +43,19 @@ def main() -> int:
 
 
 def in_memory(first: int, steps: int) -> Failure | None:
-    """So many steps of the pure core; the first failure ends it, with the story that hypothesis has shrunk."""
+    """So many steps in the world in memory; the first failure ends it, with the story that hypothesis has shrunk."""
     started, told = time.monotonic(), Machine.told
     failure, number = None, first
     with _progress() as progress:
-        task = progress.add_task("pure core", total=steps)
+        task = progress.add_task("world in memory", total=steps)
         while told["steps"] < steps and failure is None:
             failure = _batch(number)
             number += 1
             progress.update(task, completed=min(steps, told["steps"]))
     seconds = time.monotonic() - started
     console.print(
-        f"pure core: {told['steps']} steps in {told['stories']} stories, {told['seconds'] / 3600:.0f} hours of the "
-        f"model's time, {told['moments']} moments, {told['violations']} violations, in {seconds:.0f} s",
+        f"world in memory: {told['steps']} steps in {told['stories']} stories, {told['seconds'] / 3600:.0f} hours "
+        f"of its time, {told['moments']} moments, {told['violations']} violations, in {seconds:.0f} s",
         highlight=False,
     )
     if failure:

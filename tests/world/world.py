@@ -1,46 +1,76 @@
-"""The world in memory: an API server, controllers, nodes and one operator at a time, second by second, on record."""
+"""The world in memory: an API server, controllers, nodes and two replicas of the operator, all of it on record."""
 
-from collections import deque
 from datetime import datetime
+from itertools import count
+from typing import Self
 
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_operator.core.rollout.revision import undo_patch
-from gaudi_operator.shell.store import Key
+from gaudi_operator.settings import Settings
 from tests.builders import gaudi_inference, merged, patched
 from tests.laws.history import History, Runtime
 from tests.laws.reading import moment
-from tests.machine import commands, controllers
-from tests.machine.actions import NODES
-from tests.machine.api import Api, Object, condition, counts, ending, owner
-from tests.machine.clock import START
-from tests.machine.nodes import Node, Nodes, delete_pod
-from tests.machine.runtime import FAILS, WORKS, Behaviour, Exit, behaviour
-from tests.machine.shell import Fault, Shell
+from tests.world import commands, controllers
+from tests.world.actions import NODES
+from tests.world.api import Api, Object, condition, counts, ending, owner
+from tests.world.api_server import ApiServer
+from tests.world.clock import START
+from tests.world.nodes import Node, Nodes, delete_pod
+from tests.world.replica import Outside, Replica
+from tests.world.runtime import FAILS, WORKS, Behaviour, Exit, behaviour
 
 LAG_SECONDS = 4.0
 KUBELET_SECONDS = 5.0
-ELECTION_SECONDS = 3
 QUIET_SECONDS = 90
 MOST_SECONDS = 4000
-DEFAULTS = InstallationDefaults(runtime_image="runtime:1", hpu_image="runtime-hpu:1", allow_host_path=True)
-NAME = "tiny"
+NAME, NAMESPACE = "tiny", "models"
+SETTINGS = Settings(
+    runtime_image="runtime:1",
+    hpu_image="runtime-hpu:1",
+    allow_host_path=True,
+    lease_duration_seconds=6,
+    renew_deadline_seconds=4,
+    retry_period_seconds=2,
+    report_wait_seconds=10,
+)
+"""A leader that ends is replaced within seconds: there is more to see of one that works."""
 
 
 class World:
-    """One resource and all around it. `history` is the record that laws are judged on."""
+    """One resource and all around it; use as a context manager. `history` is the record that laws are judged on."""
 
     def __init__(self, **spec: object) -> None:
-        """The resource was just created, and an operator has just been elected."""
-        self.now, self.api, self.faults = 0, Api(), deque[Fault]()
+        """The resource was just created, and two replicas of the operator start."""
+        self.now, self.api = 0, Api()
         self.quota: int | None = None
         self.history = History(lag=LAG_SECONDS, kubelet=KUBELET_SECONDS)
         self.nodes = Nodes(self.api, {name: Node(cards=4) for name in NODES}, self._taken)
-        self.api.put(gaudi_inference(NAME, "models", **spec), generation=1)
-        self.operator = self._elected()
+        self.api.put(gaudi_inference(NAME, NAMESPACE, **spec), generation=1)
+        leases, events = Api(), Api(changed=lambda: self.history.writes.append(self._time))
+        apis = {(NAMESPACE, ""): self.api, (NAMESPACE, "Event"): events, (SETTINGS.namespace, "Lease"): leases}
+        server = ApiServer(apis, lambda: self._time)
+        self.outside = Outside(self.api, leases, self.nodes, server, trespasses=self.history.trespasses)
+        self.defects: list[str] = self.outside.loop.defects
+        self._names = (f"operator-{number}" for number in count(1))
+        self.replicas = [self._started(), self._started()]
         self._acting: list[float] = self.history.others
         self.api.changed = self._changed
         self._record()
+
+    def __enter__(self) -> Self:
+        """Nothing more is needed."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The operator ends."""
+        for replica in self.replicas:
+            self._bury(replica)
+        self.outside.loop.run_until(self.now)
+        self.outside.loop.close()
+
+    @property
+    def _time(self) -> float:
+        return self.outside.loop.time()
 
     @property
     def resource(self) -> Object:
@@ -97,11 +127,16 @@ class World:
             case commands.DeleteChild():
                 self._delete(command)
             case commands.BreakWrites():
-                self.faults.extend(command.faults)
+                self.outside.faults.extend(command.faults)
             case commands.BlindWatch():
                 self._blind(command)
+            case commands.CutOff():
+                self.outside.cut_until = self.now + command.seconds
+                self.history.blind.append((self.now, self.now + command.seconds))
             case commands.KillOperator():
-                self.operator = self._elected()
+                for replica in self.replicas:
+                    if replica.leads:
+                        replica.kill()
         self._record()
 
     def calm(self) -> None:
@@ -109,8 +144,9 @@ class World:
 
         Cards and quota stay as scarce as they are where all replicas have room: a rollout ends without more, too.
         """
-        self.faults.clear()
-        self.operator.blind.clear()
+        self.outside.faults.clear()
+        self.outside.blind.clear()
+        self.outside.cut_until = 0.0
         desired = self.resource["spec"].get("replicas", 1)
         if self.quota is not None and self.quota < desired:
             self.quota = None
@@ -141,25 +177,32 @@ class World:
         """Everybody's turn, once."""
         self.now += 1
         self._acting = self.history.writes
-        lives = self.operator.turn(self.now)
+        self.outside.loop.run_until(self.now)
         self._acting = self.history.others
-        if not lives:
-            self.operator = self._elected()
         self._wait()
+        for replica in self.replicas:
+            if not replica.lives:
+                self._bury(replica)
+        self.replicas = [each if each.lives else self._started() for each in self.replicas]
         controllers.turn(self.api, self.quota, self.now)
         self.nodes.turn(self.now)
         self._record()
 
     def _wait(self) -> None:
-        """Put on record that the operator does nothing until a set time: it failed to write, or is yet to lead."""
-        waits, until = self.history.waits, float(self.operator.not_before)
-        if until > self.now and (not waits or waits[-1][1] != until):
-            waits.append((float(self.now), until))
+        """Put on record that the operator did nothing in this second: its last write failed, or nobody leads yet."""
+        waits = self.history.waits
+        if any(replica.works for replica in self.replicas):
+            return
+        began = waits.pop()[0] if waits and waits[-1][1] == self.now - 1 else self.now - 1.0
+        waits.append((began, float(self.now)))
 
-    def _elected(self) -> Shell:
-        """A fresh process, which has waited for the lease."""
-        key = Key("models", NAME)
-        return Shell(self.api, self.nodes, key, DEFAULTS, self.faults, self.now + ELECTION_SECONDS)
+    def _started(self) -> Replica:
+        """A fresh process."""
+        return Replica(self.outside, SETTINGS.model_copy(update={"identity": next(self._names)}))
+
+    def _bury(self, replica: Replica) -> None:
+        replica.kill()
+        self.defects += ["a reconcile ended by a defect"] * int(replica.defects)
 
     def _change(self, patch: Object) -> None:
         self._replace(merged(self.resource, patch))
@@ -220,7 +263,7 @@ class World:
         self.api.remove(command.kind, command.name)
 
     def _blind(self, command: commands.BlindWatch) -> None:
-        self.operator.blind[command.kind] = self.now + command.seconds
+        self.outside.blind[command.kind] = self.now + command.seconds
         self.history.blind.append((self.now, self.now + command.seconds))
 
     def _last_move(self) -> float:
@@ -233,8 +276,8 @@ class World:
         return max(((end - START).total_seconds() for end in ends), default=0)
 
     def _changed(self) -> None:
-        if not self._acting or self._acting[-1] != self.now:
-            self._acting.append(self.now)
+        if not self._acting or self._acting[-1] != self._time:
+            self._acting.append(self._time)
         self._record()
 
     def _record(self) -> None:
@@ -250,7 +293,7 @@ class World:
         warm = {each.instance.name for _, each in containers if each.serving and each.instance.warm}
         objects = [each for (kind, _), each in self.api.objects.items() if kind != "GaudiInference"]
         taking = {pod["metadata"]["uid"] for pod in objects if pod["kind"] == "Pod" and _takes_traffic(pod)}
-        self.history.moments.append(moment(self.now, self.resource, objects, taking, runtimes, warm, hot))
+        self.history.moments.append(moment(self._time, self.resource, objects, taking, runtimes, warm, hot))
 
 
 def _takes_traffic(pod: Object) -> bool:

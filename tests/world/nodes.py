@@ -5,15 +5,16 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from gaudi_operator.core.names import CONTAINER, GATE, PLAN_HASH_ANNOTATION
-from tests.machine.api import Api, Object, condition, counts, ending, with_condition
-from tests.machine.clock import moment, stamp
-from tests.machine.runtime import Exit, Instance, behaviour
+from tests.world.api import Api, Object, condition, counts, ending, with_condition
+from tests.world.clock import moment, stamp
+from tests.world.runtime import Exit, Instance, behaviour
 
 DRAIN_SECONDS = 3
 LOST_SECONDS = 40
 EVICTED_SECONDS = 100
 LIVENESS_SECONDS = 60
 _MOST_BACKOFF = 300
+_NETWORK = "10.0.0."
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,10 @@ class Nodes:
     cut_off: Callable[[str], None]
     containers: dict[str, Container] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def at(self, address: str) -> Container | None:
+        """The container of the pod with that address, whether it runs or rests."""
+        return self.containers.get(address.removeprefix(_NETWORK))
 
     def reachable(self, container: Container) -> bool:
         """Whether anybody hears of a container's node."""
@@ -174,7 +179,7 @@ class Nodes:
         fresh = {
             **status,
             "phase": "Running",
-            "podIP": f"10.0.0.{container.pod}",
+            "podIP": f"{_NETWORK}{container.pod}",
             "conditions": conditions,
             "containerStatuses": [_shown(container, now)],
         }

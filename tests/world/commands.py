@@ -2,9 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from tests.machine.shell import Fault
+
+class Fault(StrEnum):
+    """What may happen to a write of the operator."""
+
+    NONE = "none"
+    REFUSED = "refused"
+    UNANSWERED = "unanswered"
+    LATE = "late"
+    KILLED = "killed"
 
 
 @dataclass(frozen=True)
@@ -133,8 +142,15 @@ class BlindWatch:
 
 
 @dataclass(frozen=True)
+class CutOff:
+    """No request of the operator reaches the API server for so long; one that leads must give up meanwhile."""
+
+    seconds: int
+
+
+@dataclass(frozen=True)
 class KillOperator:
-    """The operator ends without a word, and another one leads."""
+    """The replica of the operator that leads ends without a word, and the other one takes over."""
 
 
 Command = (
@@ -155,5 +171,6 @@ Command = (
     | DeleteChild
     | BreakWrites
     | BlindWatch
+    | CutOff
     | KillOperator
 )

@@ -1,4 +1,4 @@
-"""Objects with resource versions and a log of their changes, as an API server keeps them; in memory, for one resource.
+"""Objects with resource versions and a log of their changes, as an API server keeps them; in memory, for one namespace.
 
 Objects are never changed in place: every version stays what it was, so that a stale view is just an older version.
 """
@@ -8,8 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Object = dict[str, Any]
+from tests.world.server_side_apply import Object, Owned, applied
+
 Name = tuple[str, str]
+
+_FROZEN = ("ConfigMap", "ControllerRevision")
+
+
+class Invalid(Exception):
+    """The API server does not take this object."""
 
 
 @dataclass
@@ -20,6 +27,7 @@ class Api:
     log: dict[str, list[tuple[bool, Object]]] = field(default_factory=lambda: defaultdict(list))
     version: int = 0
     changed: Callable[[], None] = lambda: None
+    _owned: dict[str, Owned] = field(default_factory=dict)
 
     def kind(self, kind: str) -> list[Object]:
         """All objects of a kind, by name."""
@@ -30,19 +38,30 @@ class Api:
         return self.objects.get((kind, name))
 
     def put(self, manifest: Mapping[str, Any], **metadata: Any) -> Object:
-        """Create or replace an object, with further `metadata`; returns the new version."""
-        self.version += 1
+        """Create or replace an object, with further `metadata`; returns the new version, the known one without news."""
         known = self.objects.get((manifest["kind"], manifest["metadata"]["name"]))
-        uid = known["metadata"]["uid"] if known else f"uid-{self.version}"
-        fresh = {"uid": uid, **manifest["metadata"], **metadata, "resourceVersion": str(self.version)}
-        return self._tell(False, {**manifest, "metadata": fresh})
+        uid = known["metadata"]["uid"] if known else f"uid-{self.version + 1}"
+        fresh = {**manifest, "metadata": {"uid": uid, **manifest["metadata"], **metadata}}
+        if known:
+            fresh["metadata"]["resourceVersion"] = known["metadata"]["resourceVersion"]
+            if fresh == known:
+                return known
+        self.version += 1
+        fresh["metadata"]["resourceVersion"] = str(self.version)
+        return self._tell(False, fresh)
 
-    def apply(self, manifest: Mapping[str, Any]) -> Object:
-        """Server-side apply of all that we own of an object: what others wrote beside it stays."""
-        live = self.get(manifest["kind"], manifest["metadata"]["name"]) or {}
-        if live and manifest["kind"] in ("ConfigMap", "ControllerRevision"):
-            assert live["data"] == manifest["data"], "the API server refuses another content"
-        return self.put({**live, **manifest, "metadata": {**live.get("metadata", {}), **manifest["metadata"]}})
+    def apply(self, manifest: Mapping[str, Any], manager: str, **metadata: Any) -> Object:
+        """Server-side apply, by force: what others own stays. `metadata` is that of a new object."""
+        live = self.get(manifest["kind"], manifest["metadata"]["name"])
+        owned = self._owned.get(live["metadata"]["uid"], {}) if live else {}
+        fresh, owners = applied(live or {"metadata": metadata}, manifest, owned, manager)
+        if live and live["kind"] in _FROZEN and live["data"] != fresh["data"]:
+            raise Invalid("data: field is immutable")
+        if live and "generation" in live["metadata"] and live["spec"] != fresh["spec"]:
+            fresh["metadata"] = {**fresh["metadata"], "generation": live["metadata"]["generation"] + 1}
+        answer = self.put(fresh)
+        self._owned[answer["metadata"]["uid"]] = owners
+        return answer
 
     def status(self, live: Object, **status: Any) -> Object:
         """Write fields of an object's status."""
@@ -51,6 +70,7 @@ class Api:
     def remove(self, kind: str, name: str) -> None:
         """An object is gone."""
         gone = self.objects.pop((kind, name))
+        self._owned.pop(gone["metadata"]["uid"], None)
         self.version += 1
         self._tell(True, {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self.version)}})
 

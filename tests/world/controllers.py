@@ -1,8 +1,8 @@
 """The controllers of Kubernetes that the operator leans on: ReplicaSets, and the garbage collector."""
 
-from tests.machine.api import Api, Object, condition, counts, owner, with_condition
-from tests.machine.clock import stamp
-from tests.machine.nodes import delete_pod
+from tests.world.api import Api, Object, condition, counts, owner, with_condition
+from tests.world.clock import stamp
+from tests.world.nodes import delete_pod
 
 
 def turn(api: Api, quota: int | None, now: int) -> None:

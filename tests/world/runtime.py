@@ -107,6 +107,10 @@ class Instance:
         """Whether its requests wait for compiles."""
         return self.behaviour is Behaviour.COLD and self.serving and now < self.moved_at + HOT_SECONDS
 
+    def sequence(self, now: int) -> int:
+        """The number of its report at `now`: grows with every news."""
+        return self.stage + 2 + (self.serving and not self.hot(now))
+
     def report(self, now: int) -> WarmupReport:
         """Its report at `now`."""
         warmed, captured = _STORY[self.stage][2:] if self.stage >= 0 else (0, 0)
@@ -116,7 +120,7 @@ class Instance:
         broken = RuntimeFailure(reason="ModelUnreadable", message="The model's weights cannot be read.")
         return WarmupReport(
             instance=self.name,
-            sequence=self.stage + 2 + (self.serving and not self.hot(now)),
+            sequence=self.sequence(now),
             plan_hash=self.plan_hash,
             phase=self.phase,
             prompt=progress,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.laws.laws import broken
-from tests.machine.actions import ACTIONS, Action, runs
-from tests.machine.commands import PassTime
-from tests.machine.world import World
+from tests.world.actions import ACTIONS, Action, runs
+from tests.world.commands import PassTime
+from tests.world.world import World
 
 T = TypeVar("T")
 PAUSES = (0, 1, 4, 15, 40)
@@ -45,8 +45,9 @@ class Story(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Faults stop; then every law must hold for the whole of it."""
-        self.world.calm()
-        found = broken(self.world.history)
+        with self.world:
+            self.world.calm()
+        found = [*broken(self.world.history), *self.world.defects]
         self.told["stories"] += 1
         self.told["seconds"] += self.world.now
         self.told["moments"] += len(self.world.history.moments)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from tests.machine import commands
-from tests.machine.runtime import BEHAVIOUR, Behaviour
-from tests.machine.shell import Fault
+from tests.world import commands
+from tests.world.commands import Fault
+from tests.world.runtime import BEHAVIOUR, Behaviour
 
 T = TypeVar("T")
 NODES = ("node-a", "node-b")
@@ -152,13 +152,18 @@ def delete_child(picture: Picture, choose: Choose) -> commands.Command | None:
 
 def break_writes(_: Picture, choose: Choose) -> commands.Command:
     """Let some of the next writes fail."""
-    kinds = (Fault.REFUSED, Fault.UNANSWERED, Fault.KILLED)
+    kinds = (Fault.REFUSED, Fault.UNANSWERED, Fault.LATE, Fault.KILLED)
     return commands.BreakWrites(tuple(choose((None, *kinds)) or Fault.NONE for _ in range(choose((1, 2, 4)))))
 
 
 def blind_watch(_: Picture, choose: Choose) -> commands.Command:
     """Let a watch be stuck."""
     return commands.BlindWatch(choose(WATCHED), choose((5, 20, 60)))
+
+
+def cut_off(_: Picture, choose: Choose) -> commands.Command:
+    """Let no request of the operator through."""
+    return commands.CutOff(choose((2, 8, 20)))
 
 
 def kill_operator(_: Picture, __: Choose) -> commands.Command:
@@ -203,5 +208,6 @@ ACTIONS: tuple[Action, ...] = (
     delete_child,
     break_writes,
     blind_watch,
+    cut_off,
     kill_operator,
 )

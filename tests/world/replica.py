@@ -1,0 +1,188 @@
+"""A replica of the operator in a world in memory: only its transport, its watches and its clock are the world's.
+
+Faults happen where its requests leave it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Collection, Coroutine, Mapping
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
+from typing import Any
+
+from gaudi_operator.clock import Clock
+from gaudi_operator.core.observed import decisive
+from gaudi_operator.replica import Operator
+from gaudi_operator.settings import Settings
+from gaudi_operator.shell.client import Answer, Cluster
+from gaudi_operator.shell.kinds import Kind
+from gaudi_operator.shell.lead import Surroundings
+from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.reports import CONNECT_SECONDS, READ_SECONDS, Target, Unreachable
+from gaudi_operator.shell.watches import Seen, WatchSession
+from gaudi_runtime.contract.report import WarmupReport
+from tests.world.api import Api
+from tests.world.api_server import ApiServer
+from tests.world.clock import moment
+from tests.world.commands import Fault
+from tests.world.loop import Loop
+from tests.world.nodes import Nodes
+
+LATE_SECONDS = 1.0
+RELISTED_SECONDS = 30
+"""A watch that was stuck for so long finds its version forgotten, and lists anew."""
+
+_running: ContextVar["Replica | None"] = ContextVar("replica", default=None)
+
+
+@dataclass
+class Outside:
+    """What all replicas meet. `blind` says by kind until when watches are stuck, `cut_until` until when requests are.
+
+    `faults` meet the next writes; `trespasses` are the times of writes by a replica that did not hold the Lease.
+    """
+
+    api: Api
+    leases: Api
+    nodes: Nodes
+    server: ApiServer
+    loop: Loop = field(default_factory=Loop)
+    faults: deque[Fault] = field(default_factory=deque)
+    blind: dict[str, int] = field(default_factory=dict)
+    cut_until: float = 0.0
+    trespasses: list[tuple[float, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Tasks are told apart by the replica that has started them."""
+        self.loop.set_task_factory(_task_of_replica)
+
+    def holder(self) -> str:
+        """Identity of the replica in the Lease."""
+        return str(next((each["spec"]["holderIdentity"] for each in self.leases.kind("Lease")), ""))
+
+
+class Replica:
+    """One process from its start on: a follower, then perhaps the leader."""
+
+    def __init__(self, outside: Outside, settings: Settings) -> None:
+        """It runs as soon as the loop does."""
+        self._outside, self._settings = outside, settings
+        self._watching = self._failing = self._killed = False
+        self.metrics, self.tasks = Metrics(), set[asyncio.Task[Any]]()
+        loop = outside.loop
+        clock = Clock(now=lambda: moment(loop.time()), monotonic=loop.time)
+        around = Surroundings(Cluster(self, self.metrics.count_request), self._watch, self._fetch, clock)
+        context = copy_context()
+        context.run(_running.set, self)
+        operator = Operator(settings, around, self.metrics)
+        self._life = loop.create_task(operator.run(asyncio.Event()), context=context)
+
+    @property
+    def lives(self) -> bool:
+        """Whether the process has not ended."""
+        return not self._life.done() and not self._killed
+
+    @property
+    def works(self) -> bool:
+        """Whether it leads, sees all kinds, and its last write has not failed."""
+        return self.lives and self._watching and not self._failing
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the one in the Lease."""
+        return self.lives and self._outside.holder() == self._settings.identity
+
+    @property
+    def defects(self) -> float:
+        """Reconciles that ended by a defect of the operator."""
+        return self.metrics.registry.get_sample_value("gaudi_operator_reconciles_total", {"outcome": "bug"}) or 0
+
+    def kill(self) -> None:
+        """End at once and without a word."""
+        self._killed = True
+        for task in self.tasks:
+            task.cancel()
+
+    async def send(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float) -> Answer:
+        """A request of this replica and what comes of it."""
+        outside = self._outside
+        ours = not ("/leases" in path or "/events" in path)
+        self._failing = self._failing and not ours
+        if outside.loop.time() < outside.cut_until:
+            self._failing = True
+            raise ConnectionError("cut off")
+        fault = outside.faults.popleft() if ours and method != "GET" and outside.faults else Fault.NONE
+        if fault is Fault.KILLED:
+            self.kill()
+        if self._killed:
+            raise asyncio.CancelledError
+        if fault is Fault.LATE:
+            await asyncio.sleep(LATE_SECONDS)
+        if fault is Fault.REFUSED:
+            self._failing = True
+            return Answer(503, b"{}")
+        if ours and method != "GET" and outside.holder() != self._settings.identity:
+            outside.trespasses.append((outside.loop.time(), self._settings.identity))
+        answer = outside.server.answer(method, path, body, content_type)
+        if fault is Fault.UNANSWERED:
+            self._failing = True
+            raise ConnectionResetError
+        return answer
+
+    async def _watch(self, session: WatchSession, kinds: Collection[Kind], seen: Seen, gone: Seen) -> None:
+        """Lists, then every second what has changed, but of a kind whose watch is stuck."""
+        api = self._outside.api
+        told, stuck = dict[Kind, int](), dict[Kind, float]()
+        for kind in kinds:
+            told[kind] = self._list(session, kind)
+        self._watching = True
+        while True:
+            await asyncio.sleep(1)
+            now = self._outside.loop.time()
+            for kind in kinds:
+                log = api.log[kind.kind]
+                if now < self._outside.blind.get(kind.kind, 0):
+                    stuck.setdefault(kind, now)
+                elif now - stuck.pop(kind, now) > RELISTED_SECONDS:
+                    told[kind] = self._list(session, kind)
+                elif told[kind] < len(log):
+                    news, told[kind] = log[told[kind] :], len(log)
+                    for is_gone, manifest in news:
+                        (gone if is_gone else seen)(manifest)
+
+    def _list(self, session: WatchSession, kind: Kind) -> int:
+        api = self._outside.api
+        session.listed(kind, None, api.kind(kind.kind), api.version)
+        return len(api.log[kind.kind])
+
+    async def _fetch(self, target: Target, after: int, wait: float) -> WarmupReport:
+        """The long-poll of a status port; one that cannot be reached is silent until the poll is given up."""
+        loop, nodes = self._outside.loop, self._outside.nodes
+        until = loop.time() + wait
+        container = nodes.at(target.address)
+        if container and not nodes.reachable(container):
+            await asyncio.sleep(CONNECT_SECONDS)
+            raise Unreachable("no route to host")
+        while True:
+            container = nodes.at(target.address)
+            if container is None or container.ended:
+                raise Unreachable("connection refused")
+            if not nodes.reachable(container):
+                await asyncio.sleep(until + READ_SECONDS - loop.time())
+                raise Unreachable("no answer")
+            now = int(loop.time())
+            if container.instance.sequence(now) != after or loop.time() >= until:
+                return decisive(container.instance.report(now))
+            await asyncio.sleep(min(1.0, until - loop.time()))
+
+
+def _task_of_replica(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
+) -> asyncio.Task[Any]:
+    task = asyncio.Task(coroutine, loop=loop, **options)
+    context = options.get("context")
+    replica = context[_running] if context else _running.get()
+    if replica:
+        replica.tasks.add(task)
+        task.add_done_callback(replica.tasks.discard)
+    return task
