@@ -1,0 +1,65 @@
+"""The operator's client over an API server in memory."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.shell.client import Answer, Cluster
+from gaudi_operator.shell.kinds import Kind
+from gaudi_operator.shell.store import Key, Store
+from tests.builders import gaudi_inference
+from tests.world.api import Api, Object
+from tests.world.api_server import ApiServer
+
+NAMESPACE = "models"
+KEY = Key(NAMESPACE, "tiny")
+
+
+class Memory:
+    """A transport. `asked` are the requests that came, `answers` stand in for those of the API server, one each."""
+
+    def __init__(self) -> None:
+        """Nothing exists."""
+        self.api, self.asked = Api(), list[tuple[str, str]]()
+        self.answers = list[Answer | OSError]()
+        self.server = ApiServer({(NAMESPACE, ""): self.api}, lambda: 0.0)
+        self.cluster = Cluster(self, lambda *_: None)
+        self.store = Store()
+
+    @property
+    def writes(self) -> list[tuple[str, str]]:
+        """What came and was no GET."""
+        return [each for each in self.asked if each[0] != "GET"]
+
+    async def send(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float) -> Answer:
+        """One request."""
+        self.asked.append((method, path.partition("?")[0]))
+        answer = self.answers.pop(0) if self.answers else self.server.answer(method, path, body, content_type)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def exists(self, manifest: Object, seen: bool = True) -> Object:
+        """An object is there, and the operator may have seen it."""
+        made = self.api.put(manifest)
+        if seen:
+            self.store.put(made)
+        return made
+
+    def resource(self, **status: Any) -> Object:
+        """The GaudiInference."""
+        return self.exists({**gaudi_inference("tiny", NAMESPACE), **({"status": status} if status else {})})
+
+    def replace(self, old: Object, **fields: Any) -> Object:
+        """Somebody deletes an object and makes another one of the same name; nobody has seen that yet."""
+        self.api.remove(old["kind"], old["metadata"]["name"])
+        metadata = {name: each for name, each in old["metadata"].items() if name not in ("uid", "resourceVersion")}
+        return self.exists({**old, "metadata": metadata, **fields}, seen=False)
+
+
+def manifest(kind: Kind, name: str, owner: Object | None = None, **fields: Any) -> Object:
+    """An object with our label; `owner` is its controller."""
+    metadata: Object = {"namespace": NAMESPACE, "name": name, "labels": {NAME_LABEL: "tiny"}}
+    if owner:
+        metadata["ownerReferences"] = [{"kind": owner["kind"], "uid": owner["metadata"]["uid"], "controller": True}]
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}

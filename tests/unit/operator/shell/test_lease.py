@@ -1,0 +1,213 @@
+"""At most one replica leads, and another one takes over: two of them on one clock, with a Lease in memory."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from gaudi_operator.clock import Clock
+from gaudi_operator.settings import Settings
+from gaudi_operator.shell.client import Answer, Cluster
+from gaudi_operator.shell.lease import Election
+from tests.world.api import Api, Object
+from tests.world.api_server import ApiServer
+from tests.world.clock import moment
+from tests.world.loop import Loop
+
+DURATION, DEADLINE, RETRY = 15, 10, 2
+SETTINGS = Settings(
+    runtime_image="runtime:1",
+    namespace="gaudi-system",
+    lease_duration_seconds=DURATION,
+    renew_deadline_seconds=DEADLINE,
+    retry_period_seconds=RETRY,
+)
+
+
+class Candidate:
+    """One replica's way to the API server, its clock and its election. `skew` is how far its wall clock is off."""
+
+    def __init__(self, loop: Loop, server: ApiServer, name: str, skew: float = 0.0) -> None:
+        """A follower."""
+        self.loop, self.server = loop, server
+        self.cut_off = self.hangs = False
+        self.latency = self.answers_late = 0.0
+        clock = Clock(now=lambda: moment(loop.time() + skew), monotonic=loop.time)
+        cluster = Cluster(self, lambda *_: None)
+        self.election = Election(cluster, SETTINGS.model_copy(update={"identity": name}), clock)
+
+    async def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
+    ) -> Answer:
+        """A request, after its latency; one that hangs is given up after `seconds`."""
+        if self.hangs:
+            await asyncio.sleep(seconds)
+            raise TimeoutError
+        await asyncio.sleep(self.latency)
+        if self.cut_off:
+            raise ConnectionError
+        answer = self.server.answer(method, path, body, content_type)
+        await asyncio.sleep(self.answers_late)
+        return answer
+
+    def begin(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Let it do something."""
+        return self.loop.create_task(doing)
+
+
+class Two:
+    """Two candidates for one Lease."""
+
+    def __init__(self, skew: float = 0.0) -> None:
+        """Nobody leads; the second one's wall clock may be off."""
+        self.loop, self.api = Loop(), Api()
+        server = ApiServer({(SETTINGS.namespace, "Lease"): self.api}, self.loop.time)
+        self.first, self.second = Candidate(self.loop, server, "first"), Candidate(self.loop, server, "second", skew)
+
+    @property
+    def spec(self) -> Object:
+        """What the Lease says."""
+        [lease] = self.api.kind("Lease")
+        return dict(lease["spec"])
+
+    def leading(self) -> list[str]:
+        """Who takes itself for the leader now."""
+        return [name for name in ("first", "second") if getattr(self, name).election.leads()]
+
+    def when(self, who: list[str], most: float = 60.0, step: float = 0.25) -> float:
+        """The second from which on exactly these lead. AssertionError after `most` seconds."""
+        end = self.loop.time() + most
+        while self.leading() != who:
+            assert self.loop.time() < end, f"still {self.leading()}"
+            self.loop.run_until(self.loop.time() + step)
+        return self.loop.time()
+
+
+@pytest.fixture
+def two() -> Iterator[Two]:
+    """The first one leads and renews, the second one tries to."""
+    both = Two()
+    yield from _led(both)
+
+
+def _led(both: Two) -> Iterator[Two]:
+    async def live(candidate: Candidate) -> None:
+        await candidate.election.acquire()
+        await candidate.election.keep()
+
+    first = both.first.begin(live(both.first))
+    both.when(["first"])
+    second = both.second.begin(live(both.second))
+    both.loop.run_until(30)
+    yield both
+    for task in (first, second):
+        task.cancel()
+    both.loop.run_until(both.loop.time())
+    both.loop.close()
+
+
+def test_leader_that_renews_keeps_the_lease(two: Two) -> None:
+    assert two.leading() == ["first"]
+    assert two.spec["holderIdentity"] == "first"
+
+
+def test_leader_that_cannot_renew_is_gone_by_its_deadline(two: Two) -> None:
+    two.first.cut_off = True
+    assert two.when([]) <= 30 + DEADLINE
+
+
+def test_follower_takes_over_after_the_leader_is_gone(two: Two) -> None:
+    two.first.cut_off = True
+    gone = two.when([])
+    taken = two.when(["second"])
+    assert gone < taken <= 30 + DURATION + 2 * RETRY
+
+
+def test_leader_whose_requests_hang_is_gone_by_its_deadline(two: Two) -> None:
+    two.first.hangs = True
+    assert two.when([]) <= 30 + DEADLINE
+
+
+def test_one_hanging_request_costs_no_lease(two: Two) -> None:
+    two.first.hangs = True
+    two.loop.run_until(30 + RETRY + 1)
+    two.first.hangs = False
+    two.loop.run_until(60)
+    assert two.leading() == ["first"]
+
+
+def test_leadership_counts_from_before_a_renewal_that_is_answered_late(two: Two) -> None:
+    two.first.answers_late = 3.0
+    two.loop.run_until(40)
+    two.first.cut_off = True
+    gone = two.when([])
+    renewed = (datetime.fromisoformat(two.spec["renewTime"]) - moment(0)).total_seconds()
+    assert gone <= renewed + DEADLINE
+
+
+def test_takeover_is_counted(two: Two) -> None:
+    two.first.cut_off = True
+    two.when(["second"])
+    assert two.spec["leaseTransitions"] == 1
+
+
+def test_lease_that_was_taken_away_ends_leadership(two: Two) -> None:
+    [lease] = two.api.kind("Lease")
+    two.api.put({**lease, "spec": {**lease["spec"], "holderIdentity": "third"}})
+    assert two.when([]) <= 30 + RETRY
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 3600.0])
+def test_clocks_of_machines_may_differ(skew: float) -> None:
+    for both in _led(Two(skew)):
+        assert both.leading() == ["first"]
+
+
+def test_released_lease_is_taken_at_the_next_try(two: Two) -> None:
+    two.loop.run_until_complete(two.first.election.release())
+    assert two.leading() == []
+    assert two.when(["second"]) <= 30 + RETRY
+
+
+def test_lease_of_another_one_is_not_released(two: Two) -> None:
+    two.loop.run_until_complete(two.second.election.release())
+    assert two.spec["holderIdentity"] == "first"
+
+
+def test_release_without_an_api_server_is_no_error(two: Two) -> None:
+    two.first.cut_off = True
+    two.loop.run_until_complete(two.first.election.release())
+    assert two.leading() == []
+
+
+def test_one_of_two_that_collide_on_a_new_lease_leads() -> None:
+    both = Two()
+    both.first.latency = both.second.latency = 0.5
+    tasks = [each.begin(each.election.acquire()) for each in (both.first, both.second)]
+    both.loop.run_until(RETRY + 3)
+    assert len(both.leading()) == 1
+    assert [task.done() for task in tasks].count(True) == 1
+    _end(both, tasks)
+
+
+def test_one_of_two_that_collide_on_an_ended_lease_leads() -> None:
+    both = Two()
+    metadata = {"namespace": SETTINGS.namespace, "name": SETTINGS.lease_name}
+    spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+    both.api.put(lease)
+    both.first.latency = both.second.latency = 0.5
+    tasks = [each.begin(each.election.acquire()) for each in (both.first, both.second)]
+    both.loop.run_until(RETRY + 3)
+    assert len(both.leading()) == 1
+    assert both.spec["leaseTransitions"] == 5
+    _end(both, tasks)
+
+
+def _end(both: Two, tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    both.loop.run_until(both.loop.time())
+    both.loop.close()
