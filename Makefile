@@ -9,8 +9,11 @@ UV_VERSION := 0.13.8
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# By itself: it holds the operator to times, and two cores have room for one operator and a thousand resources.
-THOUSAND := tests/cluster/test_thousand_resources.py
+# Most of these tests is waiting: more of them side by side than there are cores. Nodes of tests/e2e have a cluster each.
+WAITING := 3
+E2E_NODES := $(if $(KUBECONFIG),1,4)
+# One test at a time, so that no process is left with several long ones at the end.
+SIDE_BY_SIDE := --numprocesses=$(WAITING) --dist=load --maxschedchunk=1
 
 .PHONY: help setup demo demo-clean test lint unit vllm tools cluster e2e localcluster hardware test-vllm generate pins bench soak fmt clean
 
@@ -36,7 +39,8 @@ demo: $(READY) ## From nothing to a streamed chat completion and a rolling upgra
 demo-clean: $(READY) ## Remove what `make demo` left running
 	@$(BIN)/python -m demo --clean
 
-test: lint unit vllm cluster localcluster e2e ## Everything that CI runs, quickest first
+test: $(READY) ## Everything that CI runs, quickest first
+	@$(BIN)/python -m scripts.stages lint unit vllm tools cluster localcluster e2e
 
 lint: $(READY) ## Formatting, types, import layers, generated files
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it."; exit 1; }
@@ -61,14 +65,14 @@ tools: $(READY) ## Build Kubernetes and what else the local cluster runs, once
 	@$(BIN)/python -m localcluster tools > /dev/null
 
 cluster: tools ## A real API server and controllers; we play the kubelet
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile tests/cluster --ignore=$(THOUSAND)
-	$(BIN)/python -m pytest $(THOUSAND)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/cluster
 
 localcluster: tools ## The local node itself: starts, serves, leaves nothing behind
-	$(BIN)/python -m pytest tests/localcluster
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/localcluster
 
 e2e: tools ## A real node, real images, real pods, real traffic
-	$(BIN)/python -m pytest tests/e2e
+	@$(BIN)/python -m tests.e2e.images $(E2E_NODES)
+	$(BIN)/python -m pytest --numprocesses=$(E2E_NODES) tests/e2e
 
 hardware: $(READY) ## Only with a card: pytest markers cuda and hpu
 	$(BIN)/python -m pytest tests/hardware

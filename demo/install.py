@@ -2,14 +2,15 @@
 
 import os
 import subprocess
-import tempfile
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import yaml
 
-from examples.make_tiny_checkpoint import make_checkpoint
 from localcluster import Cluster, LocalClusterError, cluster, tools
+from localcluster.cache import made_once
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATOR_IMAGE = "localhost/gaudi-operator:dev"
@@ -57,15 +58,29 @@ class Installed:
 
 def everything(name: str) -> Installed:
     """A running cluster with images and operator; what is there already is used and brought up to date."""
-    found = cluster(name)
+    found = with_images(name)
     installed = Installed(found)
-    found.build_image("operator", OPERATOR_IMAGE)
-    found.build_image("runtime", RUNTIME_IMAGE)
-    with tempfile.TemporaryDirectory() as folder:
-        make_checkpoint(Path(folder))
-        found.folder_image(Path(folder), MODEL_IMAGE)
+    found.folder_image(checkpoint(), MODEL_IMAGE)
     install_chart(installed)
     return installed
+
+
+def checkpoint() -> Path:
+    """Folder of the tiny checkpoint, made once: the libraries that write it take ten seconds to load."""
+    script = ROOT / "examples" / "make_tiny_checkpoint.py"
+
+    def make(folder: Path) -> None:
+        subprocess.run([sys.executable, str(script), str(folder)], check=True, stdout=subprocess.DEVNULL)
+
+    return made_once(f"tiny-checkpoint-{crc32(script.read_bytes()):08x}", make)
+
+
+def with_images(name: str) -> Cluster:
+    """A running cluster with the images of operator and runtime."""
+    found = cluster(name)
+    found.build_image("operator", OPERATOR_IMAGE)
+    found.build_image("runtime", RUNTIME_IMAGE)
+    return found
 
 
 def install_chart(installed: Installed, *settings: str) -> None:

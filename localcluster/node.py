@@ -88,6 +88,11 @@ class Node:
             self._plane.release()
             self._plane = None
 
+    @property
+    def slot(self) -> int:
+        """The slot of the machine that the running node has."""
+        return self._running()[1].slot
+
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl as administrator; returns its output, LocalClusterError with its own words."""
         return run_kubectl(build.kubernetes() / "kubectl", self.kubeconfig, arguments, stdin)

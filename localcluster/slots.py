@@ -3,7 +3,7 @@
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,33 +12,33 @@ from localcluster.addresses import SLOTS, Addresses
 from localcluster.errors import LocalClusterError
 
 # Not in the cache: addresses are the machine's, whoever's cache is used.
-_LOCKS = Path("/run/lock/gaudi-operator")
+LOCKS = Path("/run/lock/gaudi-operator")
 _RELEASE_SECONDS = 1.0
 
 
-def take() -> tuple[int, int]:
-    """The first free slot and the open file that holds it.
+def take(locks: Path = LOCKS, has_link: Callable[[str], bool] = network.has_link) -> tuple[int, int]:
+    """The first free slot and the open file in the folder `locks` that holds it.
 
     Whoever keeps that file open keeps the slot, so a sandbox that inherits it frees it by ending.
     """
     for slot in range(SLOTS):
-        lock = _try(slot)
+        lock = _try(locks, slot)
         if lock is None:
             continue
-        if not network.has_link(Addresses(slot).link):  # a node in a container of this machine
+        if not has_link(Addresses(slot).link):  # a node in a container of this machine
             return slot, lock
         os.close(lock)
     raise LocalClusterError(f"{SLOTS} local clusters run already; stop one with `python -m localcluster down`.")
 
 
 @contextmanager
-def held(slot: int) -> Iterator[bool]:
+def held(slot: int, locks: Path = LOCKS) -> Iterator[bool]:
     """Hold `slot` meanwhile; False when another cluster has it by now.
 
     A sandbox that was just killed takes a moment to let go of it.
     """
     deadline = time.monotonic() + _RELEASE_SECONDS
-    while (lock := _try(slot)) is None and time.monotonic() < deadline:
+    while (lock := _try(locks, slot)) is None and time.monotonic() < deadline:
         time.sleep(0.01)
     try:
         yield lock is not None
@@ -47,9 +47,9 @@ def held(slot: int) -> Iterator[bool]:
             os.close(lock)
 
 
-def _try(slot: int) -> int | None:
-    _LOCKS.mkdir(parents=True, exist_ok=True)
-    lock = os.open(_LOCKS / str(slot), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def _try(locks: Path, slot: int) -> int | None:
+    locks.mkdir(parents=True, exist_ok=True)
+    lock = os.open(locks / str(slot), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,7 +1,6 @@
 """A real API server with controllers, in a network of its own; a fresh namespace for every test."""
 
 import itertools
-import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -11,13 +10,28 @@ import pytest
 from gaudi_operator.api.crd import NAME, crd_yaml
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
+from tests.cluster.objects import Objects
 from tests.kube_api import KubeApi
 from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
 from tests.permissions import grants
 
+LONGEST_FIRST = (
+    "test_start_beside_a_thousand_resources",
+    "test_no_law_is_broken_whatever_happens",
+    "test_rollout_is_held_released_told_to_have_failed_and_tried_again_by_force_alone",
+    "test_operator_killed_again_and_again_ends_the_rollout",
+    "test_pods_are_replaced_in_place_where_a_quota_has_no_room",
+)
+"""They would otherwise be what all other processes wait for at the end."""
+
 Kubectl = Callable[..., str]
 NewOperator = Callable[..., OperatorProcess]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests begin."""
+    items.sort(key=lambda item: LONGEST_FIRST.index(item.name) if item.name in LONGEST_FIRST else len(LONGEST_FIRST))
 
 
 @pytest.fixture(scope="session")
@@ -43,11 +57,19 @@ def crd(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
     return NAME
 
 
+@pytest.fixture(scope="session")
+def objects(control_plane: ControlPlane, crd: str) -> Iterator[Objects]:
+    """Writes objects as administrator."""
+    objects = Objects(control_plane)
+    yield objects
+    objects.close()
+
+
 @pytest.fixture
-def namespace(control_plane: ControlPlane, crd: str) -> str:
+def namespace(objects: Objects) -> str:
     """A namespace of this test alone."""
     name = f"test-{uuid4().hex[:8]}"
-    control_plane.kubectl("create", "namespace", name)
+    objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return name
 
 
@@ -89,10 +111,10 @@ async def kubelet(api: KubeApi) -> AsyncIterator[Kubelet]:
 
 
 @pytest.fixture
-def new_operator(operator_kubeconfig: Path, kubectl: Kubectl, namespace: str, tmp_path: Path) -> NewOperator:
+def new_operator(operator_kubeconfig: Path, objects: Objects, namespace: str, tmp_path: Path) -> NewOperator:
     """Makes operator processes that serve the test's namespace, with the rights of docs/rbac.md and no others."""
     for manifest in grants(USER, namespace):
-        kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        objects.put(manifest, namespace)
     numbers = itertools.count()
 
     def make(**settings: object) -> OperatorProcess:

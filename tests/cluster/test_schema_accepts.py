@@ -1,6 +1,7 @@
 """What the API server makes of good objects: examples, defaults, scaling, and what kubectl shows of them."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from tests.builders import Object, gaudi_inference, merged, minimal_gaudi_inference
 from tests.cluster.conftest import Kubectl
+from tests.cluster.objects import Objects
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
 STATUS = {
@@ -32,10 +34,13 @@ STATUS = {
 }
 
 
-def created(kubectl: Kubectl, manifest: Object) -> Object:
-    """Create `manifest`; returns the object as the API server stored it."""
-    stored: Object = json.loads(kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(manifest)))
-    return stored
+Create = Callable[[Object], Object]
+
+
+@pytest.fixture
+def created(objects: Objects, namespace: str) -> Create:
+    """Creates an object; returns it as the API server stored it."""
+    return lambda manifest: objects.create(manifest, namespace)
 
 
 def report(kubectl: Kubectl, status: Object) -> Object:
@@ -48,30 +53,30 @@ def report(kubectl: Kubectl, status: Object) -> Object:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_is_accepted_and_keeps_what_it_says(kubectl: Kubectl, example: Path) -> None:
+def test_example_is_accepted_and_keeps_what_it_says(created: Create, example: Path) -> None:
     manifest = yaml.safe_load(example.read_text())
-    stored = created(kubectl, manifest)
+    stored = created(manifest)
     assert merged(stored["spec"], manifest["spec"]) == stored["spec"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_means_the_same_before_and_after_the_server(kubectl: Kubectl, example: Path) -> None:
+def test_example_means_the_same_before_and_after_the_server(created: Create, example: Path) -> None:
     manifest = yaml.safe_load(example.read_text())
-    stored = created(kubectl, manifest)
+    stored = created(manifest)
     assert GaudiInferenceSpec.model_validate(stored["spec"]) == GaudiInferenceSpec.model_validate(manifest["spec"])
 
 
-def test_defaults_of_the_server_equal_those_of_the_models(kubectl: Kubectl) -> None:
+def test_defaults_of_the_server_equal_those_of_the_models(created: Create) -> None:
     manifest = minimal_gaudi_inference()
-    stored = created(kubectl, manifest)
+    stored = created(manifest)
     assert GaudiInferenceSpec.model_validate(stored["spec"]) == GaudiInferenceSpec.model_validate(manifest["spec"])
 
 
-def test_server_fills_in_every_default_that_the_models_have(kubectl: Kubectl) -> None:
+def test_server_fills_in_every_default_that_the_models_have(created: Create) -> None:
     manifest = minimal_gaudi_inference()
     spec = GaudiInferenceSpec.model_validate(manifest["spec"])
     said = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert created(kubectl, manifest)["spec"] == without_empty(said)
+    assert created(manifest)["spec"] == without_empty(said)
 
 
 def without_empty(value: Object) -> Object:
@@ -80,8 +85,8 @@ def without_empty(value: Object) -> Object:
     return {key: each for key, each in inner.items() if each not in ([], {})}
 
 
-def test_part_of_a_section_is_completed(kubectl: Kubectl) -> None:
-    stored = created(kubectl, gaudi_inference(rollout={"maxSurge": "25%"}))
+def test_part_of_a_section_is_completed(created: Create) -> None:
+    stored = created(gaudi_inference(rollout={"maxSurge": "25%"}))
     assert stored["spec"]["rollout"] == {
         "mode": "auto",
         "maxSurge": "25%",
@@ -93,24 +98,24 @@ def test_part_of_a_section_is_completed(kubectl: Kubectl) -> None:
     }
 
 
-def test_explicit_null_of_a_default_is_the_default(kubectl: Kubectl) -> None:
+def test_explicit_null_of_a_default_is_the_default(created: Create) -> None:
     manifest = gaudi_inference()
     manifest["spec"]["replicas"] = None
-    assert created(kubectl, manifest)["spec"]["replicas"] == 1
+    assert created(manifest)["spec"]["replicas"] == 1
 
 
-def test_whole_number_is_accepted_as_quantity(kubectl: Kubectl) -> None:
-    stored = created(kubectl, gaudi_inference(pod={"resources": {"cpu": 4, "memory": "8Gi"}}))
+def test_whole_number_is_accepted_as_quantity(created: Create) -> None:
+    stored = created(gaudi_inference(pod={"resources": {"cpu": 4, "memory": "8Gi"}}))
     assert stored["spec"]["pod"]["resources"] == {"cpu": 4, "memory": "8Gi"}
 
 
-def test_settings_take_variables_arguments_and_whole_numbers(kubectl: Kubectl) -> None:
+def test_settings_take_variables_arguments_and_whole_numbers(created: Create) -> None:
     settings = {"VLLM_DEFRAG_THRESHOLD": 8, "--async-scheduling": "true"}
-    stored = created(kubectl, gaudi_inference(engine={"name": "vllm", "settings": settings}))
+    stored = created(gaudi_inference(engine={"name": "vllm", "settings": settings}))
     assert stored["spec"]["engine"]["settings"] == settings
 
 
-def test_fields_of_precision_parallelism_and_warmup_are_accepted(kubectl: Kubectl) -> None:
+def test_fields_of_precision_parallelism_and_warmup_are_accepted(created: Create) -> None:
     sections = {
         "model": {"kvCacheDtype": "fp8PerToken", "quantization": {"method": "inc", "configFile": "inc.json"}},
         "accelerator": {"generation": "gaudi3", "deviceMemory": None},
@@ -118,50 +123,52 @@ def test_fields_of_precision_parallelism_and_warmup_are_accepted(kubectl: Kubect
         "engine": {"name": "vllm", "layersPerGraph": 2},
         "warmup": {"compileThreads": 4, "multimodal": {"buckets": [1, 4], "resolutions": ["512x512x1-4"]}},
     }
-    stored = created(kubectl, gaudi_inference(**sections))["spec"]
+    stored = created(gaudi_inference(**sections))["spec"]
     assert stored["warmup"]["multimodal"] == {"buckets": [1, 4], "resolutions": ["512x512x1-4"], "execute": False}
     assert stored["parallelism"]["experts"] is True
 
 
-def test_longest_name_is_accepted(kubectl: Kubectl) -> None:
-    created(kubectl, gaudi_inference("a" * 45))
+def test_longest_name_is_accepted(created: Create) -> None:
+    created(gaudi_inference("a" * 45))
 
 
-def test_scale_subresource_writes_replicas_only(kubectl: Kubectl) -> None:
-    before = created(kubectl, gaudi_inference("tiny"))
+def test_scale_subresource_writes_replicas_only(created: Create, kubectl: Kubectl) -> None:
+    before = created(gaudi_inference("tiny"))
     kubectl("scale", "gi/tiny", "--replicas=3")
     after = json.loads(kubectl("get", "gi", "tiny", "-o", "json"))
     assert after["spec"] == before["spec"] | {"replicas": 3}
     assert after["metadata"]["generation"] == 2
 
 
-def test_scale_subresource_refuses_what_the_schema_refuses(kubectl: Kubectl) -> None:
-    created(kubectl, gaudi_inference("tiny"))
+def test_scale_subresource_refuses_what_the_schema_refuses(created: Create, kubectl: Kubectl) -> None:
+    created(gaudi_inference("tiny"))
     with pytest.raises(Exception, match="should be less than or equal to 1000"):
         kubectl("scale", "gi/tiny", "--replicas=1001")
 
 
-def test_scale_subresource_shows_replicas_and_selector_of_the_status(kubectl: Kubectl, namespace: str) -> None:
-    created(kubectl, gaudi_inference("tiny"))
+def test_scale_subresource_shows_replicas_and_selector_of_the_status(
+    created: Create, kubectl: Kubectl, namespace: str
+) -> None:
+    created(gaudi_inference("tiny"))
     report(kubectl, STATUS)
     path = f"/apis/inference.gaudi.dev/v1alpha1/namespaces/{namespace}/gaudiinferences/tiny/scale"
     scale = json.loads(kubectl("get", "--raw", path))
     assert scale["status"] == {"replicas": 2, "selector": "inference.gaudi.dev/name=tiny"}
 
 
-def test_status_write_leaves_spec_and_generation(kubectl: Kubectl) -> None:
-    before = created(kubectl, gaudi_inference("tiny"))
+def test_status_write_leaves_spec_and_generation(created: Create, kubectl: Kubectl) -> None:
+    before = created(gaudi_inference("tiny"))
     after = report(kubectl, STATUS)
     assert (after["spec"], after["metadata"]["generation"]) == (before["spec"], 1)
 
 
-def test_status_is_stored_as_reported(kubectl: Kubectl) -> None:
-    created(kubectl, gaudi_inference("tiny"))
+def test_status_is_stored_as_reported(created: Create, kubectl: Kubectl) -> None:
+    created(gaudi_inference("tiny"))
     assert report(kubectl, STATUS)["status"] == STATUS
 
 
-def test_spec_write_leaves_the_status(kubectl: Kubectl) -> None:
-    created(kubectl, gaudi_inference("tiny"))
+def test_spec_write_leaves_the_status(created: Create, kubectl: Kubectl) -> None:
+    created(gaudi_inference("tiny"))
     report(kubectl, STATUS)
     kubectl(
         "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(gaudi_inference("tiny", replicas=2))
@@ -169,8 +176,8 @@ def test_spec_write_leaves_the_status(kubectl: Kubectl) -> None:
     assert json.loads(kubectl("get", "gi", "tiny", "-o", "json"))["status"] == STATUS
 
 
-def test_condition_of_another_writer_stays(kubectl: Kubectl) -> None:
-    created(kubectl, gaudi_inference("tiny"))
+def test_condition_of_another_writer_stays(created: Create, kubectl: Kubectl) -> None:
+    created(gaudi_inference("tiny"))
     theirs = {**STATUS["conditions"][0], "type": "example.com/Audited"}  # type: ignore[index]
     manifest = {**gaudi_inference("tiny"), "status": {"conditions": [theirs]}}
     del manifest["spec"]
@@ -180,21 +187,21 @@ def test_condition_of_another_writer_stays(kubectl: Kubectl) -> None:
     assert types == {"Ready", "example.com/Audited"}
 
 
-def test_get_shows_the_columns_people_look_for(kubectl: Kubectl) -> None:
-    created(kubectl, gaudi_inference("tiny"))
+def test_get_shows_the_columns_people_look_for(created: Create, kubectl: Kubectl) -> None:
+    created(gaudi_inference("tiny"))
     report(kubectl, STATUS)
     header, row = kubectl("get", "gi").strip().splitlines()
     assert header.split() == ["NAME", "PHASE", "PROMPT%", "DECODE%", "WARMUP", "READY", "AGE"]
     assert row.split()[:-1] == ["tiny", "Serving", "62", "100", "81", "2/2"]
 
 
-def test_get_all_shows_the_resource(kubectl: Kubectl) -> None:
-    created(kubectl, gaudi_inference("tiny"))
+def test_get_all_shows_the_resource(created: Create, kubectl: Kubectl) -> None:
+    created(gaudi_inference("tiny"))
     assert "gaudiinference.inference.gaudi.dev/tiny" in kubectl("get", "all")
 
 
-def test_wait_for_ready_returns_when_the_condition_holds(kubectl: Kubectl) -> None:
-    created(kubectl, gaudi_inference("tiny"))
+def test_wait_for_ready_returns_when_the_condition_holds(created: Create, kubectl: Kubectl) -> None:
+    created(gaudi_inference("tiny"))
     report(kubectl, STATUS)
     assert "condition met" in kubectl("wait", "--for=condition=Ready", "gi/tiny", "--timeout=5s")
 

@@ -1,63 +1,75 @@
 """The API server refuses every bad object with the sentence that helps, and guards what must not change."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from localcluster import ControlPlane, LocalClusterError
+from localcluster import LocalClusterError
 from tests.builders import Object, gaudi_inference
 from tests.cluster.bad_object import CARD, VLLM, Bad
 from tests.cluster.bad_objects import BAD_OBJECTS
 from tests.cluster.conftest import Kubectl
+from tests.cluster.objects import Objects, Refused
+
+Apply = Callable[[Object], Object]
 
 
-def apply(kubectl: Kubectl, manifest: Object) -> None:
-    """`kubectl apply`, as users type it."""
-    kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+@pytest.fixture
+def apply(objects: Objects, namespace: str) -> Apply:
+    """Creates an object, or replaces it."""
+    return lambda manifest: objects.put(manifest, namespace)
 
 
-def refusal(kubectl: Kubectl, manifest: Object) -> str:
+def refusal(apply: Apply, manifest: Object) -> str:
     """What the API server says against `manifest`; fails when it accepts it."""
-    with pytest.raises(LocalClusterError) as refused:
-        apply(kubectl, manifest)
+    with pytest.raises(Refused) as refused:
+        apply(manifest)
     return str(refused.value)
 
 
 @pytest.mark.parametrize("bad", BAD_OBJECTS, ids=lambda bad: bad.case)
-def test_bad_object_is_refused_with_its_sentence(control_plane: ControlPlane, crd: str, bad: Bad) -> None:
-    assert bad.sentence in refusal(control_plane.kubectl, bad.manifest())
+def test_bad_object_is_refused_with_its_sentence(objects: Objects, bad: Bad) -> None:
+    assert bad.sentence in refusal(objects.put, bad.manifest())
 
 
-def test_builder_object_is_accepted(kubectl: Kubectl) -> None:
-    apply(kubectl, gaudi_inference("good"))
+def test_kubectl_shows_the_sentence_of_a_refusal(kubectl: Kubectl) -> None:
+    bad = BAD_OBJECTS[0]
+    with pytest.raises(LocalClusterError) as refused:
+        kubectl("apply", "-f", "-", stdin=json.dumps(bad.manifest()))
+    assert bad.sentence in str(refused.value)
 
 
-def test_nodes_from_one_to_several_is_refused(kubectl: Kubectl) -> None:
+def test_builder_object_is_accepted(apply: Apply) -> None:
+    apply(gaudi_inference("good"))
+
+
+def test_nodes_from_one_to_several_is_refused(apply: Apply) -> None:
     one = gaudi_inference("moving", accelerator=CARD, engine=VLLM, parallelism={"tensor": 8})
     several = gaudi_inference("moving", accelerator=CARD, engine=VLLM, parallelism={"tensor": 8, "nodes": 2})
-    apply(kubectl, one)
-    assert "spec.parallelism.nodes cannot change between one node and several" in refusal(kubectl, several)
+    apply(one)
+    assert "spec.parallelism.nodes cannot change between one node and several" in refusal(apply, several)
 
 
-def test_nodes_from_two_to_four_is_accepted(kubectl: Kubectl) -> None:
+def test_nodes_from_two_to_four_is_accepted(apply: Apply) -> None:
     for nodes in (2, 4):
         desired = gaudi_inference("moving", accelerator=CARD, engine=VLLM, parallelism={"tensor": 8, "nodes": nodes})
-        apply(kubectl, desired)
+        apply(desired)
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, "fast"), ("fast", None), ("fast", "slow")])
-def test_changed_storage_class_is_refused(kubectl: Kubectl, before: str | None, after: str | None) -> None:
+def test_changed_storage_class_is_refused(apply: Apply, before: str | None, after: str | None) -> None:
     classes = [{} if name is None else {"storageClassName": name} for name in (before, after)]
     first, second = (gaudi_inference("cached", recipeCache={"enabled": True, **each}) for each in classes)
-    apply(kubectl, first)
-    assert "spec.recipeCache.storageClassName cannot be changed" in refusal(kubectl, second)
+    apply(first)
+    assert "spec.recipeCache.storageClassName cannot be changed" in refusal(apply, second)
 
 
 @pytest.mark.parametrize("before", [{}, {"storageClassName": "slow"}])
-def test_cache_that_is_switched_on_takes_any_storage_class(kubectl: Kubectl, before: dict[str, Any]) -> None:
-    apply(kubectl, gaudi_inference("cached", recipeCache=before))
-    apply(kubectl, gaudi_inference("cached", recipeCache={"enabled": True, "storageClassName": "fast"}))
+def test_cache_that_is_switched_on_takes_any_storage_class(apply: Apply, before: dict[str, Any]) -> None:
+    apply(gaudi_inference("cached", recipeCache=before))
+    apply(gaudi_inference("cached", recipeCache={"enabled": True, "storageClassName": "fast"}))
 
 
 @pytest.mark.parametrize(
@@ -69,13 +81,13 @@ def test_cache_that_is_switched_on_takes_any_storage_class(kubectl: Kubectl, bef
     ],
 )
 def test_claim_of_recipes_cannot_become_another(
-    kubectl: Kubectl, before: dict[str, Any], after: dict[str, Any], sentence: str
+    apply: Apply, before: dict[str, Any], after: dict[str, Any], sentence: str
 ) -> None:
     first, second = (gaudi_inference("cached", recipeCache={"enabled": True, **each}) for each in (before, after))
-    apply(kubectl, first)
-    assert sentence in refusal(kubectl, second)
+    apply(first)
+    assert sentence in refusal(apply, second)
 
 
-def test_claim_of_recipes_may_grow(kubectl: Kubectl) -> None:
+def test_claim_of_recipes_may_grow(apply: Apply) -> None:
     for size in ("2Gi", "2048Mi", "3Gi"):
-        apply(kubectl, gaudi_inference("cached", recipeCache={"enabled": True, "size": size}))
+        apply(gaudi_inference("cached", recipeCache={"enabled": True, "size": size}))

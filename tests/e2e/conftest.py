@@ -1,5 +1,9 @@
-"""One cluster for all end-to-end tests: a real node, images of our Dockerfile, the chart installed by Helm."""
+"""A cluster for each process that runs end-to-end tests: a real node, images of our Dockerfile, the chart by Helm.
 
+Most of a test is waiting, so several run side by side. What shares a namespace stays in one process, in its order.
+"""
+
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -7,6 +11,8 @@ from zlib import crc32
 
 import pytest
 import yaml
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from demo import install
 from demo.install import ROOT, Installed
@@ -14,9 +20,52 @@ from demo.resource import Resource
 from localcluster import remove_cluster
 
 READY = "--timeout=300s"
-CLUSTER = f"e2e-{crc32(bytes(ROOT)):08x}"
-"""Each checkout has its own, so that two runs on a machine do not take each other's cluster down."""
 FIRST_BUILD_SECONDS = 1800
+
+LONGEST_FIRST = (
+    "test_upgrade_examples.py failing",
+    "test_groups.py",
+    "test_upgrade_examples.py",
+    "test_vllm.py",
+    "test_gate.py",
+    "test_upgrade.py",
+    "test_chart.py",
+    "test_drain.py",
+    "test_autoscaling.py",
+)
+"""Groups in the order in which they begin, those that are not named here at the end: then the last one is short."""
+
+
+def group_of(nodeid: str) -> str:
+    """The tests that run in one process, in one cluster: those of a file."""
+    file = Path(nodeid.partition("::")[0]).name
+    if file == "test_vllm_groups.py":  # after the tests that find no LeaderWorkerSets in their cluster
+        return "test_groups.py"
+    failing = ("[2-bad-plan]", "[3-out-of-memory]", "[4-stall]")
+    return f"{file} failing" if nodeid.endswith(failing) else file
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """xdist's scheduler by scope, with groups for scopes."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
+    """Called where tests run in several processes."""
+    config.option.loadscopereorder = False
+    return GroupScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long groups first."""
+
+    def place(item: pytest.Item) -> int:
+        group = group_of(item.nodeid)
+        return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
+
+    items.sort(key=place)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -25,11 +74,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.timeout(FIRST_BUILD_SECONDS))
 
 
+def cluster_name(process: str) -> str:
+    """Each checkout and each of its processes has its own, so that none meets what another one breaks."""
+    return f"e2e-{crc32(bytes(ROOT)):08x}-{process}"
+
+
 @pytest.fixture(scope="session")
 def installed() -> Iterator[Installed]:
     """The operator on a cluster of our own, removed afterwards."""
-    yield install.everything(CLUSTER)
-    remove_cluster(CLUSTER)
+    name = cluster_name(os.environ.get("PYTEST_XDIST_WORKER", "main"))
+    yield install.everything(name)
+    remove_cluster(name)
 
 
 @pytest.fixture(scope="module")

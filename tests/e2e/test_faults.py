@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from demo.client_pod import ClientPod
-from demo.install import MODEL_IMAGE, RUNTIME_IMAGE, Installed
+from demo.install import MODEL_IMAGE, RUNTIME_IMAGE, Installed, checkpoint
 from demo.resource import Resource, condition, is_ready
 from demo.story import CHAT
-from examples.make_tiny_checkpoint import make_checkpoint
 from tests.e2e.pods import Pods
 from tests.e2e.specs import QUICK
 
@@ -52,7 +51,7 @@ def good(
 ) -> Resource:
     """A resource that serves, and images of checkpoints that cannot be served."""
     resource = apply(NAME, **QUICK)
-    damaged = make_checkpoint(tmp_path_factory.mktemp("damaged"))
+    damaged = shutil.copytree(checkpoint(), tmp_path_factory.mktemp("damaged"), dirs_exist_ok=True)
     unknown = shutil.copytree(damaged, tmp_path_factory.mktemp("unknown"), dirs_exist_ok=True)
     (damaged / "model.safetensors").write_bytes(b"\xff" * 4096)
     config = json.loads((unknown / "config.json").read_text())

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from demo.install import Installed
+from demo.install import Installed, checkpoint
 from demo.resource import Resource, is_ready
-from examples.make_tiny_checkpoint import make_checkpoint
 from tests.e2e.host_address import address_that_pods_reach
 from tests.e2e.pods import Pods
 from tests.e2e.specs import QUICK
@@ -58,10 +57,8 @@ def test_replicas_fetch_each_file_once_and_a_later_pod_needs_no_hub(
     namespace: str,
     claim: str,
     apply: Callable[..., Resource],
-    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    made = make_checkpoint(tmp_path_factory.mktemp("hub"))
-    hub = HubState({file.name: file.read_bytes() for file in made.iterdir()})
+    hub = HubState({file.name: file.read_bytes() for file in checkpoint().iterdir()})
     address = address_that_pods_reach(installed)
     with ExitStack() as while_the_hub_is_there:
         endpoint = while_the_hub_is_there.enter_context(running(hub, address, address))

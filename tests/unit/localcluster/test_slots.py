@@ -1,0 +1,50 @@
+"""Slots keep nodes of one machine apart."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localcluster import slots
+from localcluster.addresses import SLOTS, Addresses
+from localcluster.errors import LocalClusterError
+
+Take = Callable[..., tuple[int, int]]
+
+
+def no_link(_: str) -> bool:
+    return False
+
+
+@pytest.fixture
+def take(tmp_path: Path) -> Take:
+    """Takes slots on a machine of which nothing else is known."""
+    return lambda has_link=no_link: slots.take(tmp_path, has_link)
+
+
+def test_taken_slot_is_not_given_twice(take: Take) -> None:
+    assert [take()[0], take()[0]] == [0, 1]
+
+
+def test_slot_of_an_ended_holder_is_given_again(take: Take) -> None:
+    _, lock = take()
+    os.close(lock)
+    assert take()[0] == 0
+
+
+def test_slot_of_another_is_not_ours_to_clear(take: Take, tmp_path: Path) -> None:
+    slot, _ = take()
+    with slots.held(slot, tmp_path) as ours:
+        assert not ours
+
+
+def test_slot_whose_link_exists_is_passed_over(take: Take) -> None:
+    assert take(lambda link: link == Addresses(0).link)[0] == 1
+
+
+def test_without_a_free_slot_the_error_says_what_to_stop(take: Take) -> None:
+    for _ in range(SLOTS):
+        take()
+    with pytest.raises(LocalClusterError, match=r"8 local clusters run already; stop one"):
+        take()
