@@ -4,6 +4,7 @@ Of ranges all combinations of the values are looked at. Rules (docs/bucketing.md
 collects the buckets of one phase and counts, by rule, those that did not pass.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence, Sized
 from math import ceil, prod
@@ -131,12 +132,13 @@ class Sieve:
 
     def __init__(self, phase: BucketPhase) -> None:
         self._phase = phase
-        self._kept: set[Bucket] = set()
+        # A dict, not a set: it keeps their order, and what comes sorted is sorted at no cost.
+        self._kept: dict[Bucket, None] = {}
         self._dropped: Counter[Rule] = Counter()
 
     def keep(self, bucket: Bucket) -> None:
         """Take a bucket that broke no rule. Raises PlanImpossible when the plan grows out of all proportion."""
-        self._kept.add(bucket)
+        self._kept[bucket] = None
         if len(self._kept) > MAX_BUCKETS:
             raise PlanImpossible(
                 f"there are more than {MAX_BUCKETS} {self._phase} buckets; choose larger steps "
@@ -235,9 +237,15 @@ def _sift_prompt(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
 
 def _take_decode(sieve: Sieve, values: Dimensions[list[int]], limits: Limits) -> None:
     check_candidates(BucketPhase.DECODE, values.decode_batch, values.decode_blocks)
+    ascending = values.decode_blocks
     for batch_size in values.decode_batch:
-        for blocks in values.decode_blocks:
-            _sift_decode(sieve, Bucket(batch_size, 1, blocks), limits)
+        # Counted together, as above: of ascending blocks the first ones break the rule, and the last ones are clamped.
+        first = bisect_left(ascending, True, key=lambda blocks: decode_rule(limits, batch_size, blocks) is None)
+        if first:
+            sieve.drop(Rule.FEWER_BLOCKS_THAN_SEQUENCES, first)
+        clamped = bisect_left(ascending, True, key=lambda blocks: clamp_blocks(limits, batch_size, blocks) < blocks)
+        for blocks in ascending[first : clamped + 1]:
+            sieve.keep(Bucket(batch_size, 1, clamp_blocks(limits, batch_size, blocks)))
 
 
 def _sift_decode(sieve: Sieve, bucket: Bucket, limits: Limits) -> Rule | None:
