@@ -19,8 +19,8 @@ from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.units import plural
 
 Shape = tuple[int, int, int]
-MOST_SHOWN = 30_000
-"""Buckets of a phase: a table is laid out as a whole, and nobody reads as many."""
+MOST_SHOWN = 5_000
+"""Buckets of a phase: a table is laid out as a whole, which takes a second for so many, and nobody reads as many."""
 
 
 def bucket_list(

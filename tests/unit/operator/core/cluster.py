@@ -4,7 +4,6 @@ It is no API server (tests/cluster has a real one): it exists so that thousands 
 run in seconds, from any state.
 """
 
-import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,7 +20,7 @@ from gaudi_operator.core.names import (
 )
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport
 from gaudi_runtime.contract.report import Phase, WarmupReport
-from tests.builders import Object
+from tests.builders import Object, copied
 from tests.unit.operator.core.reports import FULL
 from tests.unit.operator.core.resources import DEFAULTS, NOW
 
@@ -56,7 +55,7 @@ class Cluster:
 
     def observed(self) -> Observed:
         """What the operator would see."""
-        seen = copy.deepcopy(self)
+        seen = copied(self)
         return Observed(
             resource=seen.resource,
             revisions=tuple(seen.kind("ControllerRevision")),
@@ -96,7 +95,7 @@ class Cluster:
         """Carry out one action."""
         match action:
             case Apply():
-                self._apply(copy.deepcopy(dict(action.manifest)))
+                self._apply(copied(dict(action.manifest)))
             case Delete():
                 self._delete(action)
             case SetGate():
@@ -172,7 +171,7 @@ class Cluster:
         """
         for _ in range(turns):
             plan = self.operate()
-            before = copy.deepcopy(self.objects), self._said()
+            before = copied(self.objects), self._said()
             self.controllers()
             for pod in self.kind("Pod"):
                 if "deletionTimestamp" not in pod["metadata"]:
@@ -246,7 +245,7 @@ class Cluster:
     def _make_pod(self, replica_set: Object) -> None:
         self.made += 1
         name = f"{replica_set['metadata']['name']}-{self.made:04}"
-        template = copy.deepcopy(replica_set["spec"]["template"])
+        template = copied(replica_set["spec"]["template"])
         self.objects["Pod", name] = {
             "apiVersion": "v1",
             "kind": "Pod",

@@ -1,6 +1,5 @@
 """The cluster in memory with LeaderWorkerSets: plays their controller, which takes the last groups first."""
 
-import copy
 from dataclasses import dataclass, replace
 
 from gaudi_operator.core.names import (
@@ -11,7 +10,7 @@ from gaudi_operator.core.names import (
     WORKER_INDEX_LABEL,
 )
 from gaudi_operator.core.observed import Observed
-from tests.builders import Object
+from tests.builders import Object, copied
 from tests.unit.operator.core.cluster import Cluster, stamp
 
 KIND = "LeaderWorkerSet"
@@ -28,7 +27,7 @@ class GroupCluster(Cluster):
         seen = super().observed()
         return replace(
             seen,
-            leader_worker_sets=tuple(copy.deepcopy(self.kind(KIND))),
+            leader_worker_sets=tuple(copied(self.kind(KIND))),
             pods=tuple(pod for pod in seen.pods if _leads(pod)),
             workers=tuple(pod for pod in seen.pods if not _leads(pod)),
             groups_served=self.groups_served,
@@ -77,7 +76,7 @@ class GroupCluster(Cluster):
         if ("Pod", name) in self.objects:
             return
         self.made += 1
-        metadata = copy.deepcopy(template["metadata"])
+        metadata = copied(template["metadata"])
         metadata["labels"] |= {
             GROUP_NAME_LABEL: workload,
             GROUP_INDEX_LABEL: str(group),
@@ -88,7 +87,7 @@ class GroupCluster(Cluster):
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {**metadata, "name": name, "uid": f"uid-{self.made}"},
-            "spec": copy.deepcopy(template["spec"]),
+            "spec": copied(template["spec"]),
             "status": {"phase": "Pending", "conditions": []},
         }
 

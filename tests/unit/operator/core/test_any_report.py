@@ -1,6 +1,5 @@
 """Whatever a pod reports within the contract, a pass ends with a status that the API server takes."""
 
-import copy
 import json
 from typing import Any
 
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gaudi_runtime.contract.report import ColdShape, MemorySplit, Phase, PhaseProgress, RuntimeFailure
+from tests.builders import copied
 from tests.conformance import violations
 from tests.unit.operator.core.stories import pod_names, served
 
@@ -60,7 +60,7 @@ def numbers(value: Any) -> list[int]:
 @given(FIELDS)
 @settings(max_examples=60, deadline=None)
 def test_any_report_gives_a_status_that_the_api_server_takes(fields: dict[str, Any]) -> None:
-    cluster = copy.deepcopy(SERVED)
+    cluster = copied(SERVED)
     cluster.report(pod_names(cluster)[0], **fields)
     cluster.operate()
     status = cluster.resource["status"]

@@ -1,6 +1,5 @@
 """Whole stories of a resource, each pass a call of decide()."""
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +9,7 @@ from gaudi_operator.core.actions import Delete, SetGate
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import GATE
 from gaudi_runtime.contract.report import Phase
+from tests.builders import copied
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
@@ -78,7 +78,7 @@ def test_deleted_child_is_made_again_as_it_was(kind: str) -> None:
 def test_edited_child_is_healed(kind: str, path: tuple[Any, ...]) -> None:
     cluster = served()
     (live,) = cluster.kind(kind)
-    desired = copy.deepcopy(live)
+    desired = copied(live)
     place: Any = live
     for key in path[:-1]:
         place = place[key]
@@ -106,7 +106,7 @@ def test_field_that_is_no_longer_desired_is_applied_away() -> None:
 def test_config_map_with_another_content_is_made_anew() -> None:
     cluster = served()
     (config_map,) = cluster.kind("ConfigMap")
-    desired = copy.deepcopy(config_map["data"])
+    desired = copied(config_map["data"])
     config_map["data"]["config.json"] = "{}"
     assert isinstance(cluster.operate().actions[0], Delete)
     cluster.settle()
@@ -129,7 +129,7 @@ def test_broken_revision_never_replaces_what_serves() -> None:
 
 def test_pod_that_waits_for_an_ending_one_is_no_stall_until_that_is_gone() -> None:
     cluster = served(replicas=1)
-    ending, waiting = copy.deepcopy(cluster.kind("Pod")[0]), cluster.kind("Pod")[0]
+    ending, waiting = copied(cluster.kind("Pod")[0]), cluster.kind("Pod")[0]
     ending["metadata"] |= {"name": "ending", "uid": "uid-ending", "deletionTimestamp": "2026-08-01T12:00:00Z"}
     cluster.objects["Pod", "ending"] = ending
     since = {"lastTransitionTime": "2026-08-01T11:00:00Z", "message": "no cards"}
@@ -184,7 +184,7 @@ def test_restarted_container_loses_its_gate_and_gets_it_back_warm() -> None:
 
 def test_operator_without_any_report_keeps_status_and_gates() -> None:
     cluster = served()
-    before = copy.deepcopy(status(cluster))
+    before = copied(status(cluster))
     cluster.reports.clear()
     assert cluster.operate().actions == ()
     coverage = [each for each in before["conditions"] if each["type"] != "BucketCoverage"]

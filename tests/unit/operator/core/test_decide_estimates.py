@@ -1,9 +1,9 @@
 """Admission by estimates: whole stories of decide()."""
 
-import copy
 from typing import Any
 
 from gaudi_runtime.contract.report import Phase, PhaseProgress
+from tests.builders import copied
 from tests.conformance import violations
 from tests.forecasts import on_a_card, seed
 from tests.unit.operator.core.cluster import Cluster
@@ -48,7 +48,7 @@ def test_threshold_that_is_in_reach_lets_it_start() -> None:
 
 def test_refusal_by_an_estimate_leaves_serving_pods_untouched() -> None:
     cluster = served()
-    before = copy.deepcopy(cluster.kind("Pod"))
+    before = copied(cluster.kind("Pod"))
     cluster.change(**seed())
     for _ in range(5):
         cluster.operate()
@@ -91,7 +91,7 @@ def test_doubt_ends_when_a_pod_has_measured() -> None:
 
 def test_measured_figures_outlive_a_new_operator_and_pods_that_are_replaced() -> None:
     cluster = served()
-    measured = copy.deepcopy(status(cluster)["plan"])
+    measured = copied(status(cluster)["plan"])
     cluster.reports.clear()
     cluster.operate()
     assert status(cluster)["plan"] == measured

@@ -1,8 +1,7 @@
 """A spec that is refused touches nothing that serves: whole stories of decide()."""
 
-import copy
-
 from gaudi_operator.core.actions import SetGate
+from tests.builders import copied
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
@@ -22,7 +21,7 @@ def test_refused_spec_makes_no_pod() -> None:
 
 def test_refused_spec_leaves_serving_pods_untouched() -> None:
     cluster = served()
-    before = copy.deepcopy(cluster.kind("Pod"))
+    before = copied(cluster.kind("Pod"))
     cluster.change(engine=DEPRECATED)
     for _ in range(5):
         cluster.operate()

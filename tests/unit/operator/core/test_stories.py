@@ -1,6 +1,5 @@
 """Random stories: changes, deaths, deletions and half-done passes in any order; everything must end right."""
 
-import copy
 from collections.abc import Callable
 
 from hypothesis import HealthCheck, given, settings
@@ -8,6 +7,7 @@ from hypothesis import strategies as st
 
 from gaudi_operator.core.decide import decide
 from gaudi_runtime.contract.report import Phase, Requests
+from tests.builders import copied
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster, upgraded
 from tests.unit.operator.core.resources import resource
@@ -134,6 +134,6 @@ def _is_right(cluster: Cluster) -> None:
     assert len(cluster.kind("Pod")) == desired
     assert len(cluster.kind("ReplicaSet")) == len(cluster.kind("ConfigMap")) == 1
     assert len(cluster.kind("ControllerRevision")) <= 1 + 5
-    before = copy.deepcopy(cluster.objects)
+    before = copied(cluster.objects)
     assert cluster.operate().actions == ()
     assert cluster.objects == before

@@ -8,47 +8,17 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
+from gaudi_operator.core.observed import PodReport
+from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.reports import Reports, StatusPorts
+from gaudi_operator.shell.store import Key
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES
+from tests.builders import Object
 from tests.unit.operator.core.stories import served
 from tests.unit.operator.hostile.limited import run
 
 PODS = 600
 """Whole, their reports take more than 600 MiB: one character of four bytes makes a text take four times its bytes."""
-
-FOLLOW = """
-import asyncio, json, sys
-from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.reports import Reports, StatusPorts
-from gaudi_operator.shell.store import Key
-from tests.unit.operator.core.stories import served
-
-PODS, PORT = map(int, sys.argv[1:])
-cluster = served(replicas=1)
-[first] = cluster.kind("Pod")
-[container] = first["spec"]["containers"]
-[status] = first["status"]["containerStatuses"]
-first["status"]["podIP"] = "127.0.0.1"
-container["ports"] = [{**port, "containerPort": PORT} for port in container["ports"]]
-for number in range(PODS):
-    metadata = {**first["metadata"], "name": f"pod-{number}", "uid": f"uid-{number}"}
-    cluster.objects["Pod", metadata["name"]] = {**first, "metadata": metadata}
-del cluster.objects["Pod", first["metadata"]["name"]]
-cluster.resource["spec"]["replicas"] = PODS
-
-async def follow():
-    async with StatusPorts(PODS) as ports, Reports(lambda key, urgent: None, Metrics(), ports.fetch, 30.0) as reports:
-        reports.follow(Key("models", "tiny"), cluster.kind("Pod"))
-        async with asyncio.timeout(60):
-            while sum(word.report is not None for word in reports.latest.values()) < PODS:
-                await asyncio.sleep(0.1)
-        return dict(reports.latest)
-
-
-cluster.reports = asyncio.run(follow())
-for _ in range(2):
-    cluster.operate()
-print(json.dumps(cluster.resource["status"]))
-"""
 
 
 def status_of_a_fleet() -> dict[str, Any]:
@@ -58,10 +28,43 @@ def status_of_a_fleet() -> dict[str, Any]:
 
 async def _status() -> dict[str, Any]:
     async with _pods() as port:
-        ended = await asyncio.to_thread(run, [sys.executable, "-c", FOLLOW, str(PODS), str(port)], "")
+        ended = await asyncio.to_thread(run, _operate, port)
     assert ended.returncode == 0, ended.stderr[-2000:]
     found: dict[str, Any] = json.loads(ended.stdout)
     return found
+
+
+def _operate(port: int) -> None:
+    """Print the status of a resource after two passes that see the reports of all pods behind a port."""
+    cluster = served(replicas=1)
+    [first] = cluster.kind("Pod")
+    [container] = first["spec"]["containers"]
+    first["status"]["podIP"] = "127.0.0.1"
+    container["ports"] = [{**each, "containerPort": port} for each in container["ports"]]
+    for number in range(PODS):
+        metadata = {**first["metadata"], "name": f"pod-{number}", "uid": f"uid-{number}"}
+        cluster.objects["Pod", metadata["name"]] = {**first, "metadata": metadata}
+    del cluster.objects["Pod", first["metadata"]["name"]]
+    cluster.resource["spec"]["replicas"] = PODS
+    cluster.reports = asyncio.run(_followed(cluster.kind("Pod")))
+    for _ in range(2):
+        cluster.operate()
+    sys.stdout.write(json.dumps(cluster.resource["status"]))
+
+
+async def _followed(pods: list[Object]) -> dict[str, PodReport]:
+    """The reports of all pods, as soon as each has one."""
+    heard = asyncio.Event()
+    async with (
+        StatusPorts(PODS) as ports,
+        Reports(lambda key, urgent: heard.set(), Metrics(), ports.fetch, 30.0) as reports,
+    ):
+        reports.follow(Key("models", "tiny"), pods)
+        async with asyncio.timeout(60):
+            while sum(word.report is not None for word in reports.latest.values()) < PODS:
+                await heard.wait()
+                heard.clear()
+        return dict(reports.latest)
 
 
 @asynccontextmanager

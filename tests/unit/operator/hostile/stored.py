@@ -178,9 +178,12 @@ CONTENTS: tuple[Any, ...] = (
 """Data of ControllerRevisions: the API server takes any JSON of a megabyte and a half."""
 
 
+SERVED = served(replicas=1)
+
+
 def strange_revision(content: Any, number: int) -> Object:
     """A ControllerRevision that somebody has given our labels and our resource as its owner."""
-    [ours] = served(replicas=1).kind("ControllerRevision")
+    [ours] = SERVED.kind("ControllerRevision")
     labels = {**ours["metadata"]["labels"], REVISION_LABEL: "strange"}
     metadata = {
         **ours["metadata"],

@@ -1,11 +1,10 @@
 """Whatever stands in objects that others may write, a pass ends with a status, and what serves goes on."""
 
-import copy
 from typing import Any
 
 import pytest
 
-from tests.builders import Object
+from tests.builders import Object, copied
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.stories import condition, served, status
@@ -27,7 +26,7 @@ SERVED = served(autoscaling={"minReplicas": 1, "maxReplicas": 4, "targetRunningR
 
 def after(write: Write, value: Any, start: Cluster = SERVED) -> Cluster:
     """A cluster that serves, three passes after a write by others."""
-    cluster = copy.deepcopy(start)
+    cluster = copied(start)
     write(cluster, value)
     for _ in range(3):
         cluster.operate()
@@ -41,7 +40,7 @@ def replicas(cluster: Cluster) -> dict[str, Object]:
 
 def moving() -> Cluster:
     """A cluster in the middle of a rollout, the first new pod of which warms up."""
-    cluster = copy.deepcopy(SERVED)
+    cluster = copied(SERVED)
     cluster.change(engine={"maxNumSeqs": 3})
     for _ in range(3):
         cluster.operate()
@@ -78,7 +77,7 @@ def test_status_of_others_is_not_believed(moment: str) -> None:
 @pytest.mark.parametrize("paused", [False, True])
 @pytest.mark.parametrize("start", [SERVED, MOVING], ids=["served", "moving"])
 def test_label_that_was_taken_comes_back(kind: str, paused: bool, start: Cluster) -> None:
-    cluster = copy.deepcopy(start)
+    cluster = copied(start)
     cluster.change(rollout={"paused": paused})
     found = after(without_revision(kind), None, cluster)
     assert replicas(found) == replicas(start)
