@@ -13,7 +13,7 @@ class Loop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         """At second 0."""
-        self._now = self._until = 0.0
+        self._now, self._until = 0.0, float("inf")
         self.defects: list[str] = []
         super().__init__()
         self._selector = self
@@ -31,6 +31,7 @@ class Loop(asyncio.BaseEventLoop):
     def select(self, timeout: float | None) -> list[Any]:
         """What asyncio asks when nothing is ready: go on to the next timer, or end this turn."""
         if timeout is None or self._now + timeout > self._until:
+            assert self._until < float("inf"), "everybody waits, and nothing will happen"
             self._now = self._until
             self.stop()
         else:

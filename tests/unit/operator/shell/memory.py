@@ -16,12 +16,14 @@ KEY = Key(NAMESPACE, "tiny")
 
 
 class Memory:
-    """A transport. `asked` are the requests that came, `answers` stand in for those of the API server, one each."""
+    """A transport. `asked` are the requests that came; `answers` stand in for those of the API server, one each, and
+    `always` do so by path.
+    """
 
     def __init__(self) -> None:
         """Nothing exists."""
         self.api, self.asked = Api(), list[tuple[str, str]]()
-        self.answers = list[Answer | OSError]()
+        self.answers, self.always = list[Answer | OSError](), dict[str, Answer]()
         self.server = ApiServer({(NAMESPACE, ""): self.api}, lambda: 0.0)
         self.cluster = Cluster(self, lambda *_: None)
         self.store = Store()
@@ -34,7 +36,8 @@ class Memory:
     async def send(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float) -> Answer:
         """One request."""
         self.asked.append((method, path.partition("?")[0]))
-        answer = self.answers.pop(0) if self.answers else self.server.answer(method, path, body, content_type)
+        answer = self.answers.pop(0) if self.answers else self.always.get(path)
+        answer = answer or self.server.answer(method, path, body, content_type)
         if isinstance(answer, OSError):
             raise answer
         return answer

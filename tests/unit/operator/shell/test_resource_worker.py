@@ -1,12 +1,29 @@
 """A refused request is not sent again at once, and one that nobody asks for any more is forgotten."""
 
+from dataclasses import dataclass
+
 import pytest
 
+from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Apply
 from gaudi_operator.errors import Forbidden, Stalled, Transient
-from gaudi_operator.shell.resource_worker import ResourceWorker
+from gaudi_operator.shell.resource_worker import RIGHTS_DEADLINE_SECONDS, ResourceWorker
+from tests.world.loop import Loop
 
 REFUSED = Stalled("ApiRefused", "the field is wrong")
+
+
+FORBIDDEN = Forbidden("ApiForbidden", "no rights")
+
+
+@dataclass
+class Time:
+    """The seconds of a worker."""
+
+    seconds: float = 0.0
+
+    def worker(self) -> ResourceWorker:
+        return ResourceWorker(clock=Clock(monotonic=lambda: self.seconds))
 
 
 def apply(port: int) -> Apply:
@@ -26,11 +43,11 @@ def test_changed_action_is_tried_at_once() -> None:
 
 
 def test_refusal_ends_by_itself() -> None:
-    worker = ResourceWorker()
+    time = Time()
+    worker = time.worker()
     worker.refuse(apply(1), REFUSED)
-    seconds = worker.retry_seconds()
-    assert seconds is not None
-    assert 0 < seconds <= 2
+    time.seconds += worker.retry_seconds() or 0.0
+    assert worker.refusal(apply(1)) is None
 
 
 def test_refusals_grow_rarer() -> None:
@@ -58,8 +75,18 @@ def test_accepted_action_leaves_nothing_behind() -> None:
 
 def test_missing_rights_are_not_believed_at_once() -> None:
     worker = ResourceWorker()
-    with pytest.raises(Transient, match="no rights"):
-        worker.refuse(apply(1), Forbidden("ApiForbidden", "no rights"))
+    with pytest.raises(Transient):
+        worker.refuse(apply(1), FORBIDDEN)
+
+
+def test_missing_rights_are_believed_after_their_deadline() -> None:
+    time = Time()
+    worker = time.worker()
+    with pytest.raises(Transient):
+        worker.refuse(apply(1), FORBIDDEN)
+    time.seconds += RIGHTS_DEADLINE_SECONDS
+    worker.refuse(apply(1), FORBIDDEN)
+    assert worker.refusal(apply(1)) is FORBIDDEN
 
 
 def test_generation_is_new_when_another_one_was_looked_at_before() -> None:
@@ -67,14 +94,22 @@ def test_generation_is_new_when_another_one_was_looked_at_before() -> None:
     assert [worker.is_new(generation) for generation in (7, 7, 8, 8)] == [False, False, True, False]
 
 
-async def test_pods_are_asked_when_no_news_came_in_time() -> None:
+def pause(worker: ResourceWorker, seconds: float) -> float:
+    """How many seconds of an own clock a pause takes."""
+    loop = Loop()
+    loop.run_until_complete(worker.pause(seconds))
+    loop.close()
+    return loop.time()
+
+
+def test_pods_are_asked_when_no_news_came_in_time() -> None:
     worker = ResourceWorker(ask=True)
-    await worker.pause(0.001)
+    assert pause(worker, 60) == 60
     assert worker.ask
 
 
-async def test_news_are_looked_at_as_they_are() -> None:
+def test_news_are_looked_at_as_they_are() -> None:
     worker = ResourceWorker(ask=True)
     worker.news.set()
-    await worker.pause(60)
+    assert pause(worker, 60) == 0
     assert not worker.ask

@@ -1,0 +1,89 @@
+"""What an answer of the API server means for whoever asked."""
+
+import json
+
+import pytest
+
+from gaudi_operator.errors import Forbidden, NotFound, NotLeader, OperatorError, Stalled, Transient, Waiting
+from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.kinds import SERVICE
+from tests.unit.operator.shell.memory import NAMESPACE, Memory, manifest
+
+PATH = SERVICE.path(NAMESPACE, "tiny")
+
+
+def status(code: int, reason: str = "", **details: object) -> Answer:
+    return Answer(code, json.dumps({"reason": reason, "message": "so it is", "details": details}).encode())
+
+
+async def error_of(answer: Answer | OSError) -> OperatorError:
+    memory = Memory()
+    memory.answers = [answer]
+    with pytest.raises(OperatorError) as caught:
+        await memory.cluster.request("GET", PATH)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, Stalled),
+        (401, Transient),
+        (403, Forbidden),
+        (404, NotFound),
+        (409, Transient),
+        (422, Stalled),
+        (429, Transient),
+        (500, Transient),
+        (503, Transient),
+    ],
+)
+async def test_status_code_is_the_error(code: int, kind: type[OperatorError]) -> None:
+    assert type(await error_of(status(code))) is kind
+
+
+async def test_error_of_a_page_that_is_no_status_counts_too() -> None:
+    assert type(await error_of(Answer(502, b"<html>"))) is Transient
+
+
+async def test_namespace_that_ends_is_waited_for() -> None:
+    error = await error_of(status(403, "Forbidden", causes=[{"reason": "NamespaceTerminating"}]))
+    assert type(error) is Waiting
+    assert error.reason == "NamespaceTerminating"
+
+
+async def test_error_names_the_reason_of_the_api_server() -> None:
+    assert (await error_of(status(409, "Conflict"))).reason == "Conflict"
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), (None, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)])
+async def test_delay_that_the_server_names_is_kept(header: str | None, seconds: float | None) -> None:
+    error = await error_of(Answer(429, b"{}", header))
+    assert isinstance(error, Transient)
+    assert error.retry_after == seconds
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError()])
+async def test_silence_is_transient(error: OSError) -> None:
+    assert (await error_of(error)).reason == "ApiServerUnreachable"
+
+
+async def test_answer_that_is_no_object_is_transient() -> None:
+    assert (await error_of(Answer(200, b"<html>"))).reason == "NotTheApiServer"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_write_of_a_follower_is_not_sent(method: str) -> None:
+    memory = Memory()
+    memory.cluster.may_write = lambda: False
+    with pytest.raises(NotLeader):
+        await memory.cluster.request(method, PATH, {})
+    assert not memory.asked
+
+
+async def test_follower_reads_and_takes_part_in_the_election() -> None:
+    memory = Memory()
+    memory.cluster.may_write = lambda: False
+    body = manifest(SERVICE, "tiny")
+    await memory.cluster.request("POST", SERVICE.path(NAMESPACE), body, fenced=False)
+    assert (await memory.cluster.request("GET", PATH))["metadata"]["name"] == "tiny"

@@ -1,0 +1,63 @@
+"""A request that was refused is shown on the resource, whatever else is known of it."""
+
+from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus
+from gaudi_operator.core.actions import Decision, Event
+from gaudi_operator.errors import Stalled
+from gaudi_operator.shell.apply import with_failure
+from tests.world.clock import moment, stamp
+
+REFUSED = Stalled("NameTaken", "a Service of that name is not ours")
+
+
+def condition(kind: str, status: str, reason: str, at: float = 0) -> Condition:
+    return Condition.model_validate(
+        {"type": kind, "status": status, "reason": reason, "message": reason, "lastTransitionTime": stamp(at)}
+    )
+
+
+def shown(*conditions: Condition) -> GaudiInferenceStatus:
+    return GaudiInferenceStatus(conditions=conditions)
+
+
+DECIDED = Decision(
+    actions=(),
+    status=GaudiInferenceStatus(
+        replicas=2,
+        phase="Ready",
+        observed_generation=3,
+        conditions=(condition("Ready", "True", "Serving"), condition("WarmedUp", "True", "AllCaptured")),
+    ),
+    events=(Event("Normal", "RolloutDone", "done"),),
+    look_again_seconds=None,
+)
+
+
+def test_refusal_is_the_reason_of_ready_and_stalled() -> None:
+    status = with_failure(DECIDED, shown(), REFUSED, moment(60)).status
+    found = {each.type: (each.status, each.reason) for each in status.conditions}
+    assert found["Ready"] == ("False", "NameTaken")
+    assert found["Stalled"] == ("True", "NameTaken")
+    assert found["Reconciling"] == ("False", "Stalled")
+    assert status.phase == "Stalled"
+
+
+def test_refusal_leaves_the_rest_of_the_status() -> None:
+    status = with_failure(DECIDED, shown(), REFUSED, moment(60)).status
+    assert status.replicas == 2
+    assert condition("WarmedUp", "True", "AllCaptured") in status.conditions
+
+
+def test_new_refusal_is_an_event() -> None:
+    events = with_failure(DECIDED, shown(), REFUSED, moment(60)).events
+    assert [each.reason for each in events] == ["RolloutDone", "NameTaken"]
+
+
+def test_known_refusal_is_no_event() -> None:
+    before = shown(condition("Stalled", "True", "NameTaken"))
+    assert with_failure(DECIDED, before, REFUSED, moment(60)).events == DECIDED.events
+
+
+def test_refusal_keeps_the_time_since_when_it_stands() -> None:
+    before = shown(condition("Stalled", "True", "NameTaken", at=5))
+    status = with_failure(DECIDED, before, REFUSED, moment(60)).status
+    assert next(each for each in status.conditions if each.type == "Stalled").last_transition_time == stamp(5)

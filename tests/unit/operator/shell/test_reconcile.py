@@ -1,0 +1,273 @@
+"""One resource, one pass after the other: gates first, refusals are shown, and what failed is tried again later."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.clock import Clock
+from gaudi_operator.core.actions import Action, Apply, Decision, Event, SetGate
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.shell.apply import Writer
+from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.events import Publisher
+from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
+from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.reconcile import Effects, Reconciler
+from gaudi_operator.shell.reports import Reports, Unreachable
+from tests.builders import gaudi_inference
+from tests.unit.operator.shell.memory import KEY, NAMESPACE, Memory, manifest
+from tests.world.api import Object
+from tests.world.clock import moment
+from tests.world.loop import Loop
+
+REFUSED, AWAY = Answer(422, b"{}"), Answer(503, b"{}")
+
+
+class Operator:
+    """A reconciler whose decisions are the test's: `wanted` are its actions, `decided` the times of its decisions."""
+
+    def __init__(self) -> None:
+        """The resource exists and was not seen yet."""
+        self.loop, self.memory, self.metrics = Loop(), Memory(), Metrics()
+        self.resource = self.memory.exists(gaudi_inference("tiny", NAMESPACE), seen=False)
+        self.wanted: tuple[Action, ...] = ()
+        self.status = GaudiInferenceStatus(replicas=1)
+        self.events: tuple[Event, ...] = ()
+        self.look_again: float | None = None
+        self.decided: list[float] = []
+        self.decide: Callable[[Observed], Decision] = self._decide
+        clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
+        self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
+        effects = Effects(
+            self.memory.store,
+            Reports(lambda *news: self.reconciler.wake(*news), self.metrics, _silent, 10.0, clock),
+            Writer(self.memory.cluster, self.memory.store, clock),
+            self.publisher,
+            self.metrics,
+            clock,
+        )
+        self.reconciler = Reconciler(effects, lambda observed: self.decide(observed), at_once=4)
+
+    def _decide(self, _: Observed) -> Decision:
+        self.decided.append(self.loop.time())
+        return Decision(self.wanted, self.status, self.events, self.look_again)
+
+    def sees(self, *manifests: Object) -> None:
+        """A watch shows objects, and all that follows at once is done."""
+
+        async def see() -> None:
+            for each in manifests:
+                self.reconciler.seen(each)
+
+        self.loop.run_until_complete(see())
+        self.pass_time(0)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+        self.loop.run_until(self.loop.time() + seconds)
+
+    def outcomes(self, outcome: str) -> float:
+        """How many reconciles ended so."""
+        found = self.metrics.registry.get_sample_value("gaudi_operator_reconciles_total", {"outcome": outcome})
+        return found or 0.0
+
+    def stalled(self) -> str | None:
+        """The reason of the condition Stalled, as it stands on the resource."""
+        live = self.memory.api.objects["GaudiInference", "tiny"]
+        conditions = live.get("status", {}).get("conditions", ())
+        return next((each["reason"] for each in conditions if each["type"] == "Stalled"), None)
+
+
+async def _silent(*_: Any) -> Any:
+    raise Unreachable("no answer")
+
+
+@pytest.fixture
+def operator() -> Iterator[Operator]:
+    made = Operator()
+    yield made
+
+    async def stop() -> None:
+        made.reconciler.stop()
+
+    made.loop.run_until_complete(stop())
+    made.pass_time(0)
+    made.loop.close()
+
+
+def made(kind: str = "tiny") -> Apply:
+    return Apply(manifest(SERVICE, kind, spec={"port": 1}), "it does not exist")
+
+
+def test_resource_that_is_seen_is_looked_at_once(operator: Operator) -> None:
+    operator.sees(operator.resource)
+    operator.pass_time(3600)
+    assert len(operator.decided) == 1
+
+
+def test_news_in_one_moment_are_one_reconcile(operator: Operator) -> None:
+    operator.sees(operator.resource)
+    others = (operator.memory.exists(manifest(CONFIG_MAP, name), seen=False) for name in ("a", "b", "c"))
+    operator.sees(*others)
+    assert len(operator.decided) == 2
+
+
+def test_resource_is_looked_at_again_when_that_is_due(operator: Operator) -> None:
+    operator.look_again = 30.0
+    operator.sees(operator.resource)
+    operator.pass_time(95)
+    assert operator.decided == pytest.approx([0, 30, 60, 90])
+
+
+def test_nothing_is_decided_before_every_kind_was_listed(operator: Operator) -> None:
+    operator.memory.store.unlisted = {(POD, None)}
+    operator.sees(operator.resource)
+    assert not operator.decided
+
+
+def test_last_list_begins_the_work(operator: Operator) -> None:
+    operator.memory.store.unlisted = {(RESOURCE, None)}
+
+    async def list_all() -> None:
+        operator.reconciler.listed(RESOURCE, None, [operator.resource], 99)
+
+    operator.loop.run_until_complete(list_all())
+    operator.pass_time(0)
+    assert len(operator.decided) == 1
+
+
+def test_resource_that_is_gone_is_left_alone(operator: Operator) -> None:
+    operator.look_again = 10.0
+    operator.sees(operator.resource)
+
+    async def gone() -> None:
+        operator.reconciler.gone({**operator.resource, "metadata": {**operator.resource["metadata"]}})
+
+    operator.loop.run_until_complete(gone())
+    operator.pass_time(100)
+    assert len(operator.decided) == 1
+
+
+def test_gates_are_written_before_anything_else(operator: Operator) -> None:
+    pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
+    operator.wanted = (made(), SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured"))
+    operator.sees(operator.resource)
+    paths = [path for _, path in operator.memory.writes]
+    assert [path.rpartition("/")[2] for path in paths] == ["status", "tiny", "status"]
+    assert "/pods/a/" in paths[0]
+
+
+def test_refused_gate_holds_no_other_up(operator: Operator) -> None:
+    pods = [operator.memory.exists(manifest(POD, name, spec={}, status={}), seen=False) for name in ("a", "b")]
+    operator.wanted = tuple(SetGate(each["metadata"]["name"], each["metadata"]["uid"], True, "W", "w") for each in pods)
+    operator.memory.answers = [REFUSED]
+    operator.sees(operator.resource)
+    assert operator.memory.api.objects["Pod", "b"]["status"]["conditions"]
+    assert operator.stalled() == "ApiRefused"
+
+
+def test_refusal_ends_the_actions_and_is_shown(operator: Operator) -> None:
+    operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
+    operator.wanted = (made(), made("other"))
+    operator.sees(operator.resource)
+    assert operator.stalled() == "NameTaken"
+    assert operator.memory.api.get("Service", "other") is None
+
+
+def test_refused_request_is_not_sent_again_with_the_next_news(operator: Operator) -> None:
+    operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
+    operator.wanted = (made(),)
+    operator.sees(operator.resource)
+    looks = operator.memory.asked.count(("GET", SERVICE.path(*KEY)))
+    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+    assert operator.memory.asked.count(("GET", SERVICE.path(*KEY))) == looks
+
+
+def test_refused_request_is_sent_again_some_time(operator: Operator) -> None:
+    foreign = operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
+    operator.wanted = (made(),)
+    operator.sees(operator.resource)
+    operator.memory.api.remove("Service", foreign["metadata"]["name"])
+    operator.pass_time(5)
+    assert operator.memory.api.objects["Service", "tiny"]["spec"] == {"port": 1}
+
+
+def test_failed_reconcile_is_tried_again_later_and_later(operator: Operator) -> None:
+    operator.memory.answers = [AWAY] * 6
+    operator.sees(operator.resource)
+    operator.pass_time(60)
+    waits = [after - before for before, after in zip(operator.decided, operator.decided[1:], strict=False)]
+    assert len(waits) == 6
+    assert waits[0] <= 0.25
+    assert waits[-1] >= 4
+    assert operator.outcomes("transient") == 6
+
+
+def test_success_makes_the_next_wait_short_again(operator: Operator) -> None:
+    operator.memory.answers = [AWAY] * 6
+    operator.sees(operator.resource)
+    operator.pass_time(60)
+    operator.memory.answers = [AWAY]
+    operator.status = GaudiInferenceStatus(replicas=2)
+    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+    operator.pass_time(0.25)
+    assert operator.memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 2
+
+
+def test_gate_without_an_answer_ends_the_reconcile(operator: Operator) -> None:
+    pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
+    operator.wanted = (SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured"), made())
+    operator.memory.answers = [AWAY]
+    operator.memory.exists(manifest(SERVICE, "tiny", operator.resource))
+    operator.sees(operator.resource)
+    assert operator.outcomes("transient") == 1
+    assert len(operator.memory.writes) == 1
+
+
+def test_news_do_not_shorten_the_wait_after_a_failure(operator: Operator) -> None:
+    operator.memory.answers = [Answer(429, b"{}", "20")]
+    operator.sees(operator.resource)
+    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+    operator.pass_time(19)
+    assert len(operator.decided) == 1
+    operator.pass_time(2)
+    assert len(operator.decided) == 2
+
+
+def test_failure_shows_nothing_and_tells_nothing(operator: Operator) -> None:
+    operator.events = (Event("Normal", "RolloutDone", "done"),)
+    operator.wanted = (made(),)
+    operator.memory.answers = [AWAY]
+    operator.sees(operator.resource)
+    assert "status" not in operator.memory.api.objects["GaudiInference", "tiny"]
+    assert operator.publisher._waiting.empty()
+
+
+def test_defect_of_a_decision_is_counted_and_tried_again(operator: Operator) -> None:
+    decide = operator.decide
+
+    def once(_: Observed) -> Decision:
+        operator.decide = decide
+        raise ZeroDivisionError
+
+    operator.decide = once
+    operator.sees(operator.resource)
+    assert operator.outcomes("bug") == 1
+    operator.pass_time(1)
+    assert len(operator.decided) == 1
+
+
+def test_no_write_starts_after_the_stop(operator: Operator) -> None:
+    operator.look_again = 5.0
+    operator.sees(operator.resource)
+
+    async def stop() -> None:
+        operator.reconciler.stop()
+        operator.reconciler.seen(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
+
+    operator.loop.run_until_complete(stop())
+    asked = len(operator.memory.asked)
+    operator.pass_time(100)
+    assert len(operator.memory.asked) == asked

@@ -1,0 +1,232 @@
+"""The last word of every container: news wake, silence proves nothing, and no other instance speaks for it."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gaudi_operator.clock import Clock
+from gaudi_operator.core.names import CONTAINER
+from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.reports import Reports, Target, Unreachable, Unusable
+from gaudi_runtime.contract.report import Phase, WarmupReport
+from tests.unit.operator.shell.memory import KEY
+from tests.world.api import Object
+from tests.world.clock import moment
+from tests.world.loop import Loop
+
+WAIT = 10.0
+
+
+class Pods:
+    """Pods that are followed. `said` is what a container answers by its id; `woken` are (second, urgent)."""
+
+    def __init__(self) -> None:
+        """Nobody is followed."""
+        self.loop, self.woken = Loop(), list[tuple[float, bool]]()
+        self.said: dict[str, WarmupReport | Exception] = {}
+        self.asked: list[float] = []
+        clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
+        self.reports = Reports(
+            lambda _, urgent: self.woken.append((self.loop.time(), urgent)), Metrics(), self.fetch, WAIT, clock
+        )
+
+    async def fetch(self, target: Target, after: int, wait: float) -> WarmupReport:
+        """A long-poll, which looks four times a second."""
+        self.asked.append(self.loop.time())
+        until = self.loop.time() + wait
+        while True:
+            said = self.said[target.container_id]
+            if isinstance(said, Exception):
+                raise said
+            if said.sequence != after or self.loop.time() >= until:
+                return said
+            await asyncio.sleep(0.25)
+
+    def follow(self, *pods: Object) -> None:
+        """Follow exactly these."""
+
+        async def follow() -> None:
+            self.reports.follow(KEY, pods)
+
+        self.loop.run_until_complete(follow())
+
+    def pass_time(self, seconds: float) -> None:
+        """Let polls go on."""
+        self.loop.run_until(self.loop.time() + seconds)
+
+
+@pytest.fixture
+def pods() -> Iterator[Pods]:
+    made = Pods()
+    yield made
+    made.follow()
+    made.loop.run_until(made.loop.time())
+    made.loop.close()
+
+
+def pod(container: str = "c1", uid: str = "u") -> Object:
+    status = {"name": CONTAINER, "containerID": container, "state": {"running": {}}}
+    return {"metadata": {"uid": uid}, "status": {"podIP": "10.0.0.1", "containerStatuses": [status]}}
+
+
+def report(sequence: int = 1, phase: Phase = Phase.COMPILING, instance: str = "i1", **fields: Any) -> WarmupReport:
+    return WarmupReport(instance=instance, sequence=sequence, plan_hash="0" * 64, phase=phase, **fields)
+
+
+def test_first_report_is_urgent_news(pods: Pods) -> None:
+    pods.said["c1"] = report()
+    pods.follow(pod())
+    pods.pass_time(1)
+    assert pods.reports.latest["u"].report == report()
+    assert pods.woken == [(0.0, True)]
+
+
+def test_figures_that_move_are_not_urgent(pods: Pods) -> None:
+    pods.said["c1"] = report(1)
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.said["c1"] = report(2)
+    pods.pass_time(1)
+    assert [urgent for _, urgent in pods.woken] == [True, False]
+
+
+@pytest.mark.parametrize("phase", [Phase.CAPTURING, Phase.SERVING, Phase.FAILED])
+def test_new_phase_is_urgent(pods: Pods, phase: Phase) -> None:
+    pods.said["c1"] = report(1)
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.said["c1"] = report(2, phase)
+    pods.pass_time(1)
+    assert [urgent for _, urgent in pods.woken] == [True, True]
+
+
+def test_every_report_of_a_serving_pod_is_urgent(pods: Pods) -> None:
+    pods.said["c1"] = report(1, Phase.SERVING)
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.said["c1"] = report(2, Phase.SERVING, recent_recompiles=50)
+    pods.pass_time(1)
+    assert [urgent for _, urgent in pods.woken] == [True, True]
+
+
+def test_report_without_news_wakes_nobody_and_is_fresh(pods: Pods) -> None:
+    pods.said["c1"] = report()
+    pods.follow(pod())
+    pods.pass_time(2 * WAIT + 1)
+    assert len(pods.woken) == 1
+    assert pods.reports.latest["u"].received > moment(WAIT)
+
+
+def test_silent_pod_keeps_its_last_report(pods: Pods) -> None:
+    pods.said["c1"] = report()
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.said["c1"] = Unreachable("no answer")
+    pods.pass_time(60)
+    assert pods.reports.latest["u"].report == report()
+    assert len(pods.woken) == 1
+
+
+def test_pod_that_was_never_heard_says_why(pods: Pods) -> None:
+    pods.said["c1"] = Unreachable("no answer")
+    pods.follow(pod())
+    pods.pass_time(60)
+    assert pods.reports.latest["u"].ignored == "no answer"
+    assert len(pods.woken) == 1
+
+
+def test_unusable_answer_takes_the_place_of_a_report(pods: Pods) -> None:
+    pods.said["c1"] = report()
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.said["c1"] = Unusable("too large")
+    pods.pass_time(1)
+    assert pods.reports.latest["u"].report is None
+    assert pods.reports.latest["u"].ignored == "too large"
+
+
+def test_other_instance_does_not_speak_for_a_container(pods: Pods) -> None:
+    pods.said["c1"] = report()
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.said["c1"] = report(9, Phase.SERVING, instance="i2")
+    pods.pass_time(1)
+    assert pods.reports.latest["u"].report is None
+
+
+def test_restarted_container_may_be_another_instance(pods: Pods) -> None:
+    pods.said |= {"c1": report(), "c2": report(instance="i2")}
+    pods.follow(pod("c1"))
+    pods.pass_time(1)
+    pods.follow(pod("c2"))
+    pods.pass_time(1)
+    assert pods.reports.latest["u"] == pods.reports.latest["u"].__class__("c2", moment(1), report(instance="i2"))
+
+
+def test_restart_keeps_the_last_report_until_the_next(pods: Pods) -> None:
+    pods.said |= {"c1": report(), "c2": Unreachable("not yet")}
+    pods.follow(pod("c1"))
+    pods.pass_time(1)
+    pods.follow({**pod("c2"), "status": {}})
+    pods.pass_time(1)
+    assert pods.reports.latest["u"].container_id == "c1"
+
+
+def test_pod_that_is_gone_is_asked_no_more_and_forgotten(pods: Pods) -> None:
+    pods.said["c1"] = report()
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.follow()
+    asked = len(pods.asked)
+    pods.pass_time(60)
+    assert len(pods.asked) == asked
+    assert not pods.reports.latest
+
+
+def test_pod_that_does_not_wait_is_asked_twenty_times_a_second_at_most(pods: Pods) -> None:
+    numbers = iter(range(1, 10_000))
+
+    async def hurried(*_: object) -> WarmupReport:
+        pods.asked.append(pods.loop.time())
+        return report(next(numbers))
+
+    pods.reports = Reports(lambda *_: None, Metrics(), hurried, WAIT, Clock(monotonic=pods.loop.time))
+    pods.follow(pod())
+    pods.pass_time(1)
+    assert len(pods.asked) <= 21
+
+
+def test_silent_pod_is_asked_ever_more_seldom(pods: Pods) -> None:
+    pods.said["c1"] = Unreachable("no answer")
+    pods.follow(pod())
+    pods.pass_time(300)
+    assert pods.asked[-1] - pods.asked[-2] >= 5
+
+
+def test_renewal_asks_what_pods_do_now(pods: Pods) -> None:
+    pods.said["c1"] = report(since_progress_seconds=1)
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.said["c1"] = report(since_progress_seconds=900)
+    pods.loop.run_until_complete(pods.reports.renew(KEY))
+    last = pods.reports.latest["u"].report
+    assert last
+    assert last.since_progress_seconds == 900
+
+
+def test_renewal_accepts_no_other_instance(pods: Pods) -> None:
+    pods.said["c1"] = report()
+    pods.follow(pod())
+    pods.pass_time(1)
+    pods.said["c1"] = report(instance="i2")
+    pods.loop.run_until_complete(pods.reports.renew(KEY))
+    assert pods.reports.latest["u"].report == report()
+
+
+def test_warming_pods_are_counted(pods: Pods) -> None:
+    pods.said |= {"c1": report(), "c2": report(phase=Phase.SERVING)}
+    pods.follow(pod("c1", "u1"), pod("c2", "u2"))
+    pods.pass_time(1)
+    assert pods.reports.warming() == 1
