@@ -15,7 +15,7 @@ E2E_NODES := $(if $(KUBECONFIG),1,4)
 # One test at a time, so that no process is left with several long ones at the end.
 SIDE_BY_SIDE := --numprocesses=$(WAITING) --dist=load --maxschedchunk=1
 
-.PHONY: help setup demo demo-clean test lint unit vllm tools cluster e2e localcluster hardware test-vllm generate pins bench soak fmt clean
+.PHONY: help setup demo demo-clean test lint unit vllm tools cluster e2e localcluster hardware test-vllm generate pins bench soak mutants fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -96,6 +96,14 @@ bench: $(READY) ## Measure against limits and rivals named in the tables
 
 soak: tools ## Very many random steps of the state machine: 100,000 in a world in memory, 1,000 on a real API server
 	@$(BIN)/python -m tests.soak
+
+mutants: build/mutants/packages ## Small changes of the code that no test notices: make mutants MODULES=core/rollout
+	@PYTHONPATH=$< $(BIN)/python -m tests.mutants
+
+# In a folder of its own: only this target needs it.
+build/mutants/packages: $(READY) requirements/mutants.txt
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --require-hashes --target $@ --requirement requirements/mutants.txt
+	@touch $@
 
 clean: demo-clean ## Remove what was built in this folder
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,177 @@
+"""`make mutants`: small changes of the code, one at a time. Which of them does no test notice?
+
+MODULES picks rooms or files by a part of their path (MODULES="core/rollout pods/gate"), EVERY=5 takes each fifth
+change, ALIVE=1 those that lived last time; JOBS says how many are tried beside each other. Survivors stand in
+build/mutants/survivors.md; excused.toml names those that say nothing to users, each with a reason. Exit code 1: more
+than 8 % lived.
+"""
+
+import json
+import os
+import sys
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from tests.mutants.changes import Mutant, mutants
+from tests.mutants.judge import ALIVE, Judge, Verdict
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build" / "mutants"
+EXCUSED = Path(__file__).with_name("excused.toml")
+MOST_ALIVE_PERCENT = 8
+
+CORE = ("tests/unit/operator/core",)
+SHELL = ("tests/unit/operator/shell",)
+ROOMS = {
+    "operator/gaudi_operator/core/pods": CORE,
+    "operator/gaudi_operator/core/rollout": CORE,
+    "operator/gaudi_operator/core/children": CORE,
+    "operator/gaudi_operator/shell/apply.py": SHELL,
+    "operator/gaudi_operator/shell/lease.py": SHELL,
+    "runtime/gaudi_runtime/buckets": ("tests/unit/runtime/buckets",),
+    "runtime/gaudi_runtime/artifacts/sources": ("tests/unit/runtime/artifacts/sources",),
+    "runtime/gaudi_runtime/artifacts/recipe_cache": ("tests/unit/runtime/artifacts/recipe_cache",),
+    "runtime/gaudi_runtime/group": ("tests/unit/runtime/group",),
+    "runtime/gaudi_runtime/http/openai_api": ("tests/unit/runtime/http/openai_api",),
+}
+"""Where it would hurt users most, and the tests that are to notice."""
+
+console = Console(highlight=False)
+
+
+@dataclass
+class Count:
+    """Verdicts by file, and the survivors."""
+
+    total: int
+    verdicts: dict[Path, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    alive: list[Mutant] = field(default_factory=list)
+    excused: list[tuple[Mutant, str]] = field(default_factory=list)
+    reasons: dict[tuple[str, str, str, str], str] = field(default_factory=dict)
+
+    def tell(self, mutant: Mutant, verdict: Verdict) -> None:
+        """Count a verdict, and print progress now and then."""
+        told: str = verdict
+        if verdict in ALIVE:
+            reason = self.reasons.get((name(mutant.path), mutant.function, *mutant.change))
+            if reason is None:
+                self.alive.append(mutant)
+                write(self)
+            else:
+                told = "excused"
+                self.excused.append((mutant, reason))
+        self.verdicts[mutant.path][told] += 1
+        done = sum(counter.total() for counter in self.verdicts.values())
+        if done % 50 == 0 or done == self.total:
+            console.print(f"{done} of {self.total}, {len(self.alive)} alive; {name(mutant.path)}")
+
+
+def main() -> int:
+    """Try all that is asked for; the exit code says whether too many lived."""
+    some = os.environ.get("MODULES", "").split()
+    paths = list(chosen(some))
+    if not paths:
+        sys.exit(f"MODULES names a part of the path of one of: {', '.join(ROOMS)}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    found = [mutant for path, _ in paths for mutant in mutants(path)]
+    found = found[:: int(os.environ.get("EVERY", "1"))]
+    if os.environ.get("ALIVE"):
+        lived = {tuple(each) for each in json.loads((FOLDER / "alive.json").read_text())}
+        found = [mutant for mutant in found if identity(mutant) in lived]
+    count = Count(len(found), reasons=reasons())
+    for tests in dict.fromkeys(tests for _, tests in paths):
+        ours = {path for path, each in paths if each == tests}
+        judge(tests, [mutant for mutant in found if mutant.path in ours], count, fresh=not some)
+    write(count)
+    return report(count)
+
+
+def chosen(parts: Sequence[str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """The files to change, and the tests that are to notice."""
+    for room, tests in ROOMS.items():
+        for path in sorted((ROOT / room).rglob("*.py")) if (ROOT / room).is_dir() else [ROOT / room]:
+            if not parts or any(part.rstrip("/") in name(path) for part in parts):
+                yield path, tests
+
+
+def judge(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *, fresh: bool) -> None:
+    """Let these tests try these mutants; unless `fresh`, files of tests that nobody has edited are measured once."""
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(FOLDER / "hypothesis")
+    arguments = ["-qq", "--capture=no", "-p", "no:cacheprovider", "-p", "no:xdist", "--override-ini=addopts="]
+    arguments += ["--import-mode=importlib", "--hypothesis-seed=0", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    console.print(f"{len(found)} changes; collecting {' '.join(tests)}")
+    memory = FOLDER / f"{'-'.join(tests).replace('/', '-')}.json"
+    paths = [path for path, each in chosen([]) if each == tests]
+    jobs = int(os.environ.get("JOBS", os.cpu_count() or 2))
+    code = pytest.main([*arguments, *tests], [Judge(paths, found, jobs, count.tell, memory, fresh)])
+    if code:
+        sys.exit(f"pytest ended with {code!r}")
+
+
+def reasons() -> dict[tuple[str, str, str, str], str]:
+    """Why a survivor may live, by file, function, and lines that go and come."""
+    entries = tomllib.loads(EXCUSED.read_text()).get("survivor", [])
+    return {(each["file"], each["function"], each["was"], each["became"]): each["why"] for each in entries}
+
+
+def name(path: Path) -> str:
+    """The path as people say it."""
+    return str(path.relative_to(ROOT))
+
+
+def identity(mutant: Mutant) -> tuple[str, ...]:
+    """What stays the same while other lines move."""
+    return (name(mutant.path), mutant.function, *mutant.change)
+
+
+def write(count: Count) -> None:
+    """Survivors for people, and for the next run with ALIVE=1."""
+    alive = sorted(count.alive, key=lambda mutant: (name(mutant.path), mutant.line))
+    (FOLDER / "alive.json").write_text(json.dumps([identity(mutant) for mutant in alive], indent=1))
+    parts = [f"# {len(alive)} changes that no test noticed\n"]
+    for mutant in alive:
+        parts.append(f"## {name(mutant.path)} {mutant.function}\n```diff\n" + "\n".join(mutant.diff) + "\n```\n")
+    parts.append(f"# {len(count.excused)} that may live\n")
+    parts += [
+        f"- {name(mutant.path)} {mutant.function}: `{mutant.change[1]}`: {why}\n" for mutant, why in count.excused
+    ]
+    (FOLDER / "survivors.md").write_text("\n".join(parts))
+
+
+def report(count: Count) -> int:
+    """A table by module, and the exit code."""
+    table = Table("module", *(name for name in ("mutants", "killed", "timed out", "excused", "alive", "alive %")))
+    total: Counter[str] = Counter()
+    for path, counter in sorted(count.verdicts.items()):
+        table.add_row(name(path), *figures(counter))
+        total += counter
+    table.add_section()
+    table.add_row("all", *figures(total))
+    console.print(table)
+    console.print(f"Survivors: {name(FOLDER / 'survivors.md')}")
+    return int(percent(total) > MOST_ALIVE_PERCENT)
+
+
+def figures(counter: Counter[str]) -> list[str]:
+    """One row. A change that makes no function is none."""
+    tried = counter.total() - counter[Verdict.IMPOSSIBLE]
+    alive = sum(counter[each] for each in ALIVE)
+    counts = (tried, counter[Verdict.KILLED], counter[Verdict.TIMED_OUT], counter["excused"], alive)
+    return [*map(str, counts), f"{percent(counter):.1f}"]
+
+
+def percent(counter: Counter[str]) -> float:
+    """How many of a hundred lived."""
+    tried = counter.total() - counter[Verdict.IMPOSSIBLE]
+    return 100 * sum(counter[each] for each in ALIVE) / tried if tried else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

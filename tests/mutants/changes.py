@@ -1,0 +1,135 @@
+"""What is changed: mutmut's operators over functions and methods, one change at a time.
+
+mutmut copies a function once for each change, which it cannot do with decorated ones: here the code of the function
+is exchanged in the running process, so that properties and validators are changed, too. What runs only once, at
+import, is not: module constants, class bodies, defaults of parameters.
+"""
+
+import difflib
+import gc
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from types import CodeType, FunctionType
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+from mutmut.mutation.file_mutation import Mutation, MutationVisitor, deep_replace
+from mutmut.mutation.mutators import mutation_operators, operator_string
+from mutmut.mutation.pragma_handling import IgnoredCode
+
+# Other letters in a text tell no more than another text does.
+OPERATORS = [
+    (kind, (lambda node: islice(operator_string(node), 1)) if operator is operator_string else operator)
+    for kind, operator in mutation_operators
+]
+
+Key = tuple[Path, str, int]
+"""Path of the module, qualified name of a function, its first line."""
+
+
+class Visitor(MutationVisitor):
+    """mutmut's choice of what to change, and decorated functions."""
+
+    def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.Param):
+            return True
+        if isinstance(node, cst.FunctionDef):
+            node = node.with_changes(decorators=())
+        return super()._skip_node_and_children(node)
+
+
+@dataclass(frozen=True, eq=False)
+class Mutant:
+    """One change of one function."""
+
+    path: Path
+    function: str
+    line: int
+    module: cst.Module
+    mutation: Mutation
+
+    @cached_property
+    def text(self) -> str:
+        """The module with the change."""
+        changed = deep_replace(self.module, self.mutation.original_node, self.mutation.mutated_node)
+        assert isinstance(changed, cst.Module)
+        return changed.code
+
+    @property
+    def key(self) -> Key:
+        """Which function it is."""
+        return self.path, self.function, self.line
+
+    @property
+    def diff(self) -> list[str]:
+        """The lines of a unified diff, with three lines around."""
+        old, new = self.module.code.splitlines(), self.text.splitlines()
+        return list(difflib.unified_diff(old, new, lineterm=""))[2:]
+
+    @property
+    def change(self) -> tuple[str, str]:
+        """The lines that go and that come, without spaces around them: by that a survivor is named in excused.toml."""
+        return (
+            " ".join(line[1:].strip() for line in self.diff if line[0] == "-"),
+            " ".join(line[1:].strip() for line in self.diff if line[0] == "+"),
+        )
+
+    def apply(self, functions: Mapping[Key, list[FunctionType]]) -> None:
+        """Exchange the code in this process. SyntaxError or ValueError: the change makes no function."""
+        with warnings.catch_warnings(action="ignore"):
+            codes = codes_of(compile(self.text, str(self.path), "exec", dont_inherit=True), self.path)
+        for function in functions[self.key]:
+            function.__code__ = codes[self.key]
+
+
+def mutants(path: Path) -> Iterator[Mutant]:
+    """All changes of a module."""
+    text = path.read_text()
+    codes = codes_of(compile(text, str(path), "exec", dont_inherit=True), path)
+    wrapper = MetadataWrapper(cst.parse_module(text))
+    visitor = Visitor(OPERATORS, IgnoredCode(set(), set(), set()))
+    wrapper.visit(visitor)
+    positions, names = wrapper.resolve(PositionProvider), dict(_names(wrapper.module))
+    for mutation in visitor.mutations:
+        node = mutation.contained_by_top_level_function
+        if isinstance(node, cst.FunctionDef):
+            line = positions[node].start.line
+            # The first line of a code is that of the first decorator.
+            key = max(key for key in codes if key[1] == names[node] and key[2] <= line)
+            yield Mutant(path, key[1], key[2], wrapper.module, mutation)
+
+
+def _names(module: cst.Module) -> Iterator[tuple[cst.FunctionDef, str]]:
+    for node in module.body:
+        if isinstance(node, cst.FunctionDef):
+            yield node, node.name.value
+        elif isinstance(node, cst.ClassDef):
+            inner = (each for each in node.body.body if isinstance(each, cst.FunctionDef))
+            yield from ((each, f"{node.name.value}.{each.name.value}") for each in inner)
+
+
+def codes_of(module: CodeType, path: Path) -> dict[Key, CodeType]:
+    """The functions and methods of a compiled module."""
+    found = {}
+    inner = [each for each in module.co_consts if isinstance(each, CodeType)]
+    while inner:
+        code = inner.pop()
+        found[path, code.co_qualname, code.co_firstlineno] = code
+        # A class body has no fast locals; what is inside of a function belongs to the function.
+        if not code.co_flags & 0x2:
+            inner += [each for each in code.co_consts if isinstance(each, CodeType)]
+    return found
+
+
+def functions_by_key(paths: Iterable[Path]) -> dict[Key, list[FunctionType]]:
+    """The living functions of modules, wherever decorators and classes keep them."""
+    wanted = {str(path): path for path in paths}
+    found: dict[Key, list[FunctionType]] = {}
+    for each in gc.get_objects():
+        if type(each) is FunctionType and (path := wanted.get(each.__code__.co_filename)):
+            found.setdefault((path, each.__code__.co_qualname, each.__code__.co_firstlineno), []).append(each)
+    return found

@@ -1,0 +1,269 @@
+"""Who notices: the tests that reach a changed function, quickest first, each change in a fork of a process of its own.
+
+The tests are collected once. Every fork begins where collection ended, exchanges the function, and ends with the
+first test that fails; so a change costs what its tests cost, and not the start of Python.
+"""
+
+import functools
+import gc
+import itertools
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from types import FrameType, FunctionType
+from typing import TypedDict
+
+import pytest
+from hypothesis import Phase, settings
+
+from tests.mutants.changes import Key, Mutant, functions_by_key
+
+SLOWEST_TEST_SECONDS = 1.0
+"""Slower tests reach everything, and are left out: what they alone notice has no test that tells where it broke."""
+MOST_SECONDS = 6.0
+"""For all tests of one change. Nearly every test of the core reaches its state: the quickest are to tell what broke."""
+EXAMPLES = 30
+"""Of a property. With more of them survivors would cost minutes."""
+MEMORY_BYTES = 6 * 2**30
+
+
+class Verdict(StrEnum):
+    """What became of a mutant."""
+
+    KILLED = "killed"
+    TIMED_OUT = "timed out"
+    ALIVE = "alive"
+    UNREACHED = "unreached"
+    IMPOSSIBLE = "impossible"
+
+
+ALIVE = (Verdict.ALIVE, Verdict.UNREACHED)
+
+
+class Measured(TypedDict):
+    """Seconds and names of functions by test of one file, as long as the file has this hash."""
+
+    hash: str
+    tests: dict[str, tuple[float, list[str]]]
+
+
+@dataclass
+class Fork:
+    """A mutant that is being tried."""
+
+    mutant: Mutant
+    pid: int
+    deadline: float
+
+
+@dataclass(eq=False)
+class Judge:
+    """A plugin of pytest that tries mutants in place of running the tests once.
+
+    `paths` are all modules that these tests are to notice changes of; `tell` hears of each verdict. `memory` keeps what
+    a run without changes has shown of each file of tests, and who noticed what: with `fresh` it is not believed.
+    """
+
+    paths: Sequence[Path]
+    mutants: Sequence[Mutant]
+    jobs: int
+    tell: Callable[[Mutant, Verdict], None]
+    memory: Path
+    fresh: bool
+    known: dict[str, Measured] = field(default_factory=dict)
+    reached: dict[str, list[pytest.Item]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    functions: Mapping[Key, list[FunctionType]] = field(default_factory=dict)
+    killers: dict[str, list[str]] = field(default_factory=dict)
+    failed: str | None = None
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """In place of pytest's own loop."""
+        if session.testsfailed:
+            raise session.Interrupted("tests cannot be collected")
+        self.functions = functions_by_key(self.paths)
+        self.caches = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+        self.caches = [each for each in self.caches if each.__module__.startswith("gaudi_")]
+        for item in session.items:
+            few_examples(item)
+        gc.collect()
+        gc.freeze()
+        if self.memory.exists():
+            self.known, self.killers = json.loads(self.memory.read_text())
+        self._measure(session.items)
+        self._remember()
+        self._try_all()
+        self._remember()
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the first failure."""
+        if report.failed and self.failed is None:
+            self.failed = report.nodeid
+
+    def _measure(self, items: Sequence[pytest.Item]) -> None:
+        """Which functions does each test reach, and how long does it take? All must pass."""
+        hashes = {item.path: sha256(item.path.read_bytes()).hexdigest() for item in items}
+        for path, digest in hashes.items():
+            file = str(path)
+            if self.fresh or file not in self.known or self.known[file]["hash"] != digest:
+                self.known[file] = Measured(hash=digest, tests={})
+        self._run([item for item in items if item.nodeid not in self.known[str(item.path)]["tests"]])
+        for item in items:
+            self.seconds[item.nodeid], functions = self.known[str(item.path)]["tests"][item.nodeid]
+            for function in functions:
+                self.reached.setdefault(function, []).append(item)
+
+    def _run(self, items: Sequence[pytest.Item]) -> None:
+        if not items:
+            return
+        read, pid = self._fork(lambda write: self._watch(items, write))
+        with os.fdopen(read) as told:
+            lines = [line.rstrip("\n").split("\t") for line in told]
+        os.waitpid(pid, 0)
+        if not lines or lines[-1][0] != "end":
+            raise pytest.UsageError(f"A test fails without any change: {lines[-1][0] if lines else items[0].nodeid}")
+        for item, (_, seconds, *functions) in zip(items, lines, strict=False):
+            self.known[str(item.path)]["tests"][item.nodeid] = float(seconds), functions
+
+    def _remember(self) -> None:
+        self.memory.write_text(json.dumps([self.known, self.killers]))
+
+    def _watch(self, items: Sequence[pytest.Item], write: int) -> None:
+        codes = {id(each.__code__): reach(key) for key, functions in self.functions.items() for each in functions}
+        seen: set[str] = set()
+
+        def profile(frame: FrameType, event: str, _: object) -> None:
+            if event == "call" and (function := codes.get(id(frame.f_code))):
+                seen.add(function)
+
+        threading.setprofile(profile)
+        for item, after in _with_next(items):
+            for cache in self.caches:
+                cache.cache_clear()
+            seen.clear()
+            started = time.process_time()
+            sys.setprofile(profile)
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=after)
+            sys.setprofile(None)
+            _say(write, "\t".join((item.nodeid, f"{time.process_time() - started:.4f}", *sorted(seen))) + "\n")
+            if self.failed:
+                return
+        _say(write, "end\n")
+
+    def _try_all(self) -> None:
+        waiting, running = list(reversed(self.mutants)), dict[int, Fork]()
+        while waiting or running:
+            while waiting and len(running) < self.jobs:
+                mutant = waiting.pop()
+                if tests := self._tests(mutant):
+                    read, pid = self._fork(lambda write, mutant=mutant, tests=tests: self._try(mutant, tests, write))
+                    running[read] = Fork(mutant, pid, time.monotonic() + 60 + 20 * self._estimate(tests))
+                else:
+                    self.tell(mutant, Verdict.UNREACHED)
+            for read in select.select(list(running), [], [], 1)[0]:
+                self._note(running.pop(read), read)
+            for read, fork in [each for each in running.items() if each[1].deadline < time.monotonic()]:
+                os.killpg(fork.pid, signal.SIGKILL)
+                self._note(running.pop(read), read)
+
+    def _note(self, fork: Fork, read: int) -> None:
+        with os.fdopen(read) as told:
+            said = told.read()
+        with suppress(ProcessLookupError):
+            os.killpg(fork.pid, signal.SIGKILL)  # what a test has left running
+        os.waitpid(fork.pid, 0)
+        # A fork that ends without a word has met a limit.
+        kind, _, killer = said.partition("\t")
+        verdict = Verdict(kind) if kind else Verdict.TIMED_OUT
+        if verdict is Verdict.KILLED:
+            killers = self.killers.setdefault(reach(fork.mutant.key), [])
+            killers[:] = [killer, *(each for each in killers if each != killer)]
+        self.tell(fork.mutant, verdict)
+
+    def _tests(self, mutant: Mutant) -> list[pytest.Item]:
+        """Those first that noticed the last changes of the same function, then the quickest."""
+        function = reach(mutant.key)
+        killers = {name: place for place, name in enumerate(self.killers.get(function, [])[:20])}
+        tests = sorted(
+            (item for item in self.reached.get(function, []) if self.seconds[item.nodeid] <= SLOWEST_TEST_SECONDS),
+            key=lambda item: (killers.get(item.nodeid, len(killers)), self.seconds[item.nodeid]),
+        )
+        total = itertools.accumulate(self.seconds[item.nodeid] for item in tests)
+        return [item for item, seconds in zip(tests, total, strict=True) if seconds <= MOST_SECONDS]
+
+    def _estimate(self, tests: Sequence[pytest.Item]) -> float:
+        return sum(self.seconds[item.nodeid] for item in tests)
+
+    def _try(self, mutant: Mutant, tests: Sequence[pytest.Item], write: int) -> None:
+        limit = int(5 + 5 * self._estimate(tests))
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+        try:
+            mutant.apply(self.functions)
+        except (SyntaxError, ValueError):
+            _say(write, Verdict.IMPOSSIBLE)
+            return
+        for cache in self.caches:
+            cache.cache_clear()
+        for item, after in _with_next(tests):
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=after)
+            if self.failed:
+                _say(write, f"{Verdict.KILLED}\t{self.failed}")
+                return
+        _say(write, Verdict.ALIVE)
+
+    def _fork(self, work: Callable[[int], None]) -> tuple[int, int]:
+        """Do `work` in a process group of its own. Returns the end of a pipe to read from, and the process."""
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(write)
+            with suppress(PermissionError, ProcessLookupError):
+                os.setpgid(pid, pid)
+            return read, pid
+        try:
+            os.setpgid(0, 0)
+            silence = os.open(os.devnull, os.O_RDWR)
+            for number in range(3):
+                os.dup2(silence, number)
+            work(write)
+        finally:
+            os._exit(0)
+
+
+def reach(key: Key) -> str:
+    """What a function is called among those that a test reaches: not by its line, which edits move."""
+    return f"{key[0]}::{key[1]}"
+
+
+def few_examples(item: pytest.Item) -> None:
+    """A property tries the same few examples in each fork, and does not look for a smaller one."""
+    test = getattr(item, "obj", None)
+    known = getattr(test, "_hypothesis_internal_use_settings", None)
+    if known is not None:
+        phases = (Phase.explicit, Phase.generate)
+        examples = min(EXAMPLES, known.max_examples)
+        test = getattr(test, "__func__", test)
+        test._hypothesis_internal_use_settings = settings(
+            known, max_examples=examples, derandomize=True, database=None, phases=phases
+        )
+
+
+def _with_next(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
+    yield from zip(items, [*items[1:], None], strict=True)
+
+
+def _say(write: int, text: str) -> None:
+    os.write(write, text.encode())
