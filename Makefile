@@ -14,6 +14,8 @@ WAITING := 3
 E2E_NODES := $(if $(KUBECONFIG),1,4)
 # One test at a time, so that no process is left with several long ones at the end.
 SIDE_BY_SIDE := --numprocesses=$(WAITING) --dist=load --maxschedchunk=1
+# What is imported is compiled once and kept: without, every process of the tests compiles torch, vLLM and ours again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo demo-clean test lint unit vllm tools cluster e2e localcluster hardware test-vllm generate pins bench soak mutants fmt clean
 

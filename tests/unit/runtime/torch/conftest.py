@@ -16,6 +16,12 @@ FAMILIES = ("llama", "qwen2", "qwen3")
 Reference = Callable[[list[int], int], list[int]]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Plain torch beside an engine and another worker: threads without a core of their own wait for each other."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One checkpoint per family."""

@@ -39,7 +39,8 @@ def test_pieces_of_any_tokens_are_the_decoded_text(tokens: list[int]) -> None:
     assert "".join(pieces(tokens)) == decode(tokens)
 
 
-@given(st.text(max_size=30))
+# Hypothesis also tries the strings of the modules around: the text of a special token is left out of what is shown.
+@given(st.text(max_size=30).filter(lambda text: not set(encode(text)) & set(TOKENIZER.all_special_ids)))
 def test_pieces_of_text_are_the_text(text: str) -> None:
     assert "".join(pieces(encode(text))) == text
 
