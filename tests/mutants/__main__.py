@@ -3,7 +3,7 @@
 MODULES picks rooms or files by a part of their path (MODULES="core/rollout pods/gate"), EVERY=5 takes each fifth
 change, ALIVE=1 those that lived last time; JOBS says how many are tried beside each other. Survivors stand in
 build/mutants/survivors.md; excused.toml names those that say nothing to users, each with a reason. Exit code 1: more
-than 8 % lived.
+than 8 % lived. TESTS names other tests than those of the room: what does this file of tests notice by itself?
 """
 
 import json
@@ -86,6 +86,8 @@ def main() -> int:
         lived = {tuple(each) for each in json.loads((FOLDER / "alive.json").read_text())}
         found = [mutant for mutant in found if identity(mutant) in lived]
     count = Count(len(found), reasons=reasons())
+    if named := tuple(os.environ.get("TESTS", "").split()):
+        paths = [(path, named) for path, _ in paths]
     for tests in dict.fromkeys(tests for _, tests in paths):
         ours = {path for path, each in paths if each == tests}
         judge(tests, [mutant for mutant in found if mutant.path in ours], count, fresh=not some)
@@ -108,7 +110,7 @@ def judge(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *, fres
     arguments += ["--import-mode=importlib", "--hypothesis-seed=0", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     console.print(f"{len(found)} changes; collecting {' '.join(tests)}")
     memory = FOLDER / f"{'-'.join(tests).replace('/', '-')}.json"
-    paths = [path for path, each in chosen([]) if each == tests]
+    paths = sorted({*(path for path, each in chosen([]) if each == tests), *(mutant.path for mutant in found)})
     jobs = int(os.environ.get("JOBS", os.cpu_count() or 2))
     code = pytest.main([*arguments, *tests], [Judge(paths, found, jobs, count.tell, memory, fresh)])
     if code:
