@@ -22,7 +22,7 @@ def shown(console: Console) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_demo_shows_a_heat_map_of_its_example_in_80_columns() -> None:
+def test_demo_shows_a_heat_map_in_80_columns() -> None:
     console = screen()
     show_plan(MANIFEST, console)
     assert "4 prompt buckets: batch size across, query tokens down" in shown(console)

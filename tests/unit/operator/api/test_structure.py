@@ -129,7 +129,7 @@ def test_duration_names_its_unit() -> None:
     every("a duration without Seconds", named)
 
 
-def test_own_enum_value_is_lower_camel_case_unless_kubernetes_has_it() -> None:
+def test_own_enum_value_is_camel_case_unless_kubernetes_has_it() -> None:
     of_kubernetes = (
         "ullPolicy",
         "recipeCache.accessMode",

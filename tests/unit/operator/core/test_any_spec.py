@@ -82,7 +82,7 @@ def test_any_spec_is_either_refused_with_a_sentence_or_started(spec: dict[str, A
 
 @given(SHARES, SHARES, st.floats(0.05, 1), st.integers(1, 8))
 @settings(max_examples=60, deadline=None)
-def test_graphs_that_are_expected_to_fit_never_exceed_the_memory_kept_for_them(
+def test_graphs_expected_to_fit_never_exceed_the_memory_for_them(
     share: float, ratio: float, utilization: float, prefills: int
 ) -> None:
     """But for the first graph of each phase, which has no estimate yet, and what the KV cache leaves: under a block."""

@@ -32,7 +32,7 @@ def judged(live: Object | None, desired: int = 2) -> Verdict | None:
     return judge_autoscaler_active(state_of(desired=desired, inference=inference(autoscaling=ASKED), observed=seen))
 
 
-def test_autoscaler_aims_for_running_requests_per_pod_by_the_scale_subresource() -> None:
+def test_autoscaler_aims_for_running_requests_per_pod() -> None:
     asked = inference(autoscaling=ASKED)
     assert asked.spec.autoscaling
     target = {"type": "AverageValue", "averageValue": "2000"}
@@ -44,7 +44,7 @@ def test_autoscaler_aims_for_running_requests_per_pod_by_the_scale_subresource()
     }
 
 
-def test_target_that_the_server_writes_in_another_form_is_no_drift() -> None:
+def test_target_that_the_server_writes_otherwise_is_no_drift() -> None:
     assert has_drifted({"averageValue": "2000"}, {"averageValue": "2k"}) is None
     assert has_drifted({"averageValue": "2000"}, {"averageValue": "3k"}) == "averageValue"
 

@@ -71,7 +71,7 @@ def row_of(count: int) -> list[PodView]:
     return [refused(f"p{number:02}", number * 400, number * 400 + 1) for number in range(count)]
 
 
-def test_first_end_may_be_chance_and_is_followed_by_no_pause() -> None:
+def test_first_end_may_be_chance_and_brings_no_pause() -> None:
     assert judged(refused("a", 0, 1)).back_off == BackOff(failures=1, since=at(1), until=at(1))
 
 
@@ -91,12 +91,12 @@ def test_pods_that_were_made_together_are_one_try() -> None:
     assert found.back_off == BackOff(failures=1, since=at(1), until=at(1))
 
 
-def test_end_ten_minutes_after_the_one_before_begins_a_new_count() -> None:
+def test_end_ten_minutes_after_the_last_begins_a_new_count() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 603))
     assert found.back_off == BackOff(failures=1, since=at(603), until=at(603))
 
 
-def test_pod_that_became_ready_since_ends_the_count_and_not_the_last_error() -> None:
+def test_pod_that_became_ready_ends_the_count_not_the_error() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), ready(since=3))
     assert (found.back_off, found.last_error and found.last_error.pod) == (None, "b")
 
@@ -129,7 +129,7 @@ def test_pod_that_somebody_deletes_does_not_count() -> None:
     assert judged(view(made("a", 0, state=last, terminating=True))) == NONE
 
 
-def test_pod_that_its_node_refused_counts_although_its_controller_deletes_it_at_once() -> None:
+def test_pod_refused_by_its_node_counts_although_deleted_at_once() -> None:
     gone = made("a", 0, container=None, phase="Failed", terminating=True)
     gone["status"] |= {"reason": "UnexpectedAdmissionError", "startTime": at(1)}
     assert judged(view(gone)).back_off == BackOff(failures=1, since=at(1), until=at(1))
@@ -158,7 +158,7 @@ def desired(pods: Iterable[PodView], seconds: int = 5) -> dict[str, int]:
     return without_new_pods({"new": 3, "old": 2}, pods, backed_off(), Deadlines(NOW + timedelta(seconds=seconds)))
 
 
-def test_no_new_pod_is_made_during_a_pause_and_other_revisions_go_on() -> None:
+def test_no_new_pod_during_a_pause_but_others_go_on() -> None:
     assert desired([]) == {"new": 0, "old": 2}
 
 
@@ -166,11 +166,11 @@ def test_pods_that_serve_and_those_that_were_there_before_stay() -> None:
     assert desired([ready(since=3, created=4), view(made("w", 0))])["new"] == 2
 
 
-def test_pod_that_was_made_at_once_in_the_stead_of_one_that_ended_goes_again() -> None:
+def test_pod_made_at_once_after_an_end_goes_again() -> None:
     assert desired([view(made("w", 0)), view(made("twin", 3))])["new"] == 1
 
 
-def test_pod_that_was_made_in_the_second_of_the_end_and_is_taken_by_its_node_stays() -> None:
+def test_pod_made_in_the_ends_second_stays_once_taken() -> None:
     taken, refused_next = view(made("sibling", 2)), view(made("twin", 2, container=None, phase="Pending"))
     assert desired([taken, refused_next])["new"] == 1
 
@@ -215,7 +215,7 @@ def failed_pods(cluster: Cluster) -> list[Object]:
     return [each for each in cluster.kind("Pod") if each["status"]["phase"] == "Failed"]
 
 
-def test_pods_that_are_refused_at_once_are_made_ever_more_seldom() -> None:
+def test_pods_refused_at_once_are_made_ever_more_seldom() -> None:
     cluster = Cluster(resource(replicas=1))
     refuse_all(cluster, 600)
     moments = [NOW.fromisoformat(each["metadata"]["creationTimestamp"]) for each in failed_pods(cluster)]
@@ -224,7 +224,7 @@ def test_pods_that_are_refused_at_once_are_made_ever_more_seldom() -> None:
     assert [round((after - before).total_seconds(), -1) for before, after in pairwise(tries)] == [20, 40, 80, 160]
 
 
-def test_user_reads_the_last_error_and_when_the_next_pod_is_made() -> None:
+def test_user_reads_the_last_error_and_when_pods_come_again() -> None:
     cluster = Cluster(resource(replicas=1))
     refuse_all(cluster, 20)
     (row,) = status(cluster)["revisions"]
@@ -237,7 +237,7 @@ def test_user_reads_the_last_error_and_when_the_next_pod_is_made() -> None:
     assert last["message"] == "UnexpectedAdmissionError."
 
 
-def test_revision_that_is_refused_for_long_is_served_when_nodes_take_pods_again() -> None:
+def test_revision_refused_for_long_is_served_when_nodes_take_pods() -> None:
     cluster = Cluster(resource(replicas=2))
     refuse_all(cluster, 100)
     cluster.settle()
@@ -245,7 +245,7 @@ def test_revision_that_is_refused_for_long_is_served_when_nodes_take_pods_again(
     assert "backOff" not in status(cluster)["revisions"][0]
 
 
-def test_older_revision_that_backs_off_in_a_paused_rollout_has_all_its_pods_again_afterwards() -> None:
+def test_older_revision_backing_off_while_paused_regains_all_its_pods() -> None:
     cluster = served(replicas=1)
     (old,) = (each["metadata"]["name"] for each in cluster.kind("ReplicaSet"))
     cluster.change(engine={"env": [{"name": "A", "value": "1"}]}, rollout={"paused": True})
@@ -257,7 +257,7 @@ def test_older_revision_that_backs_off_in_a_paused_rollout_has_all_its_pods_agai
     assert (status(cluster)["ready"], shown(cluster, "Ready")) == ("1/1", ("False", "RolloutPaused"))
 
 
-def test_revision_that_somebody_deleted_backs_off_too_and_has_its_pods_again_afterwards() -> None:
+def test_deleted_revision_backs_off_too_and_regains_its_pods() -> None:
     cluster = served(replicas=1)
     (kept,) = cluster.kind("ControllerRevision")
     cluster.change(rollout={"revision": kept["metadata"]["labels"][REVISION_LABEL]})
@@ -274,7 +274,7 @@ def test_revision_that_somebody_deleted_backs_off_too_and_has_its_pods_again_aft
     assert not cluster.operate().actions
 
 
-def test_pods_that_are_gone_are_told_of_while_none_is_made() -> None:
+def test_pods_that_are_gone_are_told_while_none_is_made() -> None:
     cluster = Cluster(resource(replicas=1))
     refuse_all(cluster, 20)
     for each in failed_pods(cluster):
@@ -288,7 +288,7 @@ def test_pods_that_are_gone_are_told_of_while_none_is_made() -> None:
     )
 
 
-def test_last_error_of_a_container_outlives_its_pod_with_phase_bucket_and_last_words() -> None:
+def test_last_error_outlives_its_pod_with_phase_bucket_and_words() -> None:
     cluster = Cluster(resource(replicas=1))
     cluster.operate()
     cluster.controllers()

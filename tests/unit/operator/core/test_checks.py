@@ -164,7 +164,7 @@ def test_host_path_is_refused_where_it_is_not_allowed() -> None:
     )
 
 
-def test_host_path_of_an_adapter_is_refused_where_it_is_not_allowed() -> None:
+def test_host_path_of_an_adapter_is_refused_where_not_allowed() -> None:
     adapters = {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/adapters/sql"}}}]}
     found = refused(replace(DEFAULTS, allow_host_path=False), engine={"name": "vllm"}, model=adapters)
     assert found is not None

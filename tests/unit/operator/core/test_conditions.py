@@ -255,7 +255,7 @@ def test_pod_whose_gate_has_just_opened_is_not_lost() -> None:
     assert verdict("Degraded", state_of([fresh])).status is FALSE
 
 
-def test_pod_that_is_long_not_ready_behind_an_open_gate_is_lost() -> None:
+def test_pod_long_not_ready_behind_an_open_gate_is_lost() -> None:
     away = view(pod("a", revision="new", conditions=(gate_condition(True), condition("Ready", False))))
     assert verdict("Degraded", state_of([away])).reason == "ReplicasLost"
 

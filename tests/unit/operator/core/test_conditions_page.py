@@ -16,5 +16,5 @@ def test_table_has_every_condition_in_its_order() -> None:
 
 
 @pytest.mark.parametrize("kind", CONDITIONS, ids=lambda kind: kind.type)
-def test_row_of_a_condition_says_its_good_status_and_its_meaning(kind: ConditionKind) -> None:
+def test_row_of_a_condition_says_good_status_and_meaning(kind: ConditionKind) -> None:
     assert f"| `{kind.type}` | {kind.good} | {kind.meaning.rstrip('.')}" in TABLE

@@ -37,7 +37,7 @@ def after_problems(*pods: PodView, workloads: tuple[Manifest, ...] = (), to_come
     return state.deadlines
 
 
-def test_deadline_is_reached_when_the_time_is_over_and_noted_before() -> None:
+def test_deadline_is_reached_when_time_is_over_and_noted_before() -> None:
     deadlines = Deadlines(NOW)
     assert deadlines.reached(NOW - timedelta(seconds=30), 30)
     assert deadlines.next_seconds is None
@@ -53,21 +53,21 @@ def test_first_of_all_deadlines_counts() -> None:
     assert deadlines.next_seconds == pytest.approx(1.6)
 
 
-def test_pod_without_a_node_is_looked_at_when_it_should_have_one() -> None:
+def test_pod_without_node_is_looked_at_when_one_is_due() -> None:
     assert after_problems(unschedulable(12)).next_seconds == pytest.approx(18.1)
 
 
-def test_pod_that_waits_for_room_to_come_asks_for_no_look() -> None:
+def test_pod_that_waits_for_room_asks_for_no_look() -> None:
     assert after_problems(unschedulable(12), to_come=True).next_seconds is None
 
 
-def test_workload_that_is_refused_its_pods_is_looked_at_when_it_counts() -> None:
+def test_workload_refused_its_pods_is_looked_at_when_it_counts() -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": ago(12)}
     workloads = ({"status": {"conditions": [refused]}}, {"metadata": {}})
     assert after_problems(workloads=workloads).next_seconds == pytest.approx(18.1)
 
 
-def test_opened_gate_is_looked_at_when_the_kubelet_should_have_followed() -> None:
+def test_opened_gate_is_looked_at_when_the_kubelet_should_follow() -> None:
     deadlines = Deadlines(NOW)
     assert is_settling(view(pod(conditions=(gate_condition(True, since=ago(4)),))), deadlines)
     assert deadlines.next_seconds == pytest.approx(6.1)
@@ -81,9 +81,7 @@ def test_canary_is_looked_at_when_it_has_been_observed() -> None:
 
 
 @pytest.mark.parametrize(("still", "seconds"), [(100, 1699.1), (1799.5, 10.1), (1801, None)])
-def test_warmup_that_may_stand_still_is_asked_although_its_report_does_not_change(
-    still: float, seconds: float | None
-) -> None:
+def test_warmup_that_may_stand_still_is_asked_without_news(still: float, seconds: float | None) -> None:
     found = after_problems(view(report=report(Phase.COMPILING, since_progress_seconds=still)))
     assert found.next_seconds == (None if seconds is None else pytest.approx(seconds))
     assert found.asks_first is (seconds is not None)
@@ -109,7 +107,7 @@ def test_judgement_that_time_does_not_change_asks_for_nothing(seen: PodView) -> 
 
 
 @pytest.mark.parametrize(("past", "count"), [(5, 1), (10, 0)])
-def test_pod_that_is_past_its_grace_holds_its_cards_for_another_moment(past: int, count: int) -> None:
+def test_pod_past_its_grace_holds_its_cards_a_moment_longer(past: int, count: int) -> None:
     ending = pod(terminating=True)
     ending["metadata"]["deletionTimestamp"] = ago(past)
     assert ending_pods([view(ending)], Observed(resource()), Deadlines(NOW)) == count

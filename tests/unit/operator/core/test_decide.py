@@ -127,7 +127,7 @@ def test_broken_revision_never_replaces_what_serves() -> None:
     assert status(cluster)["revision"]["previous"] in old
 
 
-def test_pod_that_waits_for_an_ending_one_is_no_stall_until_that_is_gone() -> None:
+def test_pod_stalls_only_once_the_ending_one_before_it_left() -> None:
     cluster = served(replicas=1)
     ending, waiting = copied(cluster.kind("Pod")[0]), cluster.kind("Pod")[0]
     ending["metadata"] |= {"name": "ending", "uid": "uid-ending", "deletionTimestamp": "2026-08-01T12:00:00Z"}
@@ -205,7 +205,7 @@ def test_own_service_account_is_left_out_when_another_is_named() -> None:
     assert cluster.kind("ServiceAccount") == []
 
 
-def test_revisions_that_differ_in_the_pod_only_share_their_config_map() -> None:
+def test_revisions_differing_only_in_the_pod_share_a_config_map() -> None:
     cluster = served()
     names = {each["metadata"]["name"] for each in cluster.kind("ConfigMap")}
     cluster.change(pod={"labels": {"team": "a"}})

@@ -57,7 +57,7 @@ def test_old_pods_are_taken_before_their_successors_are_added() -> None:
     assert [(f"tiny-{old}" == name, replicas) for name, replicas in sets] == [(True, 1), (False, 4)]
 
 
-def test_observed_canary_holds_its_gate_for_so_long_and_costs_no_old_pod() -> None:
+def test_observed_canary_holds_its_gate_and_costs_no_old_pod() -> None:
     cluster, _ = upgrading(canary={"observeSeconds": 30})
     assert {turn(cluster) for _ in range(25)} == {(4, 0), (4, 1)}
     assert "has held it for 30 s" in message(cluster)
@@ -93,7 +93,7 @@ def test_way_back_to_a_stable_revision_has_no_canary() -> None:
     assert "canary" not in message(cluster)
 
 
-def test_plan_of_a_spec_that_was_rolled_back_is_not_that_of_the_pods_which_serve() -> None:
+def test_plan_of_a_rolled_back_spec_is_counted_not_measured() -> None:
     cluster = served(replicas=1)
     assert status(cluster)["plan"]["basis"] == "Measured"
     (first,) = revisions(cluster)

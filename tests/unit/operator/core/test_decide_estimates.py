@@ -89,7 +89,7 @@ def test_doubt_ends_when_a_pod_has_measured() -> None:
     assert status(cluster)["plan"]["basis"] == "Measured"
 
 
-def test_measured_figures_outlive_a_new_operator_and_pods_that_are_replaced() -> None:
+def test_measured_figures_outlive_a_new_operator_and_replaced_pods() -> None:
     cluster = served()
     measured = copied(status(cluster)["plan"])
     cluster.reports.clear()

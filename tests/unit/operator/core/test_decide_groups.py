@@ -57,7 +57,7 @@ def conditions_of(cluster: GroupCluster, name: str) -> dict[str, Object]:
     return {each["type"]: each for each in cluster.objects["Pod", name]["status"]["conditions"]}
 
 
-def test_replica_is_a_group_of_a_leader_worker_set_and_no_replica_set() -> None:
+def test_replica_is_a_leader_worker_set_and_no_replica_set() -> None:
     cluster = served()
     (revision,) = revisions(cluster)
     (workload,) = cluster.kind(KIND)
@@ -100,7 +100,7 @@ def test_eviction_of_one_pod_takes_its_whole_group(unavailable: int, pods: int) 
     assert budget["spec"]["minAvailable"] == pods
 
 
-def test_groups_go_in_the_order_of_their_controller_whatever_they_cost() -> None:
+def test_groups_go_in_their_controllers_order_whatever_they_cost() -> None:
     cluster = served()
     cluster.change(replicas=1)
     plan = cluster.operate()
@@ -115,7 +115,7 @@ def test_pods_of_a_resource_may_reach_each_other() -> None:
     ]
 
 
-def test_without_leader_worker_sets_nothing_is_made_and_the_status_says_what_to_install() -> None:
+def test_without_leader_worker_sets_the_status_says_what_to_install() -> None:
     cluster = fresh()
     cluster.groups_served = False
     cluster.settle()
@@ -133,7 +133,7 @@ def test_installing_the_controller_later_is_enough() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_upgrade_goes_by_groups_behind_a_canary_and_never_below_the_promise() -> None:
+def test_upgrade_goes_by_groups_behind_a_canary_within_the_promise() -> None:
     cluster = served(model={"maxModelLen": 256})
     (old,) = revisions(cluster)
     cluster.change(model=BIGGER)
@@ -164,7 +164,7 @@ def test_stalling_revision_is_rolled_back_while_the_good_one_serves() -> None:
     assert condition(cluster, "Available")[0] == "True"
 
 
-def test_group_without_a_node_for_one_of_its_pods_is_as_one_without_any() -> None:
+def test_group_with_a_pod_without_node_is_as_without_any() -> None:
     cluster = fresh(replicas=1)
     cluster.cards = 1
     for _ in range(3):
@@ -186,7 +186,7 @@ def test_worker_that_cannot_start_its_container_is_named() -> None:
     assert f"Pod tiny-{revision}-0-1 cannot start its container: no such image." in message(cluster, "Stalled")
 
 
-def test_old_group_that_serves_stays_while_the_one_before_it_is_made_anew() -> None:
+def test_old_serving_group_stays_while_the_one_before_is_remade() -> None:
     """The controller takes the last group first: scaling down to the number that serves would take the wrong one."""
     cluster = served()
     (old,) = revisions(cluster)
@@ -197,7 +197,7 @@ def test_old_group_that_serves_stays_while_the_one_before_it_is_made_anew() -> N
     assert conditions_of(cluster, f"tiny-{old}-1")["Ready"]["status"] == "True"
 
 
-def test_lost_leader_worker_set_of_an_old_revision_is_scaled_by_what_it_is() -> None:
+def test_lost_set_of_an_old_revision_keeps_its_template() -> None:
     """Somebody has deleted the ControllerRevision: both templates are read back."""
     cluster = served()
     (old,) = revisions(cluster)

@@ -44,7 +44,7 @@ def moved_off() -> tuple[Cluster, str, str]:
     return cluster, first, second
 
 
-def test_pinned_revision_is_refused_and_the_one_that_runs_serves_on() -> None:
+def test_pinned_revision_is_refused_and_the_running_one_serves_on() -> None:
     cluster, first, second = moved_off()
     before = pod_names(cluster)
     withdraw(cluster)
@@ -116,7 +116,7 @@ def half_way() -> Cluster:
     return cluster
 
 
-def test_failed_revision_is_rolled_back_to_the_pods_that_are_left() -> None:
+def test_failed_revision_is_rolled_back_to_the_pods_left() -> None:
     cluster = half_way()
     left = mounting(cluster)
     withdraw(cluster)
@@ -131,7 +131,7 @@ def test_failed_revision_is_rolled_back_to_the_pods_that_are_left() -> None:
     assert status(cluster)["availableReplicas"] == 2
 
 
-def test_stored_rendering_is_judged_although_the_spec_names_no_host_path() -> None:
+def test_stored_rendering_is_judged_although_the_spec_names_no_path() -> None:
     cluster, _, second = moved_off()
     revision: Object = cluster.objects["ControllerRevision", f"tiny-{second}"]
     volumes = revision["data"]["template"]["spec"]["volumes"]

@@ -58,7 +58,7 @@ def marked(cluster: Cluster) -> list[str]:
     ]
 
 
-def test_pod_that_finds_no_room_is_waited_for_half_a_minute() -> None:
+def test_pod_without_room_is_waited_for_half_a_minute() -> None:
     cluster = crowded(maxUnavailable=1)
     turns(cluster, 3)
     cluster.now += timedelta(seconds=20)
@@ -68,7 +68,7 @@ def test_pod_that_finds_no_room_is_waited_for_half_a_minute() -> None:
     assert condition(cluster, "Stalled") == ("False", "NotStalled")
 
 
-def test_then_it_goes_and_pods_are_replaced_in_place_within_what_may_be_missing() -> None:
+def test_then_pods_are_replaced_in_place_within_what_may_miss() -> None:
     cluster = crowded(maxUnavailable=1)
     old = revisions(cluster)
     seen = turns(asked(cluster), 25)
@@ -77,7 +77,7 @@ def test_then_it_goes_and_pods_are_replaced_in_place_within_what_may_be_missing(
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_canary_in_the_place_of_an_old_pod_is_told_as_such() -> None:
+def test_canary_in_an_old_pods_place_is_told_as_such() -> None:
     cluster = asked(crowded(maxUnavailable=1))
     turns(cluster, 1)
     assert "its first pod is the canary in the place of an older one, older pods serve" in message(cluster, "Ready")
@@ -103,7 +103,7 @@ def test_never_more_pods_than_are_desired_once_in_place() -> None:
         assert desired <= 2
 
 
-def test_reason_stands_on_the_replica_set_while_old_pods_are_desired_and_then_goes() -> None:
+def test_reason_stands_while_old_pods_are_desired_and_then_goes() -> None:
     cluster = crowded(maxUnavailable=1)
     turns(asked(cluster), 1)
     assert marked(cluster) == ["The scheduler found no room beside the old pods for 30 s: 0/1 nodes are available"]
@@ -120,7 +120,7 @@ def test_operator_that_starts_anew_goes_on_in_place() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_pod_above_the_cards_stays_and_what_unblocks_is_said_when_no_replica_may_be_missing() -> None:
+def test_pod_above_the_cards_stays_where_none_may_be_missing() -> None:
     cluster = crowded()
     assert min(turns(asked(cluster), 3)) == 2
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
@@ -130,7 +130,7 @@ def test_pod_above_the_cards_stays_and_what_unblocks_is_said_when_no_replica_may
     assert "set spec.rollout.maxUnavailable to 1 or more" in message(cluster, "Stalled")
 
 
-def test_blocked_upgrade_goes_on_by_itself_when_a_card_is_free() -> None:
+def test_blocked_upgrade_goes_on_by_itself_with_a_free_card() -> None:
     cluster = asked(crowded())
     turns(cluster, 3)
     cluster.cards = 3
@@ -138,7 +138,7 @@ def test_blocked_upgrade_goes_on_by_itself_when_a_card_is_free() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_blocked_upgrade_goes_on_in_place_when_a_replica_may_be_missing() -> None:
+def test_blocked_upgrade_goes_on_in_place_once_one_may_miss() -> None:
     cluster = asked(crowded())
     turns(cluster, 3)
     cluster.change(rollout={"maxUnavailable": 1})
@@ -189,7 +189,7 @@ def test_scaling_up_beyond_the_cards_is_no_upgrade() -> None:
     assert marked(cluster) == []
 
 
-def test_in_place_no_pod_is_made_before_the_old_one_was_told_to_go() -> None:
+def test_in_place_no_pod_comes_before_the_old_must_go() -> None:
     cluster = crowded(mode="inPlace", maxUnavailable=1)
     for _ in range(3):  # the ReplicaSet controller, or our watch of pods, is late
         cluster.operate()

@@ -22,7 +22,7 @@ def test_pinned_revision_replaces_the_pods_of_the_spec() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_change_of_the_spec_moves_no_pod_while_a_revision_is_pinned() -> None:
+def test_change_of_the_spec_moves_no_pod_while_pinned() -> None:
     cluster, first, _ = upgraded_once()
     cluster.change(rollout={"revision": first})
     cluster.settle()
@@ -32,7 +32,7 @@ def test_change_of_the_spec_moves_no_pod_while_a_revision_is_pinned() -> None:
     assert len(cluster.kind("ControllerRevision")) == 2
 
 
-def test_pin_that_is_taken_away_gives_the_spec_back_its_say() -> None:
+def test_pin_taken_away_gives_the_spec_back_its_say() -> None:
     cluster, first, second = upgraded_once()
     cluster.change(rollout={"revision": first})
     cluster.settle()
@@ -48,7 +48,7 @@ def test_pinned_revision_becomes_the_newest() -> None:
     assert next((row["name"], row["number"]) for row in status(cluster)["revisions"]) == (first, 3)
 
 
-def test_revision_that_is_not_kept_moves_nothing_and_says_which_are() -> None:
+def test_revision_not_kept_moves_nothing_and_says_which_are() -> None:
     cluster, first, second = upgraded_once()
     cluster.change(rollout={"revision": "0123456789"})
     cluster.settle()

@@ -32,7 +32,7 @@ def test_change_of_substance_replaces_all_pods_under_the_floor() -> None:
     assert condition(cluster, "Ready") == ("True", "Serving")
 
 
-def test_old_replica_set_and_config_map_go_and_the_revision_stays() -> None:
+def test_old_workload_and_config_map_go_and_the_revision_stays() -> None:
     cluster = served()
     cluster.change(model={"maxModelLen": 512})
     cluster.settle()
@@ -59,7 +59,7 @@ def test_history_is_bounded() -> None:
     assert sorted(each["revision"] for each in cluster.kind("ControllerRevision")) == [3, 4, 5]
 
 
-def test_old_replica_set_and_config_map_stay_until_the_last_pod_has_ended() -> None:
+def test_old_workload_and_config_map_stay_until_all_pods_end() -> None:
     cluster = served(replicas=1)
     (old,) = cluster.kind("ReplicaSet")
     cluster.change(model={"maxModelLen": 512})
@@ -75,7 +75,7 @@ def test_old_replica_set_and_config_map_stay_until_the_last_pod_has_ended() -> N
     assert deleted == {"ReplicaSet", "ConfigMap"}
 
 
-def test_child_that_is_being_deleted_is_made_again_only_once_it_is_gone() -> None:
+def test_child_being_deleted_is_made_again_once_it_is_gone() -> None:
     cluster = served()
     (service,) = cluster.kind("Service")
     service["metadata"]["deletionTimestamp"] = "2026-08-01T12:00:00Z"
@@ -118,7 +118,7 @@ def test_newer_crd_restarts_nothing() -> None:
     assert pod_names(cluster) == before
 
 
-def test_new_pods_of_a_stored_revision_keep_the_image_it_was_made_with() -> None:
+def test_new_pods_of_a_stored_revision_keep_its_image() -> None:
     cluster = served()
     cluster.defaults = upgraded(cluster.defaults)
     cluster.change(replicas=3)

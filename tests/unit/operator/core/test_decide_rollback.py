@@ -199,7 +199,7 @@ def test_failed_revision_that_is_held_alone_is_not_scaled_up() -> None:
     assert condition(cluster, "Stalled") == ("True", "RevisionFailed")
 
 
-def test_paused_failure_is_rolled_back_when_that_is_asked_for_later() -> None:
+def test_paused_failure_is_rolled_back_once_that_is_asked_for() -> None:
     cluster, good, _ = failing(onFailure="pause")
     cluster.change(rollout={"onFailure": "rollback"})
     cluster.settle()
@@ -217,7 +217,7 @@ def test_paused_rollout_gives_nothing_up() -> None:
     assert not [event for event in cluster.events if event.reason == "RevisionFailed"]
 
 
-def test_in_place_is_rolled_back_although_no_old_pod_is_left() -> None:
+def test_in_place_is_rolled_back_without_any_old_pod_left() -> None:
     cluster = served(replicas=1, rollout={"mode": "inPlace", "maxUnavailable": 1})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)

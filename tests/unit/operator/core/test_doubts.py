@@ -40,7 +40,7 @@ def test_graphs_of_the_seeds_fit_as_they_did_there() -> None:
     assert estimate(seed()).prompt == GraphBounds(planned=24, expected=15, at_best=15)
 
 
-def test_simulation_that_cannot_reach_its_thresholds_is_refused_with_what_it_can_reach() -> None:
+def test_simulation_below_its_thresholds_is_refused_with_what_it_reaches() -> None:
     assert refused(seed()) == Problem(
         "ThresholdsUnreachable",
         "spec.readiness asks for 100 % of the prompt graphs, but at most 15 of 24 (62 %) fit. To make it fit, give "
@@ -64,7 +64,7 @@ def test_pods_that_will_serve_below_the_thresholds_are_a_doubt() -> None:
 
 
 @pytest.mark.parametrize("spec", [on_a_card(), from_the_hub()], ids=["served name", "hub"])
-def test_shortfall_that_the_lowest_known_figures_deny_is_a_doubt_and_no_refusal(spec: Object) -> None:
+def test_shortfall_denied_by_the_lowest_figures_is_a_doubt_only(spec: Object) -> None:
     assert refused(spec) is None
     assert doubted(spec) == SHORT
 
@@ -79,7 +79,7 @@ def test_shortfall_at_the_lowest_figures_of_all_sources_is_refused() -> None:
     assert found.reason == "ThresholdsUnreachable"
 
 
-def test_model_that_was_only_recognized_by_its_served_name_refuses_nothing() -> None:
+def test_model_recognized_only_by_its_served_name_refuses_nothing() -> None:
     assert refused(on_a_card(**SMALL_POOL)) is None
     assert doubted(on_a_card(**SMALL_POOL)) is not None
 
@@ -112,7 +112,7 @@ def test_ranks_that_cannot_share_the_heads_are_refused() -> None:
     )
 
 
-def test_weights_of_a_model_that_is_only_recognized_are_a_doubt() -> None:
+def test_weights_of_a_model_only_recognized_are_a_doubt() -> None:
     spec = on_a_card(model={"servedNames": ["meta-llama/Llama-3.1-70B"]})
     assert refused(spec) is None
     assert (doubted(spec) or "").startswith("The model may not fit: weights of about ")
@@ -142,7 +142,7 @@ def test_what_is_not_described_is_not_estimated(changes: dict[str, Any]) -> None
     assert doubted(seed(**changes)) is None
 
 
-def test_simulation_without_a_model_takes_the_one_that_the_card_was_measured_with() -> None:
+def test_simulation_without_a_model_takes_the_cards_measured_one() -> None:
     assert estimate(seed(engine={"simulation": {"model": None}})) == estimate(seed())
 
 

@@ -30,7 +30,7 @@ def ready(seconds: int) -> PodView:
     return view(pod("r", revision="new", conditions=conditions))
 
 
-def test_two_in_a_row_are_named_with_the_last_ones_reason() -> None:
+def test_two_in_a_row_are_named_with_the_last_reason() -> None:
     found = failed_pods_problem([evicted("b", 20), evicted("a", 10)], "new")
     assert found
     assert found.reason == "PodsFail"
@@ -48,7 +48,7 @@ def test_pod_that_became_ready_since_ends_the_row() -> None:
     assert len(failed_in_a_row([evicted("a", 10), evicted("b", 20), ready(5)], "new")) == 2
 
 
-def test_pods_that_served_and_those_of_other_revisions_do_not_count() -> None:
+def test_pods_that_served_and_other_revisions_do_not_count() -> None:
     assert failed_in_a_row([evicted("a", 10, served=True)], "new") == []
     assert failed_in_a_row([evicted("a", 10)], "old") == []
 
@@ -59,7 +59,7 @@ def test_container_tells_where_the_pod_does_not() -> None:
     assert (found.ended, found.ended_at) == ("OOMKilled, exit code 137.", NOW + timedelta(seconds=40))
 
 
-def test_resource_stalls_while_its_pods_fail_and_goes_on_when_one_serves() -> None:
+def test_resource_stalls_while_pods_fail_until_one_serves() -> None:
     cluster = served(replicas=1)
     cluster.change(replicas=2)
     cluster.operate()

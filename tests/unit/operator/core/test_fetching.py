@@ -37,7 +37,7 @@ def test_fetch_is_a_sentence(progress: FetchProgress, sentence: str) -> None:
         ("DiskFull", "Repository a/b needs 16 GiB more in /fetched, and 4 GiB are free: use a larger volume."),
     ],
 )
-def test_fetch_that_failed_is_told_by_conditions_and_by_the_row_of_its_pod(reason: str, message: str) -> None:
+def test_failed_fetch_is_told_by_conditions_and_its_pods_row(reason: str, message: str) -> None:
     failure = RuntimeFailure(reason=reason, message=message)
     failed = view(pod(revision="new"), report(Phase.FAILED, failure=failure))
     problem = pod_problem(failed, state_of(), Room(to_come=False))
@@ -48,7 +48,7 @@ def test_fetch_that_failed_is_told_by_conditions_and_by_the_row_of_its_pod(reaso
     assert [each.message for each in status.pods] == [message]
 
 
-def test_pod_that_waits_for_the_fetch_of_another_says_so_in_its_row() -> None:
+def test_pod_that_waits_for_anothers_fetch_says_so() -> None:
     waits = report(Phase.FETCHING, fetch=FetchProgress(done_bytes=5 * GIB, waiting=True))
     (row,) = make_status(state_of([view(pod(revision="new"), waits)])).pods
     assert (row.phase, row.message) == (

@@ -112,7 +112,7 @@ def test_field_changes_its_knob(name: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "path"), OWNED, ids=str)
-def test_field_changes_the_plan_hash_when_its_knob_decides_the_buckets(name: str, path: str) -> None:
+def test_field_changes_the_plan_hash_when_its_knob_decides_buckets(name: str, path: str) -> None:
     before, after = (runtime_config(inference(**merged(BASE, each))) for each in (BESIDE.get(path, {}), override(path)))
     changed = plan_hash(before.bucketing, before.limits) != plan_hash(after.bucketing, after.limits)
     assert changed == (PlanEffect.BUCKETS in knobs()[name].plan)
@@ -124,7 +124,7 @@ def test_collectives_follow_mode_and_parallelism_together() -> None:
     assert said(NEEDS_TWO_FIELDS, merged(graphs, two)) == ["true"]
 
 
-def test_every_other_field_of_a_knob_is_fixed_for_a_reason() -> None:
+def test_every_other_field_with_a_knob_is_fixed_for_reasons() -> None:
     paths = {
         path for knob in knobs().values() if knob.home is Home.FIELD and knob.reader in ENGINE for path in knob.use
     }

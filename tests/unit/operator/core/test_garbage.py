@@ -35,7 +35,7 @@ def test_pod_that_may_still_run_keeps_its_workload(terminating: bool) -> None:
     assert deleted(replica_set(), pod(revision="old", terminating=terminating)) == []
 
 
-def test_workload_that_has_pods_again_after_a_back_off_is_kept() -> None:
+def test_workload_with_pods_again_after_a_back_off_is_kept() -> None:
     assert deleted(replica_set(**{DESIRED_ANNOTATION: "1"})) == []
 
 

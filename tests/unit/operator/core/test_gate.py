@@ -27,7 +27,7 @@ def opened(**pod_fields: Any) -> PodView:
     return view(pod(conditions=(OPEN,), **pod_fields))
 
 
-def test_warm_pod_is_opened_with_a_record_of_what_was_judged() -> None:
+def test_warm_pod_is_opened_with_a_record_of_its_judgement() -> None:
     expected = f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}"
     assert judge(view(report=report()), STRICT) == gate(True, "WarmedUp", expected)
 
@@ -55,7 +55,7 @@ def test_pod_below_a_threshold_is_not_opened() -> None:
     assert judge(view(report=SHORT), STRICT) is None
 
 
-def test_pod_below_a_threshold_is_opened_with_a_warning_if_asked_for() -> None:
+def test_pod_below_a_threshold_is_opened_with_warning_if_asked() -> None:
     assert judge(view(report=SHORT), LENIENT) == gate(
         True,
         "OpenedBelowThreshold",
@@ -113,7 +113,7 @@ def test_restarted_container_closes_at_once_without_a_report() -> None:
     )
 
 
-def test_late_report_of_the_container_before_does_not_keep_the_gate_open() -> None:
+def test_late_report_of_the_container_before_keeps_no_gate_open() -> None:
     late = view(pod(conditions=(OPEN,), container="c2"), report(), container_id="c1")
     action = judge(late, STRICT)
     assert action is not None
@@ -133,7 +133,7 @@ def test_container_that_does_not_run_closes_at_once(state: dict[str, Any], word:
     )
 
 
-def test_restarted_container_that_is_warm_is_opened_with_a_new_record() -> None:
+def test_restarted_warm_container_is_opened_with_a_new_record() -> None:
     action = judge(view(pod(conditions=(OPEN,), container="c2"), report(), container_id="c2"), STRICT)
     assert action is not None
     assert action.open
@@ -166,7 +166,7 @@ def test_closed_gate_is_not_closed_again() -> None:
     assert judge(view(pod(conditions=(closed,)), report(Phase.COMPILING)), STRICT) is None
 
 
-def test_last_report_of_a_container_that_has_ended_keeps_no_gate_open() -> None:
+def test_last_report_of_an_ended_container_keeps_no_gate_open() -> None:
     ended = opened(state={"terminated": {"reason": "Error", "exitCode": 1}})
     seen = view(pod(conditions=(OPEN,), state={"terminated": {"reason": "Error", "exitCode": 1}}), report())
     assert (seen.report, seen.container and seen.container.id) == (None, "c1")

@@ -87,7 +87,7 @@ def test_value_that_was_taken_back_makes_one() -> None:
     assert not same_inputs(stored_form(inputs(accelerator={**CARD, "cards": 1})), inputs(accelerator=CARD))
 
 
-def test_label_is_data_and_not_a_field_so_one_more_in_the_store_makes_one() -> None:
+def test_labels_are_data_so_one_more_in_the_store_counts() -> None:
     assert not same_inputs(stored_form(inputs(pod={"labels": {"team": "a"}})), inputs())
 
 
@@ -96,7 +96,7 @@ def test_store_that_is_no_object_matches_nothing(stored: object) -> None:
     assert not same_inputs(stored, inputs())
 
 
-def test_number_that_the_api_server_writes_without_fraction_is_the_same() -> None:
+def test_number_written_without_fraction_by_the_server_is_the_same() -> None:
     stored = stored_form(inputs(engine={"deviceMemoryUtilization": 1.0}))
     stored["engine"]["deviceMemoryUtilization"] = 1
     assert same_inputs(stored, inputs(engine={"deviceMemoryUtilization": 1.0}))

@@ -39,7 +39,7 @@ def test_a_forgotten_revision_is_no_longer_told() -> None:
     assert len(found.revisions) == 2
 
 
-def test_a_new_revision_is_told_before_its_first_pod_is_asked_for() -> None:
+def test_a_new_revision_is_told_before_its_first_pod() -> None:
     cluster = served(recipeCache=SHARED)
     cluster.change(model={"maxModelLen": 512})
     cluster.operate()

@@ -44,7 +44,7 @@ def test_named_clients_are_selected_by_namespace_and_pod() -> None:
     ]
 
 
-def test_policy_is_about_the_pods_of_this_resource_and_what_reaches_them() -> None:
+def test_policy_is_about_this_resources_pods_and_what_reaches_them() -> None:
     spec = network_policy(inference(), DEFAULTS)["spec"]
     assert spec["podSelector"] == {"matchLabels": {NAME_LABEL: "tiny"}}
     assert spec["policyTypes"] == ["Ingress"]

@@ -39,7 +39,7 @@ def test_shortfall_says_counts_percent_and_threshold() -> None:
     )
 
 
-def test_shortfall_names_the_first_bucket_of_its_phase_that_was_left_out() -> None:
+def test_shortfall_names_the_first_bucket_of_its_phase_left_out() -> None:
     out = "the device ran out of memory while its graph was captured"
     skipped = (
         Skipped(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no time was left"),
@@ -81,7 +81,7 @@ def test_warmup_is_complete_only_once_it_is_over() -> None:
     assert warmup_percent(last) == 99
 
 
-def test_warmup_that_captured_less_than_planned_is_complete_when_it_serves() -> None:
+def test_warmup_that_captured_less_is_complete_when_it_serves() -> None:
     assert warmup_percent(report(prompt=progress(24, 24, 15))) == 100
 
 
@@ -95,5 +95,5 @@ def test_counts_say_what_stands_for_each_phase() -> None:
     assert counts(mixed) == "15 of 24 prompt graphs captured and 4 of 4 decode buckets warmed"
 
 
-def test_captured_percent_is_of_the_plan_and_not_of_what_is_warm() -> None:
+def test_captured_percent_is_of_the_plan_not_of_warm_buckets() -> None:
     assert captured_percent(progress(10, 5, 5)) == 50

@@ -99,7 +99,7 @@ def written(revision: str) -> GaudiInferenceStatus:
     return GaudiInferenceStatus(plan=MEASURED, revision=Revisions(current=revision))
 
 
-def test_measured_figures_stay_while_no_pod_has_reported_to_this_operator() -> None:
+def test_measured_figures_stay_while_no_pod_has_reported() -> None:
     assert state(state_of([warming("a")], before=written("new"))) == MEASURED
 
 
@@ -128,7 +128,7 @@ def test_first_warmed_up_pod_replaces_an_estimate() -> None:
     assert found.basis is PlanBasis.MEASURED
 
 
-def test_refused_spec_is_not_judged_by_pods_that_run_another_one() -> None:
+def test_refused_spec_is_not_judged_by_pods_of_another() -> None:
     refused = state_of([serving("a", said=warmed())], violation=Problem("ThresholdsUnreachable", "Too many."))
     assert state(refused).basis is PlanBasis.COUNTED
 

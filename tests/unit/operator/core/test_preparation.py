@@ -31,7 +31,7 @@ def test_pod_that_waits_for_its_volumes_for_long() -> None:
     )
 
 
-def test_pod_that_waits_for_its_volumes_for_a_moment_is_in_no_problem() -> None:
+def test_pod_waiting_a_moment_for_volumes_is_in_no_problem() -> None:
     assert pod_problem(unprepared(179), state_of(), ROOM) is None
 
 
@@ -40,7 +40,7 @@ def test_pod_that_has_its_volumes_is_in_no_problem() -> None:
     assert pod_problem(view(pod(conditions=(prepared,))), state_of(), ROOM) is None
 
 
-def test_pod_without_its_volumes_is_looked_at_when_it_should_have_them() -> None:
+def test_pod_without_its_volumes_is_looked_at_when_due() -> None:
     state = state_of()
     assert pod_problem(unprepared(170), state, ROOM) is None
     assert state.deadlines.next_seconds == pytest.approx(10.1)

@@ -144,9 +144,7 @@ def started_anew(restarts: int, gate: bool | None = None) -> PodView:
 
 
 @pytest.mark.parametrize(("restarts", "gate", "loops"), [(1, None, False), (2, None, True), (5, False, False)])
-def test_two_ends_before_it_ever_served_are_a_loop_while_it_warms_up_again(
-    restarts: int, gate: bool | None, loops: bool
-) -> None:
+def test_two_ends_before_it_served_are_a_loop_while_warming(restarts: int, gate: bool | None, loops: bool) -> None:
     assert (pod_problem(started_anew(restarts, gate), state_of(), ROOM) is not None) is loops
 
 
@@ -180,11 +178,11 @@ def test_pod_that_waits_for_a_volume(said: str) -> None:
     assert found.message.startswith(f"Pod a waits for a volume: 0/1 nodes are available: {said}. Check that the PVC")
 
 
-def test_pod_without_a_node_for_a_moment_is_in_no_problem() -> None:
+def test_pod_without_a_node_for_a_moment_has_no_problem() -> None:
     assert pod_problem(unschedulable(29), state_of(), ROOM) is None
 
 
-def test_pod_that_waits_for_the_room_of_an_ending_one_is_in_no_problem() -> None:
+def test_pod_waiting_for_an_ending_ones_room_has_no_problem() -> None:
     assert pod_problem(unschedulable(300), state_of(), Room(to_come=True)) is None
 
 
@@ -320,7 +318,7 @@ def test_only_what_the_revision_is_made_of_is_blamed(reason: str, blamed: bool) 
     assert blames_the_revision(Problem(reason, "")) is blamed
 
 
-def test_trouble_of_a_pod_comes_before_that_of_its_replica_set() -> None:
+def test_trouble_of_a_pod_comes_before_its_replica_sets() -> None:
     found = first_problem([view(), waiting("InvalidImageName")], [], state_of(), ROOM)
     assert found is not None
     assert found.reason == "InvalidImageName"

@@ -51,7 +51,7 @@ def test_without_a_class_the_default_of_the_cluster_is_taken() -> None:
     assert "storageClassName" not in spec_of(recipe_pvc_actions(inference(**ON), (), ()))
 
 
-def test_the_claim_is_named_after_the_resource_and_goes_with_it() -> None:
+def test_the_claim_is_named_after_its_resource_and_goes_along() -> None:
     metadata = live()["metadata"]
     assert (metadata["name"], metadata["ownerReferences"][0]["uid"]) == ("tiny-recipes", "uid-of-tiny")
 

@@ -60,7 +60,7 @@ def test_an_operator_that_has_just_started_keeps_what_is_written() -> None:
     assert recipe_cache(state_of([serving()], inference=SHARED, before=before)) == written
 
 
-def test_what_is_written_of_another_revision_says_nothing_of_this_one() -> None:
+def test_what_another_revision_wrote_says_nothing_of_this_one() -> None:
     written = RecipeCacheState(phase="Filled", hit_percent=100, saved_seconds=9)
     before = GaudiInferenceStatus(revision=Revisions(current="old"), recipe_cache=written)
     assert state(before=before) == RecipeCacheState(phase="Empty")
@@ -72,7 +72,7 @@ def test_scaled_to_zero_keeps_what_is_written() -> None:
     assert recipe_cache(state_of([], inference=SHARED, before=before, desired=0)) == written
 
 
-def test_a_cache_that_no_pod_can_use_is_a_setting_without_effect() -> None:
+def test_a_cache_that_no_pod_can_use_has_no_effect() -> None:
     pods = [serving(said=told(MISS, "The volume cannot lock files."))]
     verdict = judge_settings_effective(state_of(pods, inference=SHARED))
     assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")

@@ -82,7 +82,7 @@ def test_calmest_closed_pod_opens_again_where_fewer_than_promised_serve() -> Non
     assert gates(serving("a", 0), closed("b", 9), closed("c", 2), promised=2) == {"c": True}
 
 
-def test_no_second_pod_opens_while_the_kubelet_has_not_looked_at_the_first() -> None:
+def test_no_second_pod_opens_before_the_kubelet_sees_the_first() -> None:
     just_now = timestamp(NOW - timedelta(seconds=1))
     opened = (gate_condition(True, RECORD, since=just_now), condition("Ready", False))
     coming = view(pod("b", conditions=opened), report(recent_recompiles=9))
@@ -104,7 +104,7 @@ def test_promise_is_kept_and_a_second_look_changes_nothing(pods: list[PodView], 
     assert judge_gates(after, CLOSING, promised, Deadlines(NOW)) == []
 
 
-def test_pod_that_closes_for_another_reason_is_not_among_those_that_serve() -> None:
+def test_pod_closing_for_another_reason_is_not_among_those_serving() -> None:
     conditions = (gate_condition(True, RECORD), condition("Ready", True))
     restarted = view(pod("a", conditions=conditions, container="c2"), report())
     assert gates(restarted, serving("b", 9)) == {"a": False}

@@ -41,7 +41,7 @@ FAILED = revision("new", 3, FAILURE)
         ([NEW, OLDER], "old", [], None),
     ],
 )
-def test_last_good_revision_is_the_stable_one_or_one_that_serves(
+def test_last_good_revision_is_the_stable_or_a_serving_one(
     stored: list[Revision], stable: str | None, pods: list[PodView], found: str | None
 ) -> None:
     good = last_good("new", stored, stable, pods)
@@ -49,7 +49,7 @@ def test_last_good_revision_is_the_stable_one_or_one_that_serves(
 
 
 @pytest.mark.parametrize(("pods", "found"), [([OLD], "old"), ([warming("o", "old")], "older"), ([], "older")])
-def test_forbidden_revision_is_only_good_while_it_has_pods_that_serve(pods: list[PodView], found: str) -> None:
+def test_forbidden_revision_is_good_only_while_its_pods_serve(pods: list[PodView], found: str) -> None:
     older = serving("older-pod", "older")
     good = last_good("new", [NEW, GOOD, OLDER], "old", [*pods, older], {"old"})
     assert good
@@ -90,7 +90,7 @@ def test_failed_revision_goes_on_when_the_good_one_is_gone() -> None:
     assert chosen(FAILED, stored=(FAILED,)) == ("new", False, "WarmupStalled")
 
 
-def test_stable_revision_that_is_asked_for_again_is_not_judged_like_a_new_one() -> None:
+def test_stable_revision_asked_for_again_is_not_judged_as_new() -> None:
     newer = serving("n", "newer")
     before = GaudiInferenceStatus(revision=Revisions(stable="new"))
     state = state_of((STALLED, newer), stored=(revision("newer", 4), NEW), before=before)

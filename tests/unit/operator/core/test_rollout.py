@@ -44,7 +44,7 @@ def test_successor_comes_in_the_step_that_takes_its_predecessor() -> None:
     assert scales(step) == {"new": 2, "old": 3}
 
 
-def test_in_place_takes_an_old_pod_before_it_starts_a_new_one() -> None:
+def test_in_place_takes_an_old_pod_before_starting_a_new() -> None:
     assert rollout(pods("old", 2, 2), IN_PLACE) == [(1, 0), (1, 1), (0, 1), (0, 2)]
 
 
@@ -70,7 +70,7 @@ def test_reason_names_the_revision_and_the_limit() -> None:
     )
 
 
-def test_old_pod_that_never_served_goes_before_its_successor_is_ready() -> None:
+def test_never_served_old_pod_goes_before_its_successor_is_ready() -> None:
     assert scales(next_step(pods("new", 0, number=2), [pods("old", 2, 0, served=0)], SURGE))["old"] == 0
 
 
@@ -130,7 +130,7 @@ def test_first_new_pod_is_alone_until_it_has_proven_itself() -> None:
     assert scales(next_step(pods("new", 1, 1, number=2), [pods("old", 4, 4)], proven)) == {"new": 3, "old": 3}
 
 
-def test_canary_in_place_costs_one_old_pod_even_if_more_may_be_missing() -> None:
+def test_canary_in_place_costs_one_pod_whatever_may_miss() -> None:
     trial = Policy(4, 0, 3, trial=True)
     assert scales(next_step(pods("new", 0, number=2), [pods("old", 4, 4)], trial)) == {"old": 3}
     assert next_step(pods("new", 1, number=2), [pods("old", 3, 3)], trial).progress is Progress.WAITING
@@ -141,7 +141,7 @@ def test_scaling_down_goes_on_during_a_trial() -> None:
     assert scales(next_step(pods("new", 1, number=2), [pods("old", 6, 6)], trial)) == {"old": 2}
 
 
-def test_without_surge_a_new_pod_waits_for_one_that_still_ends() -> None:
+def test_without_surge_a_new_pod_waits_for_an_ending_one() -> None:
     olds = [pods("old", 1, 1)]
     assert next_step(pods("new", 0, number=2), olds, IN_PLACE, ending=1).progress is Progress.WAITING
     assert scales(next_step(pods("new", 0, number=2), olds, IN_PLACE)) == {"new": 1}
@@ -151,7 +151,7 @@ def test_with_surge_nobody_waits_for_an_ending_pod() -> None:
     assert scales(next_step(pods("new", 0, number=2), [pods("old", 2, 2)], SURGE, ending=3)) == {"new": 1}
 
 
-def test_pod_without_a_node_goes_when_the_surge_is_taken_back() -> None:
+def test_pod_without_a_node_goes_with_the_surge() -> None:
     new = RevisionPods("new", 2, replicas=1, unplaced=1)
     assert scales(next_step(new, [pods("old", 2, 2)], IN_PLACE)) == {"new": 0, "old": 1}
 
@@ -171,14 +171,14 @@ def test_paused_rollout_scales_up_what_serves() -> None:
     assert scales(step) == {"old": 4}
 
 
-def test_failed_revision_gets_no_more_pods_while_the_rollout_is_held() -> None:
+def test_failed_revision_gets_no_more_pods_while_held() -> None:
     held = replace(SURGE, desired=3, paused=True)
     failed = replace(pods("new", 1, number=2), failed=True)
     assert scales(next_step(failed, [], held)) == {}
     assert scales(next_step(failed, [pods("old", 1, 0)], held)) == {"old": 2}
 
 
-def test_paused_rollout_grows_neither_a_failed_revision_nor_one_that_was_not_begun() -> None:
+def test_paused_rollout_grows_neither_failed_nor_unbegun_revisions() -> None:
     failed = replace(pods("old", 2), failed=True)
     assert scales(next_step(pods("new", 0, number=2), [failed], replace(SURGE, desired=3, paused=True))) == {}
 

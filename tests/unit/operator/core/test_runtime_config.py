@@ -24,7 +24,7 @@ def test_runtime_reads_back_what_the_operator_writes() -> None:
     assert RuntimeConfig.model_validate_json(revision.config) == config()
 
 
-def test_plan_hash_is_the_one_that_the_runtime_computes_from_its_file() -> None:
+def test_plan_hash_is_what_the_runtime_computes_from_its_file() -> None:
     revision = desired_revision(
         inference(bucketing={"strategy": "linear", "prompt": {"query": {"max": 64}}}), (), DEFAULTS
     )
@@ -56,7 +56,7 @@ def test_checkpoint_lies_below_the_mounted_source(source: dict[str, Any], folder
     assert checkpoint_folder(inference(model={"source": source}).spec.model.source) == folder
 
 
-def test_repository_of_the_hub_is_told_to_the_runtime_and_its_token_is_not() -> None:
+def test_repository_is_told_to_the_runtime_and_its_token_not() -> None:
     hub = {"repo": "a/b", "revision": "v1", "tokenSecretRef": {"name": "hub", "key": "token"}}
     found = config(model={"source": {"persistentVolumeClaim": None, "huggingFace": hub}}).model
     assert (found.path, found.hub) == ("/fetched", HubRepository(repo="a/b", revision="v1"))

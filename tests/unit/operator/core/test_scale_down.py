@@ -49,7 +49,7 @@ def test_youngest_of_those_with_the_same_to_lose_goes() -> None:
     assert chosen(deletion_costs(pods, {"new": 2})) == {"b"}
 
 
-def test_pod_that_is_not_ready_goes_in_the_place_of_one_that_is() -> None:
+def test_pod_not_ready_goes_in_a_ready_ones_place() -> None:
     assert deletion_costs([busy("a", 9), busy("b", 0), warming("c")], {"new": 2}) == []
 
 
@@ -63,7 +63,7 @@ def test_pod_whose_gate_has_just_closed_goes_first() -> None:
     assert chosen(deletion_costs([busy("a", 0), closed("b")], {"new": 1})) == {"b"}
 
 
-def test_pod_that_was_to_go_first_stays_where_the_gate_of_another_has_closed() -> None:
+def test_pod_to_go_first_stays_when_anothers_gate_closes() -> None:
     costs = deletion_costs([marked(busy("a", 0)), closed("b")], {"new": 1})
     assert {cost.pod: cost.removed_first for cost in costs} == {"a": False, "b": True}
 
@@ -89,7 +89,7 @@ def test_pod_that_somebody_protects_stays() -> None:
     assert chosen(deletion_costs([busy("a", 0, deletion_cost=100), busy("b", 9)], {"new": 1})) == {"b"}
 
 
-def test_silent_pod_goes_before_one_with_many_requests_and_after_an_idle_one() -> None:
+def test_silent_pod_goes_before_busy_ones_and_after_idle_ones() -> None:
     assert chosen(deletion_costs([serving("a"), busy("b", 9)], {"new": 1})) == {"a"}
     assert chosen(deletion_costs([serving("a"), busy("b", 0)], {"new": 1})) == {"b"}
 
@@ -149,7 +149,7 @@ def costs(cluster: Cluster) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods if DELETION_COST_ANNOTATION in pod["metadata"]["annotations"]]
 
 
-def test_idle_pod_is_named_first_and_then_the_replica_set_is_lowered() -> None:
+def test_idle_pod_is_named_first_before_the_set_is_lowered() -> None:
     cluster = served(replicas=3)
     one, idle, other = (pod["metadata"]["name"] for pod in cluster.kind("Pod"))
     answering(cluster, one, 5)

@@ -115,7 +115,7 @@ def test_recompiles_are_summed_over_serving_pods() -> None:
     ]
 
 
-def test_warmup_is_of_the_least_advanced_pod_of_the_current_revision() -> None:
+def test_warmup_is_of_the_current_revisions_least_advanced_pod() -> None:
     pods = [
         serving("a", "old", said=captured(0, 0)),
         moving("b", captured(12, 0, Phase.CAPTURING)),
@@ -218,7 +218,7 @@ def test_row_says_what_stands_in_the_way(seen: PodView, phase: str, message: str
     assert (row.phase, row.message) == (phase, message)
 
 
-def test_pod_that_has_not_reported_to_this_operator_keeps_its_figures() -> None:
+def test_pod_that_has_not_reported_to_us_keeps_its_figures() -> None:
     known = PodState(
         name="a",
         revision="new",

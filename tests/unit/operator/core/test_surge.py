@@ -42,7 +42,7 @@ def answer(
     return why_in_place(rollout, 3, live, pods, Deadlines(NOW), **fields)
 
 
-def test_pod_without_a_node_for_half_a_minute_is_the_answer() -> None:
+def test_pod_without_node_for_half_a_minute_is_the_answer() -> None:
     assert answer(pods=(waiting(30),)) == ANSWER
     assert answer(pods=(waiting(29),)) is None
 
@@ -53,7 +53,7 @@ def test_quota_for_half_a_minute_is_the_answer() -> None:
     assert answer(live=replica_set(refused_for=29)) is None
 
 
-def test_answer_that_stands_on_the_replica_set_is_not_asked_for_again() -> None:
+def test_answer_on_the_replica_set_is_not_asked_for_again() -> None:
     assert answer(live=replica_set("no card was free"), pods=(warming(),)) == "no card was free"
 
 
@@ -75,7 +75,7 @@ def test_pods_that_still_end_may_make_the_room() -> None:
     ],
     ids=str,
 )
-def test_nobody_asks_where_no_replica_may_be_missing_or_the_mode_is_said(rollout: Rollout) -> None:
+def test_nobody_asks_where_none_may_miss_or_mode_is_said(rollout: Rollout) -> None:
     assert answer(rollout, replica_set("no card was free", refused_for=300), (waiting(300),)) is None
 
 

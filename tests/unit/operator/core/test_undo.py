@@ -60,7 +60,7 @@ def test_section_that_says_the_same_is_not_written() -> None:
     assert [step["path"] for step in undo_patch(now, inputs(resource()))] == ["/spec/model"]
 
 
-def test_revision_of_a_release_that_nobody_understands_is_refused_in_a_sentence() -> None:
+def test_revision_of_an_unknown_release_is_refused_in_a_sentence() -> None:
     with pytest.raises(SpecUnreadable, match="kept by another release"):
         undo_patch(resource(), {"model": {"from": "the future"}})
 

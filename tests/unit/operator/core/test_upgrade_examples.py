@@ -40,7 +40,7 @@ def inputs(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_script_starts_from_an_accepted_deployment_and_changes_it_to_accepted_ones(script: Path) -> None:
+def test_script_changes_an_accepted_deployment_to_accepted_ones(script: Path) -> None:
     first, *changed = [inputs(state) for state in states(script)]
     assert changed
     assert changed[0] != first
@@ -52,7 +52,7 @@ def test_script_is_read_by_a_plain_shell(script: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_script_can_be_started_and_tells_its_story_in_the_first_lines(script: Path) -> None:
+def test_script_can_be_started_and_tells_its_story_first(script: Path) -> None:
     assert os.access(script, os.X_OK)
     assert script.read_text().startswith("#!/bin/sh\n# ")
 
@@ -66,7 +66,7 @@ def test_readme_tells_of_the_script(script: Path) -> None:
     ("check", "code"),
     [("equals ready 2/2 2/2", 0), ("equals ready 1/2 2/2", 1), ("holds 'a b c' b", 0), ("holds 'a b c' d", 1)],
 )
-def test_check_of_a_script_ends_it_where_a_promise_is_broken(check: str, code: int) -> None:
+def test_check_of_a_script_ends_it_on_a_broken_promise(check: str, code: int) -> None:
     command = ["sh", "-c", f'. "{FOLDER}/story.sh"; {check}; exit 0', str(FOLDER / "a-script.sh")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, "NOT AS PROMISED" in done.stderr) == (code, bool(code))

@@ -15,7 +15,7 @@ def mount(path: str, **overrides: Any) -> dict[str, Any] | None:
 HUB_AND_CLAIM = {**HUB, "cache": {"persistentVolumeClaim": {"claimName": "shared"}}}
 
 
-def test_fetched_model_has_a_volume_that_is_written_and_nothing_is_mounted_beside_it() -> None:
+def test_fetched_model_has_a_writable_volume_and_nothing_beside_it() -> None:
     assert mount("/fetched", model=HUB) == {"name": "fetched", "mountPath": "/fetched"}
     assert volume("fetched", model=HUB) == {"name": "fetched", "emptyDir": {}}
     assert mount("/models", model=HUB) is None
@@ -40,7 +40,7 @@ def test_token_of_an_adapter_serves_where_the_model_needs_none() -> None:
     assert found["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
 
 
-def test_file_of_a_fetched_model_is_named_by_the_runtime_alone() -> None:
+def test_file_of_a_fetched_model_is_the_runtimes_to_name() -> None:
     inc = {"quantization": {"method": "inc", "configFile": "quant.json"}}
     vllm = {"engine": {"name": "vllm"}, "accelerator": CARD}
     assert environment(model=inc, **vllm)["QUANT_CONFIG"] == "/models/tiny/quant.json"
@@ -51,7 +51,7 @@ def test_pods_share_what_is_fetched_into_a_claim() -> None:
     assert volume("fetched", model=HUB_AND_CLAIM)["persistentVolumeClaim"] == {"claimName": "shared"}
 
 
-def test_fresh_claim_can_be_written_by_the_user_of_the_pods() -> None:
+def test_fresh_claim_can_be_written_by_the_pods_user() -> None:
     found = spec(model=HUB_AND_CLAIM, pod={"runAsUser": 1234})["securityContext"]
     assert (found["fsGroup"], found["fsGroupChangePolicy"]) == (1234, "OnRootMismatch")
 
@@ -92,7 +92,7 @@ def test_image_volume_holds_the_model() -> None:
     assert volume("model", model={"source": source})["image"] == {"reference": "model:1", "pullPolicy": "IfNotPresent"}
 
 
-def test_missing_host_folder_does_not_keep_the_report_from_saying_so() -> None:
+def test_missing_host_folder_does_not_silence_the_report() -> None:
     source = {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}
     assert volume("model", model={"source": source})["hostPath"] == {"path": "/models"}
 
@@ -129,13 +129,13 @@ RECIPES = {"recipeCache": {"enabled": True}}
 SEED = {"recipeCache": {"enabled": True, "ociImage": {"reference": "recipes:1", "path": "llama"}}}
 
 
-def test_shared_recipes_are_mounted_beside_the_folder_that_is_compiled_in() -> None:
+def test_shared_recipes_are_mounted_beside_the_folder_compiled_in() -> None:
     assert volume("recipes", **RECIPES)["persistentVolumeClaim"] == {"claimName": "tiny-recipes"}
     assert mount("/recipes", **RECIPES) == {"name": "recipes", "mountPath": "/recipes"}
     assert volume("cache", **RECIPES) == {"name": "cache", "emptyDir": {}}
 
 
-def test_pods_that_share_recipes_read_which_revisions_are_kept_where_somebody_says_it() -> None:
+def test_pods_sharing_recipes_read_which_revisions_are_kept() -> None:
     assert volume("kept-revisions", **RECIPES)["configMap"] == {"name": "tiny-recipes", "optional": True}
     assert mount("/etc/gaudi-revisions", **RECIPES) is not None
     label = {"fieldPath": "metadata.labels['inference.gaudi.dev/revision']"}
@@ -148,21 +148,21 @@ def test_recipes_that_are_not_shared_need_no_claim() -> None:
     assert "GAUDI_REVISION" not in environment()
 
 
-def test_shared_recipes_can_be_written_by_the_user_of_the_pods() -> None:
+def test_shared_recipes_can_be_written_by_the_pods_user() -> None:
     assert spec(**RECIPES, pod={"runAsUser": 1234})["securityContext"]["fsGroup"] == 1234
 
 
 STORE = {"url": "https://store.example/recipes"}
 
 
-def test_a_token_for_a_store_of_recipes_is_a_reference_that_may_lead_nowhere() -> None:
+def test_token_for_a_recipe_store_may_lead_nowhere() -> None:
     store = {**STORE, "tokenSecretRef": {"name": "reader", "key": "token"}}
     found = environment(recipeCache={"enabled": True, "objectStore": store})
     reference = {"name": "reader", "key": "token", "optional": True}
     assert found["GAUDI_RECIPES_TOKEN"] == {"secretKeyRef": reference}
 
 
-def test_keys_for_a_store_of_recipes_are_references_under_names_of_their_own() -> None:
+def test_keys_for_a_recipe_store_have_names_of_their_own() -> None:
     store = {**STORE, "s3": {"region": "eu-1", "credentialsSecretName": "reader"}}
     found = environment(recipeCache={"enabled": True, "objectStore": store})
     named = {name: each["secretKeyRef"]["key"] for name, each in found.items() if name.startswith("GAUDI_RECIPES")}

@@ -96,7 +96,7 @@ def test_revision_of_others_ends_no_pass(content: Any, number: int) -> None:
     assert all(each["revision"] < 2**62 or each["data"] == content for each in changed.kind("ControllerRevision"))
 
 
-def test_strategy_that_an_older_release_took_is_told_and_ends_no_pass() -> None:
+def test_strategy_of_an_older_release_ends_no_pass() -> None:
     def write(cluster: Cluster, value: str) -> None:
         cluster.resource["spec"].setdefault("bucketing", {})["strategy"] = value
 

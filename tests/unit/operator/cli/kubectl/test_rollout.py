@@ -35,7 +35,7 @@ def test_name_of_digits_goes_before_a_number() -> None:
     assert named((digits, SECOND, FIRST), "1") is digits
 
 
-def test_revision_that_is_not_kept_is_refused_with_those_that_are() -> None:
+def test_revision_not_kept_is_refused_with_those_that_are() -> None:
     with pytest.raises(Refused, match=r"revision 9 is not kept: choose one of 1 \(a\), 2 \(b\)"):
         named((SECOND, FIRST), "9")
 
@@ -54,12 +54,12 @@ def test_undo_of_an_undo_goes_forth_again() -> None:
     assert earlier(resource(), (again, SECOND)) is SECOND
 
 
-def test_undo_of_what_was_rolled_back_takes_what_runs_in_its_stead() -> None:
+def test_undo_after_a_rollback_takes_what_runs_in_its_stead() -> None:
     runs, failed = revision("a", 3), revision("b", 2, FAILURE, **NEWER)
     assert earlier(resource(**NEWER), (runs, failed)) is runs
 
 
-def test_undo_of_a_pin_goes_back_to_what_ran_before_it() -> None:
+def test_undo_of_a_pin_goes_back_to_the_one_before() -> None:
     pinned = resource(**NEWER, rollout={"revision": "0123456789"})
     assert earlier(pinned, (revision("0123456789", 3), SECOND)) is SECOND
 
@@ -141,12 +141,12 @@ def test_restart_sets_the_annotation() -> None:
     assert restart_patch(resource(), "now") == {"metadata": {"annotations": {RESTARTED_AT_ANNOTATION: "now"}}}
 
 
-def test_restart_of_what_is_paused_is_refused_with_the_command_that_helps() -> None:
+def test_restart_while_paused_is_refused_with_the_command_that_helps() -> None:
     with pytest.raises(Refused, match="kubectl gaudi rollout resume tiny"):
         restart_patch(PAUSED, "now")
 
 
-def test_restart_of_a_pinned_revision_is_refused_for_nothing_would_come_of_it() -> None:
+def test_restart_of_a_pinned_revision_is_refused_as_without_effect() -> None:
     with pytest.raises(Refused, match="runs revision 0123456789"):
         restart_patch(resource(rollout={"revision": "0123456789"}), "now")
 

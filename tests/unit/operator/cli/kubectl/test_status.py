@@ -26,13 +26,13 @@ def test_rollout_on_its_way_says_what_it_waits_for() -> None:
     )
 
 
-def test_stalled_rollout_has_failed_with_reason_and_sentence_of_the_condition() -> None:
+def test_stalled_rollout_has_failed_with_the_conditions_reason_and_sentence() -> None:
     verdict = judge(shown(ON_ITS_WAY, STALLED), KEPT)
     assert verdict.outcome is Outcome.FAILED
     assert verdict.sentence == f'gaudiinference "tiny" stopped (RolledBack): {STALLED[3]}'
 
 
-def test_sentence_of_a_failure_is_told_once_it_is_rolled_back_and_not_with_every_pod_on_the_way() -> None:
+def test_failure_is_told_once_when_it_is_rolled_back() -> None:
     back = ("Ready", False, "RollingBack", f"1 of 2 replicas serve revision a. {STALLED[3]} Revision a runs instead.")
     verdict = judge(shown(back), KEPT)
     assert verdict.outcome is Outcome.WAITING
@@ -55,12 +55,12 @@ def test_restart_that_no_revision_runs_yet_is_waited_for() -> None:
     assert judge(shown(READY, restarted="now"), KEPT).outcome is Outcome.WAITING
 
 
-def test_restart_whose_revision_is_not_in_the_status_yet_is_waited_for() -> None:
+def test_restart_whose_revision_is_not_in_status_is_waited_for() -> None:
     kept = (revision("c", 2, restarted="now"), *KEPT)
     assert judge(shown(READY, restarted="now"), kept).outcome is Outcome.WAITING
 
 
-def test_restart_is_rolled_out_once_its_revision_is_the_current_one() -> None:
+def test_restart_is_rolled_out_once_its_revision_is_current() -> None:
     resource = shown(READY, restarted="now", revision={"current": "c"})
     assert judge(resource, (revision("c", 2, restarted="now"), *KEPT)).outcome is Outcome.DONE
 
@@ -77,7 +77,7 @@ def test_failed_revision_that_may_be_tried_again_is_waited_for() -> None:
     assert judge(shown(ON_ITS_WAY, STALLED, restarted="now", revisions=rows), kept).outcome is Outcome.WAITING
 
 
-def test_refused_spec_has_failed_although_no_revision_is_made_of_it() -> None:
+def test_refused_spec_has_failed_although_it_made_no_revision() -> None:
     refused = ("PlanAccepted", False, "PlanImpossible", "no KV block fits")
     stalled = ("Stalled", True, "PlanImpossible", "no KV block fits")
     assert judge(shown(refused, stalled, restarted="now"), KEPT).outcome is Outcome.FAILED

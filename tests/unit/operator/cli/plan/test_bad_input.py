@@ -50,7 +50,7 @@ def test_bad_document_is_refused_with_one_sentence(change: dict[str, Any], sente
     assert sentence in refusal(BARE | change)
 
 
-def test_manifest_with_a_strategy_of_no_engine_is_refused_as_by_the_api_server() -> None:
+def test_strategy_of_no_engine_is_refused_as_by_the_server() -> None:
     """Bare limits may ask for it: see test_outputs.py."""
     said = refusal(gaudi_inference(bucketing={"strategy": "unified"}))
     assert "spec.bucketing.strategy: unified is served by no engine, choose exponential, linear," in said
@@ -72,7 +72,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize(("line", "problem"), BAD_LINES.items())
-def test_bad_line_of_a_bucket_file_is_refused_with_number_and_text(tmp_path: Path, line: str, problem: str) -> None:
+def test_bad_line_of_a_bucket_file_is_refused_with_number(tmp_path: Path, line: str, problem: str) -> None:
     buckets = tmp_path / "buckets.txt"
     buckets.write_text(f"# prompts\n(1, 128, 0)\n{line}\n")
     said = refusal(BARE | {"env": {}}, "--bucket-file", str(buckets))
@@ -145,7 +145,7 @@ def test_refusal_of_something_long_quotes_its_beginning(change: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("key", "shown"), [("a\nb", "a\\nb"), ("\x1b[31m", "\\x1b[31m"), ("a\u2028b", "a\\u2028b"), ("é", "é")]
 )
-def test_name_that_would_break_the_line_or_steer_a_terminal_is_shown_escaped(key: str, shown: str) -> None:
+def test_name_that_would_steer_a_terminal_is_shown_escaped(key: str, shown: str) -> None:
     assert f"document is wrong: {shown}: Extra inputs" in refusal(BARE | {key: 1})
     assert f"gaudi-plan: {shown} is not a knob" in refusal(BARE | {"env": {key: 1}})
 

@@ -44,6 +44,6 @@ def test_page_has_examples_for_all_logs() -> None:
     ("name", "counts"),
     [("linear.json", (24, 48)), ("release-1.22.json", (36, 42)), ("cached.json", (36, 42)), ("today.json", (28, 30))],
 )
-def test_plans_of_the_page_have_as_many_buckets_as_it_says(name: str, counts: tuple[int, int]) -> None:
+def test_plans_of_the_page_have_the_buckets_it_says(name: str, counts: tuple[int, int]) -> None:
     lines = CliRunner().invoke(app, ["buckets", "-f", name, "-o", "csv"]).stdout.splitlines()[1:]
     assert tuple(sum(line.startswith(phase) for line in lines) for phase in ("prompt", "decode")) == counts

@@ -85,7 +85,7 @@ def forecasts(found: Any) -> dict[str, tuple[float | None, float | None]]:
     }
 
 
-def test_forecast_of_a_known_model_has_memory_and_minutes_of_both_sides(folder: Path) -> None:
+def test_forecast_of_a_known_model_has_figures_of_both_sides(folder: Path) -> None:
     llama = {"source": {"huggingFace": {"repo": "meta-llama/Llama-3.1-8B", "revision": "main"}}, "maxModelLen": 2048}
     old, new = changed(model=llama), changed(model=llama, engine={"maxNumSeqs": 64})
     known = forecasts(answer(folder, old, new))
@@ -144,7 +144,7 @@ def question(seqs: int, tokens: int) -> PlanQuestion:
 
 @settings(max_examples=30)
 @given(*[st.integers(1, 64), st.integers(128, 8192)] * 2)
-def test_old_plan_without_dropped_and_with_added_is_the_new_plan(
+def test_old_plan_without_dropped_with_added_is_the_new_plan(
     old_seqs: int, old_tokens: int, new_seqs: int, new_tokens: int
 ) -> None:
     old, new = question(old_seqs, old_tokens), question(new_seqs, new_tokens)

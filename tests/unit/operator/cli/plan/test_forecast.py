@@ -40,13 +40,13 @@ def test_seed_000_is_forecast_from_its_settings_alone() -> None:
     assert found["decode"]["percent"] == 100
 
 
-def test_every_figure_has_a_source_and_a_word_for_how_sure_it_is() -> None:
+def test_every_figure_has_a_source_and_how_sure_it_is() -> None:
     found = asked(SEED)
     figures = [*found["memory"].values(), found["kvBlocks"], found["warmupSeconds"], found["prompt"]["graphBytes"]]
     assert all(figure["source"] and figure["confidence"] for figure in figures)
 
 
-def test_table_says_that_it_is_an_estimate_and_names_the_sources() -> None:
+def test_table_says_it_is_an_estimate_and_names_sources() -> None:
     text = plan(SEED, command="forecast").stdout
     assert text.startswith(f"{LLAMA} on card gaudi2: an estimate")
     assert "15 of 24 graphs captured (62 %), 24 with the least bytes of any source" in text

@@ -17,7 +17,7 @@ def drawn(heat_map: HeatMap) -> list[Cell | None]:
     return [cell for _, cells in heat_map.rows() for cell in cells]
 
 
-def test_padding_of_the_first_bucket_is_that_of_all_shorter_prompts() -> None:
+def test_padding_of_the_first_bucket_is_of_all_shorter_prompts() -> None:
     # 1 to 128 tokens have 64.5 on average, so 63.5 of 128 are padding.
     assert PADDING.cell((1, 128)) == Cell("50%", 1 - 64.5 / 128)
 
@@ -29,7 +29,7 @@ def test_padding_counts_from_the_next_smaller_bucket() -> None:
     assert cell.heat == pytest.approx(1 - 3.5 * 192.5 / (4 * 256))
 
 
-def test_shapes_that_are_padded_to_a_larger_bucket_show_what_that_costs() -> None:
+def test_shapes_padded_to_a_larger_bucket_show_its_cost() -> None:
     plan = BucketPlan((Bucket(1, 128, 0), Bucket(4, 256, 0)), (Bucket(1, 1, 1),))
     cell = padding_map(plan, BucketPhase.PROMPT, LIMITS, 3000).cell((4, 128))
     assert cell is not None
@@ -62,7 +62,7 @@ def test_padding_is_a_share(strategy: Strategy, contiguous: bool, seqs: int, blo
         assert all(cell is None or cell.heat is None or 0 <= cell.heat < 1 for cell in cells)
 
 
-def test_decode_without_contiguous_attention_has_no_cell_with_fewer_blocks_than_sequences() -> None:
+def test_decode_without_contiguous_attention_has_no_cell_below_its_sequences() -> None:
     limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
     plan = make_plan(BucketPolicy(), limits, 3000)
     padding = padding_map(plan, BucketPhase.DECODE, limits, 3000)
@@ -70,7 +70,7 @@ def test_decode_without_contiguous_attention_has_no_cell_with_fewer_blocks_than_
     assert padding.cell((2, 1)) is None
 
 
-def test_contiguous_decode_has_no_miss_up_to_the_blocks_of_the_device() -> None:
+def test_contiguous_decode_has_no_miss_up_to_the_devices_blocks() -> None:
     assert MISS not in drawn(padding_map(PLAN, BucketPhase.DECODE, LIMITS, 3000))
 
 

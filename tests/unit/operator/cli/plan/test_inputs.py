@@ -22,7 +22,7 @@ def test_inference_is_planned_as_its_pods_would_plan() -> None:
     assert answer(INFERENCE) == answer(RUNTIME_CONFIG)
 
 
-def test_kv_blocks_of_a_known_model_are_estimated_as_the_operator_does() -> None:
+def test_kv_blocks_of_a_known_model_are_the_operators_estimate() -> None:
     path = ROOT / "examples" / "llama-3.1-8b-gaudi3.yaml"
     inference = read_manifest(yaml.safe_load(path.read_text()))
     expected = forecast_plan(inference)

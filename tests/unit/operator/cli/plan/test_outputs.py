@@ -25,7 +25,7 @@ def test_yaml_holds_what_json_holds() -> None:
 LARGE = SMALL | {"strategy": "file", "env": {}, "file": "(1, 128, 0)\n(1, 1, range(4, 5100))"}
 
 
-def test_yaml_of_many_buckets_is_written_in_parts_that_are_one_document() -> None:
+def test_yaml_in_parts_for_many_buckets_is_one_document() -> None:
     assert len(answer(LARGE)["decode"]) > YAML_AT_ONCE
     assert yaml.safe_load(plan(LARGE, "-o", "yaml").stdout) == answer(LARGE)
 
@@ -123,7 +123,7 @@ def test_find_has_no_picture() -> None:
     assert said.stderr == "gaudi-plan: this answer has no picture; choose table, json, yaml or csv.\n"
 
 
-def test_find_as_csv_has_a_line_for_wanted_found_and_fallback() -> None:
+def test_find_as_csv_has_wanted_found_and_fallback_lines() -> None:
     lines = plan(SMALL, "-o", "csv", "1", "100", "0", command="find").stdout.splitlines()
     assert [line.split(",")[:2] for line in lines[1:]] == [
         ["prompt", "wanted"],

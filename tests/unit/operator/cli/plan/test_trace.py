@@ -58,7 +58,7 @@ def test_roofline_counts_seconds_and_says_whose(trace: Path) -> None:
     ) in said
 
 
-def test_padding_of_decode_costs_little_where_reading_the_weights_takes_most(trace: Path) -> None:
+def test_padding_of_decode_costs_little_where_weights_take_most(trace: Path) -> None:
     """A step reads 16 GB of weights, and 16 MiB more for each block that is padding."""
     tokens, seconds = judged(trace)["strategies"], judged(trace, *ROOFLINE)["strategies"]
     assert tokens["linear"]["decode"]["padding"] > 1.1
@@ -105,7 +105,7 @@ def test_saved_traffic_makes_the_same_plan_in_a_policy(trace: Path, tmp_path: Pa
     assert len(answer(document, "--kv-blocks", "200")["prompt"]) == graphs
 
 
-def test_prefix_caching_of_the_limits_changes_nothing_because_a_trace_has_no_prefixes(trace: Path) -> None:
+def test_prefix_caching_changes_nothing_since_a_trace_has_no_prefixes(trace: Path) -> None:
     without = answer(LIMITS | {"prefix_caching": False}, "--trace", str(trace), command="trace")
     assert judged(trace)["strategies"] == without["strategies"]
 
