@@ -55,11 +55,17 @@ class Learned:
         console.print("-o yaml prints the patch of the GaudiInference.")
 
 
-def learn(question: PlanQuestion, traffic: Traffic, budget: Budget, form: Form = Form.OPTIMAL) -> Learned:
+def learn(
+    question: PlanQuestion,
+    traffic: Traffic,
+    budget: Budget,
+    form: Form = Form.OPTIMAL,
+    most_file_bytes: int = MOST_FILE_BYTES,
+) -> Learned:
     """A plan for `traffic` within `budget`, compared with that of the question.
 
     Raises PlanImpossible when the budget or the limits do not allow one, ConfigError for traffic without shapes and for
-    more buckets than a bucket file may hold.
+    more buckets than a bucket file of `most_file_bytes` may hold.
     """
     if not any(traffic.of(phase) for phase in BucketPhase):
         raise ConfigError("the traffic has no shapes: nothing was served yet")
@@ -67,7 +73,7 @@ def learn(question: PlanQuestion, traffic: Traffic, budget: Budget, form: Form =
     plan = make_plan(policy, question.limits, question.blocks)
     cost = token_cost(question.limits.block_size)
     return Learned(
-        patch={"spec": {"bucketing": _bucketing(policy, plan, form)}},
+        patch={"spec": {"bucketing": _bucketing(policy, plan, form, most_file_bytes)}},
         now={phase: score(question.plan(), phase, traffic, cost) for phase in BucketPhase},
         learned={phase: score(plan, phase, traffic, cost) for phase in BucketPhase},
         warnings=(*question.warnings, *plan.warnings),
@@ -105,16 +111,16 @@ def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPol
     return policy.model_copy(update={"strategy": Strategy.OPTIMAL, "optimal": settings, "file": None})
 
 
-def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form) -> dict[str, Any]:
+def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_bytes: int) -> dict[str, Any]:
     """The fields of spec.bucketing; null takes away what belongs to another strategy."""
     if form is Form.OPTIMAL and policy.optimal:
         settings = policy.optimal.model_dump(by_alias=True)
         return {"strategy": Strategy.OPTIMAL.value, "optimal": settings, "file": None}
     text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.of(phase))
-    if len(text) > MOST_FILE_BYTES:
+    if len(text) > most_file_bytes:
         raise ConfigError(
             f"{len(plan.prompt) + len(plan.decode)} buckets take {len(text)} bytes as a file, which may have "
-            f"{MOST_FILE_BYTES}; choose --as optimal or fewer graphs"
+            f"{most_file_bytes}; choose --as optimal or fewer graphs"
         )
     return {"strategy": Strategy.FILE.value, "file": text, "optimal": None}
 

@@ -229,7 +229,7 @@ class World:
     def total(self) -> int:
         return sum(len(each) for each in self.revisions.values())
 
-    def step(self) -> Step:
+    def step(self, oldest_first: bool = True) -> Step:
         counted = [
             RevisionPods(
                 str(number),
@@ -243,7 +243,8 @@ class World:
         newest = self.revisions[max(self.revisions)]
         others = [pod for number, each in self.revisions.items() if number != max(self.revisions) for pod in each]
         trial = any(pod.served for pod in others) and not any(pod.ready for pod in newest)
-        return next_step(counted[-1], counted[:-1], replace(self.policy, trial=trial))
+        olds = counted[:-1] if oldest_first else counted[-2::-1]
+        return next_step(counted[-1], olds, replace(self.policy, trial=trial))
 
     def apply(self, step: Step) -> None:
         for scale in step.scales:
@@ -340,8 +341,8 @@ def test_revision_that_never_warms_up_costs_nothing_above_the_floor(world: World
 
 @settings(max_examples=200)
 @given(worlds())
-def test_step_is_the_same_until_it_is_carried_out(world: World) -> None:
-    assert world.step() == world.step()
+def test_step_is_the_same_in_whatever_order_revisions_are_listed(world: World) -> None:
+    assert world.step() == world.step(oldest_first=False)
 
 
 @settings(max_examples=200)

@@ -7,7 +7,12 @@ import pytest
 import yaml
 
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
+from gaudi_operator.cli.plan.comparison import Budget
+from gaudi_operator.cli.plan.learn import learn
+from gaudi_operator.cli.plan.options import Form
+from gaudi_operator.cli.plan.question import read_question
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.traffic.histogram import read_traffic
 from tests.unit.operator.cli.plan.asked import INFERENCE, answer, plan, refusal
 
@@ -103,7 +108,9 @@ def test_bad_line_is_named_with_its_file(tmp_path: Path) -> None:
     assert f"{path}: line 1: 3 words instead of 5" in refusal(inference(), "--traffic", str(path), command="learn")
 
 
-def test_buckets_beyond_a_bucket_file_are_refused(met: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaudi_operator.cli.plan.learn.MOST_FILE_BYTES", 20)
-    said = refusal(inference(), "--traffic", str(met), *BLOCKS, "--as", "file", "--graphs", "1", command="learn")
-    assert "bytes as a file, which may have 20; choose --as optimal or fewer graphs" in said
+def test_buckets_beyond_a_bucket_file_are_refused() -> None:
+    question = read_question(inference())
+    asked = question, read_traffic(TEXT), Budget(prompt_graphs=1, decode_graphs=1), Form.FILE
+    assert len(learn(*asked, most_file_bytes=50).patch["spec"]["bucketing"]["file"]) <= 50
+    with pytest.raises(ConfigError, match="bytes as a file, which may have 20; choose --as optimal or fewer graphs"):
+        learn(*asked, most_file_bytes=20)
