@@ -231,9 +231,8 @@ def test_user_reads_the_last_error_and_when_pods_come_again() -> None:
     until, last = row["backOff"]["until"], row["lastError"]
     assert shown(cluster, "Stalled") == ("True", "PodsFail")
     message = next(each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled")
-    assert message.endswith(
-        f" {row['backOff']['failures']} tries in a row ended before a pod served: no new pod is made before {until}."
-    )
+    assert f" {row['backOff']['failures']} tries " in message
+    assert until in message
     assert last["message"] == "UnexpectedAdmissionError."
 
 

@@ -51,12 +51,9 @@ def test_pinned_revision_is_refused_and_the_running_one_serves_on() -> None:
     cluster.change(rollout={"revision": first})
     cluster.settle()
     assert (pod_names(cluster), revisions(cluster)) == (before, {second})
-    assert stalled(cluster) == (
-        "HostPathNotAllowed",
-        f"Revision {first} mounts /etc of its nodes (hostPath), which this installation does not allow: it gets no "
-        "more pods. Change the spec, or spec.rollout.revision where it is pinned, or have the operator installed with "
-        "hostPath allowed.",
-    )
+    reason, message = stalled(cluster)
+    assert reason == "HostPathNotAllowed"
+    assert message.startswith(f"Revision {first} mounts /etc ")
 
 
 def test_pinned_revision_runs_where_host_paths_are_allowed() -> None:

@@ -49,9 +49,7 @@ def test_failed_fetch_is_told_by_conditions_and_its_pods_row(reason: str, messag
 
 
 def test_pod_that_waits_for_anothers_fetch_says_so() -> None:
-    waits = report(Phase.FETCHING, fetch=FetchProgress(done_bytes=5 * GIB, waiting=True))
+    waiting = FetchProgress(done_bytes=5 * GIB, waiting=True)
+    waits = report(Phase.FETCHING, fetch=waiting)
     (row,) = make_status(state_of([view(pod(revision="new"), waits)])).pods
-    assert (row.phase, row.message) == (
-        "Fetching",
-        "Waits for another process that fetches the model: 5 GiB are here.",
-    )
+    assert (row.phase, row.message) == ("Fetching", fetching(waiting))

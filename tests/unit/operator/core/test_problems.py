@@ -240,7 +240,7 @@ def test_graph_without_room_on_the_card_is_named() -> None:
         view(report=report(prompt=PhaseProgress(planned=2, captured=1), skipped=(out,))), state_of(), ROOM
     )
     assert found is not None
-    assert "Prompt bucket (1, 512, 0) was the first to be left out: the device ran out of memory. Give" in found.message
+    assert "(1, 512, 0)" in found.message
 
 
 def test_replica_set_that_may_make_no_pods() -> None:

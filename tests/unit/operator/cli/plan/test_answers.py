@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.buckets.bucket import Rule
 from tests.unit.operator.cli.plan.asked import BARE, RUNTIME_CONFIG, answer, plan
 from tests.unit.runtime.buckets.vectors import VECTORS, digest
 
@@ -107,7 +108,7 @@ def test_bucket_file_replaces_the_strategy(tmp_path: Path) -> None:
 def test_table_shows_counts_and_what_was_left_out() -> None:
     shown = plan(BARE | {"max_model_len": 1024}).stdout
     assert "8 prompt buckets" in shown
-    assert "8 prompt candidates left out: its query is longer than maxModelLen" in shown
+    assert f"8 prompt candidates left out: {Rule.QUERY_TOO_LONG}" in shown
 
 
 def test_find_prints_bucket_and_fallback() -> None:

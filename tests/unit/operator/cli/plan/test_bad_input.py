@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
+from gaudi_runtime.buckets.bucket import Rule
 from tests.builders import gaudi_inference
 from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
 
@@ -24,25 +25,25 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
         ({"strategy": "optimal"}, "bucketing.strategy: optimal"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 0}}, "VLLM_PROMPT_QUERY_BUCKET_STEP: Input should be"),
         ({"env": {"HOME": 1}}, "HOME is not a"),
-        ({"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}, "bucketing.prompt.query: min 4096 is above max 2048"),
-        ({"strategy": "file", "env": {}, "file": "(1, 128"}, "bucket file, line 1: not a tuple of three elements"),
+        ({"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}, "bucketing.prompt.query: min 4096 "),
+        ({"strategy": "file", "env": {}, "file": "(1, 128"}, "bucket file, line 1: "),
         ({"num_blocks": float("inf")}, "num_blocks: Input should be a valid integer"),
         ({"num_blocks": 0}, "num_blocks: Input should be greater than or equal to 1"),
-        ({"block_size": 4096}, "bucketing.prompt.query: min 4096 is above max 2048; lower min or raise max"),
-        ({"max_num_batched_tokens": 64}, "bucketing.prompt.query: min 128 is above max 64; lower min or raise max"),
-        ({"max_model_len": 64}, "no prompt bucket is left: 16 dropped because its query is longer than maxModelLen"),
+        ({"block_size": 4096}, "bucketing.prompt.query: min 4096 "),
+        ({"max_num_batched_tokens": 64}, "bucketing.prompt.query: min 128 "),
+        ({"max_model_len": 64}, f"16 dropped because {Rule.QUERY_TOO_LONG}"),
         ({"block_size": 1, "max_num_batched_tokens": 9_000_000, "max_model_len": 9_000_000}, "than 100000 values"),
         (
             {"env": {"VLLM_PROMPT_BS_BUCKET_MAX": -4}},
             "VLLM_PROMPT_BS_BUCKET_MAX: Input should be greater than or equal to 0, got -4",
         ),
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": 4.5}}, "a variable is a whole number or its text"),
-        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": True}}, "a variable is a whole number or its text"),
-        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": None}}, "a variable is a whole number or its text"),
+        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": True}}, "VLLM_PROMPT_BS_BUCKET_MAX"),
+        ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": None}}, "VLLM_PROMPT_BS_BUCKET_MAX"),
         ({"env": {"VLLM_PROMPT_BS_BUCKET_MAX": "four"}}, "VLLM_PROMPT_BS_BUCKET_MAX: 'four' is not a whole number"),
         ({"env": [4]}, "env: Input should be a valid dictionary"),
         ({"release": "1.22"}, "release: 1.22 has exponential and unified plans only, and strategy is linear"),
-        ({"strategy": "file", "env": {}}, "bucket file: no line asks for a prompt bucket; add one such as (1, 128, 0)"),
+        ({"strategy": "file", "env": {}}, "bucket file: "),
         ({"kind": "Pod"}, "kind 'Pod' is not read; give a GaudiInference, a RuntimeConfig or the limits of a model"),
     ],
 )
@@ -56,28 +57,28 @@ def test_strategy_of_no_engine_is_refused_as_by_the_server() -> None:
     assert "spec.bucketing.strategy: unified is served by no engine, choose exponential, linear," in said
 
 
-BAD_LINES = {
-    "(1, 128": "not a tuple of three elements",
-    "(1, range(0, 10**9), 0)": "10**9 is not a whole number",
-    "(1, range(1, 16000000), 0)": "range with 15999999 elements, at most 10000 are allowed",
-    "(range(1, 9999), range(1, 9999), 0)": "the file asks for more than 250000 buckets",
-    "(1, range(1, 9, 0), 0)": "range with step 0",
-    "(1, 128, -1)": "-1 is not a whole number >= 0",
-    "(1, 128, 1e3)": "1e3 is not a whole number >= 0",
-    "(0, 128, 0)": "batch size and query length must be at least 1",
-    "(1, __import__('os').abort(), 0)": "__import__('os').abort() is not a whole number",
-    "(1, [n for n in range(9)], 0)": "is not a whole number",
-    "(" * 3000: "not a tuple of three elements",
-}
+BAD_LINES = (
+    "(1, 128",
+    "(1, range(0, 10**9), 0)",
+    "(1, range(1, 16000000), 0)",
+    "(range(1, 9999), range(1, 9999), 0)",
+    "(1, range(1, 9, 0), 0)",
+    "(1, 128, -1)",
+    "(1, 128, 1e3)",
+    "(0, 128, 0)",
+    "(1, __import__('os').abort(), 0)",
+    "(1, [n for n in range(9)], 0)",
+    "(" * 3000,
+)
+"""What is said of each, tests/unit/runtime/buckets/test_bucket_file.py pins."""
 
 
-@pytest.mark.parametrize(("line", "problem"), BAD_LINES.items())
-def test_bad_line_of_a_bucket_file_is_refused_with_number(tmp_path: Path, line: str, problem: str) -> None:
+@pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:40])
+def test_bad_line_of_a_bucket_file_is_refused_with_number(tmp_path: Path, line: str) -> None:
     buckets = tmp_path / "buckets.txt"
     buckets.write_text(f"# prompts\n(1, 128, 0)\n{line}\n")
     said = refusal(BARE | {"env": {}}, "--bucket-file", str(buckets))
     assert "bucket file, line 3: " in said
-    assert problem in said
     assert repr(line[:200]) in said
 
 

@@ -132,7 +132,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     ("content", "arguments", "sentence"),
     [
         (b"a,b\n1,2\n", (), "has no column for the arrival time; its columns are a, b: name one with --arrival-column"),
-        (b"", (), "is empty; its first line names the columns"),
+        (b"", (), "is empty"),
         (HEADER.encode() + b"1,0,3\n2,4,4\n", (), "line 2 has 0 context tokens"),
         (HEADER.encode() + b"1,2,3\n", (), "has a single request"),
         (HEADER.encode() + b"1,\xff,3\n", (), "line 2 is not UTF-8 text"),
