@@ -52,7 +52,7 @@ def served(runtime: RuntimeProcess) -> tuple[int, int]:
     return phases.prompt.hits + phases.decode.hits, phases.prompt.misses + phases.decode.misses
 
 
-def test_progress_a_cold_shape_and_an_end_that_leaves_no_orphan(checkpoint: Path, caches: Path) -> None:
+def test_progress_a_cold_shape_and_end_that_leaves_no_orphan(checkpoint: Path, caches: Path) -> None:
     with runtime_process(caches, config_of(checkpoint, caches)) as runtime:
         reports = runtime.follow(Phase.SERVING)
         assert warmed(reports) == sorted(warmed(reports))
@@ -77,7 +77,7 @@ def test_progress_a_cold_shape_and_an_end_that_leaves_no_orphan(checkpoint: Path
         wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in below))
 
 
-def test_a_later_pod_with_a_disk_of_its_own_starts_from_shared_recipes(checkpoint: Path, caches: Path) -> None:
+def test_later_pod_with_its_own_disk_starts_from_shared_recipes(checkpoint: Path, caches: Path) -> None:
     shutil.rmtree(caches / "recipes")
     with runtime_process(caches, config_of(checkpoint, caches)) as runtime:
         ready = runtime.follow(Phase.SERVING)[-1]

@@ -42,7 +42,7 @@ def test_a_bucket_that_hangs_is_named_after_the_stall_timeout(checkpoint: Path, 
         wait_until(lambda: not core.is_running())
 
 
-def test_a_process_that_dies_in_warm_up_ends_the_runtime_with_the_bucket(checkpoint: Path, tmp_path: Path) -> None:
+def test_process_that_dies_in_warm_up_ends_runtime_with_bucket(checkpoint: Path, tmp_path: Path) -> None:
     with compiling(checkpoint, tmp_path) as runtime:
         core_of(runtime).send_signal(signal.SIGKILL)
         assert runtime.exit_code() == 1

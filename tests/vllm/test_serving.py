@@ -116,9 +116,7 @@ def test_malformed_json_is_refused_and_harms_nobody(runtime: RuntimeProcess, ope
     assert openai.models.list().data[0].id == MODEL
 
 
-def test_a_client_that_goes_away_in_mid_stream_leaves_no_request_behind(
-    runtime: RuntimeProcess, openai: OpenAI
-) -> None:
+def test_client_that_leaves_in_mid_stream_leaves_no_request(runtime: RuntimeProcess, openai: OpenAI) -> None:
     stream = openai.completions.create(
         model=MODEL, prompt="go", max_tokens=900, stream=True, extra_body={"ignore_eos": True}
     )
@@ -155,7 +153,7 @@ def metric(runtime: RuntimeProcess, name: str) -> float:
     return next(float(value) for found, _, value in lines if found == name)
 
 
-def test_a_process_of_vllm_that_dies_ends_the_runtime_with_the_reason(runtime: RuntimeProcess) -> None:
+def test_process_of_vllm_that_dies_ends_the_runtime_with_reason(runtime: RuntimeProcess) -> None:
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     core = next(each for each in below if "EngineCore" in "".join(each.cmdline()))
     core.send_signal(signal.SIGKILL)

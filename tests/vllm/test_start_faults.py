@@ -85,7 +85,7 @@ def test_a_kind_of_model_whose_memory_nobody_knows(start: Callable[..., None]) -
         start(write_config(model_type="fancy"))
 
 
-def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(start: Callable[..., None]) -> None:
+def test_too_large_model_is_refused_before_it_is_loaded(start: Callable[..., None]) -> None:
     with pytest.raises(PlanImpossible, match=r"weights take .* GiB by config.json"):
         start(write_config(num_hidden_layers=1000, intermediate_size=100_000))
 

@@ -89,7 +89,7 @@ def workers_of(runtime: RuntimeProcess) -> list[psutil.Process]:
     return [each for each in below if "VLLM::Worker" in "".join(each.cmdline())]
 
 
-def test_each_pod_has_one_rank_and_every_bucket_is_captured_on_both(group: Group) -> None:
+def test_each_pod_has_one_rank_with_every_bucket_captured(group: Group) -> None:
     assert [len(workers_of(each)) for each in (group.leader, group.worker)] == [1, 1]
     shown = [report.prompt.captured + report.decode.captured for report in group.reports]
     assert shown == sorted(shown)
@@ -112,7 +112,7 @@ def test_a_lost_rank_ends_the_whole_group(group: Group) -> None:
     assert "Rank 1 of this group is lost: its process has ended." in group.leader.log.read_text()
 
 
-def test_stages_in_two_pods_answer_alike_and_end_together_once_one_is_told_to(checkpoint: Path, tmp_path: Path) -> None:
+def test_stages_in_two_pods_answer_alike_and_end_together(checkpoint: Path, tmp_path: Path) -> None:
     both = ParallelismConfig(pipeline=2, nodes=2)
     with group_of(tmp_path, config_of(checkpoint, tmp_path, both, ExecutionMode.EAGER)) as (leader, worker):
         leader.follow(Phase.SERVING)

@@ -101,13 +101,13 @@ def check(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
 
 @given(PLANS, small_limits(), st.integers(1, 20))
 @settings(max_examples=300)
-def test_gaps_and_totals_of_any_plan_are_those_of_a_scan(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
+def test_gaps_and_totals_of_any_plan_are_those_of_scan(plan: BucketPlan, limits: Limits, kv_blocks: int) -> None:
     check(plan, limits, kv_blocks)
 
 
 @given(POLICIES, small_limits(), st.integers(1, 20))
 @settings(max_examples=150)
-def test_gaps_and_totals_of_the_public_strategies_are_those_of_a_scan(
+def test_gaps_and_totals_of_public_strategies_are_those_of_scan(
     policy: BucketPolicy, limits: Limits, kv_blocks: int
 ) -> None:
     try:
@@ -153,14 +153,14 @@ def test_sentence_names_share_and_number_of_gaps_and_the_first() -> None:
     )
 
 
-def test_sentence_says_what_helps_where_only_the_parts_of_long_prompts_lack_a_bucket() -> None:
+def test_sentence_says_what_helps_where_parts_of_prompts_lack_buckets() -> None:
     said = recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=1, prefix_caching=False).sentence() or ""
     assert "from (1, 1, 1) to (1, 1024, 31), because the parts of a prompt longer than maxNumBatchedTokens" in said
     assert recorded(max_num_batched_tokens=4096, max_num_prefill_seqs=1, prefix_caching=False).sentence() is None
     assert recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=1, prefix_caching=True).sentence() is None
 
 
-def test_sentence_promises_no_cure_where_batches_without_context_lack_a_bucket_too() -> None:
+def test_sentence_promises_no_cure_where_batches_without_context_lack_buckets() -> None:
     said = recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=3, prefix_caching=False).sentence() or ""
     assert "no bucket" in said
     assert "because" not in said
@@ -179,14 +179,14 @@ def test_share_that_rounds_to_nothing_is_not_called_nothing() -> None:
     )
 
 
-def test_batch_sizes_above_the_largest_multiple_of_the_step_are_a_gap() -> None:
+def test_batch_sizes_above_the_largest_multiple_of_step_are_gap() -> None:
     """Linear decode batch sizes end at a multiple of 32, so 97 to 100 sequences have no bucket."""
     given = RECORDED.model_copy(update={"max_num_seqs": 100})
     found = uncovered(make_plan(BucketPolicy(strategy=Strategy.LINEAR), given, 3000), given, 3000)
     assert [gap.first for gap in found.decode.gaps] == [Bucket(97, 1, 97)]
 
 
-def test_prompts_longer_than_the_token_budget_are_computed_in_parts_with_context() -> None:
+def test_prompts_beyond_the_token_budget_are_parts_with_context() -> None:
     """Without prefix caching a plan has no context, so that the second part of such a prompt has no bucket."""
     given = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512)
     found = uncovered(make_plan(BucketPolicy(), given, 32), given, 32)

@@ -22,7 +22,7 @@ def scan(plan: BucketPlan, wanted: Bucket) -> Bucket | None:
 
 
 @given(SHAPES, st.builds(Bucket, SIZE, SIZE, SIZE))
-def test_find_answers_the_first_bucket_that_is_at_least_as_large(shapes: list[Bucket], wanted: Bucket) -> None:
+def test_find_answers_first_bucket_that_is_at_least_as_large(shapes: list[Bucket], wanted: Bucket) -> None:
     plan = plan_of(*shapes)
     assert plan.find(BucketPhase.PROMPT, *wanted) == scan(plan, wanted)
 

@@ -191,7 +191,7 @@ def test_file_buckets_are_split_by_query_length() -> None:
     assert plan.decode == ((4, 1, 64),)
 
 
-def test_file_bucket_that_breaks_a_rule_is_reported_with_its_line() -> None:
+def test_file_bucket_that_breaks_rule_is_reported_with_its_line() -> None:
     plan = make_plan(file("(1, 128, 0)\n\n(1, 4096, 0)\n(1, 1, 8)"), LIMITS, kv_blocks=64)
     assert plan.warnings == ("bucket file, line 3: (1, 4096, 0) was dropped: its query is longer than maxModelLen",)
 
@@ -226,12 +226,12 @@ WIDE = Limits(
 )
 
 
-def test_file_whose_steps_are_batch_sizes_times_buckets_is_refused_by_its_field() -> None:
+def test_file_with_too_many_steps_is_refused_by_its_field() -> None:
     with pytest.raises(PlanImpossible, match=r"^bucketing\.file: for each of its 501 prompt batch sizes"):
         make_plan(staircases(501, 500), WIDE, kv_blocks=64)
 
 
-def test_file_with_as_many_steps_as_a_phase_may_have_buckets_is_planned() -> None:
+def test_file_with_just_as_many_steps_as_allowed_is_planned() -> None:
     assert len(make_plan(staircases(500, 500), WIDE, kv_blocks=64).prompt) == 500 + 499
 
 

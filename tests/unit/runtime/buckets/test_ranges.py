@@ -17,7 +17,7 @@ def test_linear_with_max_off_the_step_ends_below_max() -> None:
     assert linear(128, 128, 500) == [128, 256, 384]
 
 
-def test_linear_with_min_zero_starts_at_the_step_and_adds_zero() -> None:
+def test_linear_with_min_zero_starts_at_step_and_adds_zero() -> None:
     assert linear(0, 4, 12) == [0, 4, 8, 12]
 
 
@@ -25,7 +25,7 @@ def test_linear_with_min_and_max_zero_is_zero() -> None:
     assert linear(0, 4, 0) == [0]
 
 
-def test_linear_with_min_off_the_step_drops_the_multiples_below_it() -> None:
+def test_linear_with_min_off_the_step_drops_multiples_below_it() -> None:
     assert linear(200, 128, 512) == [256, 384, 512]
 
 
@@ -43,7 +43,7 @@ def test_exponential_with_one_point_is_max() -> None:
     assert exponential(1, 2, 16, 1, ends_exact=False) == [16]
 
 
-def test_exponential_with_min_one_starts_at_the_step_and_adds_one() -> None:
+def test_exponential_with_min_one_starts_at_step_and_adds_one() -> None:
     assert exponential(1, 2, 16, 5, ends_exact=False) == [1, 2, 4, 6, 10, 16]
 
 
@@ -55,7 +55,7 @@ def test_exponential_ending_exactly_keeps_max_unrounded() -> None:
     assert exponential(1, 4, 30, 4, ends_exact=True) == [1, 4, 8, 16, 30]
 
 
-def test_exponential_whose_point_is_an_exact_multiple_is_not_rounded_further() -> None:
+def test_exponential_whose_point_is_exact_multiple_is_not_rounded_further() -> None:
     assert 4096 in exponential(128, 128, 8192, 13, ends_exact=False)
 
 

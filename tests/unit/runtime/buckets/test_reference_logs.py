@@ -20,13 +20,13 @@ def rows(buckets: tuple[Any, ...]) -> list[list[int]]:
     return [list(bucket) for bucket in buckets]
 
 
-def test_seeds_000_002_and_004_linear_plan_24_prompt_and_48_decode_buckets() -> None:
+def test_three_seeds_linear_plan_24_prompt_and_48_decode_buckets() -> None:
     plan = make_plan(TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS, kv_blocks=1519 * 128)
     assert [[bs, query] for bs, query, _ in plan.prompt] == LOGS["linear_prompt"]
     assert [[bs, length] for bs, _, length in plan.decode] == LOGS["linear_decode"]
 
 
-def test_seed_000_example_of_three_sequences_of_412_tokens_is_padded_as_told() -> None:
+def test_seed_000_sequences_of_412_tokens_are_padded_as_told() -> None:
     plan = make_plan(TWO_DIMENSIONAL, TWO_DIMENSIONAL_LIMITS, kv_blocks=1519 * 128)
     assert plan.find(BucketPhase.PROMPT, 3, 412, 0) == Bucket(4, 512, 0)
     assert plan.find(BucketPhase.DECODE, 3, 1, 412) == Bucket(4, 1, 512)
@@ -34,14 +34,14 @@ def test_seed_000_example_of_three_sequences_of_412_tokens_is_padded_as_told() -
     assert plan.find(BucketPhase.DECODE, 3, 1, 513) == Bucket(4, 1, 640)
 
 
-def test_seed_003_release_1_22_without_context_plans_36_prompt_and_42_decode_buckets() -> None:
+def test_release_1_22_without_context_plans_36_prompt_42_decode_buckets() -> None:
     limits = Limits(max_model_len=4096, max_num_seqs=4, max_num_prefill_seqs=4, max_num_batched_tokens=8192)
     plan = plan_1_22(limits, kv_blocks=5746)
     assert rows(plan.prompt) == LOGS["release_1_22_prompt"]
     assert rows(plan.decode) == LOGS["release_1_22_decode"]
 
 
-def test_seeds_001_and_003_release_1_22_with_prefix_caching_plan_every_context() -> None:
+def test_release_1_22_with_prefix_caching_plans_every_context() -> None:
     limits = Limits(
         max_model_len=1024,
         max_num_seqs=4,

@@ -53,7 +53,7 @@ def test_nothing_is_found_where_nothing_is_missing(facts: Facts) -> None:
     ("facts", "topic", "lack", "engines"),
     [*((ON_CPU, *each) for each in FAILS_ON_CPU), *((ON_CARDS, *each) for each in FAILS_ON_CARDS)],
 )
-def test_a_lack_fails_for_the_engines_that_need_it_and_says_what_to_do(
+def test_lack_fails_engines_that_need_it_with_an_advice(
     facts: Facts, topic: str, lack: dict[str, Any], engines: set[EngineName]
 ) -> None:
     row = row_of(topic, facts, **lack)
@@ -62,13 +62,13 @@ def test_a_lack_fails_for_the_engines_that_need_it_and_says_what_to_do(
 
 
 @pytest.mark.parametrize(("topic", "facts", "lack"), WARNINGS)
-def test_what_only_costs_something_is_a_warning_with_what_to_do(topic: str, facts: Facts, lack: dict[str, Any]) -> None:
+def test_what_only_costs_something_is_warning_with_what_to_do(topic: str, facts: Facts, lack: dict[str, Any]) -> None:
     row = row_of(topic, facts, **lack)
     assert row.state is State.WARNING
     assert row.advice.endswith(".")
 
 
-def test_another_release_of_vllm_is_named_with_the_range_that_is_driven() -> None:
+def test_other_release_of_vllm_is_named_with_the_driven_range() -> None:
     row = row_of("vllm", vllm=Package("0.31.0"))
     assert row.found == "0.31.0"
     assert f"this runtime drives vLLM {CPU_SERIES} on a CPU" in row.advice
@@ -81,11 +81,11 @@ def test_every_released_pair_is_supported_in_an_image_for_cards(pair: Pair) -> N
 
 
 @pytest.mark.parametrize("lack", [{"vllm": Package("0.32.0")}, {"plugin": "0.30.0"}, {"plugin": ""}])
-def test_an_image_for_cards_without_a_released_pair_hears_the_pairs(lack: dict[str, Any]) -> None:
+def test_image_for_cards_without_a_released_pair_hears_the_pairs(lack: dict[str, Any]) -> None:
     assert RELEASES in row_of("vllm", ON_CARDS, **lack).advice
 
 
-def test_the_switch_does_not_excuse_a_vllm_that_cannot_be_imported() -> None:
+def test_switch_does_not_excuse_a_vllm_that_cannot_be_imported() -> None:
     assert row_of("vllm", vllm=Package("0.31.0", "ImportError"), any_vllm=True).state is State.FAIL
 
 

@@ -23,12 +23,12 @@ def test_a_trial_that_fails_is_told_by_its_last_words() -> None:
     assert trial("import no_such_module") == ("ModuleNotFoundError: No module named 'no_such_module'", {})
 
 
-def test_a_library_that_does_not_load_is_named_instead_of_what_follows_from_it() -> None:
+def test_library_that_does_not_load_is_named_before_what_follows() -> None:
     program = "print('WARNING Failed to import from vllm._C: libnuma.so.1'); raise AttributeError('no op')"
     assert trial(program) == ("Failed to import from vllm._C: libnuma.so.1", {})
 
 
-def test_a_trial_that_is_killed_is_told_by_its_exit_status() -> None:
+def test_trial_that_is_killed_is_told_by_its_exit_status() -> None:
     assert trial("import os, signal; os.kill(os.getpid(), signal.SIGILL)") == ("exit status -4", {})
 
 

@@ -34,7 +34,7 @@ def test_what_fits_needs_no_advice() -> None:
     assert advice(LOGGED, thresholds=Thresholds(62, 100)) == ""
 
 
-def test_seed_000_could_ask_for_62_percent_or_plan_smaller_prompt_batches() -> None:
+def test_seed_000_may_ask_62_percent_or_smaller_prompt_batches() -> None:
     """Buckets of at most 1535 tokens have 9984 tokens in all, 13.94 GiB; those of 1536 would make it 16.1 of 15.85."""
     assert advice(LOGGED) == (
         "lower readiness.minCapturedPromptPercent to 62, or lower engine.maxNumBatchedTokens to 1535, "
@@ -42,7 +42,7 @@ def test_seed_000_could_ask_for_62_percent_or_plan_smaller_prompt_batches() -> N
     )
 
 
-def test_seed_000_at_the_bytes_of_the_next_release_needs_no_advice() -> None:
+def test_seed_000_at_bytes_of_next_release_needs_no_advice() -> None:
     assert advice(LOGGED, thresholds=Thresholds(at_best=True)) == ""
 
 
@@ -51,7 +51,7 @@ def test_missing_room_for_graphs_asks_for_a_larger_share() -> None:
     assert "raise warmup.graphMemoryShare to 0.64" in advice(logged_with(utilization=0.9, graph_memory_share=0.6))
 
 
-def test_cache_too_small_for_a_sequence_asks_for_shorter_ones_or_a_smaller_share_of_graphs() -> None:
+def test_cache_too_small_for_a_sequence_has_two_advices() -> None:
     assert advice(logged_with(utilization=0.005), thresholds=ROOM) == (
         "raise engine.deviceMemoryUtilization to 0.01, or lower warmup.graphMemoryShare to 0.36, "
         "or lower model.maxModelLen to 1945"
@@ -78,7 +78,7 @@ def test_memory_that_was_given_can_be_raised() -> None:
     assert changes[0].text.startswith("raise accelerator.deviceMemory to 17Gi")
 
 
-def test_model_length_takes_batched_tokens_with_it_where_they_were_left_out() -> None:
+def test_model_length_takes_left_out_batched_tokens_with_it() -> None:
     inputs = replace(logged_with(max_num_batched_tokens=2048, max_num_prefill_seqs=1), tokens_follow_length=True)
     length = next(setting for setting in turnable_settings(inputs, LLAMA) if setting.field == "model.maxModelLen")
     assert length.set(inputs, 1024).limits.max_num_batched_tokens == 1024

@@ -35,7 +35,7 @@ def test_forecast_says_that_it_is_an_estimate() -> None:
     assert forecast(LOGGED, LLAMA, GAUDI2).notes[0].startswith("All figures are estimates")
 
 
-def test_measured_rates_stay_measured_for_the_model_they_were_measured_with() -> None:
+def test_measured_rates_stay_measured_for_model_they_were_measured_with() -> None:
     answer = forecast(LOGGED, LLAMA, GAUDI2)
     assert answer.prompt is not None
     assert answer.prompt.all_graph_bytes is not None
@@ -63,7 +63,7 @@ def test_tensor_parallel_cards_divide_the_width_of_graphs() -> None:
     assert two.all_graph_bytes.value / one.all_graph_bytes.value == pytest.approx((20_480 + 21_504) / (20_480 + 43_008))
 
 
-def test_weights_that_do_not_fit_are_a_problem_with_the_figures() -> None:
+def test_weights_that_do_not_fit_are_a_problem_with_figures() -> None:
     answer = forecast(LOGGED, SEVENTY, GAUDI2)
     assert reasons(answer) == [Reason.WEIGHTS_TOO_LARGE]
     assert answer.problems[0].message == (
@@ -165,7 +165,7 @@ def test_mode_without_graphs_compiles_only(mode: ExecutionMode) -> None:
     assert answer.warmup_seconds.value == pytest.approx(29)
 
 
-def test_warm_up_that_is_off_takes_no_time_and_says_why() -> None:
+def test_switched_off_warm_up_takes_no_time_and_says_why() -> None:
     answer = forecast(logged_with(enabled=False), LLAMA, GAUDI2)
     assert answer.warmup_seconds is not None
     assert answer.warmup_seconds.value == 0

@@ -55,7 +55,7 @@ def test_blocks_of_seed_000_on_the_page_are_the_forecast() -> None:
     assert row("KV blocks of 128 tokens")[1] == f"{int(blocks)}"
 
 
-def test_memory_of_the_cards_on_the_page_is_that_of_the_catalog() -> None:
+def test_memory_of_the_cards_on_page_is_that_of_catalog() -> None:
     cells = row("memory |")
     for card, cell in zip((GAUDI2, GAUDI3), cells[1:], strict=True):
         assert card.memory is not None

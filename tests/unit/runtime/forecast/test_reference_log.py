@@ -43,16 +43,16 @@ def test_seed_000_splits_usable_memory_as_logged(logged: Forecast) -> None:
     assert parts == pytest.approx([39.58, 15.83, 23.75], rel=0.001)
 
 
-def test_seed_000_has_1519_blocks_of_128_tokens_give_or_take_one() -> None:
+def test_seed_000_has_1519_blocks_of_128_tokens() -> None:
     blocks = memory(forecast(logged_with(block_size=128), LLAMA, GAUDI2)).kv_blocks.value
     assert blocks == pytest.approx(1519, abs=1)
 
 
-def test_seeds_000_and_002_plan_24_prompt_and_48_decode_buckets(logged: Forecast) -> None:
+def test_two_seeds_plan_24_prompt_and_48_decode_buckets(logged: Forecast) -> None:
     assert (prompt(logged).planned, decode(logged).planned) == (24, 48)
 
 
-def test_seeds_000_and_002_capture_15_of_24_prompt_graphs_which_is_62_percent(logged: Forecast) -> None:
+def test_two_seeds_capture_15_of_24_prompt_graphs(logged: Forecast) -> None:
     captured = prompt(logged).captured
     assert captured is not None
     assert [list(bucket[:2]) for bucket in sorted(captured)] == LOGS["captured_prompt"]
@@ -75,12 +75,12 @@ def test_seed_000_decode_graphs_take_161_9_mib(logged: Forecast) -> None:
     assert graph_bytes.value / 2**20 == pytest.approx(161.9, abs=0.05)
 
 
-def test_seed_000_warm_up_takes_49_seconds_give_or_take_those_lost_between_timestamps(logged: Forecast) -> None:
+def test_seed_000_warm_up_takes_49_seconds(logged: Forecast) -> None:
     assert logged.warmup_seconds is not None
     assert logged.warmup_seconds.value == pytest.approx(49, abs=1.5)
 
 
-def test_seed_003_shows_that_the_same_warm_up_may_take_three_times_as_long(logged: Forecast) -> None:
+def test_seed_003_warm_up_may_take_three_times_as_long(logged: Forecast) -> None:
     assert logged.warmup_seconds is not None
     assert logged.warmup_seconds.most == pytest.approx(24 * 1.83 + 48 * 2.61, rel=0.1)
 
@@ -108,11 +108,11 @@ def test_second_log_of_4107_blocks_is_met_within_a_thousandth(second_log: Foreca
     assert memory(second_log).kv_blocks.value == pytest.approx(4107, rel=0.001)
 
 
-def test_second_log_of_7_13_gib_for_graphs_is_met_within_a_thousandth(second_log: Forecast) -> None:
+def test_second_log_has_7_13_gib_of_graphs(second_log: Forecast) -> None:
     assert memory(second_log).graphs.value / GIB == pytest.approx(7.13, rel=0.001)
 
 
-def test_second_log_of_32_seconds_lies_in_the_range_of_the_forecast(second_log: Forecast) -> None:
+def test_second_log_of_32_seconds_lies_in_range_of_forecast(second_log: Forecast) -> None:
     assert (prompt(second_log).planned, decode(second_log).planned) == (24, 1)
     assert second_log.warmup_seconds is not None
     assert second_log.warmup_seconds.least < 32 < second_log.warmup_seconds.most

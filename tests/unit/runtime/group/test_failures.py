@@ -16,7 +16,7 @@ def test_nothing_is_raised_when_every_rank_is_done() -> None:
 
 
 @pytest.mark.parametrize("kind", [DeviceOutOfMemory, GraphRefused])
-def test_bucket_that_one_rank_has_no_graph_for_counts_for_none(kind: type[Exception]) -> None:
+def test_bucket_without_a_graph_on_one_rank_counts_for_none(kind: type[Exception]) -> None:
     with pytest.raises(kind, match=r"^rank 2: no room$"):
         raise_first_failure({1: done(5), 2: done(error=kind("no room"))})
 

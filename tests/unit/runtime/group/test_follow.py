@@ -33,7 +33,7 @@ class Part:
         raise NotImplementedError
 
 
-def test_pod_of_an_engine_that_spans_pods_only_starts_its_part() -> None:
+def test_pod_of_engine_that_spans_pods_only_starts_its_part() -> None:
     """What the leader's engine does afterwards reaches its processes without us."""
     part = Part()
     orders: list[tuple[Verb, list[Any]]] = [(Verb.LOAD, [HERE, 4567]), (Verb.SERVE, [])]

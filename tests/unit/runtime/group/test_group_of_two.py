@@ -48,7 +48,7 @@ def group(tmp_path: Path) -> Iterator[Callable[..., Group]]:
         yield lambda **script: Group(tmp_path, stack, script)
 
 
-def test_leader_serves_once_every_rank_has_joined_and_ends_them_with_a_farewell(group: Callable[..., Group]) -> None:
+def test_leader_serves_once_all_joined_and_ends_with_a_farewell(group: Callable[..., Group]) -> None:
     pods = group()
     leader = pods.start(0)
     wait_until(lambda: leader.report().warnings == ("The group waits for the pod of rank 1.",))
@@ -75,7 +75,7 @@ def test_bucket_counts_when_every_rank_has_it(group: Callable[..., Group]) -> No
     assert "Rank 1 of this group is lost: its process has ended." in leader.log.read_text()
 
 
-def test_bucket_that_one_rank_has_no_memory_for_is_captured_by_none(group: Callable[..., Group]) -> None:
+def test_bucket_without_memory_on_one_rank_is_captured_by_none(group: Callable[..., Group]) -> None:
     pods = group(onlyRank=1, oomAtBucket="prompt:2")
     leader, _ = pods.start(0), pods.start(1)
     report = leader.follow(Phase.SERVING)[-1]
@@ -84,7 +84,7 @@ def test_bucket_that_one_rank_has_no_memory_for_is_captured_by_none(group: Calla
     assert ": rank 1: the script says oomAtBucket=prompt:2" in leader.log.read_text()
 
 
-def test_rank_that_cannot_load_fails_the_group_with_its_own_reason(group: Callable[..., Group]) -> None:
+def test_rank_that_cannot_load_fails_group_with_its_own_reason(group: Callable[..., Group]) -> None:
     pods = group(failLoad="ModelNotFound", onlyRank=1)
     leader, _ = pods.start(0), pods.start(1)
     wait_until(lambda: leader.report().phase is Phase.FAILED)
@@ -93,7 +93,7 @@ def test_rank_that_cannot_load_fails_the_group_with_its_own_reason(group: Callab
     assert (failure.reason, failure.message.split(": ")[0]) == ("ModelNotFound", "Rank 1")
 
 
-def test_serving_leader_ends_with_a_lost_rank_so_that_the_group_starts_anew(group: Callable[..., Group]) -> None:
+def test_serving_leader_ends_with_a_lost_rank(group: Callable[..., Group]) -> None:
     pods = group()
     leader, second = pods.start(0), pods.start(1)
     leader.follow(Phase.SERVING)
@@ -110,7 +110,7 @@ def test_rank_ends_with_its_leader(group: Callable[..., Group]) -> None:
     assert "The leader of this group is gone" in second.log.read_text()
 
 
-def test_rank_that_starts_anew_in_a_whole_group_ends_the_leader(group: Callable[..., Group]) -> None:
+def test_rank_that_starts_anew_in_a_whole_group_ends_leader(group: Callable[..., Group]) -> None:
     pods = group()
     leader, _ = pods.start(0), pods.start(1)
     leader.follow(Phase.SERVING)
@@ -131,7 +131,7 @@ def test_rank_that_is_to_end_lets_the_leader_drain_first(group: Callable[..., Gr
     assert "The leader has sent its farewell." in second.log.read_text()
 
 
-def test_every_rank_of_a_later_group_takes_the_recipes_of_an_earlier_one(group: Callable[..., Group]) -> None:
+def test_every_rank_of_later_group_takes_recipes_of_earlier_one(group: Callable[..., Group]) -> None:
     pods = group()
     leader, _ = pods.start(0), pods.start(1)
     leader.follow(Phase.SERVING)

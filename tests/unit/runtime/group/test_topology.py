@@ -8,7 +8,7 @@ from gaudi_runtime.group.topology import ALONE, Topology, topology_of
 SECOND = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "chat-0.chat.models"}
 
 
-def test_pod_of_a_replica_of_one_node_is_alone_whatever_the_environment_says() -> None:
+def test_pod_of_one_node_is_alone_whatever_the_environment_says() -> None:
     assert topology_of(1, SECOND) == ALONE
 
 
@@ -21,7 +21,7 @@ def test_rank_0_leads() -> None:
 
 
 @pytest.mark.parametrize("missing", SECOND)
-def test_pod_outside_of_any_group_is_told_which_variable_it_lacks(missing: str) -> None:
+def test_pod_outside_of_a_group_hears_which_variable_it_lacks(missing: str) -> None:
     with pytest.raises(ConfigError, match=missing):
         topology_of(2, {name: value for name, value in SECOND.items() if name != missing})
 

@@ -52,7 +52,7 @@ async def test_hits_are_reported_without_waking_whoever_waits_for_news() -> None
     assert board.report().sequence == sequence
 
 
-async def test_recompile_is_news_when_it_comes_and_when_it_is_recent_no_more() -> None:
+async def test_recompile_is_news_when_it_comes_and_when_it_ages() -> None:
     board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=False))
     news, seen = ServingNews(board), []
     histogram.compiled(BucketPhase.PROMPT, histogram.meet(BucketPhase.PROMPT, Bucket(1, 100, 0)))

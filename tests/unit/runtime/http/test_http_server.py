@@ -23,7 +23,7 @@ def test_a_connection_sends_every_piece_of_an_answer_at_once() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-async def test_a_client_whose_answer_ends_after_the_stop_is_answered_once_more_and_told_to_go() -> None:
+async def test_answer_that_ends_after_the_stop_sends_its_client_away() -> None:
     asked, stopped, port = asyncio.Event(), asyncio.Event(), free_port()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -63,7 +63,7 @@ async def test_touch_restarts_the_stall_clock_without_a_new_sequence() -> None:
     assert (board.report().since_progress_seconds, board.report().sequence) == (0, sequence)
 
 
-async def test_an_estimate_melts_as_time_goes_by_and_never_below_zero() -> None:
+async def test_estimate_melts_as_time_goes_by_and_never_below_zero() -> None:
     clock = Clock()
     board = ReportBoard(HASH, clock)
     board.update(phase=Phase.COMPILING, eta_seconds=30.0)

@@ -103,7 +103,7 @@ def test_any_name_and_value_is_judged_without_an_exception(name: str, value: str
 
 
 @given(SETTINGS, st.one_of(st.integers().map(str), st.booleans().map(str), st.text(max_size=20)))
-def test_what_is_passed_is_passed_as_it_is_the_second_time(knob: Knob, value: str) -> None:
+def test_what_is_passed_is_passed_as_it_is_second_time(knob: Knob, value: str) -> None:
     try:
         word = wire_value(knob, value)
     except ValueError:

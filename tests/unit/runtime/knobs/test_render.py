@@ -87,7 +87,7 @@ def test_ranges_that_a_strategy_ignores_are_not_said() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["file", "optimal"])
-def test_plan_that_only_we_can_make_is_not_left_to_the_plugin(strategy: str) -> None:
+def test_plan_that_only_we_make_is_not_left_to_plugin(strategy: str) -> None:
     """Its buckets are handed over when they are planned, so there is neither a strategy nor a file to name."""
     assert not {"VLLM_BUCKETING_STRATEGY", "VLLM_BUCKETING_FROM_FILE"} & set(env(bucketing={"strategy": strategy}))
 
@@ -104,7 +104,7 @@ def test_quantized_model_names_its_method_and_configuration() -> None:
     assert (found.env["QUANT_CONFIG"], found.env["VLLM_DYNAMIC_KV_QUANT"]) == ("/models/inc.json", "1")
 
 
-def test_truth_value_of_a_field_is_written_in_the_words_of_its_knob() -> None:
+def test_truth_value_of_a_field_is_in_its_knobs_words() -> None:
     quantization = {"method": "fp8", "runtimeScales": False, "channelwise": True}
     found = env(model={"quantization": quantization}, engine={"executionMode": "torchCompile"})
     assert (found["RUNTIME_SCALE_PATCHING"], found["VLLM_HPU_FORCE_CHANNEL_FP8"]) == ("0", "1")
@@ -136,7 +136,7 @@ def test_adapters_are_told_by_name_and_path() -> None:
     assert {"--enable-lora", "--max-loras=2", "--max-lora-rank=16"} <= set(found)
 
 
-def test_memory_is_kept_for_as_many_adapters_as_a_step_may_have() -> None:
+def test_memory_is_kept_for_all_adapters_of_a_step() -> None:
     assert "--max-loras=1" in args(model={**ADAPTERS, "maxAdaptersPerBatch": 1})
 
 
@@ -174,13 +174,13 @@ def test_setting_of_another_container_is_not_passed_on() -> None:
     assert "DRY_RUN" not in env(engine={"settings": {"DRY_RUN": "1"}})
 
 
-def test_torch_engine_on_a_card_is_told_what_its_software_reads() -> None:
+def test_torch_engine_on_card_is_told_what_its_software_reads() -> None:
     found = render(vllm_config(engine={"name": "torch", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}}))
     assert found.env == {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2", "PT_HPU_LAZY_MODE": "1"}
     assert found.args == ()
 
 
-def test_torch_engine_on_the_cpu_is_told_what_any_process_reads() -> None:
+def test_torch_engine_on_cpu_is_told_what_any_process_reads() -> None:
     engine = {"name": "torch", "device": "cpu", "settings": {"LOG_LEVEL_ALL": "4", "OMP_NUM_THREADS": "2"}}
     assert env(engine=engine) == {"OMP_NUM_THREADS": "2"}
 

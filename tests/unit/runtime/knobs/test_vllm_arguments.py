@@ -37,7 +37,7 @@ def test_argument_that_nobody_may_give_exists() -> None:
     assert owned - RECORD.keys() == set()
 
 
-def test_no_argument_of_vllm_looks_like_a_short_form_of_one_in_the_table() -> None:
+def test_no_argument_of_vllm_looks_like_a_shortened_table_row() -> None:
     """The hatch refuses short forms, because vLLM takes them."""
     spelled = {knob.name.replace("_", "-") for knob in ARGUMENTS}
     free = RECORD.keys() - spelled - {f"--no-{name[2:]}" for name in spelled}

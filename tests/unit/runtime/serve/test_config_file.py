@@ -51,6 +51,6 @@ def test_ports_of_an_unreadable_config_are_the_defaults(tmp_path: Path, text: st
     assert ports_of_a_wrong_config(written(tmp_path, text)) == ServingConfig()
 
 
-def test_ports_of_a_config_that_is_wrong_elsewhere_are_its_own(tmp_path: Path) -> None:
+def test_ports_of_config_that_is_wrong_elsewhere_are_its_own(tmp_path: Path) -> None:
     file = written(tmp_path, '{"serving": {"statusPort": 9}, "engine": 3}')
     assert ports_of_a_wrong_config(file).status_port == 9

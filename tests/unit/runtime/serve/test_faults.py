@@ -13,7 +13,7 @@ def failed(runtime: RuntimeProcess) -> WarmupReport:
     return runtime.report()
 
 
-def test_a_checkpoint_that_cannot_be_loaded_is_reported_and_the_process_stays(tmp_path: Path) -> None:
+def test_checkpoint_that_cannot_be_loaded_is_reported_and_process_stays(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"failLoad": "ModelNotFound"})) as runtime:
         failure = failed(runtime).failure
         assert failure is not None
@@ -25,7 +25,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_reported_and_the_process_stays(tm
         assert runtime.exit_code() == 0
 
 
-def test_an_unexpected_exception_is_reported_as_a_crash_with_its_traceback_in_the_log(tmp_path: Path) -> None:
+def test_unexpected_exception_is_a_crash_with_its_traceback_in_log(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"raiseAtBucket": "decode:1"})) as runtime:
         failure = failed(runtime).failure
         assert failure is not None
@@ -34,7 +34,7 @@ def test_an_unexpected_exception_is_reported_as_a_crash_with_its_traceback_in_th
         assert "Traceback (most recent call last)" in runtime.log.read_text()
 
 
-def test_a_wrong_config_is_reported_on_the_port_that_it_names(tmp_path: Path) -> None:
+def test_wrong_config_is_reported_on_the_port_that_it_names(tmp_path: Path) -> None:
     config = sim_config()
     text = f'{{"serving": {config.serving.model_dump_json(by_alias=True)}, "engine": {{"name": "tpu"}}}}'
     with runtime_process(tmp_path, config, text) as runtime:
@@ -45,7 +45,7 @@ def test_a_wrong_config_is_reported_on_the_port_that_it_names(tmp_path: Path) ->
         assert report.plan_hash == "0" * 64
 
 
-def test_a_blank_api_key_is_a_failure_and_the_model_is_not_published(tmp_path: Path) -> None:
+def test_blank_api_key_is_failure_and_model_is_not_published(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config(), variables={"VLLM_API_KEY": " \n"}) as runtime:
         report = failed(runtime)
         assert report.failure is not None
@@ -68,7 +68,7 @@ def test_a_crash_of_the_process_is_not_hidden(tmp_path: Path) -> None:
         assert runtime.exit_code() == 139
 
 
-def test_a_taken_model_port_is_a_failure_with_the_port_in_its_sentence(tmp_path: Path) -> None:
+def test_taken_model_port_is_failure_with_port_in_its_sentence(tmp_path: Path) -> None:
     config = sim_config()
     taken = config.serving.model_copy(update={"model_port": config.serving.status_port})
     with runtime_process(tmp_path, config.model_copy(update={"serving": taken})) as runtime:
@@ -78,7 +78,7 @@ def test_a_taken_model_port_is_a_failure_with_the_port_in_its_sentence(tmp_path:
         assert str(config.serving.status_port) in failure.message
 
 
-def test_an_out_of_memory_in_capture_is_served_with_a_partial_percentage(tmp_path: Path) -> None:
+def test_out_of_memory_in_capture_is_served_with_partial_percentage(tmp_path: Path) -> None:
     with runtime_process(tmp_path, sim_config({"oomAtBucket": "prompt:3"})) as runtime:
         report = runtime.follow(Phase.SERVING)[-1]
         assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 4, 2)

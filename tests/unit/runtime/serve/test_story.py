@@ -77,7 +77,7 @@ def test_every_answer_names_the_instance(tmp_path: Path) -> None:
         assert httpx.get(f"{runtime.model_url}/v1/models").headers[INSTANCE_HEADER] == instance
 
 
-def test_a_drain_ends_after_its_time_even_when_a_stream_does_not(tmp_path: Path) -> None:
+def test_drain_ends_after_its_time_even_when_stream_does_not(tmp_path: Path) -> None:
     config = sim_config({"tokensPerSecond": 2}, serving={"drain_seconds": 1})
     with runtime_process(tmp_path, config) as runtime:
         runtime.follow(Phase.SERVING)

@@ -52,7 +52,7 @@ async def test_ignoring_the_end_goes_on_to_the_last_token() -> None:
     assert await text(engine, "abc", SamplingParams(max_tokens=7, ignore_eos=True)) == "abcabca"
 
 
-def test_a_wrong_key_of_the_script_is_named_with_the_right_ones() -> None:
+def test_wrong_key_of_the_script_is_named_with_right_ones() -> None:
     with pytest.raises(ConfigError, match=r"engine\.simScript\.compileSecs: .* keys are card, model, timeScale"):
         read_script({"compileSecs": 1})
 
@@ -114,7 +114,7 @@ async def test_the_batch_references_the_blocks_of_all_its_sequences() -> None:
     assert engine.load_now().used_blocks == 0
 
 
-def test_a_described_card_has_its_own_memory_and_the_models_bytes() -> None:
+def test_described_card_has_its_own_memory_and_the_models_bytes() -> None:
     engine = loaded(sim_config({"card": "gaudi2", "model": "meta-llama/Llama-3.1-8B"}))
     assert engine.memory().total == int(94.62 * 2**30)
     assert engine.block_bytes() == 16 * 2**20
@@ -156,7 +156,7 @@ def test_an_unknown_card_or_model_is_named(script: dict[str, str], sentence: str
         SimEngine(sim_config(script))
 
 
-def test_weights_that_do_not_fit_the_card_are_an_impossible_plan() -> None:
+def test_weights_that_do_not_fit_the_card_are_impossible_plan() -> None:
     with pytest.raises(PlanImpossible, match="the weights do not fit the simulated card"):
         loaded(sim_config({"weightBytes": 2**50}))
 

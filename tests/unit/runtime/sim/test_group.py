@@ -8,5 +8,5 @@ def test_memory_of_a_group_is_what_every_rank_has() -> None:
     assert least_memory(DeviceMemory(50, 100), [(40, 120), (60, 90)]) == DeviceMemory(40, 90)
 
 
-def test_graph_of_a_group_is_as_large_as_its_largest_part() -> None:
+def test_graph_of_group_is_as_large_as_its_largest_part() -> None:
     assert most(5, [7, 6]) == 7

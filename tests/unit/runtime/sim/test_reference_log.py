@@ -30,7 +30,7 @@ def captures(lines: list[str]) -> list[tuple[str, int, int]]:
     return [(phase, int(batch), max(int(query), int(blocks))) for phase, batch, query, blocks in found]
 
 
-async def test_seeds_000_and_002_plan_24_prompt_and_48_decode_buckets(story: tuple[WarmupReport, list[str]]) -> None:
+async def test_two_seeds_plan_24_prompt_and_48_decode_buckets(story: tuple[WarmupReport, list[str]]) -> None:
     report, lines = story
     assert (report.prompt.planned, report.decode.planned) == (24, 48)
     assert lines[1].startswith("Generated 24 prompt buckets [bs, query, num_blocks]: [[1, 128, 0], [1, 256, 0], ")
@@ -57,7 +57,7 @@ async def test_seeds_000_and_002_compile_largest_first(story: tuple[WarmupReport
     ]
 
 
-async def test_seeds_000_and_002_capture_11_prompt_48_decode_and_4_more_prompt(
+async def test_two_seeds_capture_11_prompt_48_decode_then_4_prompt(
     story: tuple[WarmupReport, list[str]],
 ) -> None:
     captured = captures(story[1])
@@ -73,7 +73,7 @@ async def test_seeds_000_and_002_capture_11_prompt_48_decode_and_4_more_prompt(
     ]
 
 
-async def test_seeds_000_and_002_end_with_62_5_percent_of_prompt_and_all_of_decode(
+async def test_two_seeds_end_with_62_5_percent_prompt_and_all_decode(
     story: tuple[WarmupReport, list[str]],
 ) -> None:
     report, lines = story
@@ -84,12 +84,12 @@ async def test_seeds_000_and_002_end_with_62_5_percent_of_prompt_and_all_of_deco
     assert decode.startswith("Graph/Decode captured:48 (100.0%) used_mem:161.9 MiB buckets:[[1, 1, 128], ")
 
 
-async def test_seeds_000_and_002_warm_up_in_about_49_seconds_and_14_gib(story: tuple[WarmupReport, list[str]]) -> None:
+async def test_two_seeds_warm_up_in_49_seconds_and_14_gib(story: tuple[WarmupReport, list[str]]) -> None:
     """50 and not 49: the log's timestamps are whole seconds, and the card's rates are made from each of its parts."""
     assert story[1][-1] == "Warmup finished in 50 secs, allocated 14.1 GiB of device memory"
 
 
-async def test_seeds_000_and_002_leave_nine_prompt_buckets_with_the_bytes_that_they_would_need(
+async def test_two_seeds_leave_nine_prompt_buckets_with_their_bytes(
     story: tuple[WarmupReport, list[str]],
 ) -> None:
     report = story[0]
@@ -98,6 +98,6 @@ async def test_seeds_000_and_002_leave_nine_prompt_buckets_with_the_bytes_that_t
     assert all("are left for prompt graphs" in skipped.reason for skipped in report.skipped)
 
 
-async def test_seeds_000_and_004_ratio_of_0_3_ends_with_the_same_graphs() -> None:
+async def test_ratio_of_0_3_ends_with_the_same_graphs() -> None:
     report = virtual_start(reference_config(prompt_ratio=0.3), VirtualClock())
     assert (report.prompt.captured, report.decode.captured) == (15, 48)

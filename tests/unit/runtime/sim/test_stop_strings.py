@@ -34,7 +34,7 @@ def test_a_stop_string_across_pieces_is_found() -> None:
 
 # One piece at a time, as tokens come: two stops that end in the same piece are told apart by their beginning.
 @given(st.text("ab"), st.lists(st.text("ab", min_size=1, max_size=3), max_size=2))
-def test_a_stream_of_characters_ends_where_a_stop_string_first_ends(text: str, stops: list[str]) -> None:
+def test_stream_of_characters_ends_where_a_stop_string_first_ends(text: str, stops: list[str]) -> None:
     ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
     expected = cut(text[: min(ends)], stops) if ends else text
     assert stream(list(text), stops) == expected

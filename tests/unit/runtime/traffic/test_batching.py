@@ -16,11 +16,11 @@ def steps(*requests: Request, limits: Limits = LIMITS, kv_blocks: int = 100) -> 
     return decode_steps(requests, limits, kv_blocks, AT_ONCE)
 
 
-def test_answer_of_n_tokens_takes_n_less_one_steps_because_the_prompt_gives_the_first() -> None:
+def test_answer_takes_a_step_less_than_it_has_tokens() -> None:
     assert steps(Request(0, 4, 3)) == {Bucket(1, 1, 2): 2}
 
 
-def test_sequence_takes_a_block_more_when_its_last_one_is_full() -> None:
+def test_sequence_takes_block_more_when_its_last_one_is_full() -> None:
     assert steps(Request(0, 2, 5)) == {Bucket(1, 1, 1): 2, Bucket(1, 1, 2): 2}
 
 
@@ -40,7 +40,7 @@ def test_request_waits_for_the_kv_blocks_of_its_whole_length() -> None:
     assert max(shape.batch_size for shape in steps(Request(0, 4, 9), Request(0, 4, 9), kv_blocks=5)) == 1
 
 
-def test_request_that_the_device_can_never_hold_does_not_stop_the_others() -> None:
+def test_request_that_device_can_never_hold_does_not_stop_others() -> None:
     assert steps(Request(0, 60, 4), Request(0, 4, 2), kv_blocks=5) == {Bucket(1, 1, 2): 1}
 
 
@@ -63,7 +63,7 @@ def test_simulated_step_is_always_an_admissible_batch(requests: list[Request], k
 
 
 @given(REQUESTS)
-def test_every_token_after_the_first_is_one_sequence_in_one_step(requests: list[Request]) -> None:
+def test_every_token_after_first_is_one_sequence_in_one_step(requests: list[Request]) -> None:
     servable = [request for request in requests if request.context < 64]
     tokens = sum(max(0, min(request.generated, 64 - request.context) - 1) for request in servable)
     assert sum(shape.batch_size * count for shape, count in steps(*sorted(requests)).items()) == tokens

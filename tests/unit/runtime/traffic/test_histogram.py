@@ -34,7 +34,7 @@ def many_shapes() -> Traffic:
     return Traffic({Bucket(1, query, query % 50): 1.0 for query in range(1, 9000)}, {})
 
 
-def test_text_of_many_shapes_stays_within_the_bound_of_the_field() -> None:
+def test_text_of_many_shapes_stays_within_the_bound_of_field() -> None:
     assert len(write_traffic(many_shapes())) < 65_536
 
 
@@ -72,7 +72,7 @@ def test_bad_line_is_refused_with_its_number_and_text(line: str, problem: str) -
     assert line in str(refusal.value).replace("\\'", "'")
 
 
-def test_text_of_wide_shapes_stays_within_the_bound_of_the_field() -> None:
+def test_text_of_wide_shapes_stays_within_the_bound_of_field() -> None:
     """1500 shapes a phase took 100 KB, which no resource may have."""
     wide = {Bucket(16_000_000 - each, 16_000_000 - each, 10_000_000 + each): 1 / 3 for each in range(1500)}
     traffic = Traffic(wide, {Bucket(shape.batch_size, 1, shape.num_blocks): 1 / 3 for shape in wide})
@@ -97,7 +97,7 @@ def test_few_shapes_are_counted_as_they_are() -> None:
     assert counts.weights() == {Bucket(1, 5, 0): 2, Bucket(1, 1000, 0): 1, Bucket(1, 1001, 0): 1}
 
 
-def test_many_shapes_are_counted_under_larger_ones_but_none_above_the_largest() -> None:
+def test_many_shapes_are_counted_under_larger_but_observed_ones() -> None:
     counts = ShapeCounts(most=100)
     for query in range(1, 10_001):
         counts.add(Bucket(1, query, 0))

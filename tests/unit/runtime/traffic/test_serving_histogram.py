@@ -43,20 +43,20 @@ def test_batch_without_a_bucket_is_cold_at_its_fallback_shape() -> None:
     assert histogram.cold == {(PROMPT, Bucket(4, 160, 0)): 1}
 
 
-def test_smallest_bucket_that_holds_all_misses_of_a_shape_is_known() -> None:
+def test_smallest_bucket_that_holds_all_misses_of_shape_is_known() -> None:
     histogram = served_by_plan()
     for real in (Bucket(3, 190, 0), Bucket(4, 170, 0)):
         assert histogram.meet(PROMPT, real) == Bucket(4, 192, 0)
     assert histogram.tallies[PROMPT, Bucket(4, 192, 0)].needed == Bucket(4, 190, 0)
 
 
-def test_blocks_of_a_decode_batch_are_those_of_all_its_sequences() -> None:
+def test_blocks_of_decode_batch_are_those_of_all_its_sequences() -> None:
     histogram = served_by_plan()
     histogram.meet(DECODE, Bucket(3, 1, 40))
     assert histogram.tallies[DECODE, Bucket(4, 1, 64)] == Tally(hits=1, tokens=3, blocks=40)
 
 
-def test_blocks_of_a_prompt_batch_are_counted_for_each_of_its_sequences() -> None:
+def test_blocks_of_a_prompt_batch_count_for_each_sequence() -> None:
     histogram = unpadded()
     histogram.meet(PROMPT, Bucket(3, 100, 2))
     assert histogram.tallies[PROMPT, Bucket(3, 100, 2)] == Tally(hits=1, tokens=300, blocks=6)
@@ -86,7 +86,7 @@ def test_row_of_another_form_is_refused(row: list[object]) -> None:
         served_by_plan().absorb([row])
 
 
-def test_short_sizes_are_remembered_exactly_and_long_ones_a_little_too_large() -> None:
+def test_short_sizes_are_exact_and_long_ones_a_little_large() -> None:
     histogram = unpadded()
     for query in (5000, 100, 4097):
         histogram.meet(PROMPT, Bucket(1, query, 0))
@@ -97,7 +97,7 @@ SHAPES = st.builds(Bucket, st.integers(1, 300), st.integers(1, 20_000), st.integ
 
 
 @given(st.lists(st.tuples(st.sampled_from(BucketPhase), SHAPES), min_size=1, max_size=40))
-def test_every_batch_is_remembered_and_no_size_shrinks_or_exceeds_the_largest(
+def test_batches_are_remembered_and_no_size_shrinks_or_grows_beyond(
     batches: list[tuple[BucketPhase, Bucket]],
 ) -> None:
     histogram = unpadded()
@@ -121,7 +121,7 @@ def test_real_shapes_stay_few_however_many_are_met() -> None:
     assert total(remembered) == 19_999
 
 
-def test_buckets_stay_few_where_every_batch_has_a_shape_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buckets_stay_few_where_every_batch_has_shape_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_histogram, "MOST_BUCKETS", 100)
     histogram = unpadded()
     for query in range(1, 5000):

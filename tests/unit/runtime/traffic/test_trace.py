@@ -50,7 +50,7 @@ def test_columns_are_taken_by_the_names_that_are_given() -> None:
     assert read(b"out,in,when\n5,9,1\n", names) == [Request(1.0, 9, 5)]
 
 
-def test_byte_order_mark_of_a_spreadsheet_is_no_part_of_a_name() -> None:
+def test_byte_order_mark_of_spreadsheet_is_no_part_of_name() -> None:
     assert read(b"\xef\xbb\xbf" + HEADER + b"1,2,3\n") == [Request(1.0, 2, 3)]
 
 
@@ -80,7 +80,7 @@ def test_request_without_an_answer_is_a_request() -> None:
         (HEADER + b"1," + b"9" * 70_000 + b",5\n", "line 2 is longer than 65536 bytes"),
     ],
 )
-def test_bad_trace_is_refused_with_the_line_and_what_is_wrong(text: bytes, problem: str) -> None:
+def test_bad_trace_is_refused_with_line_and_what_is_wrong(text: bytes, problem: str) -> None:
     with pytest.raises(TraceUnreadable) as refusal:
         read(text)
     assert problem in str(refusal.value)

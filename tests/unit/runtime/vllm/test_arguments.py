@@ -36,7 +36,7 @@ def test_the_cache_of_a_cpu_is_told_in_bytes(tmp_path: Path) -> None:
     assert "--kv-cache-memory-bytes=4096" in added(cpu_config(tmp_path), 4096)
 
 
-def test_a_cpu_that_compiles_is_told_to_leave_it_to_us(tmp_path: Path) -> None:
+def test_cpu_that_compiles_is_told_to_leave_it_to_us(tmp_path: Path) -> None:
     assert added(cpu_config(tmp_path), 1)[-1] == "--enforce-eager"
 
 

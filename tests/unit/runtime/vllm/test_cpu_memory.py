@@ -28,7 +28,7 @@ def test_numbers_of_another_format_take_other_bytes(tmp_path: Path) -> None:
     assert (told.total - told.split.free, told.block_bytes) == (4 * PARAMETERS, 2 * BLOCK)
 
 
-def test_a_model_above_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+def test_model_above_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(PlanImpossible) as refused:
         forecast(cpu_config(checkpoint(tmp_path), memory=256 * MIB))
     assert str(refused.value) == (

@@ -39,7 +39,7 @@ def test_a_bucket_is_the_largest_step_that_it_is_for(phase: BucketPhase, bucket:
 
 @settings(max_examples=60)
 @given(st.sampled_from(BucketPhase), BUCKETS, BLOCK_SIZES, LENGTHS)
-def test_no_sequence_is_longer_than_it_may_be_with_the_token_that_is_sampled(
+def test_no_sequence_is_too_long_with_its_sampled_token(
     phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int
 ) -> None:
     shape = step_shape(phase, bucket, block_size, max_model_len)
@@ -59,7 +59,7 @@ def test_every_block_exists_and_is_not_vllms_own(
 
 @settings(max_examples=60)
 @given(st.sampled_from(BucketPhase), BUCKETS, BLOCK_SIZES, LENGTHS)
-def test_a_table_has_room_for_every_token_and_no_block_too_many(
+def test_table_has_just_the_blocks_for_every_token(
     phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int
 ) -> None:
     shape = step_shape(phase, bucket, block_size, max_model_len)
@@ -69,7 +69,7 @@ def test_a_table_has_room_for_every_token_and_no_block_too_many(
 
 @settings(max_examples=60)
 @given(st.sampled_from(BucketPhase), BUCKETS, BLOCK_SIZES, LENGTHS)
-def test_a_bucket_that_fits_gets_a_block_of_its_own_for_everything(
+def test_bucket_that_fits_gets_block_of_its_own_for_everything(
     phase: BucketPhase, bucket: Bucket, block_size: int, max_model_len: int
 ) -> None:
     shape = step_shape(phase, bucket, block_size, max_model_len)

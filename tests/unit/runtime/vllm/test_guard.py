@@ -67,7 +67,7 @@ def guard(house: House, closing: bool = False) -> ASGIApp:
     return guarded(house, config, RequestMetrics(CollectorRegistry()), lambda: closing)
 
 
-async def test_who_comes_to_a_full_house_hears_429_at_once_and_when_to_come_again() -> None:
+async def test_full_house_answers_429_and_when_to_come_again() -> None:
     house = House()
     app = guard(house)
     with two_inside(house, app):

@@ -18,7 +18,7 @@ def test_the_longest_context_of_a_prompt_counts_in_blocks() -> None:
     assert shape_of(scheduled(step), 128) == ("prompt", 2, 50, 2)
 
 
-def test_a_decode_counts_the_blocks_of_the_whole_batch_with_the_new_token() -> None:
+def test_decode_counts_the_blocks_of_whole_batch_with_new_token() -> None:
     assert shape_of(scheduled(step_of(cached={"a": (128, 1), "b": (127, 1)})), 128) == ("decode", 2, 1, 3)
 
 
@@ -30,11 +30,11 @@ def test_one_prompt_makes_the_step_a_prompt() -> None:
     assert shape_of(scheduled(step_of(new={"a": 30}, cached={"b": (1000, 1)})), 128) == ("prompt", 2, 30, 8)
 
 
-def test_a_request_that_the_step_does_not_describe_counts_without_context() -> None:
+def test_request_that_the_step_does_not_describe_counts_without_context() -> None:
     assert scheduled(Step([], CachedRequests([], []), {"a": 3}, 3)) == [Scheduled(0, 3)]
 
 
-def test_a_card_runs_decodes_first_and_prompts_a_few_at_once() -> None:
+def test_card_runs_decodes_first_and_prompts_a_few_at_once() -> None:
     sequences = [Scheduled(0, 10), Scheduled(5, 1), Scheduled(0, 20), Scheduled(256, 30), Scheduled(127, 1)]
     assert batches_of(sequences, 128, 2) == [("decode", 2, 1, 2), ("prompt", 2, 20, 0), ("prompt", 1, 30, 2)]
 

@@ -51,7 +51,7 @@ def test_ending_children_ends_theirs_too() -> None:
         wait_until_gone(second)
 
 
-def test_a_broken_process_ends_its_tree_and_says_why_in_the_termination_message(tmp_path: Path) -> None:
+def test_broken_process_ends_its_tree_with_a_termination_message(tmp_path: Path) -> None:
     message = tmp_path / "termination-log"
     with python(LEAVES, str(message), "broken") as process:
         [child] = pids(process, 1)

@@ -21,11 +21,11 @@ def test_one_rank_that_ran_out_of_memory_speaks_for_all() -> None:
     assert fold_outcomes([GRAPH, *short])["out_of_memory"] == "first"
 
 
-def test_degradations_of_all_ranks_are_named_once_each_in_their_order() -> None:
+def test_degradations_of_all_ranks_are_named_once_in_order() -> None:
     assert fold_sentences([{"degradations": ["b", "a"]}, {"degradations": ["a", "c"]}]) == ("b", "a", "c")
 
 
-def test_the_least_is_what_all_ranks_have_and_the_most_what_the_fullest_has() -> None:
+def test_least_is_what_all_have_most_what_fullest_has() -> None:
     answers = [{"free": 7}, {"free": 3}, {"free": 5}]
     assert (least(answers, "free"), most(answers, "free")) == (3, 7)
 
@@ -34,7 +34,7 @@ def test_answers_come_without_their_wrapping_in_the_order_of_ranks() -> None:
     assert unwrapped([{"answer": 1}, {"answer": 2}], "memory") == [1, 2]
 
 
-def test_the_first_rank_that_failed_is_named_with_its_own_reason() -> None:
+def test_first_rank_that_failed_is_named_with_its_own_reason() -> None:
     answers = [{"answer": 1}, {"reason": "UnsupportedModel", "message": "no images."}, {"reason": "x", "message": "y"}]
     with pytest.raises(RankFailed, match=r"^Rank 1 failed at describe: no images\.$") as failed:
         unwrapped(answers, "describe")

@@ -42,7 +42,7 @@ def test_on_a_card_vllm_finds_out_about_its_cache() -> None:
     assert memory_of(vllm_config()).before_start() is None
 
 
-def test_on_a_card_graphs_have_what_is_free_above_the_margin() -> None:
+def test_on_a_card_graphs_have_what_is_free_above_margin() -> None:
     split, blocks = card().divided()
     assert (split.graphs, split.kv_cache, split.margin) == (12 * GIB, 40 * GIB, 8 * GIB)
     assert blocks == 1500
@@ -56,7 +56,7 @@ def test_a_split_adds_up(free: int) -> None:
     assert split.graphs >= 0
 
 
-def test_on_a_card_the_fullest_rank_decides_and_blocks_are_those_that_all_have() -> None:
+def test_on_cards_the_fullest_rank_decides_and_common_blocks_count() -> None:
     split, blocks = card({"kv_blocks": 1400}, {"free": 10 * GIB}).divided()
     assert (split.graphs, blocks) == (2 * GIB, 1400)
 
@@ -66,20 +66,20 @@ def test_on_a_card_the_least_free_is_free() -> None:
     assert card().now(answers) == DeviceMemory(free=7, total=96)
 
 
-def test_on_a_cpu_vllm_is_told_the_cache_that_the_forecast_leaves(tmp_path: Path) -> None:
+def test_on_a_cpu_vllm_is_told_cache_that_forecast_leaves(tmp_path: Path) -> None:
     told = CpuLedger(cpu_config(checkpoint(tmp_path))).before_start()
     assert told % BLOCK == 0
     assert 0 <= int((4 * GIB - WEIGHTS) * 0.9) * 0.9 - told < BLOCK
 
 
-def test_on_a_cpu_the_split_has_the_real_cache_and_adds_up(tmp_path: Path) -> None:
+def test_on_a_cpu_split_has_real_cache_and_adds_up(tmp_path: Path) -> None:
     split, blocks = ledger(tmp_path).divided()
     assert (split.free, split.kv_cache, blocks) == (4 * GIB - WEIGHTS, 100 * BLOCK, 100)
     assert split.usable == split.graphs + split.kv_cache
     assert split.free == split.usable + split.margin
 
 
-def test_on_a_cpu_what_grew_since_the_plan_is_in_use(tmp_path: Path) -> None:
+def test_on_a_cpu_what_grew_since_plan_is_in_use(tmp_path: Path) -> None:
     memory = ledger(tmp_path)
     before, after = memory.now(resident(GIB)), memory.now(resident(GIB + 5 * MIB))
     assert before == DeviceMemory(free=4 * GIB - WEIGHTS - 100 * BLOCK, total=4 * GIB)
@@ -92,7 +92,7 @@ def test_on_a_cpu_the_rank_that_grew_most_counts(tmp_path: Path) -> None:
     assert memory.now(resident(GIB, GIB)).free - grown == 3 * MIB
 
 
-def test_on_a_cpu_memory_that_was_given_back_is_no_gain(tmp_path: Path) -> None:
+def test_on_cpu_memory_that_was_given_back_is_no_gain(tmp_path: Path) -> None:
     memory = ledger(tmp_path)
     assert memory.now(resident(GIB // 2)) == memory.now(resident(GIB))
 

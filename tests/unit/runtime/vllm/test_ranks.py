@@ -38,7 +38,7 @@ async def test_the_event_loop_may_ask_as_well() -> None:
     assert await asked(FakeVllm(echo)).ask("memory", deadline=LONG) == [["memory"], ["memory"]]
 
 
-async def test_no_answer_within_the_deadline_is_a_lost_engine_that_names_the_bucket() -> None:
+async def test_no_answer_within_deadline_is_lost_engine_that_names_bucket() -> None:
     with pytest.raises(EngineLost, match=r"^vLLM gave no answer to warm prompt \(1, 128, 0\) within 0 s\.$"):
         await from_thread(FakeVllm(never), "warm", "prompt", [1, 128, 0], deadline=0.02)
 
@@ -52,7 +52,7 @@ async def test_a_rank_that_failed_is_an_error_with_its_reason() -> None:
     assert failed.value.reason == "ConfigInvalid"
 
 
-async def test_a_death_is_seen_while_waiting_for_an_answer_that_never_comes() -> None:
+async def test_death_is_seen_while_waiting_for_answer_that_never_comes() -> None:
     async def reply(verb: str) -> Answers:
         engine.errored = True
         return await never()
@@ -88,7 +88,7 @@ async def test_a_call_that_is_given_up_does_not_go_on() -> None:
     await asyncio.wait_for(gone.wait(), LONG)
 
 
-async def test_a_late_answer_is_not_taken_for_that_of_the_next_call() -> None:
+async def test_late_answer_is_not_taken_for_that_of_next_call() -> None:
     late: list[asyncio.Future[Answers]] = []
 
     async def reply(verb: str) -> Answers:

@@ -23,7 +23,7 @@ def own_environment() -> Iterator[None]:
         yield
 
 
-def test_every_pod_is_told_where_the_leader_is_and_which_it_is() -> None:
+def test_every_pod_is_told_its_leader_and_its_number() -> None:
     assert meeting_arguments(Meeting("10.0.0.7", 4567), nodes=4, rank=3) == (
         "--nnodes=4",
         "--node-rank=3",

@@ -29,7 +29,7 @@ def test_without_a_failure_there_is_no_file(tmp_path: Path) -> None:
     assert read_failure(file) is None
 
 
-def test_step_kind_and_words_are_kept_and_the_error_goes_on(tmp_path: Path) -> None:
+def test_step_kind_and_words_are_kept_and_error_goes_on(tmp_path: Path) -> None:
     fail(tmp_path / "failure.json", "memory was measured", MemoryError("no room"))
     failure = read_failure(tmp_path / "failure.json")
     assert failure is not None
@@ -45,7 +45,7 @@ def test_the_first_failure_stays(tmp_path: Path) -> None:
     assert failure.message == "first"
 
 
-def test_a_worker_that_is_told_to_exit_leaves_its_reason_too(tmp_path: Path) -> None:
+def test_worker_that_is_told_to_exit_leaves_its_reason_too(tmp_path: Path) -> None:
     fail(tmp_path / "failure.json", "the model was loaded", SystemExit("stop"))
     assert read_failure(tmp_path / "failure.json") is not None
 
@@ -57,7 +57,7 @@ def test_a_long_message_is_cut(tmp_path: Path) -> None:
     assert len(failure.message) == MOST_KEPT_CHARACTERS
 
 
-def test_of_ranks_that_fail_together_one_is_kept_whole_and_nothing_else(tmp_path: Path) -> None:
+def test_of_ranks_failing_together_exactly_one_is_kept_whole(tmp_path: Path) -> None:
     """Real processes, let go by one word when all are there."""
     file = tmp_path / "failure.json"
     command = [sys.executable, "-c", RANK, str(file)]

@@ -18,13 +18,13 @@ def known(tokens: list[int]) -> TokenCounts:
 
 @settings(max_examples=60)
 @given(COUNTS, st.integers(1, 400))
-def test_a_step_takes_the_smallest_graph_that_holds_it_or_makes_one(tokens: list[int], step: int) -> None:
+def test_step_takes_smallest_graph_that_holds_it_or_makes_one(tokens: list[int], step: int) -> None:
     assert known(tokens).padded(step) == min((each for each in tokens if each >= step), default=step)
 
 
 @settings(max_examples=60)
 @given(COUNTS, st.integers(1, 400), st.integers(1, 400))
-def test_warm_up_pads_to_exactly_the_bucket_and_never_cuts_a_step(tokens: list[int], wanted: int, step: int) -> None:
+def test_warm_up_pads_to_exactly_bucket_and_never_cuts_step(tokens: list[int], wanted: int, step: int) -> None:
     counts = known(tokens)
     with counts.exactly(wanted):
         assert counts.padded(step) == max(step, wanted)

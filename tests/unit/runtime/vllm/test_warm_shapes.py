@@ -11,7 +11,7 @@ BUCKET = Bucket(2, 128, 0)
 
 
 @pytest.mark.parametrize("graphs", [True, False])
-def test_on_a_card_exactly_the_buckets_that_were_done_are_warm(graphs: bool) -> None:
+def test_on_a_card_exactly_buckets_that_were_done_are_warm(graphs: bool) -> None:
     shapes = WarmShapes("hpu", graphs)
     shapes.add(PROMPT, BUCKET)
     assert shapes.is_warm(PROMPT, BUCKET)
@@ -19,7 +19,7 @@ def test_on_a_card_exactly_the_buckets_that_were_done_are_warm(graphs: bool) -> 
     assert not shapes.is_warm(PROMPT, Bucket(1, 128, 0))
 
 
-def test_on_a_cpu_a_graph_serves_every_step_of_at_most_its_tokens() -> None:
+def test_graph_of_a_cpu_serves_steps_up_to_its_tokens() -> None:
     shapes = WarmShapes("cpu", captures_graphs=True)
     shapes.add(PROMPT, BUCKET)
     assert shapes.is_warm(DECODE, Bucket(256, 1, 900))

@@ -90,7 +90,7 @@ async def test_a_late_answer_of_processes_that_work_is_no_hang(monkeypatch: pyte
     assert absorbed == [MET]
 
 
-async def test_no_step_may_take_longer_than_the_deadline_even_if_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_step_exceeds_the_deadline_even_if_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     beat(monkeypatch, count())
     assert (await lost(FakeVllm(never), longest=0.05)).startswith("vLLM gave no answer to counters within")
 
@@ -110,7 +110,7 @@ async def test_counts_of_the_first_rank_are_taken_at_every_look(monkeypatch: pyt
     assert {verb for verb, _ in engine.calls} == {"counters"}
 
 
-async def test_a_rank_that_fails_to_count_ends_the_watch_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rank_that_fails_to_count_ends_watch_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     beat(monkeypatch, count())
 
     async def reply(verb: str) -> Answers:

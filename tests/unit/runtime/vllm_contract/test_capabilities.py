@@ -55,7 +55,7 @@ def test_every_name_and_its_parameters_stand_in_the_contract(case: tuple[str, Na
 
 
 @pytest.mark.parametrize("case", NECESSARY, ids=label)
-def test_a_necessary_name_that_is_missing_is_an_error_with_the_supported_releases(case: tuple[str, Name]) -> None:
+def test_necessary_name_that_is_missing_is_error_with_supported_releases(case: tuple[str, Name]) -> None:
     card = Card()
     with pytest.raises(EngineUnsupported) as refused:
         HpuVerbs(plugin(card, without=(case[0], case[1].name)), bridge(card))
@@ -65,7 +65,7 @@ def test_a_necessary_name_that_is_missing_is_an_error_with_the_supported_release
 
 
 @pytest.mark.parametrize("case", SPARED, ids=label)
-async def test_any_other_name_that_is_missing_is_named_as_a_loss_and_warm_up_goes_on(case: tuple[str, Name]) -> None:
+async def test_other_missing_names_are_losses_and_warm_up_goes_on(case: tuple[str, Name]) -> None:
     card = Card()
     verbs = HpuVerbs(plugin(card, without=(case[0], case[1].name)), bridge(card))
     described, planned = plain(verbs.describe()), plain(verbs.plan([[1, 128, 0]], [[1, 1, 64]]))
@@ -95,7 +95,7 @@ def test_a_method_with_other_parameters_counts_as_missing() -> None:
 
 
 @pytest.mark.parametrize("missing", ["mem_get_info", "synchronize", "is_lazy", "torch"])
-def test_gaudi_software_that_is_not_whole_is_an_error_that_says_which_image(missing: str) -> None:
+def test_incomplete_gaudi_software_is_an_error_naming_the_image(missing: str) -> None:
     with pytest.raises(DeviceUnavailable, match="use the runtime-hpu image"):
         bridge(Card(), missing)
 
@@ -108,13 +108,13 @@ def test_without_gaudi_software_the_device_is_unavailable() -> None:
         open_bridge(load)
 
 
-def test_without_compile_only_mode_buckets_are_computed_while_they_are_compiled() -> None:
+def test_without_compile_only_mode_compiling_computes_the_buckets() -> None:
     card = Card()
     found = find_capabilities(plugin(card), bridge(card, "habana_frameworks.torch.internal.bridge_config"))
     assert found.degradations == ("the bridge has no compile-only mode: every bucket is computed while it is compiled",)
 
 
-def test_a_bridge_that_does_not_know_compile_only_mode_is_asked_once_and_left_alone() -> None:
+def test_bridge_without_compile_only_mode_is_asked_once() -> None:
     def env_setting(name: str, value: object) -> object:
         raise KeyError(name)
 
@@ -151,7 +151,7 @@ def test_speculative_decoding_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("owner", "name"), [("runner", "mem_margin"), ("manager", "num_hpu_blocks")])
-def test_a_plugin_that_has_not_split_its_memory_yet_is_refused(owner: str, name: str) -> None:
+def test_plugin_that_has_not_split_its_memory_yet_is_refused(owner: str, name: str) -> None:
     runner = plugin(Card())
     setattr(runner if owner == "runner" else runner.bucketing_manager, name, None)
     with pytest.raises(EngineUnsupported, match="has not split the device memory yet"):

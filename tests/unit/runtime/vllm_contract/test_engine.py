@@ -96,7 +96,7 @@ async def started(
     return engine, board.report()
 
 
-async def test_a_bucket_takes_the_bytes_of_the_rank_that_took_most(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bucket_takes_the_bytes_of_the_rank_that_took_most(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card(per_prompt_token=2 * MIB)])
     _, report = await started(cluster, monkeypatch)
     assert report.prompt.captured == report.prompt.planned == 4
@@ -125,7 +125,7 @@ async def test_memory_is_that_of_the_fullest_rank(monkeypatch: pytest.MonkeyPatc
     assert (report.memory.graphs, report.memory.kv_cache, report.memory.kv_blocks) == (11 * GIB, 6 * GIB, 1519)
 
 
-async def test_every_verb_is_called_in_its_order_and_each_bucket_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_verbs_are_called_in_order_and_buckets_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()])
     _, report = await started(cluster, monkeypatch)
     verbs = [verb for verb, _ in cluster.vllm.calls if verb != "memory"]
@@ -135,7 +135,7 @@ async def test_every_verb_is_called_in_its_order_and_each_bucket_by_itself(monke
     assert cluster.cards[0].log == cluster.cards[1].log
 
 
-async def test_a_rank_that_cannot_be_driven_fails_the_start_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rank_that_cannot_be_driven_fails_start_with_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()])
     cluster.workers[1].gaudi_verbs = None
     with pytest.raises(RankFailed, match="Rank 1 failed at describe"):

@@ -32,7 +32,7 @@ def test_capturing_answers_what_the_device_has_less_than_before() -> None:
     assert card.log == ["_prepare_dummy_scenario((2, 256, 0), None) -> graph"]
 
 
-def test_decode_buckets_go_to_the_other_side_of_the_dummy_scenario() -> None:
+def test_decode_buckets_go_to_the_other_side_of_dummy_scenario() -> None:
     card = Card()
     verbs_on(card).warm("decode", DECODE)
     assert card.log == ["_prepare_dummy_scenario(None, (4, 1, 64)) compile-only"]
@@ -52,12 +52,12 @@ def test_modes_without_graphs_refuse_to_capture(lazy: bool) -> None:
         verbs_on(card, graphs=False).capture("decode", DECODE)
 
 
-def test_a_prompt_above_the_plugins_own_limit_is_not_counted_as_a_graph() -> None:
+def test_prompt_above_plugins_own_limit_is_not_counted_as_graph() -> None:
     card = Card(free=GIB * 32)
     assert verbs_on(card).capture("prompt", [1, 16384, 0]) == {"bytes": 0, "graph": False, "out_of_memory": None}
 
 
-def test_at_the_margin_nothing_is_captured_and_the_plugin_is_not_called() -> None:
+def test_at_margin_nothing_is_captured_and_plugin_is_not_called() -> None:
     card = Card(free=GIB)
     outcome = verbs_on(card).capture("decode", DECODE)
     assert outcome["out_of_memory"] == f"{GIB} bytes are free and {GIB} are kept as margin"
@@ -80,7 +80,7 @@ def test_after_out_of_memory_no_dummy_batch_runs_any_more() -> None:
     assert card.log == []
 
 
-def test_after_out_of_memory_no_dummy_request_is_left_in_the_runner() -> None:
+def test_out_of_memory_leaves_no_dummy_request_in_the_runner() -> None:
     card = Card(fails_at=(2, 256, 0))
     runner = plugin(card)
     runner.requests, runner.scheduler_output = {"dummy": object()}, object()
@@ -97,7 +97,7 @@ def test_a_graph_that_failed_is_not_used_while_serving() -> None:
     assert not runner._use_graphs(512, 2)
 
 
-def test_any_other_error_of_the_plugin_is_not_taken_for_a_lack_of_memory() -> None:
+def test_other_errors_of_the_plugin_are_no_lack_of_memory() -> None:
     card = Card(fails_at=(2, 256, 0), failure="synStatus 26")
     with pytest.raises(RuntimeError, match="synStatus 26"):
         verbs_on(card).warm("prompt", PROMPT)
@@ -184,7 +184,7 @@ def test_serving_begins_with_a_fresh_defragmenter() -> None:
     assert (runner.defragmenter.kv_caches, runner.defragmenter.block_size) == (used.kv_caches, used.block_size)
 
 
-def test_a_shape_that_warm_up_had_not_seen_is_counted_as_compiled_once() -> None:
+def test_shape_unseen_by_warm_up_counts_as_compiled_once() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
@@ -201,7 +201,7 @@ def test_what_warm_up_runs_is_not_counted_as_served() -> None:
     assert plain(verbs.counters()) == {"met": [], "compiled": []}
 
 
-def test_a_step_counts_as_the_batches_that_the_plugin_makes_of_it() -> None:
+def test_step_counts_as_the_batches_that_plugin_makes_of_it() -> None:
     """At most two prompts at once, as the stand-in's setting says."""
     verbs = verbs_on(Card())
     verbs.start_serving()
@@ -221,7 +221,7 @@ def test_what_was_counted_is_handed_over_once() -> None:
     assert plain(verbs.counters())["met"] == []
 
 
-def test_a_forward_that_checks_no_shape_gives_no_other_bucket_a_graph() -> None:
+def test_forward_that_checks_no_shape_gives_no_other_bucket_graph() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)

@@ -143,9 +143,7 @@ def test_the_worker_watches_the_runtime_before_the_plugin_is_made(worker_class: 
     assert card.log == ["watches True", "rank 1"]
 
 
-def test_the_plugins_own_warm_up_is_reached_neither_when_it_starts_nor_when_vllm_asks_again(
-    worker_class: Any, card: Card
-) -> None:
+def test_plugins_own_warm_up_is_never_reached(worker_class: Any, card: Card) -> None:
     """Its method raises in the stand-in; the second call is the engine's."""
     worker = started(worker_class)
     assert worker.compile_or_warm_up_model() == CompilationTimes(0.0, 0.0)
@@ -178,7 +176,7 @@ def test_every_verb_answers_plain_data(worker_class: Any) -> None:
         assert list(plain(worker.gaudi(verb, arguments))) == ["answer"], verb
 
 
-def test_a_mode_that_is_not_the_configured_one_is_a_loss(worker_class: Any, card: Card) -> None:
+def test_mode_that_is_not_the_configured_one_is_a_loss(worker_class: Any, card: Card) -> None:
     """Configured are HPU graphs; the bridge of this card is not lazy."""
     card.lazy = False
     described = started(worker_class).gaudi("describe", [])["answer"]

@@ -68,7 +68,7 @@ def reference_budget(request: pytest.FixtureRequest) -> CaptureBudget:
     return CaptureBudget(REFERENCE_PLAN, pool, block_size=128)
 
 
-def test_seeds_000_and_002_ratio_half_captures_11_prompt_48_decode_then_4_prompt() -> None:
+def test_ratio_half_captures_11_prompt_48_decode_then_4_prompt() -> None:
     pool = graph_pool(free_now=round(15.85 * GIB), margin=0, prompt_ratio=0.5)
     steps = run(CaptureBudget(REFERENCE_PLAN, pool, block_size=128), reference_bytes)
     assert [step.phase for step in steps] == [PROMPT] * 11 + [DECODE] * 48 + [PROMPT] * 4
@@ -81,7 +81,7 @@ def test_seeds_000_and_002_capture_the_logged_15_prompt_buckets(reference_budget
     assert [list(bucket[:2]) for bucket in sorted(reference_budget.of(PROMPT).captured)] == LOGS["captured_prompt"]
 
 
-def test_seeds_000_and_002_end_with_62_percent_prompt_and_all_decode(reference_budget: CaptureBudget) -> None:
+def test_two_seeds_end_with_62_percent_prompt_and_all_decode(reference_budget: CaptureBudget) -> None:
     run(reference_budget, reference_bytes)
     captured = len(reference_budget.of(PROMPT).captured)
     assert captured / len(REFERENCE_PLAN.prompt) == 0.625
@@ -110,7 +110,7 @@ def test_bucket_whose_estimate_equals_what_is_left_is_left_out() -> None:
     assert [step.bucket.query_len for step in run(budget, by_weight)] == [128]
 
 
-def test_larger_bucket_is_passed_over_for_a_smaller_one_behind_it() -> None:
+def test_larger_bucket_is_passed_over_for_smaller_one_behind_it() -> None:
     plan = BucketPlan(prompt=(Bucket(1, 128, 0),), decode=tuple(Bucket(n, 1, 64) for n in (1, 2, 8)))
     budget = CaptureBudget(plan, GraphPool(1000, 990, 10), block_size=128, decode_order=CaptureOrder.MIN_TOKENS)
     taken = [step.bucket.batch_size for step in run(budget, by_weight) if step.phase is DECODE]
@@ -167,7 +167,7 @@ def test_bytes_above_the_estimate_are_taken_off_the_share() -> None:
     assert [step.bucket.query_len for step in steps] == [128]
 
 
-def test_what_waits_shrinks_by_what_is_captured_and_by_what_is_left() -> None:
+def test_what_waits_shrinks_by_what_is_captured_or_left_out() -> None:
     budget = small_budget(128 + 256 + 1, 0)
     assert waiting(budget, PROMPT) == (4, 128 + 256 + 384 + 512)
     budget.next()
@@ -196,13 +196,13 @@ def test_cold_buckets_get_no_graph_and_are_not_named_twice() -> None:
     assert budget.skipped() == ()
 
 
-def test_a_phase_whose_warm_buckets_all_have_graphs_leaves_its_rest_to_the_other() -> None:
+def test_phase_with_all_its_graphs_leaves_its_rest_to_other() -> None:
     cold = {(PROMPT, Bucket(1, 512, 0))}
     budget = CaptureBudget(small_plan(), GraphPool(10_004, 10_000, 4), block_size=128, cold=cold)
     assert len([step for step in run(budget, by_weight) if step.phase is DECODE]) == 3
 
 
-def test_an_end_leaves_all_buckets_of_both_phases_for_its_reason() -> None:
+def test_end_leaves_all_buckets_of_both_phases_for_its_reason() -> None:
     budget = small_budget(10_000, 10_000)
     budget.next()
     budget.of(PROMPT).take(128)

@@ -81,7 +81,7 @@ def test_a_plan_without_a_measured_step_has_no_estimate() -> None:
     assert estimate.eta_seconds() is None
 
 
-def test_steps_of_an_earlier_warmup_give_an_estimate_before_the_first_step() -> None:
+def test_steps_of_an_earlier_warmup_give_estimate_before_first_step() -> None:
     estimate = Estimate(block_size=128)
     estimate.measured(step(StepKind.LOAD), 2.0)
     estimate.measured(step(StepKind.LOAD, LARGE), 4.0)
@@ -89,7 +89,7 @@ def test_steps_of_an_earlier_warmup_give_an_estimate_before_the_first_step() -> 
     assert estimate.eta_seconds() == pytest.approx(6.0)
 
 
-def test_loading_a_recipe_is_not_judged_by_the_time_of_compiling_one() -> None:
+def test_loading_recipe_is_not_judged_by_time_of_compiling_one() -> None:
     estimate = Estimate(block_size=128)
     estimate.measured(step(StepKind.COMPILE), 60.0)
     estimate.measured(step(StepKind.LOAD), 1.0)

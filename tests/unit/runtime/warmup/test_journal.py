@@ -33,7 +33,7 @@ def test_a_step_survives_the_process_that_wrote_it(tmp_path: Path) -> None:
     assert kept(tmp_path / "new" / "folder") == {STEP: 1.5}
 
 
-def test_lines_that_no_longer_count_are_dropped_at_the_next_start(tmp_path: Path) -> None:
+def test_lines_that_no_longer_count_are_dropped_at_next_start(tmp_path: Path) -> None:
     file = written(tmp_path)
     written(tmp_path)
     kept(tmp_path)
@@ -41,7 +41,7 @@ def test_lines_that_no_longer_count_are_dropped_at_the_next_start(tmp_path: Path
 
 
 @pytest.mark.parametrize("content", [b"", b"not a journal\n", b"\xff\xfe\n", b"{}\n" * 3])
-def test_a_corrupt_journal_is_ignored_with_a_reason_and_begun_anew(tmp_path: Path, content: bytes) -> None:
+def test_corrupt_journal_is_ignored_with_a_reason_and_begun_anew(tmp_path: Path, content: bytes) -> None:
     file = written(tmp_path)
     file.write_bytes(content)
     journal = Journal(str(tmp_path), KEY)

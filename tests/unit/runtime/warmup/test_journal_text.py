@@ -41,7 +41,7 @@ def test_a_compiled_shape_will_be_loaded_and_another_one_compiled() -> None:
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
-def test_every_part_of_the_key_has_a_journal_of_its_own(field: str) -> None:
+def test_every_part_of_the_key_has_journal_of_its_own(field: str) -> None:
     other = replace(KEY, **{field: "another"})
     assert journal_name(other) != journal_name(KEY)
     with pytest.raises(JournalUnusable, match="its first line is not that of this software"):

@@ -14,12 +14,12 @@ def test_a_step_names_stage_position_shape_and_free_memory() -> None:
     assert line == "[Warmup][Graph/Prompt][12/24] batch_size:4 query_len:256 num_blocks:0 free_mem:47.35 GiB"
 
 
-def test_captured_counts_against_the_plan_and_lists_the_buckets_in_order() -> None:
+def test_captured_counts_against_the_plan_and_lists_buckets_in_order() -> None:
     line = captured_line(PROMPT, [Bucket(2, 128, 0), Bucket(1, 128, 0)], 3, int(14.03 * GIB))
     assert line == "Graph/Prompt captured:2 (66.6%) used_mem:14.03 GiB buckets:[[1, 128, 0], [2, 128, 0]]"
 
 
-def test_one_missing_graph_of_thousands_is_never_rounded_up_to_all() -> None:
+def test_one_missing_graph_of_thousands_is_never_rounded_away() -> None:
     buckets = [Bucket(1, query, 0) for query in range(1, 3000)]
     assert "captured:2999 (99.9%)" in captured_line(PROMPT, buckets, 3000, 0)
 

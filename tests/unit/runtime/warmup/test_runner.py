@@ -78,7 +78,7 @@ async def test_switched_off_warmup_warms_nothing_and_says_so() -> None:
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.capture_applies) == (4, 0, False)
 
 
-async def test_a_card_without_room_for_a_block_is_an_impossible_plan() -> None:
+async def test_card_without_room_for_a_block_is_an_impossible_plan() -> None:
     with pytest.raises(PlanImpossible):
         start(sim_config({"deviceMemoryBytes": 17 * GIB, "blockBytes": 2 * GIB}))
 
@@ -119,7 +119,7 @@ def capped(seconds: int, **script: object) -> WarmupReport:
     return virtual_start(config, clock)
 
 
-async def test_a_time_budget_spent_in_capture_leaves_the_rest_without_graphs() -> None:
+async def test_time_budget_spent_in_capture_leaves_the_rest_without_graphs() -> None:
     report = capped(12)
     assert (report.prompt.warmed, report.decode.warmed) == (4, 6)
     assert (report.prompt.captured, report.decode.captured) == (2, 0)
@@ -127,7 +127,7 @@ async def test_a_time_budget_spent_in_capture_leaves_the_rest_without_graphs() -
     assert {skipped.reason for skipped in report.skipped} == {"the time budget of 12 s was spent before its turn"}
 
 
-async def test_a_time_budget_spent_in_compiling_leaves_the_rest_cold_and_uncaptured() -> None:
+async def test_time_budget_spent_in_compiling_leaves_rest_cold_and_uncaptured() -> None:
     report = capped(5)
     assert (report.prompt.warmed, report.decode.warmed, report.prompt.captured) == (4, 1, 0)
     assert (report.prompt.planned, report.decode.planned) == (4, 6)
@@ -139,14 +139,14 @@ async def test_a_bucket_in_work_when_the_budget_ends_is_finished() -> None:
     assert capped(1, slowAtBucket="prompt:1", slowSeconds=100).prompt.warmed == 1
 
 
-async def test_a_compile_without_memory_leaves_its_bucket_cold_and_goes_on() -> None:
+async def test_compile_without_memory_leaves_its_bucket_cold_and_goes_on() -> None:
     report = start(sim_config({"oomAtCompile": "prompt:2"}))
     assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 3, 3)
     assert [skipped.bucket for skipped in report.skipped] == [(1, 384, 0)]
     assert report.decode.captured == report.decode.planned
 
 
-async def test_a_restarted_container_knows_its_recipes_and_how_long_they_take(tmp_path: Path) -> None:
+async def test_restarted_container_knows_its_recipes_and_how_long_they_take(tmp_path: Path) -> None:
     script = {"compileSeconds": 6.6, "captureSeconds": 1}
     config = sim_config(script).model_copy(update={"recipe_cache_dir": str(tmp_path)})
     first, second = VirtualClock(), VirtualClock()
@@ -157,7 +157,7 @@ async def test_a_restarted_container_knows_its_recipes_and_how_long_they_take(tm
     assert announced(config).eta_seconds == pytest.approx(10 * 2.3 + 10)
 
 
-async def test_a_recipe_cache_of_another_plan_is_used_for_the_shapes_that_are_in_both(tmp_path: Path) -> None:
+async def test_recipe_cache_of_another_plan_is_used_for_shared_shapes(tmp_path: Path) -> None:
     cache = {"recipe_cache_dir": str(tmp_path)}
     virtual_start(sim_config({"compileSeconds": 6.6}).model_copy(update=cache), VirtualClock())
     wider = sim_config({"compileSeconds": 6.6}, max_num_batched_tokens=1024, max_model_len=1024)
@@ -201,7 +201,7 @@ async def test_a_leak_during_warmup_leaves_room_for_fewer_graphs() -> None:
     assert leaking.prompt.captured < start(sim_config(script)).prompt.captured
 
 
-async def test_thousands_of_left_out_buckets_are_counted_and_only_the_first_named(
+async def test_thousands_of_skipped_buckets_are_counted_and_the_first_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = sim_config({"graphBytesPerToken": 2**40}, max_model_len=8192, max_num_batched_tokens=8192)

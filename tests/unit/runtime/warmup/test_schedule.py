@@ -40,7 +40,7 @@ def test_min_tokens_breaks_ties_by_the_shorter_query() -> None:
     )
 
 
-def test_max_bs_takes_the_largest_batches_first_and_short_ones_within() -> None:
+def test_max_bs_takes_largest_batches_first_and_short_ones_within() -> None:
     plan = BucketPlan(prompt=(), decode=tuple(Bucket(bs, 1, n) for bs in (1, 32, 64) for n in (128, 256)))
     assert capture_order(plan, DECODE, CaptureOrder.MAX_BS) == (
         (64, 1, 128),
@@ -52,7 +52,7 @@ def test_max_bs_takes_the_largest_batches_first_and_short_ones_within() -> None:
     )
 
 
-def test_largest_first_walks_the_plan_backwards_as_seed_003_logs_it() -> None:
+def test_largest_first_walks_plan_backwards_as_seed_003_logs_it() -> None:
     plan = BucketPlan(prompt=tuple(Bucket(bs, n, 0) for bs in (1, 4) for n in (128, 1024, 1408)), decode=())
     assert [bucket[:2] for bucket in capture_order(plan, PROMPT, CaptureOrder.LARGEST_FIRST)] == [
         (4, 1408),
@@ -78,11 +78,11 @@ def test_seed_004_first_run_is_greedy_with_a_changed_batch() -> None:
     assert SAMPLER_RUNS[0] == SamplerRun(temperature=0.0, top_p=1.0, top_k=0, batch_changed=True)
 
 
-def test_seed_004_last_run_filters_by_top_p_with_an_unchanged_batch() -> None:
+def test_seed_004_last_run_filters_by_top_p() -> None:
     assert SAMPLER_RUNS[-1] == SamplerRun(temperature=0.8, top_p=0.85, top_k=0, batch_changed=False)
 
 
-def test_seed_004_batch_sizes_are_zero_one_and_those_of_decode() -> None:
+def test_seed_004_batch_sizes_are_zero_one_and_decode_sizes() -> None:
     assert sampler_batch_sizes((Bucket(138, 1, 128), Bucket(138, 1, 256))) == (0, 1, 138)
 
 
@@ -94,6 +94,6 @@ def test_seed_004_swaps_run_at_every_size() -> None:
     assert set(warmup_swaps()) == set(SWAP_SIZES) == {8, 16, 32, 64, 128, 256, 512}
 
 
-def test_seed_004_swaps_are_even_so_the_cache_ends_as_it_began() -> None:
+def test_seed_004_swaps_are_even_and_leave_the_cache_unchanged() -> None:
     assert len(warmup_swaps()) == 8
     assert warmup_swaps()[-1] == 8

@@ -117,7 +117,7 @@ def swap_entries(site: Site) -> None:
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-async def test_an_unusable_entry_is_ignored_with_a_reason_and_written_anew(site: Site, fault: Any, why: str) -> None:
+async def test_unusable_entry_is_ignored_with_a_reason_and_written_anew(site: Site, fault: Any, why: str) -> None:
     site.start("a")
     fault(site)
     second = site.start("b")
@@ -128,7 +128,7 @@ async def test_an_unusable_entry_is_ignored_with_a_reason_and_written_anew(site:
     assert (told(third).outcome, cached(third)) == (HIT, PLANNED)
 
 
-async def test_a_damaged_entry_leaves_nothing_on_the_disk_of_the_pod(site: Site) -> None:
+async def test_damaged_entry_leaves_nothing_on_the_disk_of_the_pod(site: Site) -> None:
     site.start("a")
     damage_content(site)
     stopped = threading.Event()
@@ -139,7 +139,7 @@ async def test_a_damaged_entry_leaves_nothing_on_the_disk_of_the_pod(site: Site)
     assert files_below(site.disk("b"), lambda _: False, lambda: None) == {}
 
 
-async def test_a_restarted_container_keeps_what_it_had_and_takes_what_others_added(site: Site) -> None:
+async def test_restarted_container_keeps_its_recipes_and_takes_new_ones(site: Site) -> None:
     site.start("a")
     policy = site.config("b").bucketing
     wider = policy.model_copy(update={"prompt": policy.prompt.model_copy(update={"query": linear(64, 512)})})
@@ -164,7 +164,7 @@ async def test_while_another_process_writes_a_start_neither_waits_nor_writes(sit
     assert site.objects() == []
 
 
-async def test_a_folder_that_is_not_there_is_a_miss_with_a_reason(site: Site) -> None:
+async def test_folder_that_is_not_there_is_a_miss_with_reason(site: Site) -> None:
     site.shared.rmdir()
     report = site.start("a")
     assert (told(report).outcome, report.prompt.warmed) == (MISS, 4)
@@ -193,7 +193,7 @@ async def test_what_is_no_entry_is_let_be(site: Site) -> None:
     assert {"lost+found", "notes"} <= {each.name for each in site.shared.iterdir()}
 
 
-async def test_an_image_with_recipes_is_taken_where_the_volume_has_none(site: Site, tmp_path: Path) -> None:
+async def test_image_with_recipes_is_taken_where_the_volume_has_none(site: Site, tmp_path: Path) -> None:
     site.start("a")
     seed = site.shared.rename(tmp_path / "image")
     site.shared.mkdir()
@@ -215,7 +215,7 @@ async def test_a_stop_while_recipes_are_copied_ends_the_start(site: Site) -> Non
         start_engine(site.config("b"), ReportBoard("0" * 64), stop)
 
 
-async def test_recipes_that_outgrow_the_volume_stay_as_they_are_with_a_reason(site: Site) -> None:
+async def test_recipes_that_outgrow_volume_stay_as_they_are_with_reason(site: Site) -> None:
     site.start("a", limit=100)
     large = site.disk("b") / "large"
     large.parent.mkdir(parents=True)

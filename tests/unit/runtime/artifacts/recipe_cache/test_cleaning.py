@@ -41,20 +41,20 @@ def test_the_longest_unused_makes_room_first() -> None:
     assert found == ["c", "b"]
 
 
-def test_an_entry_that_no_revision_needs_goes_although_there_is_room() -> None:
+def test_entry_that_no_revision_needs_goes_although_there_is_room() -> None:
     assert to_remove([entry("a", needed=False), entry("b")], room=100, max_age_seconds=30 * DAY) == ["a"]
 
 
-def test_an_entry_that_no_revision_needs_stays_while_a_process_runs_with_it() -> None:
+def test_entry_without_a_revision_stays_while_a_process_uses_it() -> None:
     assert to_remove([entry("a", needed=False, in_use=True)], room=100, max_age_seconds=30 * DAY) == []
 
 
-def test_an_entry_of_a_start_just_now_stays_whoever_needs_it() -> None:
+def test_entry_of_a_start_just_now_stays_whoever_needs_it() -> None:
     fresh = entry("a", days=SETTLING_SECONDS / DAY, needed=False)
     assert to_remove([fresh], room=100, max_age_seconds=30 * DAY) == []
 
 
-def test_what_nobody_needs_makes_room_before_what_is_needed_and_older() -> None:
+def test_what_nobody_needs_makes_room_before_older_needed_entries() -> None:
     entries = [entry("needed", days=3), entry("not", days=1, needed=False)]
     assert to_remove(entries, room=10, max_age_seconds=30 * DAY) == ["not"]
 

@@ -59,7 +59,7 @@ def test_a_writer_that_is_killed_shows_nothing(entry: Entry, tmp_path: Path, ste
     assert entry.read() is None
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_one(entry: Entry, tmp_path: Path) -> None:
+def test_what_a_killed_writer_left_is_removed_by_next_one(entry: Entry, tmp_path: Path) -> None:
     manifest = made(tmp_path / "disk", a="one", b="two")
     with pytest.raises(Killed):
         entry.write(manifest, tmp_path / "disk", killed_at(1), again=False)
@@ -72,7 +72,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one(entry: Entry, tmp_
     assert not list(entry.folder.glob("manifest.*"))
 
 
-def test_what_was_written_can_be_copied_with_the_right_to_be_executed(entry: Entry, tmp_path: Path) -> None:
+def test_written_files_are_copied_with_the_right_to_execute(entry: Entry, tmp_path: Path) -> None:
     (tmp_path / "disk" / "code").mkdir(parents=True)
     (tmp_path / "disk" / "code" / "tool").touch(mode=0o755)
     manifest = made(tmp_path / "disk", a="one")
@@ -89,7 +89,7 @@ def test_links_are_no_recipes(tmp_path: Path) -> None:
     assert files_below(tmp_path / "disk", lambda _: False, alive) == {}
 
 
-async def test_a_reader_whose_entry_is_replaced_meanwhile_takes_the_new_one(
+async def test_reader_whose_entry_is_replaced_meanwhile_takes_the_new_one(
     entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = made(tmp_path / "one", a="one"), made(tmp_path / "two", a="two")

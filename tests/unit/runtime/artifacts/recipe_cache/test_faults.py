@@ -123,7 +123,7 @@ def kill_in_the_middle(shared: Path, disk: Path) -> None:
         os.kill(seeder.pid, signal.SIGKILL)
 
 
-async def test_a_full_disk_of_the_pod_is_a_reason_and_leaves_nothing_half(seeded: Path, tmp_path: Path) -> None:
+async def test_full_disk_of_pod_is_reason_and_leaves_nothing_half(seeded: Path, tmp_path: Path) -> None:
     pod = Pod(seeded, tmp_path / "pod")
     with full_disk():
         found = pod.take()
@@ -143,7 +143,7 @@ async def test_a_full_volume_is_a_reason_and_keeps_nothing_half(shared: Path, tm
     assert [each for each in files(shared) if each.stat().st_size] == []
 
 
-async def test_a_volume_that_was_full_is_filled_by_the_next_pod(shared: Path, tmp_path: Path) -> None:
+async def test_volume_that_was_full_is_filled_by_the_next_pod(shared: Path, tmp_path: Path) -> None:
     first, second, third = (Pod(shared, tmp_path / name) for name in "abc")
     first.take()
     first.compile()
@@ -167,7 +167,7 @@ async def test_recipes_of_a_volume_that_cannot_be_written_are_taken(seeded: Path
 
 
 @pytest.mark.parametrize("at", [0, len(LARGE) // 2, len(LARGE) - 1])
-async def test_one_flipped_bit_is_seen_and_mended_by_the_next_pod(seeded: Path, tmp_path: Path, at: int) -> None:
+async def test_one_flipped_bit_is_seen_and_mended_by_next_pod(seeded: Path, tmp_path: Path, at: int) -> None:
     (stored,) = objects(seeded)
     content = bytearray(LARGE)
     content[at] ^= 1
@@ -193,9 +193,7 @@ async def test_two_pods_that_seed_at_once_leave_one_whole_entry(shared: Path, tm
     assert found == {"recipe": "of the first", "another": "of the second"}
 
 
-async def test_a_pod_that_is_killed_while_it_seeds_leaves_nothing_and_holds_nothing_up(
-    shared: Path, tmp_path: Path
-) -> None:
+async def test_pod_killed_while_it_seeds_leaves_nothing_behind(shared: Path, tmp_path: Path) -> None:
     victim = Pod(shared, tmp_path / "victim")
     victim.compile()
     kill_in_the_middle(shared, victim.disk)

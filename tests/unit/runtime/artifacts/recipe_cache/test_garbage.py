@@ -48,9 +48,7 @@ async def test_what_another_resource_used_stays(site: Site, monkeypatch: pytest.
     assert not site.mark(shared, OLD).exists()
 
 
-async def test_a_pod_that_has_not_heard_of_a_new_revision_lets_its_entry_be(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pod_unaware_of_a_new_revision_keeps_its_entry(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = site.put("fresh", b"x", A_MINUTE, NEW)
     start(site, monkeypatch, "old", "old")
     assert fresh.folder.exists()
@@ -64,9 +62,7 @@ async def test_what_a_running_process_started_with_stays(site: Site, monkeypatch
     assert running.folder.exists()
 
 
-async def test_a_mark_that_cannot_be_opened_keeps_its_entry_and_the_others_go(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_mark_that_cannot_be_opened_keeps_only_its_entry(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     foreign, forgotten = site.put("foreign", b"x", HALF_A_DAY, OLD), site.put("forgotten", b"y", HALF_A_DAY, OLD)
     site.mark(foreign, OLD).unlink()
     site.mark(foreign, OLD).mkdir()  # opening it fails for every user

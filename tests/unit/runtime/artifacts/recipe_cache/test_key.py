@@ -158,5 +158,5 @@ def test_the_order_of_instructions_means_nothing() -> None:
     assert cpu_of(X86, "x86_64") == cpu_of(X86.replace("sse avx2", "avx2 sse"), "x86_64")
 
 
-def test_a_processor_that_the_kernel_does_not_describe_has_a_name_all_the_same() -> None:
+def test_processor_that_kernel_does_not_describe_has_name_all_same() -> None:
     assert cpu_of("", "riscv64").startswith("riscv64 of unknown model ")

@@ -70,7 +70,7 @@ def test_any_text_is_a_manifest_or_unusable(text: str) -> None:
         parse_manifest(text, KEY)
 
 
-def test_what_two_pods_made_is_kept_and_a_stored_file_stays() -> None:
+def test_what_two_pods_made_is_kept_and_stored_file_stays() -> None:
     ours, theirs = manifest(a=stored("a"), b=stored("b")), manifest(b=stored("0"), c=stored("c"))
     assert ours.and_that_of(theirs).files == {"a": stored("a"), "b": stored("0"), "c": stored("c")}
 

@@ -39,7 +39,7 @@ def start(site: Site, store: StoreState, pod: str = "pod", **fields: Any) -> War
     return site.start(pod, store=RecipeStore(**{"url": store.url, "timeout_seconds": 60, **fields}))
 
 
-async def test_recipes_of_a_store_are_taken_and_are_on_the_volume_then(site: Site, store: StoreState) -> None:
+async def test_recipes_of_store_are_taken_and_are_on_volume_then(site: Site, store: StoreState) -> None:
     second, third = start(site, store), site.start("without a store")
     assert (told(second).outcome, cached(second)) == (HIT, PLANNED)
     assert second.recipe_seconds_saved == pytest.approx(PLANNED * (10 - 1))
@@ -52,7 +52,7 @@ async def test_a_store_is_not_asked_where_the_volume_has_recipes(site: Site, sto
     assert store.requests == []
 
 
-async def test_a_store_without_recipes_of_the_key_is_a_reason_to_seed(site: Site, store: StoreState) -> None:
+async def test_store_without_recipes_of_the_key_is_reason_to_seed(site: Site, store: StoreState) -> None:
     store.folder = site.shared
     second = start(site, store)
     assert (told(second).outcome, cached(second)) == (SEEDED, 0)
@@ -69,7 +69,7 @@ async def test_recipes_of_another_key_under_our_name_are_ignored(site: Site, sto
     assert "it is of another software, card, model, dtype or parallelism" in (told(second).reason or "")
 
 
-async def test_a_store_that_refuses_is_a_reason_that_quotes_no_secret(
+async def test_store_that_refuses_is_a_reason_that_quotes_no_secret(
     site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(STORE_TOKEN_VARIABLE, SECRET)

@@ -75,7 +75,7 @@ def test_an_object_that_came_wrong_is_fetched_anew(store: StoreState, tmp_path: 
     assert objects(store) == len(CONTENTS) + 2
 
 
-def test_an_object_that_is_wrong_with_every_try_makes_the_entry_unusable(store: StoreState, tmp_path: Path) -> None:
+def test_object_that_is_wrong_with_every_try_makes_entry_unusable(store: StoreState, tmp_path: Path) -> None:
     store.damage = 100
     with pytest.raises(EntryUnusable, match=r"^code/\S+ is not as its checksum says$"):
         bring(remote(store), tmp_path / "target")
@@ -145,13 +145,13 @@ def test_an_entry_that_takes_too_long_is_given_up(store: StoreState) -> None:
         remote(store, seconds=5, clock=lambda: next(times)).read()
 
 
-def test_an_entry_beyond_the_limit_is_refused_before_its_files_are_asked_for(store: StoreState, tmp_path: Path) -> None:
+def test_entry_beyond_the_limit_is_refused_before_its_files(store: StoreState, tmp_path: Path) -> None:
     with pytest.raises(EntryUnusable, match="which are more than 1000 B"):
         bring(remote(store, limit_bytes=1000), tmp_path / "target")
     assert objects(store) == 0
 
 
-def test_an_object_that_goes_on_behind_its_end_fills_no_disk(store: StoreState, tmp_path: Path) -> None:
+def test_object_that_goes_on_behind_its_end_fills_no_disk(store: StoreState, tmp_path: Path) -> None:
     store.endless = True
     with pytest.raises(EntryUnusable, match="is larger than"):
         bring(remote(store), tmp_path / "target")

@@ -51,9 +51,7 @@ def test_second_start_shows_that_all_bytes_are_here(site: Site) -> None:
     assert site.told == [here]
 
 
-def test_variable_that_forbids_the_hub_forbids_no_branch_that_is_here(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variable_that_forbids_hub_forbids_no_branch_that_is_here(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = site.fetch("main")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert site.fetch("main") == folder
@@ -64,7 +62,7 @@ def cut(file: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, cut])
-def test_file_that_a_snapshot_lost_is_fetched_again_and_no_other(harm: Callable[[Path], None], site: Site) -> None:
+def test_file_that_snapshot_lost_is_fetched_again_and_no_other(harm: Callable[[Path], None], site: Site) -> None:
     folder = site.fetch()
     site.hub.requests.clear()
     harm(folder / "config.json")
@@ -107,7 +105,7 @@ def test_older_commit_that_nobody_reads_makes_room(site: Site, monkeypatch: pyte
     assert commits(site) == {OTHER}
 
 
-def test_commit_that_somebody_reads_is_kept_and_the_disk_is_called_too_small(
+def test_commit_that_somebody_reads_is_kept_and_disk_is_called_too_small(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk_of(site, 3 * HALF, monkeypatch)

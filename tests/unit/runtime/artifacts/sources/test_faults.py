@@ -46,7 +46,7 @@ def test_server_without_ranges_begins_anew(site: Site) -> None:
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_hub_that_is_away_is_asked_again_and_the_report_says_so(site: Site) -> None:
+def test_hub_that_is_away_is_asked_again_and_reported(site: Site) -> None:
     site.hub.statuses = [503, 429]
     site.fetch()
     assert site.warnings == [
@@ -173,7 +173,7 @@ def test_damage_on_the_way_is_fetched_again(site: Site) -> None:
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_file_that_is_never_as_stated_is_reported_and_shown_to_nobody(site: Site) -> None:
+def test_file_never_as_stated_is_reported_and_not_shown(site: Site) -> None:
     site.hub.damage = 2
     with pytest.raises(
         ModelUnreadable, match=r"^model\.safetensors of repository tiny/model came 2 times with another"
@@ -182,7 +182,7 @@ def test_file_that_is_never_as_stated_is_reported_and_shown_to_nobody(site: Site
     assert not (site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors").exists()
 
 
-def test_disk_that_is_too_small_is_reported_before_the_first_byte(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_that_is_too_small_is_reported_before_first_byte(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2048, 1024, 1024))
     with pytest.raises(DiskFull) as raised:
         site.fetch()

@@ -36,7 +36,7 @@ def test_branch_that_moved_is_fetched_anew(site: Site) -> None:
     assert (after / "config.json").read_bytes() == b"{}"
 
 
-def test_branch_is_served_from_disk_with_a_warning_while_the_hub_is_away(site: Site) -> None:
+def test_branch_comes_from_disk_with_warning_without_a_hub(site: Site) -> None:
     folder = site.fetch("main")
     site.hub.statuses = [503]
     assert site.fetch("main") == folder
@@ -63,7 +63,7 @@ def test_weights_in_other_formats_stay_where_they_are(site: Site) -> None:
     }
 
 
-def test_token_goes_to_the_hub_and_not_to_the_host_of_the_content(site: Site) -> None:
+def test_token_goes_to_hub_and_not_to_host_of_content(site: Site) -> None:
     site.hub.token = "hf_secret"
     site.fetch(token="hf_secret")
     seen = {path.startswith("/content/"): authorization for path, _, authorization in site.hub.requests}

@@ -106,9 +106,7 @@ async def test_image_without_the_library_says_so(site: Site, board: Board, monke
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
 
 
-async def test_mounted_checkpoint_that_is_cut_off_is_refused_before_an_engine_loads_it(
-    board: Board, tmp_path: Path
-) -> None:
+async def test_cut_off_mounted_checkpoint_is_refused_before_an_engine_loads(board: Board, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(WEIGHTS[:-1])
     plain = sim_config()
     mounted = {
@@ -119,7 +117,7 @@ async def test_mounted_checkpoint_that_is_cut_off_is_refused_before_an_engine_lo
         with_model_here(plain.model_copy(update=mounted), board, threading.Event())
 
 
-async def test_space_below_the_limit_of_the_pods_folder_is_all_that_counts(site: Site, board: Board) -> None:
+async def test_space_below_limit_of_pods_folder_is_all_that_counts(site: Site, board: Board) -> None:
     limited = config(site, EngineName.TORCH)
     limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": 4096})})
     with pytest.raises(

@@ -8,9 +8,7 @@ import pytest
 from gaudi_runtime.artifacts.sources import store
 
 
-def test_a_folder_that_is_moved_away_while_it_is_counted_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_moved_away_while_it_is_counted_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / "model" / name).mkdir(parents=True)
         (tmp_path / "model" / name / "file").write_bytes(b"1")

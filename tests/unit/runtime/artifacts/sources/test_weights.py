@@ -57,7 +57,7 @@ def test_file_of_another_revision_lacks_tensors(folder: Path) -> None:
         check_weights(folder)
 
 
-def test_file_that_the_index_does_not_name_is_not_looked_at(folder: Path) -> None:
+def test_file_that_index_does_not_name_is_not_looked_at(folder: Path) -> None:
     (folder / "consolidated.safetensors").write_bytes(b"")
     check_weights(folder)
 

@@ -49,23 +49,21 @@ def optimal(tokens: int, graphs: int) -> BucketPlan:
 
 
 @pytest.mark.parametrize(("tokens", "graphs", "share"), [(8192, 12, 0.66), (14_080, 13, 0.58), (16_384, 14, 0.52)])
-def test_optimal_pads_at_most_this_share_of_exponential_with_as_many_graphs(
-    tokens: int, graphs: int, share: float
-) -> None:
+def test_optimal_pads_a_share_of_exponential_with_as_many_graphs(tokens: int, graphs: int, share: float) -> None:
     rival = exponential(tokens)
     assert len(rival.prompt) == graphs
     assert padding(optimal(tokens, graphs)) - 1 <= share * (padding(rival) - 1)
 
 
 @pytest.mark.parametrize(("tokens", "graphs"), [(8192, 9), (14_080, 10), (16_384, 11)])
-def test_optimal_pads_less_than_exponential_with_three_quarters_of_its_graphs(tokens: int, graphs: int) -> None:
+def test_optimal_pads_less_with_three_quarters_of_the_graphs(tokens: int, graphs: int) -> None:
     rival = exponential(tokens)
     assert graphs == -(-len(rival.prompt) * 3 // 4)
     assert padding(optimal(tokens, graphs)) < padding(rival)
 
 
 @pytest.mark.parametrize(("tokens", "plain"), [(8192, 1.1392), (14_080, 1.1281), (16_384, 1.1240)])
-def test_smoothing_pads_less_than_the_plain_optimum_of_the_first_half(tokens: int, plain: float) -> None:
+def test_smoothing_pads_less_than_the_plain_optimum_of_first_half(tokens: int, plain: float) -> None:
     graphs = len(exponential(tokens).prompt)
     assert padding(optimal(tokens, graphs)) < plain - 0.004
 

@@ -35,7 +35,7 @@ def test_graphs_per_phase_are_used_up() -> None:
     assert (len(chosen.prompt), len(chosen.decode)) == (5, 9)
 
 
-def test_without_a_budget_there_are_as_many_graphs_as_exponential_has() -> None:
+def test_without_budget_there_are_as_many_graphs_as_exponential_has() -> None:
     chosen, rival = plan(), make_plan(BucketPolicy(), LIMITS, kv_blocks=100)
     assert (len(chosen.prompt), len(chosen.decode)) == (len(rival.prompt), len(rival.decode))
 

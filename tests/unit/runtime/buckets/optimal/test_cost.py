@@ -19,15 +19,15 @@ ROOFLINE = Roofline(
 SHAPES = st.builds(Bucket, st.integers(1, 64), st.integers(1, 4096), st.integers(0, 64))
 
 
-def test_prompt_tokens_are_new_ones_and_those_of_the_cached_context() -> None:
+def test_prompt_tokens_are_new_ones_and_those_of_cached_context() -> None:
     assert token_cost(128)(PROMPT, Bucket(2, 256, 3)) == 2 * (256 + 3 * 128)
 
 
-def test_decode_tokens_are_one_a_sequence_and_those_of_the_kv_blocks() -> None:
+def test_decode_tokens_are_one_sequence_and_those_of_kv_blocks() -> None:
     assert token_cost(128)(DECODE, Bucket(4, 1, 10)) == 4 + 10 * 128
 
 
-def test_roofline_of_a_small_decode_batch_is_the_time_to_read_the_weights() -> None:
+def test_roofline_of_small_decode_batch_is_time_to_read_weights() -> None:
     assert ROOFLINE(DECODE, Bucket(1, 1, 1)) == pytest.approx(16e9 / 2.45e12, rel=0.01)
 
 

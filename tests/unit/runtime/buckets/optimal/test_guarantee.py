@@ -61,7 +61,7 @@ def test_every_admissible_batch_has_a_bucket(
 
 @settings(max_examples=15)
 @given(limits(), PROMPTS, STEPS, st.integers(1, 200))
-def test_fewest_buckets_that_cover_everything_are_no_fewer_than_the_least(
+def test_fewest_buckets_that_cover_everything_are_no_fewer_than_least(
     limits: Limits, prompts: dict[Bucket, int], steps: dict[Bucket, int], kv_blocks: int
 ) -> None:
     optimizer = Optimizer(traffic_with_one_of_each(prompts, steps, limits), limits, kv_blocks)

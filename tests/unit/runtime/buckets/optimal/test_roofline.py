@@ -19,7 +19,7 @@ def shape_of(name: str) -> ModelShape:
     return shape
 
 
-def test_llama_8b_multiplies_a_token_with_all_weights_but_the_embeddings() -> None:
+def test_llama_8b_multiplies_a_token_with_all_weights_but_embeddings() -> None:
     """7.5 billion of its 8.03 billion parameters; 128,256 * 4096 embeddings are looked up."""
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
     assert found.matmul_weights == pytest.approx(8.03e9 - 128_256 * 4096, rel=0.001)

@@ -27,7 +27,7 @@ def test_rates_were_measured_with_a_known_model() -> None:
     assert known_shape(GAUDI2_RATES.model) is not None
 
 
-def test_seeds_000_and_002_prompt_graphs_take_1_43_mib_a_token() -> None:
+def test_prompt_graphs_of_two_seeds_take_1_43_mib_per_token() -> None:
     assert GAUDI2_RATES.prompt_graph_bytes_per_token.value == 1.43 * MIB
 
 

@@ -46,7 +46,7 @@ def test_no_repository_stands_twice_in_the_table() -> None:
     assert sum(len(entry["repositories"]) for entry in entries) == len(known_models())
 
 
-def test_repository_is_found_in_any_case_and_keeps_its_own_name() -> None:
+def test_repository_found_in_any_case_keeps_its_own_name() -> None:
     assert shape_of("META-LLAMA/llama-3.1-8b").name == "meta-llama/Llama-3.1-8B"
 
 
@@ -54,7 +54,7 @@ def test_repository_is_found_without_its_owner() -> None:
     assert known_shape("llama-3.1-8b") == shape_of("meta-llama/Llama-3.1-8B")
 
 
-def test_repository_of_another_owner_is_not_taken_for_the_known_one() -> None:
+def test_repository_of_another_owner_is_not_taken_for_known_one() -> None:
     assert known_shape("somebody/Llama-3.1-8B") is None
 
 

@@ -28,7 +28,7 @@ async def locked(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
         yield running
 
 
-async def test_client_with_another_key_is_refused_in_the_form_that_clients_know(locked: Served) -> None:
+async def test_client_with_another_key_is_refused_as_clients_know_it(locked: Served) -> None:
     with pytest.raises(AuthenticationError) as refused:
         await locked.openai.models.list()
     assert refused.value.status_code == 401

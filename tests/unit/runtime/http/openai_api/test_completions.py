@@ -27,7 +27,7 @@ async def test_text_and_token_ids_are_the_same_prompt(api: Served, prompt: str |
     assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("abc", "stop")
 
 
-async def test_a_list_of_prompts_times_n_is_indexed_prompt_by_prompt(api: Served) -> None:
+async def test_list_of_prompts_times_n_is_indexed_prompt_by_prompt(api: Served) -> None:
     answer = await api.openai.completions.create(model="echo", prompt=["a", "b"], n=2)
     assert [(choice.index, choice.text) for choice in answer.choices] == [(0, "a"), (1, "a"), (2, "b"), (3, "b")]
     assert answer.usage is not None

@@ -24,7 +24,7 @@ async def endless_stream(api: Served) -> openai.AsyncStream[openai.types.Complet
     return await api.openai.completions.create(model="echo", prompt="abc", stream=True, **ENDLESS)
 
 
-async def test_a_full_queue_is_answered_with_429_and_when_to_retry() -> None:
+async def test_full_queue_is_answered_with_429_and_when_to_retry() -> None:
     async with served(sim_config(SLOW, max_num_seqs=1, serving={"max_queued_requests": 1})) as api:
         first, second = await endless_stream(api), await endless_stream(api)
         await until(lambda: (api.engine.load_now().running, api.engine.load_now().waiting) == (1, 1))
@@ -49,7 +49,7 @@ async def test_closing_a_stream_frees_its_sequence_and_its_blocks() -> None:
         await until(lambda: (api.engine.load_now().running, api.engine.load_now().used_blocks) == (0, 0))
 
 
-async def test_a_client_that_goes_away_frees_all_choices_of_a_whole_answer() -> None:
+async def test_client_that_goes_away_frees_all_choices_of_whole_answer() -> None:
     async with served(sim_config(SLOW)) as api:
         request = asyncio.create_task(api.openai.completions.create(model="echo", prompt="abc", n=3, **ENDLESS))
         await until(lambda: api.engine.load_now().running == 3)
@@ -74,7 +74,7 @@ async def test_while_closing_every_answer_ends_its_connection(api: Served) -> No
     assert (refused.status_code, refused.headers["connection"]) == (400, "close")
 
 
-async def test_an_engine_that_fails_is_a_server_error_and_frees_its_place() -> None:
+async def test_engine_that_fails_is_server_error_and_frees_its_place() -> None:
     async with served(sim_config({"failAtToken": 3}, max_num_seqs=1, serving={"max_queued_requests": 0})) as api:
         for _ in range(2):
             with pytest.raises(openai.InternalServerError, match="its log says why"):
@@ -83,7 +83,7 @@ async def test_an_engine_that_fails_is_a_server_error_and_frees_its_place() -> N
         assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="500") == 2
 
 
-async def test_an_engine_that_fails_midway_ends_the_stream_with_an_error_event() -> None:
+async def test_engine_that_fails_midway_ends_the_stream_with_error_event() -> None:
     async with served(sim_config({"failAtToken": 3})) as api:
         stream = await api.openai.completions.create(model="echo", prompt="abc", stream=True)
         with pytest.raises(openai.APIError, match="failed midway"):

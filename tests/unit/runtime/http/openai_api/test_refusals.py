@@ -104,6 +104,6 @@ async def test_an_unknown_path_is_not_found_in_openai_form(api: Served) -> None:
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
-async def test_more_choices_than_the_server_has_places_can_never_be_served(api: Served) -> None:
+async def test_more_choices_than_server_has_places_can_never_be_served(api: Served) -> None:
     status, error = await refusal(api, prompt=["a"] * 100, n=3)
     assert (status, error["param"]) == (400, "n")
