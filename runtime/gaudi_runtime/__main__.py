@@ -32,12 +32,15 @@ def serve(
 
 
 @app.command()
-def prestop(pid: Annotated[int, typer.Option(help="Process id of the server in this container.")] = 1) -> None:
+def prestop(
+    pid: Annotated[int, typer.Option(help="Process id of the server in this container.")] = 1,
+    seconds: Annotated[float, typer.Option(help="How long SIGTERM is held back.")] = PRESTOP_SECONDS,
+) -> None:
     """The container's preStop hook: close connections after each answer, for 5 seconds."""
     # A signal and not a path: nothing that the network could call.
     os.kill(pid, signal.SIGUSR1)
     # The kubelet sends SIGTERM only when the hook is over; until then kube-proxies may still route to this pod.
-    time.sleep(PRESTOP_SECONDS)
+    time.sleep(seconds)
 
 
 @app.command()

@@ -22,19 +22,20 @@ BUSY = (errno.EAGAIN, errno.EACCES)
 
 
 class Turn:
-    """The right to write into `folder`, once `begin` has given it to this process."""
+    """The right to write into `folder`, once `begin` has given it to this process, which looks every `look_seconds`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, look_seconds: float = LOOK_SECONDS) -> None:
         self._folder, self._holder = folder, folder / "holder"
+        self._look_seconds = look_seconds
         self._id = uuid4().hex
 
     @contextmanager
     def begin(self, waiting: Callable[[], None], stop: threading.Event) -> Iterator[None]:
-        """Wait for the turn, with a call of `waiting` each second. Raises Stopped, or ConfigError for the volume."""
+        """Wait for the turn, with a call of `waiting` at each look. Raises Stopped, or ConfigError for the volume."""
         with self._lock_file() as lock:
             while not _locked(lock, self._folder):
                 waiting()
-                stop.wait(LOOK_SECONDS)
+                stop.wait(self._look_seconds)
                 raise_if_stopped(stop)
             self._sign()
             yield

@@ -22,11 +22,16 @@ class TooManyWaiters(Exception):
 class ReportBoard:
     """Publishes the report of this instance. Create it inside the running event loop.
 
-    `clock` returns monotonic seconds.
+    `clock` returns monotonic seconds; mere progress is told to waiters `coalesce_seconds` after its first change.
     """
 
-    def __init__(self, plan_hash: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        plan_hash: str,
+        clock: Callable[[], float] = time.monotonic,
+        coalesce_seconds: float = COALESCE_SECONDS,
+    ) -> None:
+        self._clock, self._coalesce_seconds = clock, coalesce_seconds
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._report = WarmupReport(instance=uuid4().hex, sequence=1, plan_hash=plan_hash, phase=Phase.STARTING)
@@ -115,7 +120,7 @@ class ReportBoard:
         if urgent:
             self._announce()
         elif self._pending is None:
-            self._pending = self._loop.call_later(COALESCE_SECONDS, self._announce)
+            self._pending = self._loop.call_later(self._coalesce_seconds, self._announce)
 
     def _announce(self) -> None:
         if self._pending is not None:

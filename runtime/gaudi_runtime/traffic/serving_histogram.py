@@ -86,9 +86,9 @@ def blocks_of(phase: BucketPhase, shape: Bucket) -> int:
 class ServingHistogram:
     """Hits, misses, compiles and padding per bucket, and the real shapes with the number of their batches."""
 
-    def __init__(self, pad: Pad) -> None:
+    def __init__(self, pad: Pad, most_buckets: int = MOST_BUCKETS) -> None:
         self.tallies: dict[Key, Tally] = {}
-        self._pad = pad
+        self._pad, self._most_buckets = pad, most_buckets
         self._shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
         self._digits = dict.fromkeys(BucketPhase, DIGITS)
         self._largest = dict.fromkeys(BucketPhase, NOTHING)
@@ -155,7 +155,7 @@ class ServingHistogram:
     def _tally(self, phase: BucketPhase, bucket: Bucket) -> Tally:
         tally = self.tallies.get((phase, bucket))
         if tally is None:
-            if len(self.tallies) >= MOST_BUCKETS:
+            if len(self.tallies) >= self._most_buckets:
                 bucket = to_digits(bucket, digits=1)
             tally = self.tallies.setdefault((phase, bucket), Tally())
         return tally

@@ -39,7 +39,6 @@ PAUSES = (1.0, 4.0)
 """Seconds between the tries for one object."""
 
 SILENCE_SECONDS = 10.0
-"""How long a store may be silent, before an answer or in the middle of one."""
 PIECE_BYTES = 1024 * 1024
 _DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
@@ -62,19 +61,23 @@ class _NoRedirects(HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class HttpStore:
-    """The objects below `url`; at most one of `token` and `keys` is given, and `region` with the keys."""
+    """The objects below `url`; at most one of `token` and `keys` is given, and `region` with the keys.
+
+    The store may be silent for `silence_seconds`, before an answer or in the middle of one.
+    """
 
     url: str
     token: str | None = field(default=None, repr=False)
     keys: Keys | None = None
     region: str | None = None
+    silence_seconds: float = SILENCE_SECONDS
 
     def pieces(self, path: str) -> Iterator[bytes]:
         """The bytes of one object. Raises NoSuchObject, StoreAway or, for what no other try fixes, EntryUnusable."""
         address = f"{self.url.rstrip('/')}/{path}"
         request = Request(address, headers=self._headers(address))  # noqa: S310 - the contract lets no other scheme in
         try:
-            with build_opener(_NoRedirects).open(request, timeout=SILENCE_SECONDS) as answer:
+            with build_opener(_NoRedirects).open(request, timeout=self.silence_seconds) as answer:
                 while piece := answer.read1(PIECE_BYTES):
                     yield piece
                 if answer.length:

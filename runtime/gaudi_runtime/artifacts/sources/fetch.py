@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from gaudi_runtime.artifacts.lock import LOOK_SECONDS
 from gaudi_runtime.artifacts.sources.download import FULL, Progress, Source, download
 from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned, wanted
 from gaudi_runtime.artifacts.sources.store import Store, bytes_below, bytes_of
@@ -98,10 +99,16 @@ def _token() -> str | None:
     return token or None
 
 
+def free_bytes(folder: Path) -> int:
+    """What the disk of `folder` has left."""
+    return shutil.disk_usage(folder).free
+
+
 class Fetch:
     """One repository into a folder below `root`, in which all together may have `limit` bytes.
 
-    `warn` gets sentences for the report, `touch` is called for every piece.
+    `warn` gets sentences for the report, `touch` is called for every piece. While another process fetches the same,
+    it looks every `look_seconds`. `free` tells the bytes that are free on the disk of a folder.
     """
 
     def __init__(
@@ -114,10 +121,12 @@ class Fetch:
         touch: Callable[[], None] = lambda: None,
         pauses: Sequence[float] = PAUSES,
         limit: int | None = None,
+        look_seconds: float = LOOK_SECONDS,
+        free: Callable[[Path], int] = free_bytes,
     ) -> None:
         self._source, self._root, self._stop, self._warn = source, root, stop, warn
-        self._store, self._limit = Store(root, source.repo), limit
-        self._touch, self._pauses = touch, pauses
+        self._store, self._limit = Store(root, source.repo, look_seconds), limit
+        self._touch, self._pauses, self._disk_free = touch, pauses, free
         self._failed = threading.Event()
         self._progress = Progress(publish, self._alive)
 
@@ -189,7 +198,7 @@ class Fetch:
             )
 
     def _free(self) -> int:
-        free = shutil.disk_usage(self._store.folder).free
+        free = self._disk_free(self._store.folder)
         return free if self._limit is None else max(0, min(free, self._limit - bytes_below(self._root)))
 
     def _here(self, commit: str, file: RemoteFile) -> int:

@@ -16,18 +16,18 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from gaudi_runtime.artifacts.lock import Turn, unused, use
+from gaudi_runtime.artifacts.lock import LOOK_SECONDS, Turn, unused, use
 from gaudi_runtime.artifacts.sources.listing import RemoteFile, is_pinned
 
 UNFINISHED = (".partial", ".parts")
 
 
 class Store:
-    """The snapshots of one repository below `root`."""
+    """The snapshots of one repository below `root`; `look_seconds` is how often a `Turn` looks."""
 
-    def __init__(self, root: Path, repo: str) -> None:
+    def __init__(self, root: Path, repo: str, look_seconds: float = LOOK_SECONDS) -> None:
         self.folder = root / repo.replace("/", "--")
-        self.turn = Turn(self.folder)
+        self.turn = Turn(self.folder, look_seconds)
 
     def snapshot(self, commit: str) -> Path:
         """Where the complete files of `commit` are, once they are."""

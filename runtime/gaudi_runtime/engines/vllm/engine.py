@@ -27,7 +27,7 @@ from gaudi_runtime.engines.vllm.ranks import Outcome, Ranks, died_here, fold_out
 from gaudi_runtime.engines.vllm.release import build_engine, build_pod_part, import_server, openai_application
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
-from gaudi_runtime.engines.vllm.watch import Watch
+from gaudi_runtime.engines.vllm.watch import PACE, Pace, Watch
 from gaudi_runtime.errors import DeviceOutOfMemory, EngineLost, GraphRefused
 from gaudi_runtime.process.cgroup import usable_cores
 from gaudi_runtime.process.children import end_children
@@ -72,14 +72,14 @@ class _Processes:
 
 
 class VllmEngine(_Processes):
-    """Verbs are called in the order of the protocol. `loop` is the event loop that will serve."""
+    """Verbs are called in the order of the protocol. `loop` is the event loop that will serve, watched at `pace`."""
 
     counters: ServingHistogram
 
-    def __init__(self, config: RuntimeConfig, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, config: RuntimeConfig, loop: asyncio.AbstractEventLoop, pace: Pace = PACE) -> None:
         super().__init__(config)
         self.captures_graphs = False
-        self._loop = loop
+        self._loop, self._pace = loop, pace
         self._step_seconds = float(config.serving.stall_timeout_seconds)
         self._degradations: tuple[str, ...] = ()
         self._sampler_done = False
@@ -193,7 +193,7 @@ class VllmEngine(_Processes):
 
         # What compiles in another pod is no hang in this one.
         moves = self._others.moves if self._others else lambda: 0
-        return await Watch(self._engine, self._ranks, absorb, self._step_seconds, moves).until_lost()
+        return await Watch(self._engine, self._ranks, absorb, self._step_seconds, moves, self._pace).until_lost()
 
     def load_now(self) -> EngineLoad:
         """Requests in the batch and waiting, and KV blocks in use, by vLLM's own metrics after its last step."""

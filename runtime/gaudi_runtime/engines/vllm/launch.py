@@ -31,26 +31,33 @@ Build = Callable[[Namespace], Any]
 
 
 def launch(
-    arguments: Sequence[str], mode: str, build: Build, progress: Progress, look: Callable[[], None] = lambda: None
+    arguments: Sequence[str],
+    mode: str,
+    build: Build,
+    progress: Progress,
+    look: Callable[[], None] = lambda: None,
+    look_seconds: float = LOOK_SECONDS,
 ) -> tuple[Namespace, Any]:
     """The arguments as vLLM reads them, and what `build` makes of them; takes a minute or more.
 
-    `mode` is the execution mode of the workers. `look` is called twice a second, and raises what makes the start
-    hopeless. Raises a RuntimeStartError, or what `progress` and `look` raise; no process of vLLM is left then.
+    `mode` is the execution mode of the workers. `look` is called every `look_seconds`, and raises what makes the
+    start hopeless. Raises a RuntimeStartError, or what `progress` and `look` raise; no process of vLLM is left then.
     """
     with tempfile.TemporaryDirectory(prefix="vllm-start-") as folder:
         failures = Path(folder) / "failure.json"
         os.environ.update(give_orders(Orders(execution_mode=mode, failures=str(failures), runtime_pid=os.getpid())))
         parsed = parse_arguments(arguments)
         progress()
-        return parsed, _built(lambda: build(parsed), failures, progress, look)
+        return parsed, _built(lambda: build(parsed), failures, progress, look, look_seconds)
 
 
-def _built(work: Callable[[], Any], failures: Path, progress: Progress, look: Callable[[], None]) -> Any:
+def _built(
+    work: Callable[[], Any], failures: Path, progress: Progress, look: Callable[[], None], look_seconds: float
+) -> Any:
     """`failures` is where workers leave the reason when they cannot start."""
     starting, before = in_daemon_thread(work, "vllm-start"), None
     try:
-        while wait([starting], LOOK_SECONDS).not_done:
+        while wait([starting], look_seconds).not_done:
             look()
             # vLLM tells nothing before it is there, so what its processes do is all that shows progress.
             if (now := pulse()) != before:

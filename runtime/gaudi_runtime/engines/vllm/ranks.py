@@ -25,10 +25,13 @@ class Outcome(TypedDict):
 
 
 class Ranks:
-    """`engine` is vLLM's AsyncLLM; `loop` the event loop that serves, to which vLLM's sockets belong."""
+    """`engine` is vLLM's AsyncLLM; `loop` the event loop that serves, to which vLLM's sockets belong.
 
-    def __init__(self, engine: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._engine, self._loop = engine, loop
+    Every `look_seconds` a call from a thread looks whether the engine has died.
+    """
+
+    def __init__(self, engine: Any, loop: asyncio.AbstractEventLoop, look_seconds: float = LOOK_SECONDS) -> None:
+        self._engine, self._loop, self._look_seconds = engine, loop, look_seconds
 
     def call(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
         """One verb, from a thread; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
@@ -36,7 +39,7 @@ class Ranks:
         # vLLM's sockets belong to the event loop.
         asked = asyncio.run_coroutine_threadsafe(self.ask(verb, *arguments, deadline=deadline), self._loop)
         try:
-            while wait([asked], LOOK_SECONDS).not_done:
+            while wait([asked], self._look_seconds).not_done:
                 # A dead worker answers nothing.
                 if self._engine.errored:
                     raise died(self._engine, f"while it was asked for {what}")

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gaudi_runtime.engines.vllm.ranks import Ranks, died
@@ -15,10 +16,19 @@ from gaudi_runtime.process.children import pulse
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.5
-ASK_SECONDS = 2.0
-HANG_SECONDS = 30.0
 Counts = Mapping[str, Sequence[Sequence[Any]]]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds between two questions, between two looks while an answer is late, and until silence is a hang."""
+
+    ask: float
+    look: float
+    hang: float
+
+
+PACE = Pace(ask=2.0, look=0.5, hang=30.0)
 
 
 class Watch:
@@ -31,10 +41,15 @@ class Watch:
         absorb: Callable[[Counts], None],
         longest_step: float,
         moves: Callable[[], int] = lambda: 0,
+        pace: Pace = PACE,
+        works: Callable[[], object] = pulse,
     ) -> None:
-        """`longest_step` in seconds: no step may take longer, even if it works. `moves` grows as other pods work."""
+        """`longest_step` in seconds: no step may take longer, even if it works.
+
+        `moves` grows as other pods work, and what `works` returns changes as the processes of this pod do.
+        """
         self._engine, self._ranks, self._absorb, self._longest_step = engine, ranks, absorb, longest_step
-        self._moves = moves
+        self._moves, self._pace, self._works = moves, pace, works
 
     async def until_lost(self) -> EngineLost:
         """Returns when nothing will ever be answered again, with the sentence that says why."""
@@ -48,7 +63,7 @@ class Watch:
                 return died(self._engine, "while it served") if self._engine.errored else EngineLost(str(error))
             finally:
                 asked.cancel()
-            await asyncio.sleep(ASK_SECONDS)
+            await asyncio.sleep(self._pace.ask)
 
     def _take(self, counts: Counts) -> None:
         try:
@@ -62,14 +77,14 @@ class Watch:
         still: tuple[object, int] | None = None
         moved = time.monotonic()
         while not asked.done():
-            await asyncio.wait({asked}, timeout=LOOK_SECONDS)
+            await asyncio.wait({asked}, timeout=self._pace.look)
             if self._engine.errored:
                 raise died(self._engine, "while it served")
             if asked.done():
                 return
             # Only while an answer is late: a look takes milliseconds, which tokens would wait for. A step that compiles
             # answers late, too, but it works, perhaps in another pod.
-            if (now := (await asyncio.to_thread(pulse), self._moves())) != still:
+            if (now := (await asyncio.to_thread(self._works), self._moves())) != still:
                 still, moved = now, time.monotonic()
-            elif time.monotonic() - moved > HANG_SECONDS:
-                raise EngineLost(f"vLLM hangs: it neither answered nor worked for {HANG_SECONDS:.0f} s.")
+            elif time.monotonic() - moved > self._pace.hang:
+                raise EngineLost(f"vLLM hangs: it neither answered nor worked for {self._pace.hang:.0f} s.")

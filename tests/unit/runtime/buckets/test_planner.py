@@ -65,12 +65,6 @@ def test_every_planned_bucket_passes_the_filters(strategy: Strategy, limits: Lim
         assert decode_rule(limits, bucket.batch_size, bucket.num_blocks) is None
 
 
-@given(RANGED, limits(), st.integers(1, 6000))
-def test_equal_inputs_make_equal_plans(strategy: Strategy, limits: Limits, kv_blocks: int) -> None:
-    policy = BucketPolicy(strategy=strategy)
-    assert plan_or_none(policy, limits, kv_blocks) == plan_or_none(policy, limits, kv_blocks)
-
-
 @given(st.integers(1, 4), st.integers(1, 1519))
 def test_contiguous_attention_has_a_bucket_for_every_block_count(batch: int, blocks: int) -> None:
     plan = make_plan(BucketPolicy(), LIMITS, kv_blocks=1519)

@@ -1,5 +1,7 @@
 """The other pods as an engine that spans pods sees them."""
 
+import asyncio
+import contextlib
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import cast
@@ -7,11 +9,12 @@ from typing import cast
 import pytest
 
 from gaudi_runtime.errors import EngineLost, ModelNotFound, RankFailed
-from gaudi_runtime.group.messages import Update, Verb, failure_of
-from gaudi_runtime.group.peers import Peers
+from gaudi_runtime.group.messages import Hello, Update, Verb, failure_of
+from gaudi_runtime.group.peers import Peers, send
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Signals
+from tests.unit.runtime.configs import free_port
 
 HERE = "10.0.0.7"
 
@@ -63,6 +66,19 @@ async def test_every_pod_is_notified_where_to_meet() -> None:
     meeting = peers.start(lambda: None)
     assert meeting.address == HERE
     assert peers.ordered == [(Verb.LOAD, tuple(meeting))]
+
+
+async def test_group_of_three_waits_for_both_other_ranks() -> None:
+    port, topology = free_port(), Topology(rank=0, size=3, leader=HERE)
+    peers = Peers(topology, port, "digest", cast("ReportBoard", Board()), cast("Signals", None))
+    async with peers.listening(), contextlib.AsyncExitStack() as closing:
+        for rank, missing in ((1, [2]), (2, [])):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            closing.callback(writer.close)
+            send(writer, Hello(rank=rank, config="digest"))
+            while rank in peers.missing(0):  # noqa: ASYNC110 - they tell nobody but those who ask
+                await asyncio.sleep(0)
+            assert peers.missing(0) == missing
 
 
 async def test_pod_that_cannot_start_is_named_with_its_reason() -> None:

@@ -12,7 +12,7 @@ from openai import OpenAI
 
 from gaudi_runtime.contract.config import WarmupConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
-from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 
@@ -51,15 +51,17 @@ def test_from_start_over_chat_to_a_drained_stream(tmp_path: Path) -> None:
         assert runtime.exit_code() == 0
 
 
+def is_warm(report: WarmupReport) -> bool:
+    return all(each.planned and each.captured == each.planned for each in (report.prompt, report.decode))
+
+
 def test_the_model_port_is_closed_until_this_instance_is_warm(tmp_path: Path) -> None:
     config = sim_config({"compileSeconds": 0.05, "captureSeconds": 0.05})
-    seen: list[tuple[bool, Phase]] = []
+    early: list[bool] = []
     with runtime_process(tmp_path, config) as runtime:
-        while not seen or seen[-1][1] is not Phase.SERVING:
-            is_open = runtime.model_port_open()
-            seen.append((is_open, runtime.report().phase))
-        assert runtime.model_port_open()
-    early = [is_open for is_open, phase in seen if phase is not Phase.SERVING]
+        # The port first: a report that comes after it tells whether an open one was too early.
+        while not (is_open := runtime.model_port_open()) or not is_warm(runtime.report()):
+            early.append(is_open)
     assert len(early) > 3
     assert not any(early)
 
@@ -124,8 +126,6 @@ def test_prestop_closes_connections_while_the_server_still_answers(tmp_path: Pat
                 assert hook.poll() is None
                 answer = http.get(url)
                 assert (answer.status_code, answer.headers["connection"]) == (200, "close")
-                assert hook.wait(30) == 0
-                assert http.get(url).status_code == 200
             finally:
                 hook.kill()
                 hook.wait()

@@ -9,10 +9,10 @@ import httpx
 
 from gaudi_runtime.contract.report import Phase
 from tests.unit.runtime.configs import sim_config
-from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process
+from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.unit.runtime.serve.proxy import Proxy, proxy
 
-KUBE_PROXY_LAG_SECONDS = 2.0
+CLIENTS = 6
 PROMPT = "a text that takes a second to be echoed"
 
 
@@ -49,14 +49,14 @@ class Load:
                 self.failures.append(answer.text)
 
 
-async def replace(old: RuntimeProcess, new: RuntimeProcess, service: Proxy) -> int:
-    """End `old` as the kubelet does: preStop hook, SIGTERM after it, while routes change with a delay."""
-    hook = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gaudi_runtime", "prestop", "--pid", str(old.process.pid)
-    )
-    await asyncio.sleep(KUBE_PROXY_LAG_SECONDS)
+async def replace(old: RuntimeProcess, new: RuntimeProcess, service: Proxy, load: Load) -> int:
+    """End `old` as the kubelet does: preStop hook, SIGTERM after it, while routes still lead to it."""
+    hook = (sys.executable, "-m", "gaudi_runtime", "prestop", "--pid", str(old.process.pid), "--seconds", "0")
+    assert await (await asyncio.create_subprocess_exec(*hook)).wait() == 0
+    await asyncio.to_thread(wait_until, lambda: old.get("/readyz").status_code == 503)
+    closing = load.answered
+    await asyncio.to_thread(wait_until, lambda: load.answered >= closing + 2 * CLIENTS)
     service.backend = new.model_port
-    assert await hook.wait() == 0
     old.signal(signal.SIGTERM)
     return await asyncio.to_thread(old.exit_code)
 
@@ -73,10 +73,10 @@ async def test_replacing_a_pod_under_load_fails_no_request(tmp_path: Path) -> No
         new.follow(Phase.SERVING)
         async with proxy(old.model_port) as service:
             load = Load(service.port)
-            running = asyncio.create_task(load.run(clients=6))
-            exit_code = await replace(old, new, service)
+            running = asyncio.create_task(load.run(CLIENTS))
+            exit_code = await replace(old, new, service, load)
             load.end()
             await running
     assert exit_code == 0
     assert load.failures == []
-    assert load.answered > 6
+    assert load.answered > 3 * CLIENTS

@@ -54,8 +54,9 @@ async def test_gathered_blocks_equal_generate(checkpoint: Path, reference: Refer
     await engine.close()
 
 
-async def test_prompt_in_parts_equals_generate(checkpoint: Path, reference: Reference) -> None:
-    engine = start(torch_config(checkpoint, engine=EAGER, max_num_batched_tokens=32))
+@pytest.mark.parametrize("budget", [32, 36], ids=["whole blocks", "no whole blocks"])
+async def test_prompt_in_parts_equals_generate(checkpoint: Path, reference: Reference, budget: int) -> None:
+    engine = start(torch_config(checkpoint, engine=EAGER, max_num_batched_tokens=budget))
     prompts = [prompt_of(100), prompt_of(33), prompt_of(65)]
     assert await answers(engine, prompts, greedy(20)) == [reference(prompt, 20) for prompt in prompts]
     await engine.close()

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
-from gaudi_runtime.traffic import serving_histogram
 from gaudi_runtime.traffic.histogram import MOST_LINES, total
-from gaudi_runtime.traffic.serving_histogram import MOST_SHAPES, Padded, ServingHistogram, Tally, pad_by
+from gaudi_runtime.traffic.serving_histogram import MOST_BUCKETS, MOST_SHAPES, Padded, ServingHistogram, Tally, pad_by
 
 PROMPT, DECODE = BucketPhase.PROMPT, BucketPhase.DECODE
 PLAN = BucketPlan((Bucket(1, 128, 0), Bucket(1, 512, 0)), (Bucket(4, 1, 64),))
@@ -21,8 +20,8 @@ def served_by_plan() -> ServingHistogram:
     return ServingHistogram(pad_by(PLAN, LIMITS, lambda *key: key[1] in PLAN.of(key[0]) and key not in COLD))
 
 
-def unpadded() -> ServingHistogram:
-    return ServingHistogram(lambda phase, real: Padded(real, warm=True))
+def unpadded(most_buckets: int = MOST_BUCKETS) -> ServingHistogram:
+    return ServingHistogram(lambda phase, real: Padded(real, warm=True), most_buckets)
 
 
 def test_batch_in_a_warm_bucket_is_a_hit() -> None:
@@ -121,9 +120,8 @@ def test_real_shapes_stay_few_however_many_are_met() -> None:
     assert total(remembered) == 19_999
 
 
-def test_buckets_stay_few_where_every_batch_has_shape_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_histogram, "MOST_BUCKETS", 100)
-    histogram = unpadded()
+def test_buckets_stay_few_where_every_batch_has_its_own_shape() -> None:
+    histogram = unpadded(most_buckets=100)
     for query in range(1, 5000):
         histogram.meet(PROMPT, Bucket(1, query, 0))
     assert len(histogram.tallies) < 115

@@ -2,13 +2,12 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psutil
 
-PATIENCE_SECONDS = 60.0
+from tests.unit.runtime.runtime_process import wait_until
 
 
 @contextmanager
@@ -37,7 +36,4 @@ def is_alive(pid: int) -> bool:
 
 def wait_until_gone(pid: int) -> None:
     """Fails when it never goes."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while is_alive(pid):
-        assert time.monotonic() < deadline, f"process {pid} still runs"
-        time.sleep(0.02)
+    wait_until(lambda: not is_alive(pid))

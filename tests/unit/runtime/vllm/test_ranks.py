@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.engines.vllm import ranks
 from gaudi_runtime.engines.vllm.ranks import Ranks, said
 from gaudi_runtime.errors import EngineLost, RankFailed
 from tests.unit.runtime.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, echo, never
@@ -14,13 +13,8 @@ LONG = 60.0
 """Seconds that no test here ever waits."""
 
 
-@pytest.fixture(autouse=True)
-def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "LOOK_SECONDS", 0.01)
-
-
 def asked(engine: FakeVllm) -> Ranks:
-    return Ranks(engine, asyncio.get_running_loop())
+    return Ranks(engine, asyncio.get_running_loop(), look_seconds=0.01)
 
 
 async def from_thread(engine: FakeVllm, verb: str, *arguments: Any, deadline: float = LONG) -> list[Any]:

@@ -47,12 +47,11 @@ def test_who_names_an_address_knows_better() -> None:
 def test_start_ends_when_another_pod_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes here would wait for those there for ever."""
     monkeypatch.setattr(launching, "parse_arguments", lambda arguments: None)
-    monkeypatch.setattr(launching, "LOOK_SECONDS", 0.01)
     never = threading.Event()
 
     def failed() -> None:
         raise RankFailed("ModelNotFound", "Rank 1: /models is empty.")
 
     with pytest.raises(RankFailed, match="/models is empty"):
-        launch((), "eager", lambda parsed: never.wait(), lambda: None, failed)
+        launch((), "eager", lambda parsed: never.wait(), lambda: None, failed, look_seconds=0.01)
     never.set()

@@ -14,10 +14,10 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.vllm import engine as adapter
-from gaudi_runtime.engines.vllm import watch
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.launch import ORDERS_VARIABLE
 from gaudi_runtime.engines.vllm.versions import PAIRS, Pair
+from gaudi_runtime.engines.vllm.watch import Pace
 from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import RankFailed
@@ -88,9 +88,9 @@ async def started(
     monkeypatch.setenv(ORDERS_VARIABLE, "")
     monkeypatch.setattr(adapter, "launch", lambda *_: (None, cluster.vllm))
     monkeypatch.setattr(adapter, "import_server", lambda: None)
-    loop, board = asyncio.get_running_loop(), ReportBoard("0" * 64)
+    loop, board, pace = asyncio.get_running_loop(), ReportBoard("0" * 64), Pace(ask=0.01, look=0.5, hang=30)
     engine = await asyncio.to_thread(
-        start_engine, config or two_cards(), board, threading.Event(), lambda config: VllmEngine(config, loop)
+        start_engine, config or two_cards(), board, threading.Event(), lambda config: VllmEngine(config, loop, pace)
     )
     assert isinstance(engine, VllmEngine)
     return engine, board.report()
@@ -148,7 +148,6 @@ async def test_what_serving_meets_is_counted_by_hits_misses_and_recompiles(monke
         yield None
 
     monkeypatch.setattr(adapter, "openai_application", application)
-    monkeypatch.setattr(watch, "ASK_SECONDS", 0.01)
     cluster = Cluster([Card(), Card()])
     engine, _ = await started(cluster, monkeypatch)
     async with engine.application():

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.artifacts.recipe_cache import remote_entry
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
 from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
-from gaudi_runtime.artifacts.recipe_cache.remote_entry import HttpStore, RemoteEntry
+from gaudi_runtime.artifacts.recipe_cache.remote_entry import SILENCE_SECONDS, HttpStore, RemoteEntry
 from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
@@ -38,9 +37,9 @@ def store(tmp_path: Path) -> Iterator[StoreState]:
         yield state
 
 
-def remote(store: StoreState, **given: Any) -> RemoteEntry:
+def remote(store: StoreState, silence_seconds: float = SILENCE_SECONDS, **given: Any) -> RemoteEntry:
     defaults = {"limit_bytes": 10**6, "seconds": 60.0, "alive": alive, "pauses": (0.0, 0.0)}
-    return RemoteEntry(HttpStore(store.url), KEY, **{**defaults, **given})
+    return RemoteEntry(HttpStore(store.url, silence_seconds=silence_seconds), KEY, **{**defaults, **given})
 
 
 def bring(entry: RemoteEntry, target: Path) -> None:
@@ -130,13 +129,10 @@ def test_an_authority_of_ones_own_is_named_by_the_environment(
     bring(remote(secure), tmp_path / "target")
 
 
-def test_a_store_that_falls_silent_is_given_up(
-    store: StoreState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote_entry, "SILENCE_SECONDS", 0.05)
+def test_a_store_that_falls_silent_is_given_up(store: StoreState, tmp_path: Path) -> None:
     store.hold = threading.Event()
     with pytest.raises(EntryUnusable, match="it does not answer"):
-        bring(remote(store), tmp_path / "target")
+        bring(remote(store, silence_seconds=0.05), tmp_path / "target")
 
 
 def test_an_entry_that_takes_too_long_is_given_up(store: StoreState) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import close_session
 
-from gaudi_runtime.artifacts.sources.fetch import Fetch
+from gaudi_runtime.artifacts.sources.fetch import Fetch, free_bytes
 from gaudi_runtime.artifacts.sources.hub import Hub
 from gaudi_runtime.contract.report import FetchProgress
 from tests.hub_server import COMMIT, REPO, HubState, running
@@ -30,6 +30,7 @@ class Site:
     hub: HubState
     endpoint: str
     root: Path
+    free: Callable[[Path], int] = free_bytes
     stop: threading.Event = field(default_factory=threading.Event)
     listen: Callable[[FetchProgress], None] = lambda _: None
     told: list[FetchProgress] = field(default_factory=list)
@@ -44,7 +45,8 @@ class Site:
         """Fetch now, with pauses that no test notices."""
         hub = Hub(repo, revision, token, self.endpoint)
         pauses = [0.001] * tries
-        return Fetch(hub, self.root, self.stop, self.tell, self.warnings.append, pauses=pauses).run()
+        told = self.tell, self.warnings.append
+        return Fetch(hub, self.root, self.stop, *told, pauses=pauses, look_seconds=0.005, free=self.free).run()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +43,7 @@ def test_next_process_goes_on_where_the_last_one_ended(site: Site) -> None:
 def test_server_without_ranges_begins_anew(site: Site) -> None:
     site.hub.break_after, site.hub.ranges = [HALF], False
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+    assert site.hub.downloads() == [("model.safetensors", None), ("model.safetensors", f"bytes={HALF}-")]
 
 
 def test_hub_that_is_away_is_asked_again_and_reported(site: Site) -> None:
@@ -182,8 +182,8 @@ def test_file_never_as_stated_is_reported_and_not_shown(site: Site) -> None:
     assert not (site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors").exists()
 
 
-def test_disk_that_is_too_small_is_reported_before_first_byte(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2048, 1024, 1024))
+def test_disk_that_is_too_small_is_reported_before_first_byte(site: Site) -> None:
+    site.free = lambda _: 1024
     with pytest.raises(DiskFull) as raised:
         site.fetch()
     assert str(raised.value) == (

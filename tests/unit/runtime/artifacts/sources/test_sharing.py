@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts import lock
 from gaudi_runtime.process.signals import Stopped
 from tests.unit.runtime.artifacts.sources.conftest import WEIGHTS, Site
 
@@ -18,9 +17,8 @@ PATIENCE = 30
 
 
 @pytest.fixture
-def waiter(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
-    """A thread for the fetch of this process, which looks often."""
-    monkeypatch.setattr(lock, "LOOK_SECONDS", 0.005)
+def waiter(site: Site) -> Iterator[ThreadPoolExecutor]:
+    """A thread for the fetch of this process."""
     with ThreadPoolExecutor(1) as pool:
         yield pool
         site.stop.set()
