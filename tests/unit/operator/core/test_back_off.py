@@ -96,6 +96,15 @@ def test_end_ten_minutes_after_the_last_begins_a_new_count() -> None:
     assert found.back_off == BackOff(failures=1, since=at(603), until=at(603))
 
 
+def test_end_within_ten_minutes_of_the_one_before_goes_on_counting() -> None:
+    found = judged(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 602))
+    assert found.back_off == BackOff(failures=3, since=at(602), until=at(622))
+
+
+def test_end_in_the_second_of_becoming_ready_does_not_count() -> None:
+    assert judged(refused("a", 0, 1), ready(since=1)).back_off is None
+
+
 def test_pod_that_became_ready_ends_the_count_not_the_error() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), ready(since=3))
     assert (found.back_off, found.last_error and found.last_error.pod) == (None, "b")
@@ -279,6 +288,7 @@ def test_pods_that_are_gone_are_told_while_none_is_made() -> None:
     for each in failed_pods(cluster):
         cluster.delete("Pod", each["metadata"]["name"])
     cluster.operate()
+    assert shown(cluster, "Stalled") == ("True", "PodsFail")
     (row,) = status(cluster)["revisions"]
     message = next(each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled")
     assert message == (

@@ -125,6 +125,7 @@ def test_late_report_of_the_container_before_keeps_no_gate_open() -> None:
     [
         ({"waiting": {"reason": "CrashLoopBackOff"}}, "CrashLoopBackOff"),
         ({"terminated": {"exitCode": 1, "reason": "Error"}}, "Error, exit code 1"),
+        ({"waiting": {}}, "not running"),
     ],
 )
 def test_container_that_does_not_run_closes_at_once(state: dict[str, Any], word: str) -> None:

@@ -14,7 +14,15 @@ from gaudi_operator.core.pods.problems import Room, blames_the_revision, first_p
 from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
-from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, Requests, RuntimeFailure, Skipped
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    ColdShape,
+    Phase,
+    PhaseProgress,
+    Requests,
+    RuntimeFailure,
+    Skipped,
+)
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -46,6 +54,13 @@ def test_image_that_cannot_be_pulled() -> None:
         f'Pod a cannot start its container: Back-off pulling image "runtime:9". {IMAGE}',
         f'Pod a could not start its container: Back-off pulling image "runtime:9". {IMAGE}',
     )
+
+
+@pytest.mark.parametrize("said", ["Does it exist?", "No such image!", "No such image."])
+def test_sentence_of_a_kubelet_that_has_an_end_gets_no_other(said: str) -> None:
+    found = pod_problem(waiting("ErrImagePull", said), state_of(), ROOM)
+    assert found is not None
+    assert found.message == f"Pod a cannot start its container: {said} {IMAGE}"
 
 
 @pytest.mark.parametrize(
@@ -283,6 +298,45 @@ def test_recompiles_count_where_a_revision_is_observed(
     met = view(report=report(recompiles_since_ready=recompiles, warmup_skipped=skipped))
     found = pod_problem(met, observing(maxRecompiles=most), ROOM)
     assert (found is not None and found.reason == "TooManyRecompiles") is too_many
+
+
+def test_recompiles_name_the_shape_that_was_met_most_often() -> None:
+    rare = ColdShape(phase=BucketPhase.DECODE, shape=(9, 1, 9), count=1)
+    often = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 128, 0), count=10)
+    met = view(report=report(recompiles_since_ready=11, cold_shapes=(rare, often)))
+    assert pod_problem(met, observing(maxRecompiles=10), ROOM) == Problem(
+        "TooManyRecompiles",
+        "Requests waited for 11 compiles in pod a, most often prompt (1, 128, 0); spec.rollout.canary.maxRecompiles is "
+        "10. Change spec.bucketing so that buckets hold these shapes.",
+    )
+
+
+def test_recompiles_of_shapes_that_nobody_noted_are_told_as_a_number() -> None:
+    found = pod_problem(view(report=report(recompiles_since_ready=11)), observing(maxRecompiles=10), ROOM)
+    assert found is not None
+    assert found.message.startswith(
+        "Requests waited for 11 compiles in pod a; spec.rollout.canary.maxRecompiles is 10."
+    )
+
+
+def test_answers_that_fail_are_told_with_their_limit_and_the_log() -> None:
+    met = view(report=report(requests=Requests(answered=100, failed=6)))
+    found = "6 of 100 answers of pod a failed; spec.rollout.canary.maxErrorPercent is 5."
+    assert pod_problem(met, observing(maxErrorPercent=5), ROOM) == Problem(
+        "TooManyErrors", f"{found} Read its log with `kubectl logs a`.", found
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [({"reason": "FailedCreate"}, "FailedCreate"), ({}, "no reason was given")],
+)
+def test_refusal_without_words_is_told_by_its_reason(said: dict[str, str], told: str) -> None:
+    failed = {"type": "ReplicaFailure", "status": "True", **said}
+    replica_set = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
+    found = first_problem([], [replica_set], state_of(), ROOM)
+    assert found is not None
+    assert found.message.startswith(f"ReplicaSet tiny-1 cannot make pods: {told}. ")
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,21 @@ def test_written_phase_tells_when_the_report_is_gone() -> None:
     )
 
 
+def test_written_phase_is_kept_among_the_facts() -> None:
+    row = PodState(name="a", revision="r1", phase="Capturing", gate=False, ready=False)
+    ended = terminations([view(pod(state=SEGFAULT))], GaudiInferenceStatus(pods=(row,)), {})["a"]
+    assert ended.phase is Phase.CAPTURING
+
+
+def test_facts_tell_when_it_was() -> None:
+    at = "2026-08-01T11:30:00Z"
+    container = {"terminated": {**SEGFAULT["terminated"], "finishedAt": at}}
+    evicted = pod(container=None, phase="Failed")
+    evicted["status"] |= {"reason": "Evicted", "startTime": at}
+    for each in (pod(state=container), evicted):
+        assert terminations([view(each)], GaudiInferenceStatus(), {})["a"].facts.time == at
+
+
 def test_report_of_the_next_container_tells_nothing_of_the_last() -> None:
     assert found(pod(container="c2", last_state=SEGFAULT), said_by="c2") == "Error, exit code 139: Segmentation fault"
 
