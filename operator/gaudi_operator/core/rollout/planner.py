@@ -78,11 +78,10 @@ class Progress(StrEnum):
 
 @dataclass(frozen=True)
 class Scale:
-    """One ReplicaSet's new number of replicas, and why."""
+    """One ReplicaSet's new number of replicas."""
 
     revision: str
     replicas: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,7 @@ class Step:
     """What to do next; `scales` is empty unless the rollout is MOVING or PAUSED with replicas changed."""
 
     progress: Progress
-    scales: tuple[Scale, ...]
-    reason: str
+    scales: tuple[Scale, ...] = ()
 
 
 def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy, ending: int = 0) -> Step:
@@ -102,13 +100,13 @@ def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Polic
     """
     before = [current.settled(), *(old.settled() for old in sorted(olds, key=lambda old: old.number))]
     if policy.paused and any(old.replicas for old in olds):
-        return _step(before, _hold(before, policy), policy, Progress.PAUSED)
+        return Step(Progress.PAUSED, _scales(before, _hold(before, policy)))
     # What gives room is planned before what takes it: each step sees the numbers that the one before leaves.
     planned = [_withdraw(before, current.unplaced, policy), *before[1:]]
     retired = [planned[0], *_retire(planned, policy)]
     after = [_grow(retired if policy.max_surge else planned, policy, ending), *retired[1:]]
-    after = _under_ceiling(after, policy)
-    return _step(before, after, policy, Progress.MOVING)
+    found = _scales(before, _under_ceiling(after, policy))
+    return Step(Progress.MOVING, found) if found else Step(_rest(before, policy))
 
 
 def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: Policy) -> RevisionPods:
@@ -184,32 +182,16 @@ def _hold(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
     return _take(kept, excess - (total - sum(each.replicas for each in kept)), keep_ready=False)
 
 
-def _step(before: Sequence[RevisionPods], after: Sequence[RevisionPods], policy: Policy, moving: Progress) -> Step:
-    scales = tuple(
-        Scale(old.name, new.replicas, _why(old, new, policy))
-        for old, new in zip(before, after, strict=True)
-        if old.replicas != new.replicas
-    )
-    if moving is Progress.PAUSED:
-        return Step(moving, scales, "The rollout is paused: old and new pods stay as they are.")
-    if scales:
-        return Step(moving, scales, "; ".join(scale.reason for scale in scales))
-    return _rest(before, policy)
+def _scales(before: Sequence[RevisionPods], after: Sequence[RevisionPods]) -> tuple[Scale, ...]:
+    pairs = zip(before, after, strict=True)
+    return tuple(Scale(old.name, new.replicas) for old, new in pairs if old.replicas != new.replicas)
 
 
-def _why(old: RevisionPods, new: RevisionPods, policy: Policy) -> str:
-    if new.replicas > old.replicas:
-        return f"start {new.replicas - old.replicas} of revision {old.name}: at most {policy.ceiling} pods in sum"
-    return f"stop {old.replicas - new.replicas} of revision {old.name}: at least {policy.floor} stay available"
-
-
-def _rest(pods: Sequence[RevisionPods], policy: Policy) -> Step:
-    current, old = pods[0], sum(each.replicas for each in pods[1:])
-    if not old and current.replicas == policy.desired and current.ready >= policy.desired:
-        return Step(Progress.DONE, (), f"All {policy.desired} replicas run revision {current.name}.")
-    waiting = f"{current.ready} of {current.replicas} pods of revision {current.name} are ready"
-    behind = f"; {old} of older revisions serve until more are" if old else ""
-    return Step(Progress.WAITING, (), f"{waiting}{behind}.")
+def _rest(pods: Sequence[RevisionPods], policy: Policy) -> Progress:
+    """Where a rollout stands that has nothing to scale."""
+    current, olds = pods[0], pods[1:]
+    done = current.replicas == policy.desired and current.ready >= policy.desired
+    return Progress.DONE if done and not any(old.replicas for old in olds) else Progress.WAITING
 
 
 def rollout_policy(

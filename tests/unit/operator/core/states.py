@@ -15,11 +15,11 @@ from gaudi_runtime.contract.report import WarmupReport
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resource
 
-DONE = Step(Progress.DONE, (), "")
-WAITING = Step(Progress.WAITING, (), "")
+DONE = Step(Progress.DONE)
+WAITING = Step(Progress.WAITING)
 IMPOSSIBLE = inference(bucketing={"strategy": "linear", "prompt": {"query": {"min": 512, "max": 512, "step": 512}}})
 """Its only prompts are longer than the model can be asked."""
-PAUSED = Step(Progress.PAUSED, (), "")
+PAUSED = Step(Progress.PAUSED)
 
 
 def serving(

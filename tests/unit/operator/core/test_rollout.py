@@ -58,16 +58,7 @@ def test_first_revision_starts_all_pods() -> None:
 
 def test_old_pods_stay_while_no_new_one_is_ready() -> None:
     step = next_step(pods("new", 1), [pods("old", 2, 2)], SURGE)
-    assert step == Step(
-        Progress.WAITING, (), "0 of 1 pods of revision new are ready; 2 of older revisions serve until more are."
-    )
-
-
-def test_reason_names_the_revision_and_the_limit() -> None:
-    step = next_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], SURGE)
-    assert step.reason == (
-        "start 1 of revision new: at most 3 pods in sum; stop 1 of revision old: at least 2 stay available"
-    )
+    assert step == Step(Progress.WAITING)
 
 
 def test_never_served_old_pod_goes_before_its_successor_is_ready() -> None:
@@ -163,7 +154,7 @@ def test_pod_without_a_node_stays_within_the_ceiling() -> None:
 
 def test_paused_rollout_moves_nothing() -> None:
     step = next_step(pods("new", 1, 1, number=2), [pods("old", 2, 2)], replace(SURGE, paused=True))
-    assert step == Step(Progress.PAUSED, (), "The rollout is paused: old and new pods stay as they are.")
+    assert step == Step(Progress.PAUSED)
 
 
 def test_paused_rollout_scales_up_what_serves() -> None:
