@@ -1,6 +1,7 @@
-"""How large the rooms of the house are: modules, imports, statements and comments. It prints, and limits nothing.
+"""How large the rooms of the house are, which it only prints; and what no test may do, which it refuses.
 
-`python -m scripts.house` measures operator and runtime together, and by itself the operator's core.
+`python -m scripts.house` measures modules, imports, statements and comments of operator and runtime together, and by
+itself of the operator's core. Then it reads the tests: their names, and whether they wait on time.
 """
 
 import ast
@@ -25,6 +26,19 @@ FILES = {
     if path.name != "__init__.py"
 }
 """Modules by name. An `__init__.py` is none: it holds what is said of its folder."""
+
+TESTS = Path("tests")
+MOST_WORDS = 10
+"""Of a test's name: it says the case and the outcome, and no story."""
+
+NOT_YET = ("tests/unit/runtime", "tests/vllm")
+"""Folders whose names and waits are not held yet."""
+
+WAITS = {
+    "tests/unit/operator/shell/test_lease.py": "its sleeps are on a clock of its own, which takes no time",
+    "tests/unit/operator/shell/test_reports.py": "its sleeps are on a clock of its own, which takes no time",
+}
+"""Files of unit tests that may sleep, or set a constant of a module, each with the reason."""
 
 TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 LINES = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
@@ -83,12 +97,58 @@ def full_folders() -> str:
     return f"folders with more than {MOST_ENTRIES} entries: {', '.join(full) or 'none'}\n"
 
 
+def long_names(path: Path, tree: ast.Module) -> list[str]:
+    """A sentence for every test of a file whose name has too many words."""
+    tests = (each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+    words = {name: name.removeprefix("test_").count("_") + 1 for name in tests if name.startswith("test_")}
+    return [
+        f"{path}: {name} has {count} words; say case and outcome in {MOST_WORDS}"
+        for name, count in words.items()
+        if count > MOST_WORDS
+    ]
+
+
+def waits(path: Path, tree: ast.Module) -> list[str]:
+    """A sentence for every place of a file that waits on time, or that sets a constant of a module."""
+    if path.as_posix() in WAITS:
+        return []
+    calls = (each for each in ast.walk(tree) if isinstance(each, ast.Call))
+    return [
+        f"{path}:{call.lineno}: {ast.unparse(call)} waits on time or sets a constant; wait on a condition, or pass a "
+        "parameter"
+        for call in calls
+        if _sleeps(call) or _sets_a_constant(call)
+    ]
+
+
+def _sleeps(call: ast.Call) -> bool:
+    # asyncio.sleep(0) waits for nothing: it lets other tasks run.
+    return ast.unparse(call.func) in {"time.sleep", "asyncio.sleep"} and ast.unparse(call.args[0]) != "0"
+
+
+def _sets_a_constant(call: ast.Call) -> bool:
+    # Either setattr(module, "CONSTANT", value) or setattr("module.CONSTANT", value).
+    texts = [each.value for each in call.args[:2] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return ast.unparse(call.func) == "monkeypatch.setattr" and any(text.split(".")[-1].isupper() for text in texts)
+
+
+def refused() -> list[str]:
+    """What is wrong with the tests."""
+    held = (path for path in sorted(TESTS.rglob("*.py")) if not path.as_posix().startswith(NOT_YET))
+    trees = {path: ast.parse(path.read_text()) for path in held}
+    names = [said for path, tree in trees.items() for said in long_names(path, tree)]
+    return names + [said for path, tree in trees.items() if "unit" in path.parts for said in waits(path, tree)]
+
+
 def main() -> None:
-    """Print all figures."""
+    """Print all figures. Exits with 1 where a test is refused."""
     core = {name for name in FILES if name.startswith(CORE)}
     upper = {name for name in core if not name.startswith(MANIFESTS)}
     sys.stdout.write(sizes("operator and runtime", set(FILES)) + sizes("core", core) + order("core", core))
     sys.stdout.write(order("core without children/manifests", upper) + full_folders())
+    found = refused()
+    sys.stderr.write("".join(f"{said}\n" for said in found))
+    sys.exit(1 if found else 0)
 
 
 if __name__ == "__main__":

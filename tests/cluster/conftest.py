@@ -19,9 +19,9 @@ from tests.permissions import grants
 LONGEST_FIRST = (
     "test_start_beside_a_thousand_resources",
     "test_no_law_is_broken_whatever_happens",
-    "test_rollout_is_held_released_told_to_have_failed_and_tried_again_by_force_alone",
+    "test_rollout_is_held_released_failed_and_retried_by_force_alone",
     "test_operator_killed_again_and_again_ends_the_rollout",
-    "test_pods_are_replaced_in_place_where_a_quota_has_no_room",
+    "test_pods_are_replaced_in_place_where_quotas_lack_room",
 )
 """They would otherwise be what all other processes wait for at the end."""
 

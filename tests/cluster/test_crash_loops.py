@@ -12,7 +12,7 @@ from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
 
 
-async def test_pods_that_their_node_refuses_at_once_are_no_hot_loop_and_serve_when_it_takes_them_again(
+async def test_pods_a_node_refuses_serve_later_without_a_hot_loop(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start, kubelet.refuses = FakeRuntime.warm, lambda _: True
@@ -29,7 +29,7 @@ async def test_pods_that_their_node_refuses_at_once_are_no_hot_loop_and_serve_wh
     assert served["lastError"]["message"] == "UnexpectedAdmissionError: Allocate failed."
 
 
-async def test_standstill_is_seen_when_it_is_due_and_not_when_the_runtime_next_answers(
+async def test_standstill_is_seen_when_due_not_at_the_next_answer(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = lambda runtime: runtime.tell(phase=Phase.COMPILING)

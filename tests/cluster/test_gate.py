@@ -111,7 +111,7 @@ async def test_raised_threshold_is_judged_without_a_restart(
     assert len(await api.list("ControllerRevision")) == 1
 
 
-async def test_pod_that_recompiles_leaves_traffic_and_comes_back_when_it_no_longer_does(
+async def test_pod_that_recompiles_leaves_traffic_and_comes_back_after(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

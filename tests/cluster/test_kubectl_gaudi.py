@@ -57,7 +57,7 @@ def gaudi(control_plane: ControlPlane, namespace: str) -> Gaudi:
     return call
 
 
-async def test_rollout_is_held_released_told_to_have_failed_and_tried_again_by_force_alone(
+async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, gaudi: Gaudi
 ) -> None:
     kubelet.on_start = warm_with_traffic

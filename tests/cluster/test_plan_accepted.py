@@ -31,7 +31,7 @@ async def plan_of(api: KubeApi) -> Object:
     return dict(status["plan"])
 
 
-async def test_plan_that_cannot_fit_makes_no_child_and_a_lower_threshold_lets_it_serve(
+async def test_plan_that_cannot_fit_serves_only_with_a_lower_threshold(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path
 ) -> None:
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)

@@ -40,7 +40,7 @@ async def served(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_
     return resource, (tmp_path / "runtime.log").read_text()
 
 
-async def test_seeds_000_and_002_status_shows_62_percent_of_prompt_and_all_of_decode(
+async def test_seeds_000_and_002_status_shows_62_and_100_percent(
     served: tuple[Object, str],
 ) -> None:
     status = served[0]["status"]
@@ -59,9 +59,7 @@ async def test_seeds_000_and_002_status_shows_62_percent_of_prompt_and_all_of_de
     }
 
 
-async def test_seeds_000_and_002_event_of_the_gate_counts_15_of_24_and_48_of_48(
-    api: KubeApi, served: tuple[Object, str]
-) -> None:
+async def test_seeds_000_and_002_gate_event_counts_15_and_48(api: KubeApi, served: tuple[Object, str]) -> None:
     (event,) = await until(partial(told, api, "GateOpened"), "the event GateOpened")
     assert "15 of 24 prompt graphs captured and 48 of 48 decode graphs captured" in event["note"]
 

@@ -123,7 +123,7 @@ async def test_operator_serves_all_namespaces_when_none_is_named(
         await until(partial(ready, api), "the resource to be Ready")
 
 
-async def test_refused_child_is_asked_for_ever_more_rarely_until_the_way_is_free(
+async def test_refused_child_is_tried_ever_more_rarely_until_it_passes(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

@@ -15,7 +15,7 @@ from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
 
 
-async def test_revision_that_stalls_is_rolled_back_and_stays_so_after_the_operator_was_killed(
+async def test_stalled_revision_stays_rolled_back_after_the_operator_is_killed(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
@@ -37,7 +37,7 @@ async def test_revision_that_stalls_is_rolled_back_and_stays_so_after_the_operat
     assert [good not in each["metadata"]["name"] for each in await failed(api)] == [True]
 
 
-async def test_pods_are_replaced_in_place_where_the_scheduler_finds_no_room(
+async def test_pods_are_replaced_in_place_where_nodes_lack_room(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     await two_serve_and_one_may_be_missing(api, kubelet)
@@ -46,7 +46,7 @@ async def test_pods_are_replaced_in_place_where_the_scheduler_finds_no_room(
     await replaced_in_place(api)
 
 
-async def test_pods_are_replaced_in_place_where_a_quota_has_no_room(
+async def test_pods_are_replaced_in_place_where_quotas_lack_room(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     await two_serve_and_one_may_be_missing(api, kubelet)
@@ -56,7 +56,7 @@ async def test_pods_are_replaced_in_place_where_a_quota_has_no_room(
     await replaced_in_place(api)
 
 
-async def test_held_rollout_goes_on_when_it_is_released_and_is_undone_by_a_patch_of_the_spec(
+async def test_held_rollout_goes_on_once_released_and_patches_undo_it(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

@@ -12,7 +12,7 @@ from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
 
 
-async def test_scale_down_takes_the_pod_with_the_fewest_requests_at_this_moment(
+async def test_scale_down_takes_the_pod_with_the_fewest_requests_now(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start = FakeRuntime.warm

@@ -33,7 +33,7 @@ def serve_metrics(installed: Installed, namespace: str, tmp_path: Path) -> Itera
     installed.kubectl("delete", "apiservice", "v1beta2.custom.metrics.k8s.io", "--ignore-not-found")
 
 
-def test_autoscaler_scales_by_running_requests_and_status_says_whether_it_can(
+def test_autoscaler_scales_by_running_requests_and_status_tells(
     installed: Installed,
     namespace: str,
     apply: Callable[..., Resource],

@@ -118,7 +118,7 @@ def pods_made(pods: Pods) -> int:
     ],
     ids=["folder is missing", "weights are damaged", "architecture is unknown"],
 )
-def test_model_that_cannot_be_loaded_costs_one_pod_and_its_revision_is_rolled_back(
+def test_model_that_cannot_load_costs_one_pod_and_rolls_back(
     good: Resource, pods: Pods, untouched: dict[str, int], spec: dict[str, Any], reason: str, sentence: str
 ) -> None:
     made, names = pods_made(pods), pods.names()

@@ -41,7 +41,7 @@ def gates(state: dict[str, Any]) -> list[bool]:
     return [pod["gate"] for pod in state.get("status", {}).get("pods", [])]
 
 
-def test_container_killed_while_serving_loses_traffic_until_it_is_warm_again(
+def test_container_killed_while_serving_loses_traffic_until_warm_again(
     installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     resource, of = apply("killed-serving", **QUICK), pods("killed-serving")
@@ -61,7 +61,7 @@ def test_container_killed_while_serving_loses_traffic_until_it_is_warm_again(
     assert container_id(after) in gate_of(after)["message"]
 
 
-def test_container_killed_while_warming_opens_no_gate_before_its_successor_is_warm(
+def test_container_killed_while_warming_opens_no_gate_until_warm_again(
     installed: Installed, apply: Apply, pods: Callable[[str], Pods]
 ) -> None:
     resource, of = apply("killed-warming", replicas=1, bucketing=ONE_BUCKET), pods("killed-warming")
@@ -84,7 +84,7 @@ def test_container_killed_while_warming_opens_no_gate_before_its_successor_is_wa
     assert container_id(pod) in gate_of(pod)["message"]
 
 
-def test_without_operator_nothing_new_is_ready_and_nothing_ready_is_lost(
+def test_without_operator_nothing_gets_ready_and_nothing_ready_is_lost(
     installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     apply("steady", **{**QUICK, "replicas": 2})
@@ -118,7 +118,7 @@ def test_without_operator_a_resource_can_be_deleted(
         of.kubectl("wait", "--for=delete", children, "-l", "inference.gaudi.dev/name=orphan", "--timeout=120s")
 
 
-def test_revision_with_too_few_graphs_is_rolled_back_until_fewer_will_do(
+def test_revision_with_too_few_graphs_rolls_back_until_fewer_do(
     apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
     resource, of = apply("short", replicas=1, bucketing=TWO_PROMPT_BUCKETS), pods("short")

@@ -86,7 +86,7 @@ def test_group_serves_through_its_leader_alone(
     assert set(operator_restarts(installed).values()) == {0}, "an operator had to restart for the new kind"
 
 
-def test_lost_worker_closes_the_gate_until_the_whole_group_is_warm_again(
+def test_lost_worker_closes_the_gate_until_its_group_is_warm(
     installed: Installed, served: Resource, pods: Pods
 ) -> None:
     leader, worker = leader_and_worker(pods)
@@ -126,9 +126,7 @@ def test_group_is_ready_only_when_every_rank_has_every_graph(served: Resource, p
     assert (report.prompt.captured, report.decode.captured) == (report.prompt.planned, report.decode.planned)
 
 
-def test_revision_that_stalls_on_one_rank_is_rolled_back_while_the_good_group_serves(
-    served: Resource, pods: Pods
-) -> None:
+def test_revision_stalled_on_one_rank_rolls_back_while_others_serve(served: Resource, pods: Pods) -> None:
     leader, _ = leader_and_worker(pods)
     stall = {"onlyRank": "1", "stallAtBucket": "prompt:1", "slowAtBucket": None, "slowSeconds": None}
     served.patch({"engine": {"simulation": stall}, "readiness": {"stallTimeoutSeconds": 10}})

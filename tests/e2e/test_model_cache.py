@@ -52,7 +52,7 @@ def asked_for(hub: HubState) -> Counter[str]:
     return Counter(path.removeprefix(begin) for path, _, _ in hub.requests if path.startswith(begin))
 
 
-def test_replicas_fetch_each_file_once_and_a_later_pod_needs_no_hub(
+def test_replicas_fetch_files_once_and_later_pods_need_no_hub(
     installed: Installed,
     namespace: str,
     claim: str,

@@ -63,7 +63,7 @@ def planted(shared: Path, digest: str, resource: str, revision: str) -> Path:
     return entry
 
 
-def test_a_later_pod_starts_from_recipes_and_from_a_store_where_they_are_damaged(
+def test_a_later_pod_starts_from_recipes_or_a_store(
     installed: Installed,
     namespace: str,
     storage_class: str,

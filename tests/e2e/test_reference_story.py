@@ -23,7 +23,7 @@ def reference(installed: Installed, namespace: str, wait_ready: Callable[[str], 
     return Pods(installed, namespace, NAME)
 
 
-def test_seeds_000_and_002_end_with_62_and_100_percent_in_kubectl_get(reference: Pods) -> None:
+def test_seeds_000_and_002_end_with_62_and_100_percent(reference: Pods) -> None:
     header, row = reference.kubectl("get", "gi", NAME).splitlines()
     shown = dict(zip(header.split(), row.split(), strict=True))
     assert (shown["PROMPT%"], shown["DECODE%"], shown["WARMUP"], shown["READY"]) == ("62", "100", "100", "1/1")

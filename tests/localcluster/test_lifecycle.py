@@ -123,7 +123,7 @@ def test_interrupted_up_leaves_nothing(name: str, interruption: signal.Signals) 
     assert not (run_dir / "state.json").exists()
 
 
-def test_up_without_the_right_to_make_namespaces_is_refused_in_a_sentence(name: str) -> None:
+def test_up_without_the_right_to_make_namespaces_is_refused(name: str) -> None:
     command = ["setpriv", "--bounding-set=-sys_admin", *command_line("up", "--name", name)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -39,7 +39,7 @@ def test_gate_that_closes_while_its_instance_serves() -> None:
 
 
 @pytest.mark.parametrize(("mode", "lies"), [("closeGate", 0), ("warn", 1)])
-def test_gate_of_an_instance_that_compiles_closes_where_that_is_asked(mode: str, lies: int) -> None:
+def test_gate_of_a_compiling_instance_closes_where_that_is_asked(mode: str, lies: int) -> None:
     fields: dict[str, Any] = {"spec": {"readiness": {"onRecompiles": mode}}, "hot": frozenset({"a-1"})}
     record = history(moment(0, A, **fields), moment(5, replace(A, gate=False), **fields))
     assert len(list(readiness.no_gate_closes_without_evidence(record))) == lies
@@ -59,12 +59,12 @@ def test_ready_while_only_one_of_two_is_warm() -> None:
     ]
 
 
-def test_ready_of_pods_that_were_warm_a_moment_ago_is_no_lie() -> None:
+def test_ready_of_pods_warm_a_moment_ago_is_no_lie() -> None:
     waiting = moment(0, A, B, status={"conditions": [UNREADY]})
     assert not list(readiness.never_ready_before_captured(history(waiting, moment(1.5, A))))
 
 
-def test_ready_of_a_pod_that_ended_with_its_node_is_no_lie() -> None:
+def test_ready_of_a_pod_whose_node_ended_is_no_lie() -> None:
     waiting = moment(0, A, B, status={"conditions": [UNREADY]})
     lost = {"a": Runtime("a-1", serving=True), "b": Runtime("", serving=False, reachable=False)}
     assert not list(readiness.never_ready_before_captured(history(waiting, moment(5, A, B, runtimes=lost))))
@@ -87,12 +87,12 @@ def test_gate_that_outlives_its_container() -> None:
     ],
     ids=["it is closed", "it is judged again"],
 )
-def test_gate_may_stay_open_until_kubelet_and_operator_could_see_it(after: Moment) -> None:
+def test_gate_may_stay_open_until_both_could_see_it(after: Moment) -> None:
     gone = moment(5, A, runtimes={"a": Runtime("", serving=False)})
     assert not list(readiness.no_gate_outlives_its_container(history(moment(0, A), gone, after)))
 
 
-def test_gate_of_a_pod_that_nobody_hears_of_may_stay_open() -> None:
+def test_gate_of_a_pod_unheard_of_may_stay_open() -> None:
     lost = {"a": Runtime("a-2", serving=False, reachable=False)}
     assert not list(readiness.no_gate_outlives_its_container(history(moment(0, A), moment(5, A, runtimes=lost))))
 
@@ -189,7 +189,7 @@ def test_row_of_a_pod_that_never_was_so() -> None:
 
 
 @pytest.mark.parametrize(("ready", "lies"), [(False, 0), (True, 1)])
-def test_gate_of_a_pod_that_left_meanwhile_may_be_as_it_was_decided(ready: bool, lies: int) -> None:
+def test_gate_of_a_pod_that_left_may_be_as_decided(ready: bool, lies: int) -> None:
     row = {"name": "a", "revision": OLD, "gate": True, "ready": ready}
     shown = {"pods": [row], "replicas": 1, "readyReplicas": int(ready)}
     waits, left = pod("a", gate=False, ready=False), pod("a", gate=False, ready=False, counts=False)
@@ -285,7 +285,7 @@ def test_leftovers(left: dict[str, object]) -> None:
     assert len(list(endings.nothing_is_left_over(bad))) == 1
 
 
-def test_operator_has_longer_to_react_while_it_is_blind_or_waits() -> None:
+def test_operator_has_longer_to_react_while_blind_or_waiting() -> None:
     record: History = history(moment(0), blind=[(10.0, 20.0)], waits=[(21.0, 23.0), (40.0, 50.0)])
     assert (record.reacted_by(5.0), record.reacted_by(9.0), record.reacted_by(24.0)) == (7.0, 25.0, 26.0)
 

@@ -240,7 +240,7 @@ def test_first_revision_has_nothing_to_go_back_to() -> None:
     assert condition(cluster, "Stalled") == ("True", "WarmupStalled")
 
 
-def test_stable_revision_is_not_given_up_for_a_newer_that_serves() -> None:
+def test_stable_revision_is_not_given_up_for_newer_serving_ones() -> None:
     cluster = served()
     (stable,) = revisions(cluster)
     [kept, *_] = pod_names(cluster)

@@ -185,7 +185,7 @@ def test_pod_that_is_gone_is_asked_no_more_and_forgotten(pods: Pods) -> None:
     assert not pods.reports.latest
 
 
-def test_pod_that_does_not_wait_is_asked_twenty_times_a_second_at_most(pods: Pods) -> None:
+def test_pod_that_never_waits_is_asked_twenty_times_a_second(pods: Pods) -> None:
     numbers = iter(range(1, 10_000))
 
     async def hurried(*_: object) -> WarmupReport:

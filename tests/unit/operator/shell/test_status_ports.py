@@ -126,7 +126,7 @@ def test_running_container_is_asked_at_its_port() -> None:
     assert target_of(pod()) == Target("u", "c", "10.0.0.1", 9001)
 
 
-def test_container_without_a_named_port_is_asked_at_the_usual_one() -> None:
+def test_container_without_a_named_port_is_asked_at_the_usual() -> None:
     found = target_of({**pod(), "spec": {}})
     assert found
     assert found.port == 8001

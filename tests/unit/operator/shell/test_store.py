@@ -100,7 +100,7 @@ def member(uid: str, workload: str, index: int, controller: str = "StatefulSet")
     return pod
 
 
-def test_leader_of_a_group_stands_for_it_and_the_others_stand_beside() -> None:
+def test_leader_stands_for_its_group_and_the_others_beside() -> None:
     store = store_of(
         manifest(RESOURCE, "r", 1),
         manifest(LEADER_WORKER_SET, "mine", 1, "r"),
@@ -114,7 +114,7 @@ def test_leader_of_a_group_stands_for_it_and_the_others_stand_beside() -> None:
     assert [each["metadata"]["uid"] for each in observed.workers] == ["second"]
 
 
-def test_pod_that_only_bears_the_labels_of_a_group_is_a_stranger() -> None:
+def test_pod_with_only_the_labels_of_a_group_is_strange() -> None:
     store = store_of(
         manifest(RESOURCE, "r", 1),
         manifest(LEADER_WORKER_SET, "mine", 1, "r"),
@@ -186,7 +186,7 @@ def test_later_list_wakes_only_where_it_holds_news() -> None:
     assert store.get(KEY, POD, "pods-gone") is None
 
 
-def test_deletion_that_was_seen_is_not_undone_by_an_older_list() -> None:
+def test_deletion_once_seen_is_not_undone_by_older_lists() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
     store.remove(manifest(SERVICE, "s", 6, "r"))
     assert store.take_list(SERVICE, None, [manifest(SERVICE, "s", 5, "r")], version=5) == set()
