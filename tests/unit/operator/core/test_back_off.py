@@ -96,7 +96,7 @@ def test_end_ten_minutes_after_the_last_begins_a_new_count() -> None:
     assert found.back_off == BackOff(failures=1, since=at(603), until=at(603))
 
 
-def test_end_within_ten_minutes_of_the_one_before_goes_on_counting() -> None:
+def test_end_within_ten_minutes_of_the_last_goes_on_counting() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 602))
     assert found.back_off == BackOff(failures=3, since=at(602), until=at(622))
 

@@ -29,7 +29,7 @@ def test_pod_is_placed_from_when_the_scheduler_has_bound_it() -> None:
     assert (view(bound).placed, view(waiting).placed) == (True, False)
 
 
-def test_pod_that_the_scheduler_has_not_looked_at_is_not_placed() -> None:
+def test_pod_the_scheduler_has_not_looked_at_is_not_placed() -> None:
     assert not view(pod(container=None, phase="Pending")).placed
 
 

@@ -24,7 +24,7 @@ def test_two_numbers_that_come_to_zero_let_one_go() -> None:
     assert rollout_policy(Rollout(max_surge=0, max_unavailable="10%"), 3) == Policy(3, max_surge=0, max_unavailable=1)
 
 
-def test_percent_of_the_surge_rounds_up_and_of_those_missing_down() -> None:
+def test_percent_of_surge_rounds_up_and_of_those_missing_down() -> None:
     assert rollout_policy(Rollout(max_surge="25%", max_unavailable="50%"), 3) == Policy(3, 1, 1)
 
 

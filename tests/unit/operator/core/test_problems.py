@@ -57,7 +57,7 @@ def test_image_that_cannot_be_pulled() -> None:
 
 
 @pytest.mark.parametrize("said", ["Does it exist?", "No such image!", "No such image."])
-def test_sentence_of_a_kubelet_that_has_an_end_gets_no_other(said: str) -> None:
+def test_sentence_of_a_kubelet_with_an_end_gets_no_other(said: str) -> None:
     found = pod_problem(waiting("ErrImagePull", said), state_of(), ROOM)
     assert found is not None
     assert found.message == f"Pod a cannot start its container: {said} {IMAGE}"
@@ -311,7 +311,7 @@ def test_recompiles_name_the_shape_that_was_met_most_often() -> None:
     )
 
 
-def test_recompiles_of_shapes_that_nobody_noted_are_told_as_a_number() -> None:
+def test_recompiles_of_shapes_nobody_noted_are_told_as_numbers() -> None:
     found = pod_problem(view(report=report(recompiles_since_ready=11)), observing(maxRecompiles=10), ROOM)
     assert found is not None
     assert found.message.startswith(
@@ -319,7 +319,7 @@ def test_recompiles_of_shapes_that_nobody_noted_are_told_as_a_number() -> None:
     )
 
 
-def test_answers_that_fail_are_told_with_their_limit_and_the_log() -> None:
+def test_answers_that_fail_are_told_with_limit_and_log() -> None:
     met = view(report=report(requests=Requests(answered=100, failed=6)))
     found = "6 of 100 answers of pod a failed; spec.rollout.canary.maxErrorPercent is 5."
     assert pod_problem(met, observing(maxErrorPercent=5), ROOM) == Problem(
