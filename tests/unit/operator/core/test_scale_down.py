@@ -72,6 +72,10 @@ def test_nothing_is_written_where_any_pod_may_go() -> None:
     assert deletion_costs([busy("a", 0), busy("b", 0)], {"new": 1}) == []
 
 
+def test_groups_get_no_cost_as_the_last_ones_go() -> None:
+    assert deletion_costs([busy("a", 9, ordinal=0), busy("b", 0, ordinal=1)], {"new": 1}) == []
+
+
 def test_nothing_is_written_where_all_go() -> None:
     assert deletion_costs([busy("a", 7), busy("b", 0)], {"new": 0}) == []
 
