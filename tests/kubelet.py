@@ -11,12 +11,15 @@ from typing import Any, Self
 
 import httpx
 
-from gaudi_operator.core.names import CONTAINER, PLAN_HASH_ANNOTATION
+from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from tests.background import Background
 from tests.fake_runtime import FakeRuntime, Runtime
 from tests.kube_api import KubeApi, Object, condition_of
+from tests.world import pods
 
 NODE = "node-of-the-tests"
+OWN = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+"""The conditions that a kubelet writes; gates are others'."""
 _HEARTBEAT_SECONDS = 10
 _addresses = (f"10.250.{host // 250}.{host % 250 + 1}" for host in itertools.count())
 
@@ -124,8 +127,7 @@ class Kubelet:
             elif pod.get("status", {}).get("phase") == "Failed":
                 return
             elif name not in self._pods and self.refuses(pod):
-                said = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": _now()}
-                await self._api.strategic("Pod", name, {"status": {"phase": "Failed", **said}}, "status")
+                await self._api.strategic("Pod", name, {"status": pods.refused(_now())}, "status")
             elif name not in self._pods:
                 await self._start(pod)
             else:
@@ -152,9 +154,8 @@ class Kubelet:
         if condition_of(pod, "PodScheduled").get("reason") == "Unschedulable":
             return
         since = _stamp(datetime.now(UTC) - timedelta(seconds=self.seconds_without_node))
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since}
-        name = pod["metadata"]["name"]
-        await self._api.strategic("Pod", name, {"status": {"conditions": [condition]}}, "status")
+        status = pods.unschedulable({}, since, "0/1 nodes are available")
+        await self._api.strategic("Pod", pod["metadata"]["name"], {"status": status}, "status")
 
     async def _start(self, pod: Object) -> None:
         name = pod["metadata"]["name"]
@@ -227,39 +228,23 @@ async def _fake(address: str, pod: Object) -> Runtime:
 
 
 def _status(manifest: Object, pod: _Pod) -> Object:
-    ready = pod.runtime.serving
-    gates = [gate["conditionType"] for gate in manifest["spec"].get("readinessGates") or ()]
-    open_ = all(condition_of(manifest, gate).get("status") == "True" for gate in gates)
-    conditions = {"PodScheduled": True, "Initialized": True, "ContainersReady": ready, "Ready": ready and open_}
+    """What a kubelet writes; a strategic merge patch leaves the conditions of others alone."""
+    runtime = pod.runtime
+    state = {"running": {"startedAt": pod.started}}
     container = {
-        "name": CONTAINER,
+        **pods.container_status(runtime.container_id, runtime.serving, pod.restarts, state),
         "image": manifest["spec"]["containers"][0]["image"],
         "imageID": "test://image",
-        "containerID": pod.runtime.container_id,
-        "ready": ready,
         "started": True,
-        "restartCount": pod.restarts,
-        "state": {"running": {"startedAt": pod.started}},
     }
-    return {
-        "phase": "Running",
-        "startTime": pod.started,
-        "podIP": pod.runtime.address,
-        "podIPs": [{"ip": pod.runtime.address}],
-        "containerStatuses": [container],
-        "conditions": [_condition(manifest, name, value) for name, value in conditions.items()],
-    }
-
-
-def _condition(manifest: Object, name: str, value: bool) -> Object:
-    before, status = condition_of(manifest, name), str(value)
-    since = before["lastTransitionTime"] if before.get("status") == status else _now()
-    return {"type": name, "status": status, "lastTransitionTime": since}
+    status = pods.running(manifest, runtime.address, container, _now())
+    own = [each for each in status["conditions"] if each["type"] in OWN]
+    return {**status, "startTime": pod.started, "conditions": own}
 
 
 def _summary(status: Object) -> tuple[Any, ...]:
     conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-    own = tuple(conditions.get(name) for name in ("PodScheduled", "Initialized", "ContainersReady", "Ready"))
+    own = tuple(conditions.get(name) for name in OWN)
     containers = tuple((each["containerID"], each["ready"]) for each in status.get("containerStatuses") or ())
     return status.get("phase"), status.get("podIP"), containers, own
 

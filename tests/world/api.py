@@ -12,7 +12,9 @@ from tests.world.server_side_apply import Object, Owned, applied
 
 Name = tuple[str, str]
 
-_FROZEN = ("ConfigMap", "ControllerRevision")
+
+def _nobody() -> None:
+    """Nobody hears of changes."""
 
 
 class Invalid(Exception):
@@ -26,7 +28,7 @@ class Api:
     objects: dict[Name, Object] = field(default_factory=dict)
     log: dict[str, list[tuple[bool, Object]]] = field(default_factory=lambda: defaultdict(list))
     version: int = 0
-    changed: Callable[[], None] = lambda: None
+    changed: Callable[[], None] = _nobody
     _owned: dict[str, Owned] = field(default_factory=dict)
 
     def kind(self, kind: str) -> list[Object]:
@@ -55,7 +57,8 @@ class Api:
         live = self.get(manifest["kind"], manifest["metadata"]["name"])
         owned = self._owned.get(live["metadata"]["uid"], {}) if live else {}
         fresh, owners = applied(live or {"metadata": metadata}, manifest, owned, manager)
-        if live and live["kind"] in _FROZEN and live["data"] != fresh["data"]:
+        frozen = live and (live.get("immutable") or live["kind"] == "ControllerRevision")
+        if live and frozen and live["data"] != fresh["data"]:
             raise Invalid("data: field is immutable")
         if live and "generation" in live["metadata"] and live["spec"] != fresh["spec"]:
             fresh["metadata"] = {**fresh["metadata"], "generation": live["metadata"]["generation"] + 1}

@@ -7,13 +7,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gaudi_operator.shell.client import MERGE_PATCH, SERVER_APPLY, Answer
-from gaudi_operator.shell.kinds import EVENT, LEASE, WATCHED, Kind
+from gaudi_operator.shell.kinds import EVENT, LEASE, OPTIONAL, WATCHED, Kind
 from tests.builders import merged
 from tests.world.api import Api, Invalid, Object, ending
 from tests.world.clock import stamp
 
-_KINDS = {(kind.api_version, kind.plural): kind for kind in (*WATCHED, EVENT, LEASE)}
-_WITH_GENERATION = ("ReplicaSet",)
+_KINDS = {(kind.api_version, kind.plural): kind for kind in (*WATCHED, *OPTIONAL, EVENT, LEASE)}
+_WITH_GENERATION = ("ReplicaSet", "LeaderWorkerSet")
 _STATUS = ("apiVersion", "kind", "metadata", "status")
 
 
@@ -113,7 +113,8 @@ class ApiServer:
 
 
 def _discovery(version: str) -> Object:
-    found = [kind.plural for known, kind in _KINDS.items() if known[0] == version]
+    """As in a cluster where nobody has installed more."""
+    found = [kind.plural for known, kind in _KINDS.items() if known[0] == version and kind not in OPTIONAL]
     if not found:
         raise Refused(404, "NotFound")
     return {"kind": "APIResourceList", "resources": [{"name": each} for each in found]}

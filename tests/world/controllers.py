@@ -1,13 +1,19 @@
 """The controllers of Kubernetes that the operator leans on: ReplicaSets, and the garbage collector."""
 
+from collections.abc import Collection
+
 from tests.world.api import Api, Object, condition, counts, owner, with_condition
 from tests.world.clock import stamp
 from tests.world.nodes import delete_pod
+from tests.world.pods import placed
 
 
-def turn(api: Api, quota: int | None, now: int) -> None:
-    """One second of both; `quota` bounds pods that are not ending, None is enough for all."""
-    uids = {each["metadata"]["uid"] for each in api.objects.values()}
+def turn(api: Api, quota: int | None, now: float, elsewhere: Collection[str] = ()) -> None:
+    """One second of both; `quota` bounds pods that are not ending, None is enough for all.
+
+    `elsewhere` are UIDs of owners that exist and are not in `api`.
+    """
+    uids = {*elsewhere, *(each["metadata"]["uid"] for each in api.objects.values())}
     for (kind, name), each in list(api.objects.items()):
         if owner(each) in uids or owner(each) is None:
             continue
@@ -19,7 +25,7 @@ def turn(api: Api, quota: int | None, now: int) -> None:
         _follow(api, replica_set, quota, now)
 
 
-def _follow(api: Api, replica_set: Object, quota: int | None, now: int) -> None:
+def _follow(api: Api, replica_set: Object, quota: int | None, now: float) -> None:
     uid, desired = replica_set["metadata"]["uid"], replica_set["spec"].get("replicas", 1)
     mine = [pod for pod in api.kind("Pod") if owner(pod) == uid and counts(pod)]
     for pod in sorted(mine, key=_worth)[: max(0, len(mine) - desired)]:
@@ -33,16 +39,21 @@ def _follow(api: Api, replica_set: Object, quota: int | None, now: int) -> None:
     _tell(api, replica_set, refused, now)
 
 
-def _worth(pod: Object) -> tuple[bool, bool, int, str]:
+def _worth(pod: Object) -> tuple[bool, bool, int, str, str, str]:
     """Which pod the controller deletes first: without a node, then not ready, then the cheapest, then the newest."""
     cost = int((pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", 0))
-    placed = "containerStatuses" in (pod.get("status") or {})
     ready = condition(pod, "Ready")
     since = ready["lastTransitionTime"] if ready.get("status") == "True" else ""
-    return placed, ready.get("status") == "True", cost, "".join(chr(255 - ord(each)) for each in since)
+    newest = map(_reversed, (since, pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+    return placed(pod), ready.get("status") == "True", cost, *newest
 
 
-def _make(api: Api, replica_set: Object, now: int) -> None:
+def _reversed(text: str) -> str:
+    """Sorts the other way round."""
+    return "".join(chr(255 - ord(each)) for each in text)
+
+
+def _make(api: Api, replica_set: Object, now: float) -> None:
     template, metadata = replica_set["spec"]["template"], replica_set["metadata"]
     reference = {"kind": "ReplicaSet", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
     fresh = {
@@ -56,7 +67,7 @@ def _make(api: Api, replica_set: Object, now: int) -> None:
     api.put({**body, "metadata": fresh})
 
 
-def _tell(api: Api, replica_set: Object, refused: bool, now: int) -> None:
+def _tell(api: Api, replica_set: Object, refused: bool, now: float) -> None:
     """What the controller has seen of the spec, and what it could not do."""
     known = (replica_set.get("status") or {}).get("conditions", [])
     others = [each for each in known if each["type"] != "ReplicaFailure"]

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from gaudi_operator.core.names import CONTAINER, GATE, PLAN_HASH_ANNOTATION
+from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
+from tests.world import pods
 from tests.world.api import Api, Object, condition, counts, ending, with_condition
 from tests.world.clock import moment, stamp
 from tests.world.runtime import Exit, Instance, behaviour
@@ -124,8 +125,7 @@ class Nodes:
             self._unschedulable(pod, now)
             return
         if now < self.nodes[best].refuses_until:
-            said = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed.", "startTime": stamp(now)}
-            self.api.status(pod, phase="Failed", **said)
+            self.api.status(pod, **pods.refused(stamp(now)))
             return
         uid, annotations = pod["metadata"]["uid"], pod["metadata"]["annotations"]
         instance = Instance(self._name("i"), behaviour(pod), annotations[PLAN_HASH_ANNOTATION], now)
@@ -140,10 +140,7 @@ class Nodes:
     def _unschedulable(self, pod: Object, now: int) -> None:
         if condition(pod, "PodScheduled").get("reason") == "Unschedulable":
             return
-        known = (pod.get("status") or {}).get("conditions", [])
-        said = "0/2 nodes are available: insufficient cards."
-        conditions = with_condition(known, "PodScheduled", False, stamp(now), "Unschedulable", said)
-        self.api.status(pod, phase="Pending", conditions=conditions)
+        self.api.status(pod, **pods.unschedulable(pod, stamp(now), "0/2 nodes are available: insufficient cards."))
 
     def _keep(self, pod: Object, container: Container, now: int) -> None:
         if ending(pod):
@@ -171,19 +168,8 @@ class Nodes:
             container.last, container.ended = container.ended, None
 
     def _show(self, pod: Object, container: Container, now: int) -> None:
-        status = pod.get("status") or {}
-        conditions = with_condition(status.get("conditions", []), "PodScheduled", True, stamp(now))
-        gate = condition(pod, GATE).get("status") == "True"
-        conditions = with_condition(conditions, "ContainersReady", container.serving, stamp(now))
-        conditions = with_condition(conditions, "Ready", container.serving and gate, stamp(now))
-        fresh = {
-            **status,
-            "phase": "Running",
-            "podIP": f"{_NETWORK}{container.pod}",
-            "conditions": conditions,
-            "containerStatuses": [_shown(container, now)],
-        }
-        if fresh != status:
+        fresh = pods.running(pod, f"{_NETWORK}{container.pod}", _shown(container, now), stamp(now))
+        if fresh != pod.get("status"):
             self.api.status(pod, **fresh)
 
     def _miss(self, pod: Object, node: Node, now: int) -> None:
@@ -213,14 +199,8 @@ def _shown(container: Container, now: int) -> Object:
         state = {"terminated": _terminated(container.ended)}
     elif container.ended:
         last, state = container.ended, {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting."}}
-    return {
-        "name": CONTAINER,
-        "containerID": container.name,
-        "ready": container.serving,
-        "restartCount": container.restarts,
-        "state": state,
-        "lastState": {"terminated": _terminated(last)} if last else {},
-    }
+    ended = _terminated(last) if last else None
+    return pods.container_status(container.name, container.serving, container.restarts, state, ended)
 
 
 def _terminated(ended: Ended) -> Object:

@@ -1,28 +1,33 @@
-"""A cluster in memory, without time of its own: keeps objects, and plays ReplicaSet controller and kubelet by hand.
+"""The world in memory without a course of its own: the test says whose turn it is, and what pods report.
 
-It is no API server (tests/cluster has a real one): it exists so that thousands of whole stories of decide() can be
-run in seconds, from any state.
+API server, controllers and the rules of the kubelet are those of tests/world, and the operator's writes are
+those of its shell. Thousands of whole stories of decide() run in seconds so, from any state.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from gaudi_operator.core.actions import Action, Apply, Decision, Delete, Event, SetDeletionCost, SetGate
+from gaudi_operator.clock import Clock
+from gaudi_operator.core.actions import Action, Decision, Event
 from gaudi_operator.core.decide import decide
-from gaudi_operator.core.names import (
-    CONTAINER,
-    DELETION_COST_ANNOTATION,
-    GATE,
-    PLAN_HASH_ANNOTATION,
-    REMOVED_FIRST,
-    REVISION_LABEL,
-)
+from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport
+from gaudi_operator.shell.apply import Writer
+from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.client import Cluster as Client
+from gaudi_operator.shell.store import Key, Store
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.builders import Object, copied
 from tests.unit.operator.core.reports import FULL
 from tests.unit.operator.core.resources import DEFAULTS, NOW
+from tests.world import controllers, pods
+from tests.world.api import Api, ending
+from tests.world.api_server import ApiServer
+from tests.world.clock import START
+
+_ADDRESS = "10.0.0.1"
 
 
 def stamp(moment: datetime) -> str:
@@ -39,7 +44,7 @@ class Cluster:
 
     resource: Object
     defaults: InstallationDefaults = DEFAULTS
-    objects: dict[tuple[str, str], Object] = field(default_factory=dict)
+    api: Api = field(default_factory=Api)
     reports: dict[str, PodReport] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     cards: int | None = None
@@ -47,17 +52,28 @@ class Cluster:
     status_written: datetime | None = None
     events: list[Event] = field(default_factory=list)
     status_writes: int = 0
-    made: int = 0
+    started: int = 0
+
+    @property
+    def objects(self) -> dict[tuple[str, str], Object]:
+        """All but the resource, by kind and name."""
+        return self.api.objects
+
+    @property
+    def seconds(self) -> float:
+        """The time, as the world counts it."""
+        return (self.now - START).total_seconds()
 
     def kind(self, kind: str) -> list[Object]:
         """All objects of a kind, by name."""
-        return [each for (its, _), each in sorted(self.objects.items()) if its == kind]
+        return self.api.kind(kind)
 
     def observed(self) -> Observed:
         """What the operator would see."""
-        seen = copied(self)
+        resource, reports, objects = copied((self.resource, self.reports, self.objects))
+        seen = Api(objects)
         return Observed(
-            resource=seen.resource,
+            resource=resource,
             revisions=tuple(seen.kind("ControllerRevision")),
             replica_sets=tuple(seen.kind("ReplicaSet")),
             pods=tuple(seen.kind("Pod")),
@@ -68,7 +84,7 @@ class Cluster:
             pod_disruption_budgets=tuple(seen.kind("PodDisruptionBudget")),
             network_policies=tuple(seen.kind("NetworkPolicy")),
             autoscalers=tuple(seen.kind("HorizontalPodAutoscaler")),
-            reports=seen.reports,
+            reports=reports,
             now=self.now,
             status_written=self.status_written,
         )
@@ -92,16 +108,21 @@ class Cluster:
         self.events += plan.events
 
     def perform(self, action: Action) -> None:
-        """Carry out one action."""
-        match action:
-            case Apply():
-                self._apply(copied(dict(action.manifest)))
-            case Delete():
-                self._delete(action)
-            case SetGate():
-                self._set_gate(action)
-            case SetDeletionCost():
-                self._set_cost(action)
+        """Carry out one action, as the operator's shell does."""
+        namespace, store = self.resource["metadata"]["namespace"], Store()
+        for each in (
+            {**self.resource, "metadata": {**self.resource["metadata"], "resourceVersion": "1"}},
+            *self.objects.values(),
+        ):
+            store.put(each)
+        transport = _Memory(ApiServer({(namespace, ""): self.api}, lambda: self.seconds))
+        writer = Writer(Client(transport, lambda *_: None), store, Clock(now=lambda: self.now))
+        writing = writer.perform(Key(namespace, self.resource["metadata"]["name"]), action)
+        try:
+            writing.send(None)
+        except StopIteration:
+            return
+        raise AssertionError("an API server in memory is waited for")
 
     def delete(self, kind: str, name: str) -> None:
         """Somebody deletes an object; the garbage collector follows with what it owns."""
@@ -119,12 +140,11 @@ class Cluster:
 
     def controllers(self) -> None:
         """One turn of the ReplicaSet controller and of the deletion of pods."""
-        for name, pod in [(name, pod) for (kind, name), pod in self.objects.items() if kind == "Pod"]:
-            if "deletionTimestamp" in pod["metadata"]:
-                del self.objects["Pod", name]
+        for pod in self.kind("Pod"):
+            if ending(pod):
+                self.api.remove("Pod", pod["metadata"]["name"])
                 self.reports.pop(pod["metadata"]["uid"], None)
-        for replica_set in self.kind("ReplicaSet"):
-            self._follow(replica_set)
+        controllers.turn(self.api, None, self.seconds, {self.resource["metadata"]["uid"]})
         self._schedule()
 
     def warm(self, name: str) -> None:
@@ -135,7 +155,7 @@ class Cluster:
 
     def placed(self, name: str) -> bool:
         """Whether a pod has a node, and so a container."""
-        return "containerStatuses" in self.objects["Pod", name]["status"]
+        return pods.placed(self.objects["Pod", name])
 
     def report(self, name: str, phase: Phase, **fields: Any) -> None:
         """A report of the pod's running container arrives, and its readiness probe follows."""
@@ -153,16 +173,14 @@ class Cluster:
         """The container of a pod dies and another one starts."""
         if not self.placed(name):
             return
-        self.made += 1
         status = self.objects["Pod", name]["status"]["containerStatuses"][0]
-        status |= {"containerID": f"c{self.made}", "ready": False}
+        status |= {"containerID": self._container(), "ready": False}
 
     def kubelet(self) -> None:
         """Ready follows the container and the gate."""
         for pod in self.kind("Pod"):
-            containers = pod["status"].get("containerStatuses", [])
-            ready = any(each["ready"] for each in containers) and _gate_is_open(pod)
-            self._condition(pod, "Ready", ready)
+            for container in (pod.get("status") or {}).get("containerStatuses", ()):
+                self.api.status(pod, **pods.running(pod, _ADDRESS, container, stamp(self.now)))
 
     def settle(self, turns: int = 60) -> Decision:
         """Everybody takes turns, and every pod warms up, until the operator has nothing to do any more.
@@ -187,116 +205,41 @@ class Cluster:
     def _said(self) -> dict[str, WarmupReport | None]:
         return {uid: word.report for uid, word in self.reports.items()}
 
-    def _apply(self, manifest: Object) -> None:
-        key = manifest["kind"], manifest["metadata"]["name"]
-        live = self.objects.get(key)
-        self.made += 1
-        kept = live["metadata"] if live else {"uid": f"uid-{self.made}"}
-        if live and (live.get("immutable") or manifest["kind"] == "ControllerRevision"):
-            assert live["data"] == manifest["data"], "the API server refuses another content"
-        foreign = {name: value for name, value in (live or {}).items() if name not in manifest}
-        self.objects[key] = {**foreign, **manifest, "metadata": {**kept, **manifest["metadata"]}}
-
-    def _delete(self, action: Delete) -> None:
-        live = self.objects.get((action.kind, action.name))
-        if live and live["metadata"]["uid"] == action.uid:
-            del self.objects[action.kind, action.name]
-
-    def _set_gate(self, action: SetGate) -> None:
-        pod = self.objects.get(("Pod", action.pod))
-        if pod and pod["metadata"]["uid"] == action.uid:
-            self._condition(pod, GATE, action.open, action.reason, action.message)
-
-    def _set_cost(self, action: SetDeletionCost) -> None:
-        pod = self.objects.get(("Pod", action.pod))
-        if pod and pod["metadata"]["uid"] == action.uid:
-            annotations = pod["metadata"]["annotations"]
-            annotations.pop(DELETION_COST_ANNOTATION, None)
-            if action.removed_first:
-                annotations[DELETION_COST_ANNOTATION] = str(REMOVED_FIRST)
-
-    def _condition(self, pod: Object, kind: str, true: bool, reason: str = "", message: str = "") -> None:
-        conditions = pod["status"].setdefault("conditions", [])
-        known = next((each for each in conditions if each["type"] == kind), None)
-        status = "True" if true else "False"
-        since = known["lastTransitionTime"] if known and known["status"] == status else stamp(self.now)
-        written = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
-        if known is None:
-            conditions.append(written)
-        else:
-            known.update(written)
-
-    def _follow(self, replica_set: Object) -> None:
-        revision = replica_set["metadata"]["labels"][REVISION_LABEL]
-        mine = [
-            pod
-            for pod in self.kind("Pod")
-            if pod["metadata"]["labels"][REVISION_LABEL] == revision
-            and "deletionTimestamp" not in pod["metadata"]
-            and pod["status"]["phase"] != "Failed"
-        ]
-        desired = replica_set["spec"]["replicas"]
-        mine.sort(key=lambda pod: ("containerStatuses" in pod["status"], _is_ready(pod), _cost(pod)), reverse=True)
-        for pod in mine[desired:]:
-            pod["metadata"]["deletionTimestamp"] = stamp(self.now)
-        for _ in range(desired - len(mine)):
-            self._make_pod(replica_set)
-
-    def _make_pod(self, replica_set: Object) -> None:
-        self.made += 1
-        name = f"{replica_set['metadata']['name']}-{self.made:04}"
-        template = copied(replica_set["spec"]["template"])
-        self.objects["Pod", name] = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                **template["metadata"],
-                "name": name,
-                "uid": f"uid-{self.made}",
-                "creationTimestamp": stamp(self.now),
-            },
-            "spec": template["spec"],
-            "status": {"phase": "Pending", "conditions": []},
-        }
-
     def _schedule(self) -> None:
         """Pods that have a card each, those that end among them; the rest hears that no node fits."""
-        pods = self.kind("Pod")
-        free = len(pods) if self.cards is None else self.cards
-        free -= sum(self.placed(pod["metadata"]["name"]) for pod in pods)
-        for pod in pods:
-            if "containerStatuses" in pod["status"] or "deletionTimestamp" in pod["metadata"]:
+        known = self.kind("Pod")
+        free = len(known) if self.cards is None else self.cards
+        free -= sum(map(pods.placed, known))
+        for pod in known:
+            if pods.placed(pod) or ending(pod) or pod["status"]["phase"] == "Failed":
                 continue
-            if pod["status"]["phase"] == "Failed":
-                continue
+            now = stamp(self.now)
             if free <= 0:
-                self._condition(pod, "PodScheduled", False, "Unschedulable", "0/1 nodes are available")
+                self.api.status(pod, **pods.unschedulable(pod, now, "0/1 nodes are available"))
                 continue
             free -= 1
-            self._run(pod)
+            container = pods.container_status(self._container(), False, 0, {"running": {}})
+            self.api.status(pod, **pods.running(pod, _ADDRESS, container, now))
 
-    def _run(self, pod: Object) -> None:
-        self.made += 1
-        container = {"name": CONTAINER, "containerID": f"c{self.made}", "state": {"running": {}}, "ready": False}
-        pod["status"] |= {"phase": "Running", "containerStatuses": [container]}
-        self._condition(pod, "PodScheduled", True)
+    def _container(self) -> str:
+        self.started += 1
+        return f"c{self.started}"
+
+
+@dataclass
+class _Memory:
+    """Carries requests to an API server in memory, which answers at once."""
+
+    server: ApiServer
+
+    async def send(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float) -> Answer:
+        """One request."""
+        return self.server.answer(method, path, body, content_type)
 
 
 def upgraded(defaults: InstallationDefaults) -> InstallationDefaults:
     """The same installation with a newer operator's images."""
     return replace(defaults, runtime_image="runtime:2", hpu_image="runtime-hpu:2")
-
-
-def _is_ready(pod: Object) -> bool:
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"]["conditions"])
-
-
-def _cost(pod: Object) -> int:
-    return int(pod["metadata"]["annotations"].get(DELETION_COST_ANNOTATION, 0))
-
-
-def _gate_is_open(pod: Object) -> bool:
-    return any(each["type"] == GATE and each["status"] == "True" for each in pod["status"]["conditions"])
 
 
 def _merge(target: Object, change: Object) -> None:

@@ -11,7 +11,8 @@ from gaudi_operator.core.names import (
 )
 from gaudi_operator.core.observed import Observed
 from tests.builders import Object, copied
-from tests.unit.operator.core.cluster import Cluster, stamp
+from tests.unit.operator.core.cluster import Cluster
+from tests.world.nodes import delete_pod
 
 KIND = "LeaderWorkerSet"
 
@@ -65,31 +66,28 @@ class GroupCluster(Cluster):
         for pod in self.kind("Pod"):
             labels = pod["metadata"]["labels"]
             if labels[GROUP_NAME_LABEL] == name and _leads(pod) and int(labels[GROUP_INDEX_LABEL]) >= desired:
-                pod["metadata"].setdefault("deletionTimestamp", stamp(self.now))
+                delete_pod(self.api, pod, self.seconds)
         for group in range(desired):
             for index in range(templates["size"]):
                 template = templates["workerTemplate" if index else "leaderTemplate"]
-                self._make_member(name, group, index, template, templates["size"])
+                self._make_member(workload, group, index, template)
 
-    def _make_member(self, workload: str, group: int, index: int, template: Object, size: int) -> None:
-        name = f"{workload}-{group}" + (f"-{index}" if index else "")
+    def _make_member(self, workload: Object, group: int, index: int, template: Object) -> None:
+        name = f"{workload['metadata']['name']}-{group}" + (f"-{index}" if index else "")
         if ("Pod", name) in self.objects:
             return
-        self.made += 1
         metadata = copied(template["metadata"])
         metadata["labels"] |= {
-            GROUP_NAME_LABEL: workload,
+            GROUP_NAME_LABEL: workload["metadata"]["name"],
             GROUP_INDEX_LABEL: str(group),
             WORKER_INDEX_LABEL: str(index),
         }
-        metadata["annotations"][GROUP_SIZE_ANNOTATION] = str(size)
-        self.objects["Pod", name] = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {**metadata, "name": name, "uid": f"uid-{self.made}"},
-            "spec": copied(template["spec"]),
-            "status": {"phase": "Pending", "conditions": []},
-        }
+        metadata["annotations"][GROUP_SIZE_ANNOTATION] = str(workload["spec"]["leaderWorkerTemplate"]["size"])
+        # Between the two stands a StatefulSet of the workload's name, which nobody looks at.
+        owner = {"kind": "StatefulSet", "uid": workload["metadata"]["uid"], "controller": True}
+        named = {"name": name, "namespace": workload["metadata"]["namespace"], "ownerReferences": [owner]}
+        manifest = {"apiVersion": "v1", "kind": "Pod", "spec": copied(template["spec"])}
+        self.api.put({**manifest, "metadata": {**metadata, **named}, "status": {"phase": "Pending", "conditions": []}})
 
 
 def _leads(pod: Object) -> bool:

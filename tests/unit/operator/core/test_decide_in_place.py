@@ -170,7 +170,8 @@ def test_quota_that_refuses_the_pod_is_an_answer_too() -> None:
 def test_quota_is_waited_for_half_a_minute_and_no_longer() -> None:
     cluster = served(rollout={"maxUnavailable": 1})
     cluster.change(model=BIGGER)
-    cluster.operate()
+    for _ in range(3):  # when the revision was made is told a moment later
+        cluster.operate()
     new = next(each for each in cluster.kind("ReplicaSet") if each["spec"]["replicas"] == 1)
     refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
     new["status"] = {"conditions": [{**refused, "lastTransitionTime": stamp(cluster.now)}]}
