@@ -38,7 +38,7 @@ def counted(*pods: PodView, new: int = 2, old: int = 4) -> tuple[RevisionPods, l
         {"leaderWorkerTemplate": {"workerTemplate": PODS}},
     ],
 )
-def test_revision_of_a_workload_without_its_label_is_that_of_its_pods(spec: dict[str, Any]) -> None:
+def test_workload_without_its_label_has_the_revision_of_its_pods(spec: dict[str, Any]) -> None:
     assert revision_of({"metadata": {"name": "tiny-old"}, "spec": spec}) == "old"
 
 
@@ -54,7 +54,7 @@ def test_pods_without_a_node_and_those_not_made_are_unplaced() -> None:
     assert counted(waiting, bound, new=4)[0].unplaced == 3
 
 
-def test_ready_pods_and_those_that_have_served_are_counted_by_revision() -> None:
+def test_ready_and_served_pods_are_counted_by_revision() -> None:
     mine, (old,) = counted(serving("a"), closed("b"), serving("o", "old"), warming("p", "old"))
     assert (mine.replicas, mine.ready, mine.served) == (2, 1, 2)
     assert (old.name, old.number, old.replicas, old.ready, old.served) == ("old", 1, 4, 1, 1)
@@ -80,7 +80,7 @@ def test_group_that_has_served_is_not_given_up() -> None:
     assert (old.ready, old.served) == (0, 2)
 
 
-def test_revision_that_somebody_deleted_is_read_back_from_its_workload() -> None:
+def test_deleted_revision_is_read_back_from_its_workload() -> None:
     templates = {"size": 2, "leaderTemplate": {"leader": True}, "workerTemplate": {"worker": True}}
     labels = {REVISION_LABEL: "old"}
     workload = {"metadata": {"name": "tiny-old", "labels": labels}, "spec": {"leaderWorkerTemplate": templates}}

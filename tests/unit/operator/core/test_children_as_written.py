@@ -1,0 +1,55 @@
+"""Whole children of some examples, as they go to the API server: a change of any field is seen in review.
+
+After a change that is meant: `.venv/bin/python -m pytest --snapshot-update` with this file.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from syrupy.assertion import SnapshotAssertion
+
+from gaudi_operator.core.children.manifests.network import network_policy, service, service_account
+from gaudi_operator.core.children.manifests.pod_template import pod_template, worker_template
+from gaudi_operator.core.children.manifests.recipe_pvc import kept_revisions, recipe_pvc
+from gaudi_operator.core.children.manifests.scaling import horizontal_pod_autoscaler, pod_disruption_budget
+from gaudi_operator.core.children.manifests.workloads import controller_revision, leader_worker_set, replica_set
+from gaudi_operator.core.children.runtime_config import config_map
+from gaudi_operator.core.resource import read_inference
+from gaudi_operator.core.rollout.revision import Group, Revision
+from tests.unit.operator.core.resources import DEFAULTS
+
+FOLDER = Path(__file__).parents[4] / "examples"
+EXAMPLES = ("tiny-torch-cpu", "production", "vllm/llama-3.1-8b", "several-nodes-simulation")
+
+
+def children(example: str) -> dict[str, Any]:
+    manifest = yaml.safe_load((FOLDER / f"{example}.yaml").read_text())
+    given = read_inference({**manifest, "metadata": {"namespace": "models", "uid": "u", **manifest["metadata"]}})
+    owner, spec = given.identity, given.spec
+    template = pod_template(given, "r1", "p" * 64, "the-config", DEFAULTS)
+    found = {
+        "service": service(given),
+        "account": service_account(owner),
+        "network policy": network_policy(given, DEFAULTS),
+        "budget": pod_disruption_budget(given, spec.replicas, 0),
+        "config": config_map(owner, "{}"),
+        "revision": controller_revision(owner, "r1", 1, {"config": "{}"}, None),
+    }
+    if spec.parallelism.nodes > 1:
+        group = Group(spec.parallelism.nodes, worker_template(template))
+        found["workload"] = leader_worker_set(owner, Revision("r1", 1, {}, template, "{}", group=group), 2, {})
+    else:
+        found["workload"] = replica_set(owner, "r1", template, 2, {})
+    if spec.autoscaling:
+        found["autoscaler"] = horizontal_pod_autoscaler(owner, spec.autoscaling)
+    if spec.recipe_cache.enabled:
+        found["recipes"] = recipe_pvc(owner, spec.recipe_cache, None)
+        found["kept revisions"] = kept_revisions(owner, ["r1"])
+    return found
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_children_of_an_example_are_as_reviewed(example: str, snapshot: SnapshotAssertion) -> None:
+    assert yaml.safe_dump(children(example)) == snapshot
