@@ -16,7 +16,8 @@ import httpx
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
-PATIENCE = 60.0
+PATIENCE = 240.0
+"""Seconds, below the limit of a test: nobody waits them unless a process never comes."""
 
 
 class RuntimeProcess:

@@ -1,12 +1,20 @@
 """What a rank does of the work of an engine that spans pods."""
 
+import asyncio
 from collections.abc import Mapping
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
 
 from gaudi_runtime.engines.protocol import Meeting, Progress
 from gaudi_runtime.errors import EngineLost
-from gaudi_runtime.group.follow import do
+from gaudi_runtime.group.follow import do, follow
 from gaudi_runtime.group.messages import Verb
+from gaudi_runtime.group.topology import Topology
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.signals import Signals
+from tests.unit.runtime.configs import free_port, sim_config
 
 HERE = "10.0.0.7"
 
@@ -39,3 +47,19 @@ def test_pod_of_engine_that_spans_pods_only_starts_its_part() -> None:
     orders: list[tuple[Verb, list[Any]]] = [(Verb.LOAD, [HERE, 4567]), (Verb.SERVE, [])]
     answers = [do(part, verb, arguments, lambda: None) for verb, arguments in orders]
     assert (part.joined, answers) == ([Meeting(HERE, 4567)], [None, None])
+
+
+async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """What the kernel does for a leader that has read all and ends."""
+    writer.write_eof()
+    await reader.read()
+    writer.close()
+
+
+async def test_connection_that_the_leader_ends_is_a_lost_engine() -> None:
+    config = sim_config(serving={"group_port": free_port()})
+    signals = cast("Signals", SimpleNamespace(stop=asyncio.Event(), closing=False))
+    async with await asyncio.start_server(leave, port=config.serving.group_port):
+        with pytest.raises(EngineLost) as lost:
+            await follow(config, Topology(1, 2, "127.0.0.1"), ReportBoard("0" * 64), signals, lambda: Part())
+    assert str(lost.value) == "The leader of this group is gone: its process has ended."

@@ -1,6 +1,7 @@
 """Two real runtime processes that are one replica."""
 
 import contextlib
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_bucket_counts_when_every_rank_has_it(group: Callable[..., Group]) -> No
     assert leader.report().decode.warmed == 0
     second.process.kill()
     assert leader.exit_code() == 1
-    assert "Rank 1 of this group is lost: its process has ended." in leader.log.read_text()
+    assert "Rank 1 of this group is lost" in leader.log.read_text()
 
 
 def test_bucket_without_memory_on_one_rank_is_captured_by_none(group: Callable[..., Group]) -> None:
@@ -107,7 +108,8 @@ def test_rank_ends_with_its_leader(group: Callable[..., Group]) -> None:
     second.follow(Phase.SERVING)
     leader.process.kill()
     assert second.exit_code() == 1
-    assert "The leader of this group is gone" in second.log.read_text()
+    # An end, or a reset where the leader had not read all: which of them the kernel sends is a race.
+    assert re.search(r"\(EngineLost\): The .*leader of this group", second.log.read_text())
 
 
 def test_rank_that_starts_anew_in_a_whole_group_ends_leader(group: Callable[..., Group]) -> None:

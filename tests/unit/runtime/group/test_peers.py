@@ -81,6 +81,17 @@ async def test_group_of_three_waits_for_both_other_ranks() -> None:
             assert peers.missing(0) == missing
 
 
+async def test_rank_whose_connection_ends_is_lost() -> None:
+    port, topology = free_port(), Topology(rank=0, size=2, leader=HERE)
+    peers = Peers(topology, port, "digest", cast("ReportBoard", Board()), cast("Signals", None))
+    async with peers.listening():
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        send(writer, Hello(rank=1, config="digest"))
+        writer.write_eof()
+        assert str(await peers.until_lost()) == "Rank 1 of this group is lost: its process has ended."
+        writer.close()
+
+
 async def test_pod_that_cannot_start_is_named_with_its_reason() -> None:
     peers = Connections()
     peers.start(lambda: None)

@@ -1,0 +1,22 @@
+"""One replica whose pods have a stage each. In a file of its own: it runs beside the group of test_two_pods.py."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig
+from gaudi_runtime.contract.report import Phase
+from tests.vllm.greedy_tokens import torch_tokens
+from tests.vllm.two_pods import PROMPTS, config_of, greedy, group_of
+
+pytestmark = pytest.mark.timeout(900)  # five processes import vLLM, on two cores at worst
+
+
+def test_stages_in_two_pods_answer_alike_and_end_together(checkpoint: Path, tmp_path: Path) -> None:
+    both = ParallelismConfig(pipeline=2, nodes=2)
+    with group_of(tmp_path, config_of(checkpoint, tmp_path, both, ExecutionMode.EAGER)) as (leader, worker):
+        leader.follow(Phase.SERVING)
+        assert greedy(leader) == torch_tokens(checkpoint, PROMPTS, 24)
+        worker.signal(signal.SIGTERM)
+        assert (leader.exit_code(), worker.exit_code()) == (0, 0)
