@@ -39,7 +39,7 @@ def coredns() -> Path:
         with step("Packing the CoreDNS image"):
             _write(folder / "image.tar", COREDNS_IMAGE, _layer({"coredns": binary}), {"Entrypoint": ["/coredns"]})
 
-    return made_once(f"image-coredns-{build.COREDNS}", make) / "image.tar"
+    return made_once(f"image-{binary.parent.name}", make) / "image.tar"
 
 
 def write_folder_image(archive: Path, tag: str, folder: Path) -> None:

