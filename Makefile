@@ -17,7 +17,7 @@ SIDE_BY_SIDE := --numprocesses=$(WAITING) --dist=load --maxschedchunk=1
 # What is imported is compiled once and kept: without, every process of the tests compiles torch, vLLM and ours again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-clean test lint unit vllm tools cluster e2e localcluster hardware test-vllm generate pins bench soak mutants fmt clean
+.PHONY: help setup demo demo-clean test lint unit vllm tools ready cluster e2e localcluster hardware test-vllm generate pins bench soak mutants fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ demo-clean: $(READY) ## Remove what `make demo` left running
 	@$(BIN)/python -m demo --clean
 
 test: $(READY) ## Everything that CI runs, quickest first
-	@$(BIN)/python -m scripts.stages lint unit vllm tools cluster localcluster e2e
+	@$(BIN)/python -m scripts.stages lint unit vllm ready cluster localcluster e2e
 
 lint: $(READY) ## Formatting, types, import layers, generated files
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it."; exit 1; }
@@ -65,6 +65,10 @@ vllm: $(READY) ## Real vLLM on the CPU, with a tiny but real model
 
 tools: $(READY) ## Build Kubernetes and what else the local cluster runs, once
 	@$(BIN)/python -m localcluster tools > /dev/null
+
+ready: $(READY) ## Build all that the tests run on, programs and images side by side, once
+	@$(BIN)/python -m localcluster prepare --leader-worker-sets \
+	  --image operator=localhost/gaudi-operator:dev --image runtime=localhost/gaudi-runtime:dev
 
 cluster: tools ## A real API server and controllers; we play the kubelet
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/cluster

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import yaml
 
-from localcluster import Cluster, LocalClusterError, cluster, tools
+from localcluster import Cluster, LocalClusterError, build, cluster
 from localcluster.cache import made_once
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +38,7 @@ class Installed:
     def helm(self, *arguments: str) -> str:
         """Run Helm; LocalClusterError with its own words."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
-        command = [str(tools().helm), *arguments]
+        command = [str(build.helm() / "helm"), *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise LocalClusterError(f"`helm {' '.join(arguments)}` failed: {done.stderr.strip()}")
@@ -77,10 +77,7 @@ def checkpoint() -> Path:
 
 def with_images(name: str) -> Cluster:
     """A running cluster with the images of operator and runtime."""
-    found = cluster(name)
-    found.build_image("operator", OPERATOR_IMAGE)
-    found.build_image("runtime", RUNTIME_IMAGE)
-    return found
+    return cluster(name, {"operator": OPERATOR_IMAGE, "runtime": RUNTIME_IMAGE})
 
 
 def install_chart(installed: Installed, *settings: str) -> None:

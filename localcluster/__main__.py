@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
-from localcluster import images
+from localcluster import build, images
 from localcluster.cache import cache_dir
 from localcluster.errors import LocalClusterError
 from localcluster.leader_worker_sets import install as install_leader_worker_sets
 from localcluster.machine import clean_up, remove_image_stores
 from localcluster.node import Node, Profile, ensure_node
+from localcluster.prepare import PROGRAMS
+from localcluster.prepare import prepare as make_ready
 from localcluster.progress import console, step
 from localcluster.state import read_state
 from localcluster.tools import tools as all_tools
@@ -22,6 +24,8 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="A real Kuber
 Name = Annotated[str, typer.Option(help="Name of the node, and of its folder in the cache.")]
 Target = Annotated[str, typer.Option(help="Target of the Dockerfile: operator or runtime.")]
 Tag = Annotated[str, typer.Option(help="Name of the image, as pods will say it.")]
+Images = Annotated[list[str] | None, typer.Option(help="TARGET=TAG of an image to build; may be repeated.")]
+WithController = Annotated[bool, typer.Option(help="Build the LeaderWorkerSet controller too.")]
 BuildArgument = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Dockerfile's ARG.")]
 
 
@@ -69,6 +73,13 @@ def tools() -> None:
     """Build every program that is missing, and say where they are."""
     for program in sorted(all_tools().bin_dir.iterdir()):
         typer.echo(program)
+
+
+@app.command()
+def prepare(image: Images = None, leader_worker_sets: WithController = False) -> None:
+    """Build every program and image that is missing, side by side, and start nothing."""
+    more = (build.leader_worker_sets,) if leader_worker_sets else ()
+    make_ready(dict(each.split("=", 1) for each in image or []), (*PROGRAMS, *more))
 
 
 @app.command()

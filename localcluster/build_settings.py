@@ -1,8 +1,8 @@
 """How this machine reaches packages, handed to image builds without a trace in the images.
 
-The settings lie in one folder that is mounted where every Debian image has an empty one. Build arguments,
-which last for a build step and not for the image, point the package managers at it. Proxies are passed on
-by buildah itself.
+The settings lie in one folder that is mounted where every Debian image has an empty one, and uv's cache in
+another. Build arguments, which last for a build step and not for the image, point the package managers at
+them. Proxies are passed on by buildah itself.
 """
 
 import configparser
@@ -16,6 +16,7 @@ from pathlib import Path
 from localcluster.errors import LocalClusterError
 
 MOUNT = "/mnt"
+CACHE_MOUNT = "/media"
 SUITE = "bookworm"
 _ARGUMENTS = {
     "APT_CONFIG": "apt.conf",
@@ -61,9 +62,18 @@ def write_settings(folder: Path) -> None:
     (folder / "uv.toml").write_text(_uv_settings(pip.get("global", "index-url", fallback=None)))
 
 
+def package_cache() -> Path:
+    """uv's own cache, to be mounted at /media: what `make setup` or another image has fetched is not fetched again."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.get("UV_CACHE_DIR") or caches / "uv")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def with_settings(dockerfile: str, folder: Path) -> str:
-    """The Dockerfile with the build arguments that point at what `folder` has, in every stage."""
+    """The Dockerfile with the build arguments that point at what `folder` has and at the cache, in every stage."""
     arguments = [f"ARG {name}={MOUNT}/{file}" for name, file in _ARGUMENTS.items() if (folder / file).exists()]
+    arguments.append(f"ARG UV_CACHE_DIR={CACHE_MOUNT}")
     lines = []
     for line in dockerfile.splitlines():
         lines += [line, *(arguments if line.startswith("FROM ") else [])]

@@ -15,6 +15,7 @@ from localcluster.control_plane import run_kubectl
 from localcluster.errors import LocalClusterError
 from localcluster.machine import clean_up
 from localcluster.node import ensure_node
+from localcluster.prepare import prepare
 from localcluster.progress import step
 from localcluster.worker import card_patch
 
@@ -39,21 +40,33 @@ class Cluster(Protocol):
         """Make the files of `folder` available as an image, for image volumes."""
 
 
-def cluster(name: str = "gaudi") -> Cluster:
+def cluster(name: str = "gaudi", images: Mapping[str, str] | None = None) -> Cluster:
     """The cluster of `KUBECONFIG`, else kind's where Docker answers, else our node `name`; started if need be.
 
-    It stays until `remove_cluster`. Raises LocalClusterError with what to install or run where none is possible.
+    Its pods find `images` (target of the Dockerfile -> name). It stays until `remove_cluster`.
+    Raises LocalClusterError with what to install or run where none is possible.
     """
+    wanted = images or {}
     if given := os.environ.get("KUBECONFIG"):
-        return GivenCluster(Path(given))
+        return _with_images(GivenCluster(Path(given)), wanted)
     if kind := _kind():
-        return KindCluster(kind, name)
+        return _with_images(KindCluster(kind, name), wanted)
     if os.uname().sysname != "Linux" or os.geteuid() != 0:
         raise LocalClusterError(
             "No cluster to use: set KUBECONFIG to one, or start Docker and install kind,"
             " or run the same command as root on Linux (it then starts a node of its own)."
         )
-    return ensure_node(_run_dir(name), name)
+    prepare(wanted)
+    node = ensure_node(_run_dir(name), name)
+    for tag in wanted.values():
+        node.load_image(tag)
+    return node
+
+
+def _with_images(found: Cluster, wanted: Mapping[str, str]) -> Cluster:
+    for target, tag in wanted.items():
+        found.build_image(target, tag)
+    return found
 
 
 def remove_cluster(name: str = "gaudi") -> None:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster import build
 from localcluster.cache import cache_dir, exclusive
+from localcluster.prepare import PROGRAMS
+from localcluster.side_by_side import Job, side_by_side
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,9 @@ class Tools:
 
 def tools() -> Tools:
     """Build what is missing, with a progress line each, and link it all into one folder."""
-    folders = [build.kubernetes(), build.containerd(), build.coredns(), build.helm()]
+    if any(program.seconds_left for program in PROGRAMS):
+        side_by_side([Job(program, program.seconds_left) for program in PROGRAMS])
+    folders = [program() for program in PROGRAMS]
     bin_dir = cache_dir() / "bin"
     with exclusive(cache_dir() / "locks" / "bin"):
         bin_dir.mkdir(parents=True, exist_ok=True)

@@ -78,7 +78,8 @@ def test_removed_cgroup_takes_those_below_along(tmp_path: Path) -> None:
 def test_every_stage_learns_of_the_settings_that_exist(tmp_path: Path) -> None:
     (tmp_path / "apt.conf").touch()
     assert with_settings("ARG A\nFROM a AS b\nRUN c\nFROM b\n", tmp_path) == (
-        "ARG A\nFROM a AS b\nARG APT_CONFIG=/mnt/apt.conf\nRUN c\nFROM b\nARG APT_CONFIG=/mnt/apt.conf\n"
+        "ARG A\nFROM a AS b\nARG APT_CONFIG=/mnt/apt.conf\nARG UV_CACHE_DIR=/media\nRUN c\n"
+        "FROM b\nARG APT_CONFIG=/mnt/apt.conf\nARG UV_CACHE_DIR=/media\n"
     )
 
 

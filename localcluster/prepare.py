@@ -1,0 +1,29 @@
+"""What a cluster of our own and its images need, made side by side: the compiler in one lane, images in the other."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from localcluster import build, debian, images
+from localcluster.build import Program
+from localcluster.side_by_side import Job, side_by_side
+
+PROGRAMS = (build.kubernetes, build.containerd, build.coredns, build.helm)
+
+
+def prepare(wanted: Mapping[str, str], programs: Iterable[Program] = PROGRAMS) -> None:
+    """Build what is missing of `programs`, and the images `wanted` (target of the Dockerfile -> name).
+
+    Raises LocalClusterError with the first thing that goes wrong.
+    """
+    side_by_side([Job(program, program.seconds_left) for program in programs], _image_jobs(wanted))
+
+
+def _image_jobs(wanted: Mapping[str, str]) -> list[Job]:
+    if not wanted:
+        return [Job(partial(debian.require, debian.NODE))]
+    there = images.built()
+    jobs = [Job(partial(debian.require, debian.NODE | debian.IMAGES))]
+    jobs.append(Job(images.make_base_image, 0 if images.BASE_IMAGE in there else images.BASE_SECONDS))
+    for target, tag in wanted.items():
+        jobs.append(Job(partial(images.build_image, target, tag), 0 if tag in there else images.first_seconds(target)))
+    return jobs

@@ -1,0 +1,75 @@
+"""Jobs in lanes: one after the other within a lane, the lanes side by side.
+
+What compiles and what waits for the network are put in different lanes, because two compilers at once gain nothing.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from localcluster.progress import board
+
+
+@dataclass(frozen=True)
+class Job:
+    """One thing to make: `seconds` is how long that took on two cores, 0 where it is there already."""
+
+    run: Callable[[], object]
+    seconds: float = 0
+
+
+class Lane:
+    """Jobs one after the other, and how far they are."""
+
+    def __init__(self, jobs: Sequence[Job], clock: Callable[[], float] = time.monotonic) -> None:
+        """Nothing has begun; `clock` is in seconds."""
+        self._clock = clock
+        self._waiting = list(jobs)
+        self._current: Job | None = None
+        self._started = 0.0
+
+    def run(self, stopped: threading.Event) -> None:
+        """Do the jobs that are left, until `stopped`."""
+        while self._waiting and not stopped.is_set():
+            self._started = self._clock()
+            self._current = self._waiting.pop(0)
+            self._current.run()
+            self._current = None
+
+    @property
+    def left(self) -> float:
+        """Estimated seconds until its end."""
+        waiting = sum(job.seconds for job in list(self._waiting))
+        if (current := self._current) is None:
+            return waiting
+        return waiting + max(0.0, current.seconds - (self._clock() - self._started))
+
+
+def side_by_side(*lanes: Sequence[Job]) -> None:
+    """Do all jobs; the first error is raised at once.
+
+    No lane begins another job after it. What another lane was doing ends by itself, or with this process.
+    """
+    all_lanes = [Lane(jobs) for jobs in lanes]
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+    stopped = threading.Event()
+
+    def follow(lane: Lane) -> None:
+        try:
+            lane.run(stopped)
+        except BaseException as error:
+            ended.put(error)
+        else:
+            ended.put(None)
+
+    try:
+        with board.total(lambda: max(lane.left for lane in all_lanes)):
+            for lane in all_lanes:
+                threading.Thread(target=follow, args=(lane,), daemon=True).start()
+            for _ in all_lanes:
+                if error := ended.get():
+                    raise error
+    finally:
+        stopped.set()

@@ -1,0 +1,63 @@
+"""Lanes of jobs, and the estimate of what is left of them."""
+
+import threading
+
+import pytest
+
+from localcluster.side_by_side import Job, Lane, side_by_side
+
+
+def test_lanes_run_at_the_same_time() -> None:
+    met = threading.Barrier(2, timeout=30)
+    side_by_side([Job(met.wait)], [Job(met.wait)])
+    assert not met.broken
+
+
+def test_jobs_of_a_lane_run_in_order() -> None:
+    done: list[str] = []
+    side_by_side([Job(lambda: done.append("first")), Job(lambda: done.append("second"))])
+    assert done == ["first", "second"]
+
+
+def test_error_is_raised_while_another_lane_works_on() -> None:
+    told, working = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        working.wait(30)
+        raise RuntimeError("no mirror")
+
+    with pytest.raises(RuntimeError, match="no mirror"):
+        side_by_side([Job(working.set), Job(lambda: told.wait(30))], [Job(fail)])
+    assert not told.is_set()
+    told.set()
+
+
+def test_stopped_lane_begins_no_further_job() -> None:
+    stopped = threading.Event()
+    begun: list[str] = []
+    Lane([Job(stopped.set), Job(lambda: begun.append("second"))]).run(stopped)
+    assert begun == []
+
+
+def test_left_of_a_lane_is_all_jobs_before_it_begins() -> None:
+    assert Lane([Job(list, 10), Job(list, 5)]).left == 15
+
+
+@pytest.mark.parametrize(("passed", "left"), [(4, 11), (60, 5)])
+def test_left_counts_a_running_job_down_to_nothing(passed: float, left: float) -> None:
+    now = [100.0]
+    seen: list[float] = []
+
+    def run() -> None:
+        now[0] += passed
+        seen.append(lane.left)
+
+    lane = Lane([Job(run, 10), Job(list, 5)], clock=lambda: now[0])
+    lane.run(threading.Event())
+    assert seen == [left]
+
+
+def test_finished_lane_has_nothing_left() -> None:
+    lane = Lane([Job(list, 10)])
+    lane.run(threading.Event())
+    assert lane.left == 0
