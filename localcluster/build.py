@@ -115,13 +115,13 @@ def _leader_worker_sets(folder: Path) -> None:
 
 
 # With one link per component, etcd and kubectl included.
-kubernetes = Program("Kubernetes", KUBERNETES, 400, _kubernetes)
+kubernetes = Program("Kubernetes", KUBERNETES, 300, _kubernetes)
 # With its runc shim and ctr.
-containerd = Program("containerd", CONTAINERD, 80, _containerd)
-coredns = Program("CoreDNS", COREDNS, 20, lambda folder: _compile(folder, "./coredns"))
-helm = Program("Helm", HELM, 50, lambda folder: _compile(folder, "helm.sh/helm/v4/cmd/helm"))
+containerd = Program("containerd", CONTAINERD, 40, _containerd)
+coredns = Program("CoreDNS", COREDNS, 15, lambda folder: _compile(folder, "./coredns"))
+helm = Program("Helm", HELM, 40, lambda folder: _compile(folder, "helm.sh/helm/v4/cmd/helm"))
 # The controller as the one file of `image`, and its manifests in `config`.
-leader_worker_sets = Program("LeaderWorkerSet controller", LEADER_WORKER_SETS, 40, _leader_worker_sets)
+leader_worker_sets = Program("LeaderWorkerSet controller", LEADER_WORKER_SETS, 25, _leader_worker_sets)
 
 
 def _compile(output: Path, *packages: str) -> None:
