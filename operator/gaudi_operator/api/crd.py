@@ -4,7 +4,10 @@
 """
 
 import sys
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -89,14 +92,16 @@ def chart_template() -> str:
     return "{{- if .Values.crds.install }}\n" + escaped.replace(metadata, metadata + keep) + "{{- end }}\n"
 
 
-def artifacts() -> dict[str, str]:
+@cache
+def artifacts() -> Mapping[str, str]:
     """Everything that is generated from the API types and the table of knobs: path in the checkout -> text."""
-    return {
+    texts = {
         f"crds/{resource.GROUP}_{resource.PLURAL}.yaml": crd_yaml(),
         "charts/gaudi-operator/templates/crds.yaml": chart_template(),
         "docs/reference.md": reference(root_schema()),
         "docs/knobs.md": page(),
     }
+    return MappingProxyType(texts)
 
 
 def outdated(root: Path) -> list[str]:
