@@ -84,6 +84,8 @@ def main() -> int:
     found = found[:: int(os.environ.get("EVERY", "1"))]
     if os.environ.get("ALIVE"):
         lived = {tuple(each) for each in json.loads((FOLDER / "alive.json").read_text())}
+        functions = {each[:2] for each in lived}
+        found = [mutant for mutant in found if (name(mutant.path), mutant.function) in functions]
         found = [mutant for mutant in found if identity(mutant) in lived]
     count = Count(len(found), reasons=reasons())
     if named := tuple(os.environ.get("TESTS", "").split()):

@@ -18,14 +18,30 @@ from types import CodeType, FunctionType
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation.file_mutation import Mutation, MutationVisitor, deep_replace
-from mutmut.mutation.mutators import mutation_operators, operator_string
+from mutmut.mutation.mutators import mutation_operators, operator_arg_removal, operator_string
 from mutmut.mutation.pragma_handling import IgnoredCode
 
-# Other letters in a text tell no more than another text does.
-OPERATORS = [
-    (kind, (lambda node: islice(operator_string(node), 1)) if operator is operator_string else operator)
-    for kind, operator in mutation_operators
-]
+
+def arguments(node: cst.Call) -> Iterator[cst.Call]:
+    """mutmut's changes of arguments; not of `strict`, which nobody sees, nor False to None, which is the same."""
+    kept = [each for each in node.args if not (each.keyword and each.keyword.value == "strict")]
+    for changed in operator_arg_removal(node):
+        old, new = set(node.args) - set(changed.args), set(changed.args) - set(node.args)
+        same = any(_is(each, "False") for each in old) and any(_is(each, "None") for each in new)
+        if old <= set(kept) and not same:
+            yield changed
+
+
+def _is(argument: cst.Arg, name: str) -> bool:
+    return isinstance(argument.value, cst.Name) and argument.value.value == name
+
+
+INSTEAD = {
+    operator_arg_removal: arguments,
+    # Other letters in a text tell no more than another text does.
+    operator_string: lambda node: islice(operator_string(node), 1),
+}
+OPERATORS = [(kind, INSTEAD.get(operator, operator)) for kind, operator in mutation_operators]
 
 Key = tuple[Path, str, int]
 """Path of the module, qualified name of a function, its first line."""
@@ -35,7 +51,9 @@ class Visitor(MutationVisitor):
     """mutmut's choice of what to change, and decorated functions."""
 
     def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, cst.Param):
+        if isinstance(node, cst.Param) or (
+            isinstance(node, cst.Arg) and node.keyword and node.keyword.value == "strict"
+        ):
             return True
         if isinstance(node, cst.FunctionDef):
             node = node.with_changes(decorators=())
