@@ -151,10 +151,13 @@ def write(count: Count) -> None:
 
 def report(count: Count) -> int:
     """A table by module, and the exit code."""
-    table = Table("module", *(name for name in ("mutants", "killed", "timed out", "excused", "alive", "alive %")))
+    table = Table(
+        "module below its package",
+        *(name for name in ("mutants", "killed", "timed out", "excused", "alive", "alive %")),
+    )
     total: Counter[str] = Counter()
     for path, counter in sorted(count.verdicts.items()):
-        table.add_row(name(path), *figures(counter))
+        table.add_row(name(path).split("/", 2)[2], *figures(counter))
         total += counter
     table.add_section()
     table.add_row("all", *figures(total))
