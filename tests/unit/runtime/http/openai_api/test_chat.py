@@ -33,7 +33,8 @@ async def test_max_completion_tokens_ends_with_length(api: Served) -> None:
 async def test_stream_begins_with_the_role_and_ends_with_a_reason(api: Served) -> None:
     stream = await api.openai.chat.completions.create(model="echo", messages=HELLO, stream=True)
     chunks = [chunk async for chunk in stream]
-    assert chunks[0].choices[0].delta.role == "assistant"
+    assert (chunks[0].choices[0].delta.role, chunks[0].choices[0].delta.content) == ("assistant", "")
+    assert {chunk.model for chunk in chunks} == {"echo"}
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == ECHO
     assert [chunk.choices[0].finish_reason for chunk in chunks[-2:]] == [None, "stop"]
     assert len({chunk.id for chunk in chunks}) == 1
@@ -109,3 +110,8 @@ async def test_newer_name_of_the_limit_wins_over_the_older_one(api: Served) -> N
 def test_every_choice_has_a_seed_of_its_own() -> None:
     body = CompletionRequest(model="echo", prompt="hi", n=3, seed=7)
     assert [body.sampling(choice, 4).seed for choice in range(3)] == [7, 8, 9]
+
+
+def test_what_is_left_out_samples_from_all_tokens_unchanged() -> None:
+    sampling = CompletionRequest(model="echo", prompt="hi").sampling(0, 4)
+    assert (sampling.temperature, sampling.top_p, sampling.top_k) == (1.0, 1.0, 0)
