@@ -162,8 +162,8 @@ def blind_watch(_: Picture, choose: Choose) -> commands.Command:
 
 
 def cut_off(_: Picture, choose: Choose) -> commands.Command:
-    """Let no request of the operator through."""
-    return commands.CutOff(choose((2, 8, 20)))
+    """Let no request of the leader through."""
+    return commands.CutOff(choose((2, 8, 20)), lease_only=choose((False, True)))
 
 
 def kill_operator(_: Picture, __: Choose) -> commands.Command:

@@ -143,9 +143,10 @@ class BlindWatch:
 
 @dataclass(frozen=True)
 class CutOff:
-    """No request of the operator reaches the API server for so long; one that leads must give up meanwhile."""
+    """No request of the replica that leads reaches the API server for so long, or none for the Lease alone."""
 
     seconds: int
+    lease_only: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ _running: ContextVar["Replica | None"] = ContextVar("replica", default=None)
 
 @dataclass
 class Outside:
-    """What all replicas meet. `blind` says by kind until when watches are stuck, `cut_until` until when requests are.
+    """What all replicas meet. `blind` says by kind until when watches are stuck.
 
     `faults` meet the next writes; `trespasses` are the times of writes by a replica that did not hold the Lease.
     """
@@ -49,7 +49,6 @@ class Outside:
     loop: Loop = field(default_factory=Loop)
     faults: deque[Fault] = field(default_factory=deque)
     blind: dict[str, int] = field(default_factory=dict)
-    cut_until: float = 0.0
     trespasses: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -62,12 +61,13 @@ class Outside:
 
 
 class Replica:
-    """One process from its start on: a follower, then perhaps the leader."""
+    """One process: a follower, then perhaps the leader. Until `cut_until`, in seconds, it reaches no API server."""
 
     def __init__(self, outside: Outside, settings: Settings) -> None:
         """It runs as soon as the loop does."""
         self._outside, self._settings = outside, settings
         self._watching = self._failing = self._killed = False
+        self.cut_until, self.cut_lease_only = 0.0, False
         self.metrics, self.tasks = Metrics(), set[asyncio.Task[Any]]()
         loop = outside.loop
         clock = Clock(now=lambda: moment(loop.time()), monotonic=loop.time)
@@ -108,7 +108,7 @@ class Replica:
         outside = self._outside
         ours = not ("/leases" in path or "/events" in path)
         self._failing = self._failing and not ours
-        if outside.loop.time() < outside.cut_until:
+        if outside.loop.time() < self.cut_until and ("/leases" in path or not self.cut_lease_only):
             self._failing = True
             raise ConnectionError("cut off")
         fault = outside.faults.popleft() if ours and method != "GET" and outside.faults else Fault.NONE

@@ -131,8 +131,7 @@ class World:
             case commands.BlindWatch():
                 self._blind(command)
             case commands.CutOff():
-                self.outside.cut_until = self.now + command.seconds
-                self.history.blind.append((self.now, self.now + command.seconds))
+                self._cut_off(command)
             case commands.KillOperator():
                 for replica in self.replicas:
                     if replica.leads:
@@ -146,7 +145,8 @@ class World:
         """
         self.outside.faults.clear()
         self.outside.blind.clear()
-        self.outside.cut_until = 0.0
+        for replica in self.replicas:
+            replica.cut_until = 0.0
         desired = self.resource["spec"].get("replicas", 1)
         if self.quota is not None and self.quota < desired:
             self.quota = None
@@ -265,6 +265,12 @@ class World:
     def _blind(self, command: commands.BlindWatch) -> None:
         self.outside.blind[command.kind] = self.now + command.seconds
         self.history.blind.append((self.now, self.now + command.seconds))
+
+    def _cut_off(self, command: commands.CutOff) -> None:
+        self.history.blind.append((self.now, self.now + command.seconds))
+        for replica in self.replicas:
+            if replica.leads:
+                replica.cut_until, replica.cut_lease_only = float(self.now + command.seconds), command.lease_only
 
     def _last_move(self) -> float:
         return max([self.history.moments[-1].at, *self.history.writes[-1:], *self.history.others[-1:]])

@@ -216,6 +216,12 @@ def test_child_of_another_owner() -> None:
     assert list(endings.every_child_is_owned(bad)) == ["9 s: Service tiny has the owner yours"]
 
 
+def test_write_of_a_replica_that_does_not_hold_the_lease() -> None:
+    bad = history(moment(0), trespasses=[(5.0, "second")])
+    found = list(endings.only_the_holder_of_the_lease_writes(bad))
+    assert found == ["5 s: second writes, and does not hold the Lease"]
+
+
 def test_rollout_without_an_end() -> None:
     bad = history(moment(0, status={"conditions": [UNREADY]}))
     assert list(endings.every_rollout_ends(bad)) == ["the rollout has not ended: WarmingUp, They warm up."]
