@@ -109,7 +109,13 @@ def judge(tests: tuple[str, ...], found: Sequence[Mutant], count: Count, *, fres
     """Let these tests try these mutants; unless `fresh`, files of tests that nobody has edited are measured once."""
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(FOLDER / "hypothesis")
     arguments = ["-qq", "--capture=no", "-p", "no:cacheprovider", "-p", "no:xdist", "--override-ini=addopts="]
-    arguments += ["--import-mode=importlib", "--hypothesis-seed=0", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    arguments += [
+        "--import-mode=importlib",
+        "--hypothesis-seed=0",
+        "--snapshot-warn-unused",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]
     console.print(f"{len(found)} changes; collecting {' '.join(tests)}")
     memory = FOLDER / f"{'-'.join(tests).replace('/', '-')}.json"
     paths = sorted({*(path for path, each in chosen([]) if each == tests), *(mutant.path for mutant in found)})
