@@ -49,17 +49,21 @@ def test_pod_of_engine_that_spans_pods_only_starts_its_part() -> None:
     assert (part.joined, answers) == ([Meeting(HERE, 4567)], [None, None])
 
 
-async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """What the kernel does for a leader that has read all and ends."""
-    writer.write_eof()
-    await reader.read()
-    writer.close()
-
-
 async def test_connection_that_the_leader_ends_is_a_lost_engine() -> None:
     config = sim_config(serving={"group_port": free_port()})
     signals = cast("Signals", SimpleNamespace(stop=asyncio.Event(), closing=False))
+    left = asyncio.Event()
+
+    async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """What the kernel does for a leader that has read all and ends."""
+        writer.write_eof()
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        left.set()
+
     async with await asyncio.start_server(leave, port=config.serving.group_port):
         with pytest.raises(EngineLost) as lost:
             await follow(config, Topology(1, 2, "127.0.0.1"), ReportBoard("0" * 64), signals, lambda: Part())
+        await left.wait()
     assert str(lost.value) == "The leader of this group is gone: its process has ended."
