@@ -196,3 +196,8 @@ def test_probes_look_often_for_traffic_and_seldom_for_death() -> None:
     readiness, liveness = container()["readinessProbe"], container()["livenessProbe"]
     assert (readiness["periodSeconds"], readiness["failureThreshold"]) == (1, 3)
     assert (liveness["periodSeconds"], liveness["failureThreshold"]) == (10, 6)
+
+
+def test_tolerations_reach_the_pod_as_they_were_written() -> None:
+    toleration = {"key": "habana.ai/gaudi", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+    assert spec(pod={"tolerations": [toleration]})["tolerations"] == [toleration]

@@ -8,6 +8,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.core.pods.problems import Room
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.rollout.target import choose, last_good
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
@@ -95,3 +96,19 @@ def test_stable_revision_asked_for_again_is_not_judged_as_new() -> None:
     before = GaudiInferenceStatus(revision=Revisions(stable="new"))
     state = state_of((STALLED, newer), stored=(revision("newer", 4), NEW), before=before)
     assert choose(state, NEW, Room(to_come=False)).current.name == "new"
+
+
+def test_forbidden_revision_is_not_returned_to() -> None:
+    serving_older = serving("o", "older")
+    before = GaudiInferenceStatus(revision=Revisions(stable="old"))
+    forbidden = {"old": Problem("HostPathNotAllowed", "This installation allows no hostPath.")}
+    stored = (NEW, GOOD, OLDER)
+    state = state_of((STALLED, serving_older), stored=stored, before=before, forbidden=forbidden)
+    assert choose(state, NEW, Room(to_come=False)).current.name == "older"
+
+
+@pytest.mark.parametrize(("stable", "trial"), [("new", False), ("old", True)])
+def test_revision_that_is_stable_is_not_on_trial_again(stable: str, trial: bool) -> None:
+    before = GaudiInferenceStatus(revision=Revisions(stable=stable))
+    state = state_of((OLD, warming("n", "new")), stored=(NEW, GOOD), before=before)
+    assert roll_out(state, NEW).rollout.policy.trial is trial

@@ -1,0 +1,52 @@
+"""What a revision is: how it is rendered, and which ControllerRevisions are read as one."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_operator.core.rollout.revision import Group, Revision, desired_revision, stored_revisions
+from tests.unit.operator.core.resources import DEFAULTS, inference
+
+OURS: dict[str, Any] = {"labels": {REVISION_LABEL: "r"}}
+
+
+def template(path: str) -> dict[str, Any]:
+    return {"spec": {"volumes": [{"name": "model", "hostPath": {"path": path}}]}}
+
+
+def kept(number: object = 1, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {**OURS, **metadata}, "revision": number, "data": {"config": "{}"}}
+
+
+def test_folders_of_a_worker_are_folders_of_the_revision() -> None:
+    revision = Revision("r", 1, {}, template("/leader"), "", group=Group(2, template("/worker")))
+    assert revision.host_paths == ["/leader", "/worker"]
+
+
+def test_template_without_a_spec_mounts_no_folder() -> None:
+    assert Revision("r", 1, {}, {}, "").host_paths == []
+
+
+def test_config_says_nothing_of_what_is_not_set() -> None:
+    assert "null" not in desired_revision(inference(), (), DEFAULTS).config
+
+
+def test_newest_revision_comes_first() -> None:
+    numbers = [revision.number for revision in stored_revisions([kept(1), kept(3), kept(2)])]
+    assert numbers == [3, 2, 1]
+
+
+def test_revision_without_a_number_is_the_oldest() -> None:
+    manifest = kept()
+    del manifest["revision"]
+    assert [revision.number for revision in stored_revisions([manifest])] == [0]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [kept(labels={}), kept(labels=None), kept(-1), kept(2**62), kept(deletionTimestamp="2026-01-01T00:00:00Z")],
+    ids=["no name", "no labels", "below zero", "beyond 64 bits", "being deleted"],
+)
+def test_what_no_operator_wrote_is_no_revision(manifest: dict[str, Any]) -> None:
+    assert stored_revisions([manifest]) == ()
