@@ -1,5 +1,6 @@
 """What the model port refuses, in OpenAI's form and with a sentence."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import openai
@@ -96,6 +97,15 @@ async def test_a_body_without_end_is_cut_off(api: Served) -> None:
     )
     assert answer.status_code == 413
     assert answer.json()["error"]["message"] == "The body is larger than 16777216 bytes."
+
+
+async def test_a_body_of_unknown_length_is_cut_off_as_it_comes(api: Served) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(17):
+            yield b" " * 1024 * 1024
+
+    answer = await api.http.post("/v1/completions", content=pieces(), headers={"content-type": "application/json"})
+    assert answer.status_code == 413
 
 
 async def test_an_unknown_path_is_not_found_in_openai_form(api: Served) -> None:
