@@ -47,6 +47,8 @@ class Kubelet:
         self._pods: dict[str, _Pod] = {}
         self._latest: dict[str, Object] = {}
         self._starting: set[str] = set()
+        # All that may have something open: one whose pod was just forgotten, too, and one that is yet to start.
+        self._open: list[Runtime] = []
         self._background = Background()
         self.on_start: Callable[[FakeRuntime], None] = lambda _: None
         self.make_runtime: Callable[[str, Object], Awaitable[Runtime]] = _fake
@@ -64,8 +66,8 @@ class Kubelet:
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         """Stop everything; raises what went wrong in the background."""
         await self._background.stop()
-        for pod in self._pods.values():
-            await pod.runtime.stop()
+        for runtime in list(self._open):
+            await self._end(runtime)
         if error is None:
             self._background.check()
 
@@ -84,10 +86,10 @@ class Kubelet:
         """The container of a pod dies and another one starts in its place, unless the pod is deleted meanwhile."""
         pod = self._pods[name]
         async with pod.starting:
-            await pod.runtime.stop()
+            await self._end(pod.runtime)
             if name not in self._latest:
                 return pod.runtime
-            pod.runtime = await self.make_runtime(pod.runtime.address, self._latest[name])
+            pod.runtime = await self._made(pod.runtime.address, self._latest[name])
             pod.runtime.on_change, pod.probed = partial(self._probed, name), False
             pod.restarts += 1
             await pod.runtime.start()
@@ -162,7 +164,7 @@ class Kubelet:
         if name in self._starting:
             return
         self._starting.add(name)
-        runtime = await self.make_runtime(next(_addresses), pod)
+        runtime = await self._made(next(_addresses), pod)
         self._pods[name] = running = _Pod(runtime, _now())
         runtime.on_change = partial(self._probed, name)
         async with running.starting:
@@ -187,7 +189,18 @@ class Kubelet:
         self._starting.discard(name)
         if pod := self._pods.pop(name, None):
             async with pod.starting:
-                await pod.runtime.stop()
+                await self._end(pod.runtime)
+
+    async def _made(self, address: str, pod: Object) -> Runtime:
+        runtime = await self.make_runtime(address, pod)
+        self._open.append(runtime)
+        return runtime
+
+    async def _end(self, runtime: Runtime) -> None:
+        """Stop it; whoever is cancelled meanwhile leaves it to the kubelet's own end."""
+        await runtime.stop()
+        if runtime in self._open:
+            self._open.remove(runtime)
 
     async def _write_status(self, name: str) -> None:
         """Patch the status where it differs from what is true, as the kubelet does; nothing where the pod is gone."""

@@ -29,6 +29,7 @@ class RealRuntime:
         self.on_change: Callable[[], None] = lambda: None
         self.serving = False
         self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
         (folder / "config.json").write_text(json.dumps(json.loads(config) | {"recipeCacheDir": str(folder / "cache")}))
 
     async def start(self) -> None:
@@ -40,7 +41,9 @@ class RealRuntime:
         self._probe = asyncio.create_task(self._probing())
 
     async def stop(self) -> None:
-        """SIGKILL, as the kernel ends a container that has too much memory."""
+        """SIGKILL, as the kernel ends a container that has too much memory; nothing where it was never started."""
+        if self._process is None:
+            return
         self._probe.cancel()
         await asyncio.gather(self._probe, return_exceptions=True)
         with suppress(ProcessLookupError):
