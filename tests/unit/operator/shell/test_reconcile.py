@@ -194,6 +194,22 @@ def test_refused_request_is_sent_again_some_time(operator: Operator) -> None:
     assert operator.memory.api.objects["Service", "tiny"]["spec"] == {"port": 1}
 
 
+def test_refused_request_is_sent_ever_more_rarely(operator: Operator) -> None:
+    operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
+    operator.wanted = (made(),)
+    operator.sees(operator.resource)
+    assert sent_within(operator, 1) >= 4
+    assert sent_within(operator, 9) >= 9
+    assert 1 <= sent_within(operator, 1) <= 2
+
+
+def sent_within(operator: Operator, minutes: int) -> int:
+    """How often the Service was looked at, as each try begins."""
+    before = operator.memory.asked.count(("GET", SERVICE.path(*KEY)))
+    operator.pass_time(60 * minutes)
+    return operator.memory.asked.count(("GET", SERVICE.path(*KEY))) - before
+
+
 def test_failed_reconcile_is_tried_again_later_and_later(operator: Operator) -> None:
     operator.memory.answers = [AWAY] * 6
     operator.sees(operator.resource)
