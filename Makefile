@@ -17,7 +17,7 @@ SIDE_BY_SIDE := --numprocesses=$(WAITING) --dist=load --maxschedchunk=1
 # What is imported is compiled once and kept: without, every process of the tests compiles torch, vLLM and ours again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-clean test lint unit vllm tools ready cluster e2e localcluster hardware test-vllm generate pins bench soak mutants fmt clean
+.PHONY: help setup demo demo-clean test lint unit vllm tools ready cluster e2e localcluster hardware test-vllm generate pins bench soak mutants steady fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -110,6 +110,10 @@ mutants: build/mutants/packages ## Small changes of the code that no test notice
 build/mutants/packages: $(READY) requirements/mutants.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --require-hashes --target $@ --requirement requirements/mutants.txt
 	@touch $@
+
+steady: tools ## Twenty runs of some tests on a busy machine: make steady TESTS=tests/cluster/test_crash_loops.py
+	@test -n "$(TESTS)" || { echo "Name tests: make steady TESTS=tests/cluster/test_crash_loops.py"; exit 2; }
+	@$(BIN)/python -m tests.steady $(TESTS)
 
 clean: demo-clean ## Remove what was built in this folder
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

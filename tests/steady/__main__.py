@@ -1,0 +1,104 @@
+"""`python -m tests.steady tests/cluster/test_crash_loops.py`: run tests again and again on a machine with other work.
+
+Each run is a pytest of its own, so its cluster is seconds old. Beside it both cores are busy, the disk writes through,
+and one process after the other of the run stands still for a moment. Prints every run, and a failed one whole.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import psutil
+from rich.console import Console
+
+RUNS = int(os.environ.get("GAUDI_STEADY_RUNS", "20"))
+SEED = int(os.environ.get("GAUDI_STEADY_SEED", str(time.time_ns() % 1_000_000)))
+BUSY = os.cpu_count() or 1
+BLOCK_BYTES = 4 << 20
+FROZEN_SECONDS = (0.2, 2.0)
+THAWED_SECONDS = (1.0, 5.0)
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def main(tests: list[str]) -> int:
+    """The number of runs that failed."""
+    console.print(f"{RUNS} runs under load of {' '.join(tests)}; GAUDI_STEADY_SEED={SEED} freezes alike")
+    chance = random.Random(SEED)  # noqa: S311 - the same moments in every run with this seed
+    failed = 0
+    with busy_machine():
+        for number in range(1, RUNS + 1):
+            started = time.monotonic()
+            code, said = run(tests, chance)
+            failed += bool(code)
+            outcome = f"[red]failed ({code})[/]" if code else "[green]passed[/]"
+            console.print(f"run {number:2} of {RUNS}: {outcome} in {time.monotonic() - started:.0f} s")
+            if code:
+                console.print(said, markup=False)
+    console.print(f"{RUNS - failed} of {RUNS} runs passed")
+    return failed
+
+
+def run(tests: list[str], chance: random.Random) -> tuple[int, str]:
+    """Exit code and output of one run, whose processes are stopped for a moment in turn."""
+    with tempfile.TemporaryFile("w+") as output:
+        command = [sys.executable, "-m", "pytest", "-q", *tests]
+        with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as pytest:
+            while pytest.poll() is None:
+                freeze_one(psutil.Process(pytest.pid), chance)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    pytest.wait(chance.uniform(*THAWED_SECONDS))
+        output.seek(0)
+        return pytest.returncode, output.read()
+
+
+def freeze_one(root: psutil.Process, chance: random.Random) -> None:
+    """Stop one of the processes below `root` for a moment, as a machine does that has no time for it."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        below = sorted(root.children(recursive=True), key=lambda each: each.pid)
+        if not below:
+            return
+        frozen = chance.choice(below)
+        frozen.suspend()
+        try:
+            time.sleep(chance.uniform(*FROZEN_SECONDS))
+        finally:
+            frozen.resume()
+
+
+@contextlib.contextmanager
+def busy_machine() -> Iterator[None]:
+    """Both cores and the disk have other work inside."""
+    work = [*(multiprocessing.Process(target=_compute, daemon=True) for _ in range(BUSY))]
+    work.append(multiprocessing.Process(target=_write, daemon=True))
+    for each in work:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in work:
+            each.kill()
+
+
+def _compute() -> None:
+    while True:
+        sum(range(1_000_000))
+
+
+def _write() -> None:
+    with tempfile.TemporaryFile() as file:
+        while True:
+            file.seek(0)
+            file.write(os.urandom(BLOCK_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
