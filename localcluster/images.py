@@ -1,5 +1,7 @@
 """Build the project's images with buildah, each layer once."""
 
+import hashlib
+import json
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -21,11 +23,18 @@ _DOCUMENTATION = ("doc", "man", "info", "locale", "lintian", "groff", "linda")
 
 
 def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
-    """Build the Dockerfile's `target` as `tag`, with build `arguments`; unchanged layers are kept from before."""
+    """Build the Dockerfile's `target` as `tag`, with build `arguments`, unless it was made of the same files before.
+
+    Unchanged layers are kept from before.
+    """
+    if is_made(target, tag, arguments):
+        return
     make_base_image()
     settings = cache_dir() / "buildah" / "settings"
     first = tag not in built()
     with exclusive(cache_dir() / "locks" / "buildah"):
+        record, inputs = _record(tag), _inputs(target, arguments)
+        record.unlink(missing_ok=True)
         build_settings.write_settings(settings)
         dockerfile = settings.with_name("Dockerfile")
         dockerfile.write_text(build_settings.with_settings((_PROJECT / "Dockerfile").read_text(), settings))
@@ -37,6 +46,32 @@ def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = Non
             command += ["--build-arg", f"{name}={value}"]
         with step(f"Building the {target} image", first_seconds(target) if first else 0):
             _buildah(*command, str(_PROJECT))
+        record.parent.mkdir(exist_ok=True)
+        record.write_text(inputs)
+
+
+def is_made(target: str, tag: str, arguments: Mapping[str, str] | None = None) -> bool:
+    """Whether the image `tag` was built of just this."""
+    record = _record(tag)
+    return record.exists() and record.read_text() == _inputs(target, arguments)
+
+
+def _record(tag: str) -> Path:
+    """What the image `tag` was made of; in the folder of the images, so that it goes with them."""
+    return cache_dir() / "buildah" / "made-of" / tag.replace("/", "_")
+
+
+def _inputs(target: str, arguments: Mapping[str, str] | None) -> str:
+    """A hash of all that a build depends on: what the Dockerfile says, and the files that .dockerignore lets in."""
+    said = hashlib.sha256(json.dumps([target, sorted((arguments or {}).items())]).encode())
+    ignored = (_PROJECT / ".dockerignore").read_text().splitlines()
+    context = [_PROJECT / line.removeprefix("!") for line in ignored if line.startswith("!")]
+    files = [file for each in context for file in (each.rglob("*") if each.is_dir() else [each])]
+    for file in sorted([_PROJECT / "Dockerfile", *files]):
+        if file.is_file() and file.suffix != ".pyc":
+            said.update(f"{file.relative_to(_PROJECT)} {file.stat().st_mode}\0".encode())
+            said.update(hashlib.sha256(file.read_bytes()).digest())
+    return said.hexdigest()
 
 
 def first_seconds(target: str) -> float:

@@ -21,9 +21,12 @@ def prepare(wanted: Mapping[str, str], programs: Iterable[Program] = PROGRAMS) -
 def _image_jobs(wanted: Mapping[str, str]) -> list[Job]:
     if not wanted:
         return [Job(partial(debian.require, debian.NODE))]
-    there = images.built()
     jobs = [Job(partial(debian.require, debian.NODE | debian.IMAGES))]
-    jobs.append(Job(images.make_base_image, 0 if images.BASE_IMAGE in there else images.BASE_SECONDS))
-    for target, tag in wanted.items():
-        jobs.append(Job(partial(images.build_image, target, tag), 0 if tag in there else images.first_seconds(target)))
+    changed = {target: tag for target, tag in wanted.items() if not images.is_made(target, tag)}
+    if changed:
+        there = images.built()
+        jobs.append(Job(images.make_base_image, 0 if images.BASE_IMAGE in there else images.BASE_SECONDS))
+        for target, tag in changed.items():
+            seconds = 0 if tag in there else images.first_seconds(target)
+            jobs.append(Job(partial(images.build_image, target, tag), seconds))
     return jobs

@@ -11,3 +11,6 @@ TWO_PROMPT_BUCKETS = {**ONE_BUCKET, "prompt": {"query": {"min": 128, "step": 128
 
 QUICK = {"replicas": 1, "bucketing": ONE_BUCKET, "engine": {"executionMode": "eager"}}
 """A replica that is warm as soon as its model is loaded."""
+
+SIMULATED = {"replicas": 1, "bucketing": ONE_BUCKET, "engine": {"name": "sim"}}
+"""A replica for tests of what is around the engine: the runtime and its warm-up, without six seconds of imports."""

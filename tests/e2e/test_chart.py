@@ -11,7 +11,7 @@ from demo.install import OPERATOR_NAMESPACE, RELEASE, Installed
 from demo.resource import Resource, is_ready
 from localcluster.processes import wait_until
 from tests.e2e.pods import Pods, kill, staying
-from tests.e2e.specs import QUICK
+from tests.e2e.specs import SIMULATED
 
 NAME = "steady"
 PATIENCE = 180
@@ -22,7 +22,7 @@ OPERATOR_PODS = ("--namespace", OPERATOR_NAMESPACE, "-l", "app.kubernetes.io/nam
 @pytest.fixture(scope="module")
 def resource(apply: Callable[..., Resource], wait_ready: Callable[[str], None]) -> Resource:
     """A resource that is Ready."""
-    resource = apply(NAME, **QUICK)
+    resource = apply(NAME, **SIMULATED)
     wait_ready(NAME)
     return resource
 

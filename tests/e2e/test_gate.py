@@ -9,7 +9,7 @@ import pytest
 from demo.install import OPERATOR_NAMESPACE, Installed
 from demo.resource import Resource, condition, is_ready
 from tests.e2e.pods import Pods, condition_of, container_id, gate_of, kill
-from tests.e2e.specs import ONE_BUCKET, QUICK, TWO_PROMPT_BUCKETS
+from tests.e2e.specs import QUICK, SIMULATED, TWO_PROMPT_BUCKETS
 
 Apply = Callable[..., Resource]
 PATIENCE = 180
@@ -64,7 +64,8 @@ def test_container_killed_while_serving_loses_traffic_until_warm_again(
 def test_container_killed_while_warming_opens_no_gate_until_warm_again(
     installed: Installed, apply: Apply, pods: Callable[[str], Pods]
 ) -> None:
-    resource, of = apply("killed-warming", replicas=1, bucketing=ONE_BUCKET), pods("killed-warming")
+    slow = {**SIMULATED, "engine": {"name": "sim", "simulation": {"compileSeconds": "4"}}}
+    resource, of = apply("killed-warming", **slow), pods("killed-warming")
     states = resource.states(PATIENCE)
     next(
         state
@@ -87,7 +88,7 @@ def test_container_killed_while_warming_opens_no_gate_until_warm_again(
 def test_without_operator_nothing_gets_ready_and_nothing_ready_is_lost(
     installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
-    apply("steady", **{**QUICK, "replicas": 2})
+    apply("steady", **{**SIMULATED, "replicas": 2})
     wait_ready("steady")
     of = pods("steady")
     old = of.names()
@@ -109,7 +110,7 @@ def test_without_operator_nothing_gets_ready_and_nothing_ready_is_lost(
 def test_without_operator_a_resource_can_be_deleted(
     installed: Installed, apply: Apply, wait_ready: Callable[[str], None], pods: Callable[[str], Pods]
 ) -> None:
-    apply("orphan", **QUICK)
+    apply("orphan", **SIMULATED)
     wait_ready("orphan")
     of = pods("orphan")
     with no_operator(installed):

@@ -11,6 +11,7 @@ from demo.load import Traffic
 from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
 from tests.e2e.gates import GateRecorder
+from tests.e2e.specs import ONE_BUCKET
 
 UPGRADES = int(os.environ.get("GAUDI_E2E_UPGRADES", "2"))
 SECONDS = 300
@@ -20,14 +21,14 @@ SECONDS = 300
 def test_upgrades_under_load_fail_nothing(
     installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
-    resource = apply("rolling")
+    resource = apply("rolling", bucketing=ONE_BUCKET)
     wait_ready("rolling")
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, "rolling") as reports, GateRecorder(kubeconfig, namespace) as gates:
         traffic.start("rolling", "rolling")
         for number in range(UPGRADES):
-            step = 32 if number % 2 == 0 else 64
+            step = 128 if number % 2 == 0 else 256
             resource.patch({"bucketing": {"prompt": {"query": {"min": step, "step": step}}}})
             next(state for state in resource.states(SECONDS) if is_ready(state))
         answers = traffic.stop()
