@@ -28,9 +28,9 @@ class Traffic:
         """Nothing is started yet."""
         self._pod = ClientPod(kubectl, namespace, "traffic", image, SCRIPT)
 
-    def start(self, service: str, model: str, *, workers: int = 4, max_tokens: int = 12) -> None:
-        """Start sending; answers have at most `max_tokens`."""
-        numbers = ("--workers", str(workers), "--max-tokens", str(max_tokens))
+    def start(self, service: str, model: str, *, workers: int = 4, max_tokens: int = 12, pause: float = 0.0) -> None:
+        """Start sending; answers have at most `max_tokens`. Each worker pauses so many seconds after an answer."""
+        numbers = ("--workers", str(workers), "--max-tokens", str(max_tokens), "--pause", str(pause))
         self._pod.start("--host", service, "--model", model, *numbers)
 
     def stop(self) -> list[Answer]:

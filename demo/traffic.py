@@ -1,4 +1,4 @@
-"""Chat requests without a pause, one JSON line per answer. Standard library only: it runs inside any Python pod.
+"""Chat requests one after the other, one JSON line per answer. Standard library only: it runs inside any Python pod.
 
 Half of the workers stream, and half keep their connection open as most clients do. Nothing is retried: a request
 that fails is counted as failed. On SIGTERM the running requests are finished, then the process ends.
@@ -37,6 +37,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--model", required=True)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--max-tokens", type=int, default=12)
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds of each worker after an answer")
     return parser.parse_args()
 
 
@@ -54,6 +55,7 @@ def _work(options: argparse.Namespace, number: int, stop: threading.Event) -> No
         if number % 2 or line["close"]:
             connection.close()
             connection = None
+        stop.wait(options.pause)
 
 
 def _body(options: argparse.Namespace, number: int, sent: int) -> dict[str, Any]:

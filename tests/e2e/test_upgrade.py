@@ -13,7 +13,7 @@ from demo.resource import Resource, is_ready
 from tests.e2e.gates import GateRecorder
 from tests.e2e.specs import ONE_BUCKET
 
-UPGRADES = int(os.environ.get("GAUDI_E2E_UPGRADES", "2"))
+UPGRADES = int(os.environ.get("GAUDI_E2E_UPGRADES", "1"))
 SECONDS = 300
 
 
@@ -26,7 +26,7 @@ def test_upgrades_under_load_fail_nothing(
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, "rolling") as reports, GateRecorder(kubeconfig, namespace) as gates:
-        traffic.start("rolling", "rolling")
+        traffic.start("rolling", "rolling", pause=0.2)
         for number in range(UPGRADES):
             step = 128 if number % 2 == 0 else 256
             resource.patch({"bucketing": {"prompt": {"query": {"min": step, "step": step}}}})

@@ -100,7 +100,7 @@ def test_an_upgrade_under_load_fails_nothing(
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, NAME) as reports, GateRecorder(kubeconfig, namespace) as gates:
-        traffic.start(NAME, "tiny", workers=2)
+        traffic.start(NAME, "tiny", workers=2, pause=0.2)
         resource.patch({"engine": {"executionMode": "eager"}})
         next(state for state in resource.states(SECONDS) if is_ready(state))
         answers = traffic.stop()

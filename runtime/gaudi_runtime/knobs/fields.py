@@ -104,6 +104,7 @@ def _execution(config: RuntimeConfig) -> Mapping[str, Value]:
         "PT_HPU_LAZY_MODE": int(lazy),
         "PT_HPU_ENABLE_LAZY_COLLECTIVES": _if(lazy and config.parallelism.ranks > 1),
         "--enforce-eager": _if(eager),
+        "TORCHDYNAMO_DISABLE": _if(eager and config.engine.device == "cpu"),
         "VLLM_CONFIG_HIDDEN_LAYERS": config.engine.layers_per_graph,
         "PT_HPU_SDPA_QKV_SLICE_MODE_FWD": _if(slices is not None),
         "PT_HPU_SDPA_BC_FACTOR": slices.tokens if slices else None,

@@ -79,10 +79,11 @@ BESIDE: dict[str, dict[str, Any]] = {
 }
 """What a change of a field needs beside it."""
 NEEDS_TWO_FIELDS = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
+WITHOUT_A_CARD = "TORCHDYNAMO_DISABLE"
 OWNED = [
     (knob.name, path)
     for knob in knobs().values()
-    if knob.home is Home.FIELD and knob.reader in ENGINE and knob.name != NEEDS_TWO_FIELDS
+    if knob.home is Home.FIELD and knob.reader in ENGINE and knob.name not in (NEEDS_TWO_FIELDS, WITHOUT_A_CARD)
     for path in knob.use
     if path not in FIXED
 ]
@@ -122,6 +123,12 @@ def test_collectives_follow_mode_and_parallelism_together() -> None:
     graphs, two = {"engine": {"executionMode": "hpuGraphs"}}, {"parallelism": {"tensor": 2}}
     assert said(NEEDS_TWO_FIELDS, graphs) == said(NEEDS_TWO_FIELDS, two) == []
     assert said(NEEDS_TWO_FIELDS, merged(graphs, two)) == ["true"]
+
+
+def test_eager_mode_reaches_the_engine_without_a_card() -> None:
+    cpu = {"accelerator": {"generation": "none", "deviceMemory": "1Gi"}}
+    assert said(WITHOUT_A_CARD, cpu) == []
+    assert said(WITHOUT_A_CARD, merged(cpu, {"engine": {"executionMode": "eager"}})) == ["1"]
 
 
 def test_every_other_field_with_a_knob_is_fixed_for_reasons() -> None:

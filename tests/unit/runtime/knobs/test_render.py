@@ -69,6 +69,14 @@ def test_execution_mode_is_a_bridge_and_a_flag(mode: str, lazy: str, eager: bool
     assert ("--enforce-eager" in args(engine=engine)) is eager
 
 
+@pytest.mark.parametrize(
+    ("device", "mode", "said"),
+    [("cpu", "eager", "1"), ("cpu", "torchCompile", None), ("hpu", "eager", None)],
+)
+def test_eager_mode_without_a_card_compiles_nothing(device: str, mode: str, said: str | None) -> None:
+    assert env(engine={"device": device, "executionMode": mode}).get("TORCHDYNAMO_DISABLE") == said
+
+
 def test_collectives_are_part_of_graphs_when_cards_share_a_model() -> None:
     assert env(parallelism={"tensor": 8})["PT_HPU_ENABLE_LAZY_COLLECTIVES"] == "true"
     assert "PT_HPU_ENABLE_LAZY_COLLECTIVES" not in env()
