@@ -16,6 +16,8 @@ E2E_NODES := $(if $(KUBECONFIG),1,4)
 SIDE_BY_SIDE := --numprocesses=$(WAITING) --dist=load --maxschedchunk=1
 # What is imported is compiled once and kept: without, every process of the tests compiles torch, vLLM and ours again.
 unexport PYTHONDONTWRITEBYTECODE
+# mypy looks at files, not at where they lie: a clean clone has to check only what has changed.
+export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gaudi-operator/mypy
 
 .PHONY: help setup demo demo-clean test lint unit vllm tools ready cluster e2e localcluster hardware test-vllm generate pins bench soak mutants steady fmt clean
 

@@ -99,7 +99,7 @@ async def test_a_body_without_end_is_cut_off(api: Served) -> None:
     assert answer.json()["error"]["message"] == "The body is larger than 16777216 bytes."
 
 
-async def test_a_body_of_unknown_length_is_cut_off_as_it_comes(api: Served) -> None:
+async def test_body_of_unknown_length_is_cut_off_as_it_comes(api: Served) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(17):
             yield b" " * 1024 * 1024
