@@ -46,7 +46,21 @@ def apiserver(run_dir: Path, addresses: Addresses) -> list[str]:
         f"--kubelet-client-key={pki / 'kubelet-client.key'}",
         f"--kubelet-certificate-authority={pki / 'ca.crt'}",
         "--kubelet-preferred-address-types=InternalIP",
+        *_front_proxy(pki),
     ]
+
+
+def _front_proxy(pki: Path) -> tuple[str, ...]:
+    """Who asks an API that another server serves: the API server tells that one, and proves who it is itself."""
+    return (
+        f"--requestheader-client-ca-file={pki / 'front-proxy' / 'ca.crt'}",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={pki / 'front-proxy' / 'client.crt'}",
+        f"--proxy-client-key-file={pki / 'front-proxy' / 'client.key'}",
+    )
 
 
 def controller_manager(run_dir: Path, addresses: Addresses) -> list[str]:

@@ -180,6 +180,8 @@ class ControlPlane:
         authority.issue("apiserver", "kube-apiserver", hosts=hosts)
         authority.issue("admin", "admin", "system:masters")
         authority.issue("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
+        # An authority of its own: whoever has a certificate of it may speak for anybody.
+        Authority.create(pki / "front-proxy").issue("client", "front-proxy-client")
         write_key(pki / "service-account.key", new_key())
         self.kubeconfig_for("admin", self.kubeconfig)
         for component in ("controller-manager", "scheduler"):

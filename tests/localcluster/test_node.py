@@ -24,6 +24,11 @@ def test_node_reports_its_version_and_eight_cards(node: Node) -> None:
     assert (status["capacity"]["habana.ai/gaudi"], status["allocatable"]["habana.ai/gaudi"]) == ("8", "8")
 
 
+def test_servers_of_other_apis_learn_whom_to_believe(node: Node) -> None:
+    asked = ("get", "configmap", "extension-apiserver-authentication", "--namespace", "kube-system", "--output", "yaml")
+    wait_until(lambda: "requestheader-client-ca-file" in node.kubectl(*asked), "the authority's name", timeout=30)
+
+
 def test_pod_resolves_a_service_and_reaches_it_by_name(node: Node, pod: str) -> None:
     assert "hello from web" in node.kubectl("exec", pod, "--", "wget", "-q", "-O-", "http://front/index.html")
 
