@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # mypy looks at files, not at where they lie: a clean clone has to check only what has changed.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gaudi-operator/mypy
 
-.PHONY: help setup demo demo-clean test lint unit vllm tools ready cluster e2e localcluster hardware test-vllm generate pins bench soak mutants steady fmt clean
+.PHONY: help setup demo demo-clean test lint unit vllm tools ready cluster e2e localcluster hardware test-vllm generate pins bench soak mutants steady ecosystem fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -116,6 +116,11 @@ build/mutants/packages: $(READY) requirements/mutants.txt
 steady: tools ## Twenty runs of some tests on a busy machine: make steady TESTS=tests/cluster/test_crash_loops.py
 	@test -n "$(TESTS)" || { echo "Name tests: make steady TESTS=tests/cluster/test_crash_loops.py"; exit 2; }
 	@$(BIN)/python -m tests.steady $(TESTS)
+
+# On a node of our own: what is installed would meet the same parts of others on a cluster that is given.
+ecosystem: tools ## Walks with many foreign parts, outside CI: Prometheus and prometheus-adapter
+	@$(BIN)/python -m tests.ecosystem.parts
+	env --unset=KUBECONFIG $(BIN)/python -m pytest tests/ecosystem
 
 clean: demo-clean ## Remove what was built in this folder
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -110,7 +110,7 @@ def _containerd(folder: Path) -> None:
 
 def _leader_worker_sets(folder: Path) -> None:
     _compile(folder / "image" / "manager", "sigs.k8s.io/lws/cmd")
-    source = _go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/lws"]).strip()
+    source = go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/lws"]).strip()
     shutil.copytree(Path(source) / "config", folder / "config", copy_function=shutil.copyfile)
 
 
@@ -126,16 +126,16 @@ leader_worker_sets = Program("LeaderWorkerSet controller", LEADER_WORKER_SETS, 2
 
 def _compile(output: Path, *packages: str) -> None:
     """Build `packages` into the folder `output`, or one package into the file `output`."""
-    _go(["build", *_FLAGS, "-o", str(output), *packages])
+    go(["build", *_FLAGS, "-o", str(output), *packages])
 
 
-def _go(arguments: list[str]) -> str:
-    """Run Go in our module; returns its output."""
+def go(arguments: list[str], module: Path = _MODULE) -> str:
+    """Run Go in the folder `module`; returns its output."""
     environment = {**os.environ, "GOGC": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
     # By itself it would outlive a thread of ours that was waiting for it.
     bound = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
     command = [*bound, "nice", _toolchain(), *arguments]
-    done = subprocess.run(command, cwd=_MODULE, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=module, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LocalClusterError(f"`go {arguments[0]}` failed: {done.stderr.strip()[-2000:]}")
     return done.stdout

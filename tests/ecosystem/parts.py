@@ -1,0 +1,62 @@
+"""Servers of others, built from their Go modules: each is a folder here with its versions and its manifests.
+
+`python -m tests.ecosystem.parts` builds them all, once, so that no node stands idle while a compiler runs.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+from demo.install import Installed
+from localcluster import build
+from localcluster.cache import made_once
+from localcluster.progress import step
+
+FOLDER = Path(__file__).parent
+NAMESPACE = "monitoring"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The one tool of the module in the folder `name`; building it took `seconds` on two cores."""
+
+    name: str
+    seconds: float
+    tags: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """What is kept of it here: go.mod, go.sum and manifests.yaml."""
+        return FOLDER / self.name
+
+    def build(self) -> Path:
+        """Folder with the one file `program`, built the first time."""
+
+        def make(folder: Path) -> None:
+            flags = ("-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", f"-tags={self.tags}")
+            with step(f"Building {self.name}", self.seconds):
+                build.go(["build", *flags, "-o", str(folder / "program"), "tool"], self.folder)
+
+        inputs = b"".join((self.folder / file).read_bytes() for file in ("go.mod", "go.sum"))
+        return made_once(f"{self.name}-{crc32(inputs + self.tags.encode()):08x}", make)
+
+    def install(self, installed: Installed) -> None:
+        """Install it, and return when it is ready."""
+        installed.cluster.folder_image(self.build(), f"localhost/{self.name}:ecosystem")
+        installed.kubectl("apply", "-f", str(self.folder / "manifests.yaml"))
+        rollout = ("rollout", "status", f"deployment/{self.name}", "--timeout=120s")
+        installed.kubectl("--namespace", NAMESPACE, *rollout)
+
+
+PROMETHEUS = Part(
+    "prometheus",
+    seconds=90,
+    # Of two dozen ways to find what to scrape, with the clients of as many clouds, only the one that is asked for.
+    tags="remove_all_sd,enable_kubernetes_sd",
+)
+ADAPTER = Part("prometheus-adapter", seconds=90)
+
+
+if __name__ == "__main__":
+    for part in (PROMETHEUS, ADAPTER):
+        part.build()

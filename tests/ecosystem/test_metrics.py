@@ -1,0 +1,130 @@
+"""The real Prometheus and prometheus-adapter serve what docs/scaling.md, metrics.md and operator-metrics.md promise.
+
+Manifests, rules and queries are taken out of these pages. Their GaudiInference has the name that it has there.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import yaml
+
+from demo import install
+from demo.install import ROOT, Installed
+from demo.load import Traffic
+from demo.resource import Resource, condition
+from localcluster.processes import wait_until
+from tests.ecosystem.parts import ADAPTER, NAMESPACE, PROMETHEUS
+
+NAME = "chat"
+PATIENCE = 180
+SCALING = (ROOT / "docs" / "scaling.md").read_text()
+SHOWN = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", SCALING, re.DOTALL)]
+RULES = next(each for each in SHOWN if "rules" in each)
+POLICY = next(each for each in SHOWN if each.get("kind") == "NetworkPolicy")
+KEDA = next(each for each in SHOWN if each.get("kind") == "ScaledObject")
+
+pytestmark = pytest.mark.timeout(1800)  # the first build of the images fetches torch
+
+
+def queries(page: str) -> list[str]:
+    """The queries that a page shows, one a line."""
+    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.MULTILINE)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def ask(installed: Installed) -> Callable[[str], list[dict[str, Any]]]:
+    """What Prometheus answers to a query; it runs, and the adapter with the rules of the page."""
+    installed.make_namespace(NAMESPACE)
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ADAPTER.name, "namespace": NAMESPACE}}
+    installed.kubectl("apply", "-f", "-", stdin=json.dumps({**config, "data": {"rules.yaml": yaml.safe_dump(RULES)}}))
+    PROMETHEUS.install(installed)
+    ADAPTER.install(installed)
+    installed.kubectl("wait", "apiservice/v1beta1.custom.metrics.k8s.io", "--for=condition=Available", "--timeout=60s")
+    server = f"/api/v1/namespaces/{NAMESPACE}/services/prometheus:9090/proxy"
+
+    def _ask(query: str) -> list[dict[str, Any]]:
+        answer = json.loads(installed.kubectl("get", "--raw", f"{server}/api/v1/query?{urlencode({'query': query})}"))
+        found: list[dict[str, Any]] = answer["data"]["result"]
+        return found
+
+    return _ask
+
+
+@pytest.fixture(scope="module")
+def chat(
+    installed: Installed,
+    namespace: str,
+    apply: Callable[..., Resource],
+    wait_ready: Callable[[str], None],
+    ask: Callable[[str], list[dict[str, Any]]],
+) -> Resource:
+    """A slow server under the autoscaler, with the policy that the page asks for."""
+    asked = {"minReplicas": 1, "maxReplicas": 2, "targetRunningRequests": 2}
+    slow = {"name": "sim", "simulation": {"tokensPerSecond": "5"}}
+    resource = apply(NAME, replicas=1, engine=slow, autoscaling=asked)
+    installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(POLICY))
+    wait_ready(NAME)
+    return resource
+
+
+@pytest.fixture
+def traffic(installed: Installed, namespace: str, chat: Resource) -> Traffic:
+    """More requests at once than one replica is to have."""
+    started = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
+    started.start(NAME, NAME, workers=4, max_tokens=20)
+    return started
+
+
+def test_autoscaler_follows_requests_by_the_documented_rule(
+    ask: Callable[[str], list[dict[str, Any]]], namespace: str, chat: Resource, traffic: Traffic
+) -> None:
+    states = chat.states(PATIENCE)
+    asking = (state for state in states if " asks for 2 of 1 to 2 " in condition(state, "AutoscalerActive")["message"])
+    scaled = next(state for state in asking if state["status"]["ready"] == "2/2")
+    assert condition(scaled, "AutoscalerActive")["status"] == "True"
+    assert scaled["spec"]["replicas"] == 2
+
+    scraped = f'up{{job="runtimes", namespace="{namespace}", pod=~"{NAME}-.*"}} == 1'
+    wait_until(lambda: len(ask(scraped)) == 2, "Prometheus to scrape both pods", PATIENCE)
+    (trigger,) = KEDA["spec"]["triggers"]
+    query = trigger["metadata"]["query"].replace("default", namespace)
+    wait_until(lambda: [load["value"][1] for load in ask(query)] == ["4"], "KEDA's query to count them all", PATIENCE)
+    assert [answer.error for answer in traffic.stop() if answer.error] == []
+
+
+def test_documented_policy_selects_prometheus_and_the_ports_of_pods(
+    installed: Installed, namespace: str, ask: Callable[[str], list[dict[str, Any]]], chat: Resource
+) -> None:
+    """All that a node shows that enforces no policies."""
+
+    def selected(kind: str, selector: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
+        labels = ",".join(f"{key}={value}" for key, value in selector["matchLabels"].items())
+        listed = installed.kubectl("get", kind, "--namespace", namespace, "--selector", labels, "--output", "json")
+        found: list[dict[str, Any]] = json.loads(listed)["items"]
+        return found
+
+    (rule,) = POLICY["spec"]["ingress"]
+    (source,), (port,) = rule["from"], rule["ports"]
+    assert [each["metadata"]["name"] for each in selected("namespaces", source["namespaceSelector"])] == [NAMESPACE]
+    pods = selected("pods", POLICY["spec"]["podSelector"])
+    assert pods
+    for pod in pods:
+        assert port["port"] in [each["name"] for each in pod["spec"]["containers"][0]["ports"]]
+
+
+@pytest.mark.parametrize("query", queries("metrics.md"))
+def test_documented_query_of_runtimes_answers(
+    query: str, ask: Callable[[str], list[dict[str, Any]]], chat: Resource
+) -> None:
+    wait_until(lambda: bool(ask(query)), f"an answer to {query}", PATIENCE)
+
+
+def test_both_operators_are_scraped_and_documented_query_answers(ask: Callable[[str], list[dict[str, Any]]]) -> None:
+    wait_until(lambda: len(ask('up{job="operator"} == 1')) == 2, "Prometheus to scrape both operators", PATIENCE)
+    (query,) = queries("operator-metrics.md")
+    wait_until(lambda: bool(ask(query)), f"an answer to {query}", PATIENCE)
