@@ -47,17 +47,17 @@ def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = Non
         with step(f"Building the {target} image", first_seconds(target) if first else 0):
             _buildah(*command, str(_PROJECT))
         record.parent.mkdir(exist_ok=True)
-        record.write_text(inputs)
+        record.write_text(f"{built()[tag]} {inputs}")
 
 
 def is_made(target: str, tag: str, arguments: Mapping[str, str] | None = None) -> bool:
-    """Whether the image `tag` was built of just this."""
+    """Whether the image that is `tag` now was built of just this."""
     record = _record(tag)
-    return record.exists() and record.read_text() == _inputs(target, arguments)
+    return record.exists() and record.read_text() == f"{built().get(tag)} {_inputs(target, arguments)}"
 
 
 def _record(tag: str) -> Path:
-    """What the image `tag` was made of; in the folder of the images, so that it goes with them."""
+    """Id of the image `tag` and what it was made of; in the folder of the images, so that it goes with them."""
     return cache_dir() / "buildah" / "made-of" / tag.replace("/", "_")
 
 
@@ -79,11 +79,12 @@ def first_seconds(target: str) -> float:
     return _IMAGE_SECONDS.get(target, 0)
 
 
-def built() -> set[str]:
-    """Names of the images that were built before."""
+def built() -> dict[str, str]:
+    """Names and ids of the images that were built before."""
     if debian.missing(debian.IMAGES) or not _storage().exists():
-        return set()
-    return set(_buildah("images", "--format", "{{.Name}}:{{.Tag}}").split())
+        return {}
+    lines = _buildah("images", "--no-trunc", "--format", "{{.Name}}:{{.Tag}} {{.ID}}").splitlines()
+    return dict(line.split(" ", 1) for line in lines)
 
 
 def export_image(tag: str, layout: Path) -> None:

@@ -23,8 +23,8 @@ READY = "--timeout=300s"
 FIRST_BUILD_SECONDS = 1800
 
 LONGEST_FIRST = (
-    "test_upgrade_examples.py failing",
     "test_groups.py",
+    "test_upgrade_examples.py failing",
     "test_upgrade_examples.py",
     "test_vllm.py",
     "test_gate.py",
