@@ -84,7 +84,7 @@ def built() -> dict[str, str]:
     if debian.missing(debian.IMAGES) or not _storage().exists():
         return {}
     lines = _buildah("images", "--no-trunc", "--format", "{{.Name}}:{{.Tag}} {{.ID}}").splitlines()
-    return dict(line.split(" ", 1) for line in lines)
+    return dict(line.split(maxsplit=1) for line in lines)
 
 
 def export_image(tag: str, layout: Path) -> None:

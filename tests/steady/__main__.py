@@ -19,7 +19,7 @@ from rich.console import Console
 
 RUNS = int(os.environ.get("GAUDI_STEADY_RUNS", "20"))
 SEED = int(os.environ.get("GAUDI_STEADY_SEED", str(time.time_ns() % 1_000_000)))
-BUSY = os.cpu_count() or 1
+BUSY = int(os.environ.get("GAUDI_STEADY_BUSY", str(os.cpu_count() or 1)))
 BLOCK_BYTES = 4 << 20
 FROZEN_SECONDS = (0.2, 2.0)
 THAWED_SECONDS = (1.0, 5.0)
