@@ -21,6 +21,9 @@ NODE = "node-of-the-tests"
 OWN = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
 """The conditions that a kubelet writes; gates are others'."""
 _HEARTBEAT_SECONDS = 10
+_RETRY_SECONDS = 0.2
+_SETTLED = (404, 409, 422)
+"""Answers that say that the pod is gone, or another one than was meant."""
 _addresses = (f"10.250.{host // 250}.{host % 250 + 1}" for host in itertools.count())
 
 
@@ -116,24 +119,39 @@ class Kubelet:
             await asyncio.sleep(0.1)
 
     async def _handle(self, event: str, pod: Object) -> None:
-        """One pod event. An answer of the API server that comes too late is of no use to a kubelet either."""
+        """One pod event. What did not come through is tried again, as any kubelet does, while the pod is there."""
         name = pod["metadata"]["name"]
-        with suppress(httpx.HTTPStatusError, httpx.TransportError):
-            if event == "DELETED":
-                await self._stop(name)
-            elif "deletionTimestamp" in pod["metadata"]:
-                await self._stop(name)
-                await self._api.delete("Pod", name, gracePeriodSeconds=0)
-            elif "nodeName" not in pod["spec"]:
-                await self._bind(pod)
-            elif pod.get("status", {}).get("phase") == "Failed":
+        while True:
+            try:
+                await self._do(event, name, pod)
                 return
-            elif name not in self._pods and self.refuses(pod):
-                await self._api.strategic("Pod", name, {"status": pods.refused(_now())}, "status")
-            elif name not in self._pods:
-                await self._start(pod)
-            else:
-                await self._write_status(name)
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code in _SETTLED:
+                    return
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(_RETRY_SECONDS)
+            if name not in self._latest and event != "DELETED" and "deletionTimestamp" not in pod["metadata"]:
+                return
+            pod = self._latest.get(name, pod)
+
+    async def _do(self, event: str, name: str, pod: Object) -> None:
+        if event == "DELETED":
+            await self._stop(name)
+        elif "deletionTimestamp" in pod["metadata"]:
+            await self._stop(name)
+            ours = {"uid": pod["metadata"]["uid"]}  # not a successor of the same name
+            await self._api.delete("Pod", name, gracePeriodSeconds=0, preconditions=ours)
+        elif "nodeName" not in pod["spec"]:
+            await self._bind(pod)
+        elif pod.get("status", {}).get("phase") == "Failed":
+            return
+        elif name not in self._pods and self.refuses(pod):
+            await self._api.strategic("Pod", name, {"status": pods.refused(_now())}, "status")
+        elif name not in self._pods:
+            await self._start(pod)
+        else:
+            await self._write_status(name)
 
     def _know(self, pod: Object) -> None:
         """Keep the newest version of a pod, whichever way it came."""

@@ -1,18 +1,21 @@
 """`python -m tests.steady tests/cluster/test_crash_loops.py`: run tests again and again on a machine with other work.
 
 Each run is a pytest of its own, so its cluster is seconds old. Beside it both cores are busy, the disk writes through,
-and one process after the other of the run stands still for a moment. Prints every run, and a failed one whole.
+and one process after the other of the run stands still for a moment. Prints every run, and a failed one whole, whose
+logs stay in build/steady.
 """
 
 import contextlib
 import multiprocessing
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 from rich.console import Console
@@ -20,6 +23,7 @@ from rich.console import Console
 RUNS = int(os.environ.get("GAUDI_STEADY_RUNS", "20"))
 SEED = int(os.environ.get("GAUDI_STEADY_SEED", str(time.time_ns() % 1_000_000)))
 BUSY = int(os.environ.get("GAUDI_STEADY_BUSY", str(os.cpu_count() or 1)))
+FOLDER = Path("build") / "steady"
 BLOCK_BYTES = 4 << 20
 FROZEN_SECONDS = (0.2, 2.0)
 THAWED_SECONDS = (1.0, 5.0)
@@ -32,10 +36,11 @@ def main(tests: list[str]) -> int:
     console.print(f"{RUNS} runs under load of {' '.join(tests)}; GAUDI_STEADY_SEED={SEED} freezes alike")
     chance = random.Random(SEED)  # noqa: S311 - the same moments in every run with this seed
     failed = 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
     with busy_machine():
         for number in range(1, RUNS + 1):
             started = time.monotonic()
-            code, said = run(tests, chance)
+            code, said = run(number, tests, chance)
             failed += bool(code)
             outcome = f"[red]failed ({code})[/]" if code else "[green]passed[/]"
             console.print(f"run {number:2} of {RUNS}: {outcome} in {time.monotonic() - started:.0f} s")
@@ -45,16 +50,19 @@ def main(tests: list[str]) -> int:
     return failed
 
 
-def run(tests: list[str], chance: random.Random) -> tuple[int, str]:
-    """Exit code and output of one run, whose processes are stopped for a moment in turn."""
+def run(number: int, tests: list[str], chance: random.Random) -> tuple[int, str]:
+    """Exit code and output of one run, whose processes are stopped for a moment in turn; logs of a bad one are kept."""
     with tempfile.TemporaryFile("w+") as output:
-        command = [sys.executable, "-m", "pytest", "-q", *tests]
+        logs = FOLDER / f"{os.getpid()}-{number}"
+        command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={logs}", *tests]
         with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as pytest:
             while pytest.poll() is None:
                 freeze_one(psutil.Process(pytest.pid), chance)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     pytest.wait(chance.uniform(*THAWED_SECONDS))
         output.seek(0)
+        if not pytest.returncode:
+            shutil.rmtree(logs, ignore_errors=True)
         return pytest.returncode, output.read()
 
 
