@@ -47,3 +47,9 @@ def condition(state: dict[str, Any], kind: str) -> dict[str, Any]:
 def is_ready(state: dict[str, Any]) -> bool:
     """Whether the current generation is rolled out and every desired replica takes traffic."""
     return bool(condition(state, "Ready")["status"] == "True")
+
+
+def is_stalled(state: dict[str, Any], reason: str) -> bool:
+    """Whether the current generation needs a person, for this reason; others may come before it."""
+    found = condition(state, "Stalled")
+    return bool((found["status"], found["reason"]) == ("True", reason))

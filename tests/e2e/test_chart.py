@@ -72,8 +72,8 @@ def leader_metric(installed: Installed, pod: str) -> float:
 
 
 def another_revision(name: str) -> dict[str, object]:
-    """A spec that makes other pods than before."""
-    return {"engine": {"env": [{"name": "REVISION", "value": name}]}}
+    """A spec that makes other pods than before, which take their time to be warm."""
+    return {"engine": {"env": [{"name": "REVISION", "value": name}], "simulation": {"compileSeconds": "4"}}}
 
 
 @pytest.mark.usefixtures("as_installed")

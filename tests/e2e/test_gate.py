@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from demo.install import OPERATOR_NAMESPACE, Installed
-from demo.resource import Resource, condition, is_ready
+from demo.resource import Resource, condition, is_ready, is_stalled
 from tests.e2e.pods import Pods, condition_of, container_id, gate_of, kill
 from tests.e2e.specs import QUICK, SIMULATED, TWO_PROMPT_BUCKETS
 
@@ -126,8 +126,7 @@ def test_revision_with_too_few_graphs_rolls_back_until_fewer_do(
     wait_ready("short")
     old = of.only()["metadata"]["name"]
     resource.patch({"warmup": {"graphMemoryShare": 0.0001}})  # the first graph is always tried
-    stalled = next(state for state in resource.states(PATIENCE) if condition(state, "Stalled")["status"] == "True")
-    assert condition(stalled, "Stalled")["reason"] == "RolledBack"
+    stalled = next(state for state in resource.states(PATIENCE) if is_stalled(state, "RolledBack"))
     assert "failed (CapturedBelowThreshold)" in condition(stalled, "Stalled")["message"]
     assert "1 of 2 prompt graphs (50 %) are captured, 100 %" in condition(stalled, "Stalled")["message"]
     assert condition(stalled, "Available")["status"] == "True"
