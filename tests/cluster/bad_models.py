@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.cluster.bad_object import CARD, VLLM, Bad
+from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
 
 
 def source(**kinds: Any) -> dict[str, Any]:
@@ -11,45 +11,45 @@ def source(**kinds: Any) -> dict[str, Any]:
 
 
 NAMES = (
-    Bad("name_too_long", "metadata.name must be at most 45 characters", name="a" * 46),
+    Bad("name_too_long", "at most 45 characters", name="a" * 46),
     Bad(
         "name_too_long_for_groups",
-        "metadata.name must be at most 37 characters with spec.parallelism.nodes above 1",
+        "at most 37 characters",
         {"engine": {"name": "sim"}, "parallelism": {"tensor": 2, "nodes": 2}},
         name="a" * 38,
     ),
-    Bad("name_starts_with_digit", "metadata.name must start with a letter", name="8b-model"),
-    Bad("name_with_dot", "hold only a-z, 0-9 and '-'", name="llama-3.1"),
+    Bad("name_starts_with_digit", "metadata.name must start", name="8b-model"),
+    Bad("name_with_dot", "metadata.name must start", name="llama-3.1"),
 )
 MODELS = (
     Bad("model_missing", "spec.model: Required value", {"model": None}),
     Bad("source_missing", "spec.model.source: Required value", {"model": {"source": None}}),
     Bad("max_model_len_missing", "spec.model.maxModelLen: Required value", {"model": {"maxModelLen": None}}),
     Bad("max_model_len_zero", "spec.model.maxModelLen in body should be greater", {"model": {"maxModelLen": 0}}),
-    Bad("source_names_nothing", "spec.model.source must name exactly one of", source()),
+    Bad("source_names_nothing", "spec.model.source must name", source()),
     Bad(
         "source_names_two",
-        "spec.model.source must name exactly one of huggingFace,",
+        "spec.model.source must name",
         {"model": {"source": {"hostPath": {"path": "/models"}}}},
     ),
-    Bad("host_path_relative", "must be an absolute path without '..'", source(hostPath={"path": "models"})),
-    Bad("host_path_climbs", "must be an absolute path without '..'", source(hostPath={"path": "/models/../etc"})),
+    Bad("host_path_relative", "an absolute path", source(hostPath={"path": "models"})),
+    Bad("host_path_climbs", "an absolute path", source(hostPath={"path": "/models/../etc"})),
     Bad(
         "claim_path_absolute",
-        "must be a relative path without '..'",
+        "a relative path",
         {"model": {"source": {"persistentVolumeClaim": {"path": "/tiny"}}}},
     ),
     Bad(
         "claim_path_climbs",
-        "must be a relative path without '..'",
+        "a relative path",
         {"model": {"source": {"persistentVolumeClaim": {"path": "a/../../b"}}}},
     ),
     Bad("claim_name_missing", "claimName: Required value", source(persistentVolumeClaim={"claimName": None})),
-    Bad("object_store_over_http", "must start with s3:// or gs://", source(objectStore={"uri": "http://store/model"})),
+    Bad("object_store_over_http", "start with s3:// or gs://", source(objectStore={"uri": "http://store/model"})),
     Bad("hub_repository_is_a_url", "huggingFace.repo in body should match", source(huggingFace={"repo": "https://x"})),
     Bad(
         "cache_names_two",
-        "spec.model.cache must name one of persistentVolumeClaim and emptyDir",
+        "spec.model.cache must name one",
         {
             "model": {
                 "source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}},
@@ -59,7 +59,7 @@ MODELS = (
     ),
     Bad(
         "cache_of_a_mounted_model",
-        "spec.model.cache keeps what is fetched, and nothing is",
+        "spec.model.cache keeps",
         {"model": {"cache": {"persistentVolumeClaim": {"claimName": "shared"}}}},
     ),
     Bad("image_reference_with_space", "reference in body should match", source(ociImage={"reference": "a b"})),
@@ -72,39 +72,39 @@ MODELS = (
     ),
     Bad(
         "inc_without_configuration",
-        "spec.model.quantization.configFile is needed when method is inc",
+        "spec.model.quantization.configFile is needed",
         {"model": {"quantization": {"method": "inc"}}, "engine": VLLM},
     ),
     Bad(
         "quantization_with_torch",
-        "spec.model.quantization is not offered by the torch engine: use engine vllm",
+        f"spec.model.quantization {NOT_OFFERED}",
         {"model": {"quantization": {"method": "fp8"}}},
     ),
     Bad(
         "kv_cache_without_scales",
-        "spec.model.kvCacheDtype fp8 and fp8PerToken need quantization.method inc",
+        "spec.model.kvCacheDtype fp8",
         {"model": {"kvCacheDtype": "fp8", "quantization": {"method": "fp8"}}, "engine": VLLM},
     ),
     Bad(
         "long_model_with_torch",
-        "spec.model.allowLongMaxModelLen is not offered by the torch engine",
+        f"spec.model.allowLongMaxModelLen {NOT_OFFERED}",
         {"model": {"allowLongMaxModelLen": True}},
     ),
     Bad(
         "adapters_with_torch",
-        "spec.model.adapters is not offered by the torch engine: use engine vllm",
+        f"spec.model.adapters {NOT_OFFERED}",
         {"model": {"adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]}},
     ),
 )
 VLLM_LIMITS = (
     Bad(
         "prompt_that_fits_no_step",
-        "spec.engine.maxNumBatchedTokens must be at least model.maxModelLen when chunkedPrefill is false",
+        "maxModelLen when chunkedPrefill is false",
         {"engine": {**VLLM, "chunkedPrefill": False, "maxNumBatchedTokens": 128}},
     ),
     Bad(
         "sequences_above_the_tokens_of_a_step",
-        "spec.engine.maxNumSeqs must be at most maxNumBatchedTokens (maxModelLen when left out)",
+        "spec.engine.maxNumSeqs must be at most",
         {"engine": {**VLLM, "maxNumSeqs": 257}},
     ),
     Bad(
@@ -114,7 +114,7 @@ VLLM_LIMITS = (
     ),
     Bad(
         "adapter_named_as_the_model",
-        "spec.model.adapters and servedNames must not share a name",
+        "spec.model.adapters and servedNames",
         {
             "model": {"servedNames": ["a"], "adapters": [{"name": "a", "source": {"hostPath": {"path": "/a"}}}]},
             "engine": VLLM,
@@ -122,7 +122,7 @@ VLLM_LIMITS = (
     ),
     Bad(
         "adapters_of_a_batch_above_all",
-        "spec.model.maxAdaptersPerBatch must be at most the number of adapters",
+        "spec.model.maxAdaptersPerBatch must be",
         {"model": {"maxAdaptersPerBatch": 2}, "engine": VLLM},
     ),
     Bad("rank_without_kernels", "spec.model.maxAdapterRank must be 1, 8, 16, 32,", {"model": {"maxAdapterRank": 24}}),
@@ -130,11 +130,11 @@ VLLM_LIMITS = (
 ACCELERATORS = (
     Bad("accelerator_missing", "spec.accelerator: Required value", {"accelerator": None}),
     Bad("generation_unknown", 'Unsupported value: "gaudi1"', {"accelerator": {"generation": "gaudi1"}}),
-    Bad("cards_without_card", "cards must be left out when generation is none", {"accelerator": {"cards": 1}}),
+    Bad("cards_without_card", "spec.accelerator.cards must be left out", {"accelerator": {"cards": 1}}),
     Bad("cpu_without_memory", "deviceMemory belongs to generation none", {"accelerator": {"deviceMemory": None}}),
     Bad(
         "card_with_memory",
-        "deviceMemory belongs to generation none, and only to it",
+        "deviceMemory belongs to generation none",
         {"accelerator": {"generation": "gaudi3"}},
     ),
     Bad(
@@ -151,27 +151,27 @@ ACCELERATORS = (
     Bad("memory_with_wrong_unit", "deviceMemory in body should match", {"accelerator": {"deviceMemory": "512MB"}}),
     Bad(
         "cards_do_not_match_ranks",
-        "cards x parallelism.nodes must equal tensor x pipeline x data",
+        "cards x parallelism.nodes must equal",
         {"accelerator": {**CARD, "cards": 4}, "parallelism": {"tensor": 8}, "engine": VLLM},
     ),
     Bad(
         "more_ranks_than_cards_of_a_node",
-        "spec.parallelism asks for more than 8 cards of a node",
+        "more than 8 cards",
         {"accelerator": CARD, "parallelism": {"tensor": 16}, "engine": VLLM},
     ),
     Bad(
         "nodes_do_not_divide_ranks",
-        "spec.parallelism.nodes must divide tensor x pipeline x data",
+        "spec.parallelism.nodes must divide",
         {"accelerator": CARD, "parallelism": {"tensor": 8, "nodes": 3}, "engine": VLLM},
     ),
     Bad(
         "experts_on_one_card",
-        "spec.parallelism.experts needs more than one rank",
+        "spec.parallelism.experts needs",
         {"accelerator": CARD, "parallelism": {"experts": True}, "engine": VLLM},
     ),
     Bad(
         "parallel_torch",
-        "spec.parallelism must be 1 in every direction with the torch engine",
+        "spec.parallelism must be 1",
         {"parallelism": {"data": 2}},
     ),
 )

@@ -1,5 +1,7 @@
-"""One object that the API server must refuse, with what it says: these sentences are part of the product.
+"""One object that the API server must refuse, with what tells the refusal: the field, and words of its rule.
 
+What a rule of ours says, the models in operator/gaudi_operator/api and the generated crds/ hold; a test that quoted it
+would have to change with it.
 An entry lays `spec` over a valid object (tests/builders.py): None removes a field.
 """
 
@@ -11,10 +13,10 @@ from tests.builders import Object, gaudi_inference
 
 @dataclass(frozen=True)
 class Bad:
-    """One bad object: `case` names the test, `sentence` is part of the refusal."""
+    """One bad object: `case` names the test, `words` are part of the refusal."""
 
     case: str
-    sentence: str
+    words: str
     spec: dict[str, Any] = field(default_factory=dict)
     name: str = "bad"
 
@@ -25,3 +27,4 @@ class Bad:
 
 CARD = {"generation": "gaudi3", "deviceMemory": None}
 VLLM = {"name": "vllm"}
+NOT_OFFERED = "is not offered by the torch engine"

@@ -1,7 +1,7 @@
 """All objects that the API server must refuse."""
 
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
-from tests.cluster.bad_object import CARD, VLLM, Bad
+from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
 from tests.cluster.bad_recipes import RECIPES
 
 ENGINES = (
@@ -16,7 +16,7 @@ ENGINES = (
     ),
     Bad(
         "batch_under_a_block",
-        "maxNumBatchedTokens must be at least blockSize: no prompt bucket would fit",
+        "maxNumBatchedTokens must be at least blockSize",
         {"engine": {"maxNumBatchedTokens": 8}},
     ),
     Bad(
@@ -31,12 +31,12 @@ ENGINES = (
     ),
     Bad(
         "hpu_graphs_on_cpu",
-        "executionMode must be torchCompile or eager when accelerator.generation is none",
+        "executionMode must be torchCompile or eager",
         {"engine": {"executionMode": "hpuGraphs"}},
     ),
     Bad(
         "lazy_torch",
-        "executionMode lazy is not offered by the torch engine",
+        f"executionMode lazy {NOT_OFFERED}",
         {"accelerator": CARD, "engine": {"executionMode": "lazy"}},
     ),
     Bad(
@@ -48,7 +48,7 @@ ENGINES = (
     Bad("simulation_of_torch", "simulation is only for the sim engine", {"engine": {"simulation": {"a": "b"}}}),
     Bad(
         "setting_with_a_space",
-        "every name must be that of a variable like VLLM_DEFRAG_THRESHOLD or of an argument like --async-scheduling",
+        "every name must be",
         {"engine": {"settings": {"skip warmup": "1"}}},
     ),
     Bad("setting_is_a_truth_value", "must be of type", {"engine": {"settings": {"VLLM_DEBUG": True}}}),
@@ -57,19 +57,19 @@ ENGINES = (
     ),
     Bad(
         "slices_of_torch",
-        "spec.engine.slidingWindowSlices is not offered by the torch engine",
+        f"spec.engine.slidingWindowSlices {NOT_OFFERED}",
         {"engine": {"slidingWindowSlices": {}}},
     ),
     Bad(
         "slices_of_optimal",
-        "spec.engine.slidingWindowSlices does not go with bucketing.strategy optimal",
+        "spec.engine.slidingWindowSlices does not go",
         {"engine": {**VLLM, "slidingWindowSlices": {}}, "bucketing": {"strategy": "optimal"}},
     ),
-    Bad("layers_of_torch", "engine.layersPerGraph is not offered by the torch", {"engine": {"layersPerGraph": 2}}),
-    Bad("variable_without_value", "exactly one of value or valueFrom", {"engine": {"env": [{"name": "A"}]}}),
+    Bad("layers_of_torch", f"spec.engine.layersPerGraph {NOT_OFFERED}", {"engine": {"layersPerGraph": 2}}),
+    Bad("variable_without_value", "value or valueFrom", {"engine": {"env": [{"name": "A"}]}}),
     Bad(
         "variable_with_two_values",
-        "exactly one of value or valueFrom",
+        "value or valueFrom",
         {"engine": {"env": [{"name": "A", "value": "1", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}},
     ),
     Bad(
@@ -82,12 +82,12 @@ ENGINES = (
 BUCKETS = (
     Bad("strategy_unknown", 'Unsupported value: "random"', {"bucketing": {"strategy": "random"}}),
     Bad("strategy_of_no_engine", 'Unsupported value: "unified"', {"bucketing": {"strategy": "unified"}}),
-    Bad("file_strategy_without_file", "give both or neither", {"bucketing": {"strategy": "file"}}),
-    Bad("file_of_another_strategy", "belongs to strategy file", {"bucketing": {"file": "(1, 128, 0)"}}),
-    Bad("optimal_without_traffic", "belongs to strategy optimal", {"bucketing": {"strategy": "optimal"}}),
+    Bad("file_strategy_without_file", "spec.bucketing.file belongs to", {"bucketing": {"strategy": "file"}}),
+    Bad("file_of_another_strategy", "spec.bucketing.file belongs to", {"bucketing": {"file": "(1, 128, 0)"}}),
+    Bad("optimal_without_traffic", "spec.bucketing.optimal belongs to", {"bucketing": {"strategy": "optimal"}}),
     Bad(
         "optimal_with_two_budgets",
-        "spec.bucketing.optimal takes one kind of budget",
+        "spec.bucketing.optimal takes",
         {
             "bucketing": {
                 "strategy": "optimal",
@@ -97,12 +97,12 @@ BUCKETS = (
     ),
     Bad(
         "range_upside_down",
-        "min must be at most max: the range would be empty",
+        "min must be at most max",
         {"bucketing": {"strategy": "linear", "decode": {"blocks": {"min": 8, "max": 4}}}},
     ),
     Bad(
         "padding_of_linear",
-        "padMax and padPercent are only for strategy paddingAware",
+        "padMax and padPercent",
         {"bucketing": {"strategy": "linear", "prompt": {"query": {"padPercent": 25}}}},
     ),
     Bad(
@@ -112,7 +112,7 @@ BUCKETS = (
     ),
     Bad(
         "context_without_prefix_caching",
-        "spec.bucketing.prompt.context needs engine.prefixCaching",
+        "spec.bucketing.prompt.context needs",
         {"bucketing": {"strategy": "linear", "prompt": {"context": {"max": 4}}}},
     ),
 )
@@ -120,12 +120,12 @@ WARMUPS = (
     Bad("graph_share_over_one", "should be less than or equal to 1", {"warmup": {"graphMemoryShare": 1.01}}),
     Bad(
         "images_with_torch",
-        "spec.warmup.multimodal is not offered by the torch engine",
+        f"spec.warmup.multimodal {NOT_OFFERED}",
         {"warmup": {"multimodal": {"buckets": [1]}}},
     ),
     Bad(
         "cold_shapes_with_torch",
-        "spec.warmup.failOnColdShapes is not offered by the torch engine",
+        f"spec.warmup.failOnColdShapes {NOT_OFFERED}",
         {"warmup": {"failOnColdShapes": True}},
     ),
     Bad(
@@ -144,17 +144,17 @@ ROLLOUTS = (
     Bad("replicas_too_many", "spec.replicas in body should be less than or equal to 1000", {"replicas": 1001}),
     Bad(
         "rollout_without_room",
-        "maxSurge and maxUnavailable cannot both be 0: no pod could ever be replaced",
+        "maxSurge and maxUnavailable cannot both be 0",
         {"rollout": {"maxSurge": 0, "maxUnavailable": "0%"}},
     ),
     Bad(
         "surge_without_surge",
-        "maxSurge must be above 0 when mode is surge",
+        "maxSurge must be above 0",
         {"rollout": {"mode": "surge", "maxSurge": 0, "maxUnavailable": 1}},
     ),
     Bad(
         "in_place_without_unavailable",
-        "maxUnavailable must be above 0 when mode is inPlace",
+        "maxUnavailable must be above 0",
         {"rollout": {"mode": "inPlace"}},
     ),
     Bad("surge_without_percent_sign", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "25"}}),
@@ -177,29 +177,29 @@ NETWORKS = (
     ),
     Bad(
         "clients_while_all_may",
-        "clients has no effect while allowAllClients is true",
+        "clients has no effect",
         {"networkAccess": {"clients": [{"podLabels": {"app": "a"}}]}},
     ),
 )
 PODS = (
     Bad("label_of_the_operator", "they are the operator's", {"pod": {"labels": {"inference.gaudi.dev/name": "x"}}}),
-    Bad("label_key_with_space", "every key must be a name like", {"pod": {"labels": {"a b": "x"}}}),
+    Bad("label_key_with_space", "every key must be", {"pod": {"labels": {"a b": "x"}}}),
     Bad("label_value_with_slash", "should match", {"pod": {"labels": {"app": "a/b"}}}),
     Bad("user_is_root", "spec.pod.runAsUser in body should be greater than or equal to 1", {"pod": {"runAsUser": 0}}),
     Bad("cpu_is_a_word", "spec.pod.resources.cpu in body should match", {"pod": {"resources": {"cpu": "four"}}}),
     Bad(
         "toleration_exists_with_value",
-        "value must be left out when operator is Exists",
+        "spec.pod.tolerations: value must be left out",
         {"pod": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
     ),
     Bad(
         "toleration_equal_without_key",
-        "key is needed when operator is Equal",
+        "spec.pod.tolerations: key is needed",
         {"pod": {"tolerations": [{"value": "b"}]}},
     ),
     Bad(
         "toleration_seconds_of_no_schedule",
-        "tolerationSeconds is only for effect NoExecute",
+        "spec.pod.tolerations: tolerationSeconds",
         {"pod": {"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}]}},
     ),
     Bad("pull_secret_as_text", "must be of type object", {"pod": {"imagePullSecrets": ["registry"]}}),

@@ -9,7 +9,7 @@ S3 = {"region": "eu-1", "credentialsSecretName": "reader"}
 RECIPES = (
     Bad(
         "recipe_store_with_s3_address",
-        "name the HTTPS end point",
+        "HTTPS end point",
         {"recipeCache": {"objectStore": {"url": "s3://bucket/recipes"}}},
     ),
     Bad(
@@ -19,12 +19,12 @@ RECIPES = (
     ),
     Bad(
         "recipe_store_with_two_credentials",
-        "at most one of s3 and tokenSecretRef",
+        "s3 and tokenSecretRef",
         {"recipeCache": {"objectStore": {**STORE, "tokenSecretRef": KEY, "s3": S3}}},
     ),
     Bad(
         "recipe_store_with_token_in_clear",
-        "must start with https:// where tokenSecretRef is set",
+        "https:// where tokenSecretRef is set",
         {"recipeCache": {"objectStore": {"url": "http://store.example/recipes", "tokenSecretRef": KEY}}},
     ),
     Bad("cache_size_negative", "recipeCache.size in body should", {"recipeCache": {"size": -1}}),

@@ -53,6 +53,6 @@ async def told_pause(api: KubeApi) -> Object | None:
     stalled = condition_of(resource, "Stalled")
     if row["failures"] < 2 or stalled.get("reason") != "PodsFail":
         return None
-    told = f" tries in a row ended before a pod served: no new pod is made before {row['until']}."
     said: str = stalled["message"]
-    return row if "UnexpectedAdmissionError: Allocate failed." in said and said.endswith(told) else None
+    facts = ("UnexpectedAdmissionError: Allocate failed.", f"{row['failures']} tries", f"before {row['until']}.")
+    return row if all(each in said for each in facts) else None

@@ -30,15 +30,15 @@ def refusal(apply: Apply, manifest: Object) -> str:
 
 
 @pytest.mark.parametrize("bad", BAD_OBJECTS, ids=lambda bad: bad.case)
-def test_bad_object_is_refused_with_its_sentence(objects: Objects, bad: Bad) -> None:
-    assert bad.sentence in refusal(objects.put, bad.manifest())
+def test_bad_object_is_refused_by_its_rule(objects: Objects, bad: Bad) -> None:
+    assert bad.words in refusal(objects.put, bad.manifest())
 
 
 def test_kubectl_shows_the_sentence_of_a_refusal(kubectl: Kubectl) -> None:
     bad = BAD_OBJECTS[0]
     with pytest.raises(LocalClusterError) as refused:
         kubectl("apply", "-f", "-", stdin=json.dumps(bad.manifest()))
-    assert bad.sentence in str(refused.value)
+    assert bad.words in str(refused.value)
 
 
 def test_builder_object_is_accepted(apply: Apply) -> None:
@@ -49,7 +49,7 @@ def test_nodes_from_one_to_several_is_refused(apply: Apply) -> None:
     one = gaudi_inference("moving", accelerator=CARD, engine=VLLM, parallelism={"tensor": 8})
     several = gaudi_inference("moving", accelerator=CARD, engine=VLLM, parallelism={"tensor": 8, "nodes": 2})
     apply(one)
-    assert "spec.parallelism.nodes cannot change between one node and several" in refusal(apply, several)
+    assert "spec.parallelism.nodes cannot change" in refusal(apply, several)
 
 
 def test_nodes_from_two_to_four_is_accepted(apply: Apply) -> None:

@@ -17,11 +17,9 @@ async def test_wrong_setting_stalls_until_it_is_mended(
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny", engine={"settings": {"OMP_NUM_TREADS": 2}}))
     condition = await until(partial(stalled, api), "the resource to be Stalled")
-    assert (condition["reason"], condition["message"]) == (
-        "SettingsWrong",
-        "spec.engine.settings: OMP_NUM_TREADS is not a knob of the engine; the nearest name is OMP_NUM_THREADS "
-        "(docs/knobs.md lists all).",
-    )
+    assert condition["reason"] == "SettingsWrong"
+    assert condition["message"].startswith("spec.engine.settings: OMP_NUM_TREADS ")
+    assert " OMP_NUM_THREADS " in condition["message"]
     assert await api.list("Pod") == []
     fixed = {"OMP_NUM_TREADS": None, "OMP_NUM_THREADS": 2}
     await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"settings": fixed}}})
@@ -38,8 +36,8 @@ async def test_setting_without_effect_is_named_and_harms_nothing(
     await api.create(gaudi_inference("tiny", engine={"settings": {"VLLM_DEFRAG_THRESHOLD": 8}}))
     await until(partial(ready, api), "the resource to be Ready")
     resource: Object = await api.get("GaudiInference", "tiny") or {}
-    assert condition_of(resource, "SettingsEffective")["message"] == (
-        "spec.engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the torch engine on device cpu."
-    )
+    condition = condition_of(resource, "SettingsEffective")
+    assert condition["reason"] == "SettingsIgnored"
+    assert condition["message"].startswith("spec.engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the torch engine")
     (event,) = await until(partial(told, api, "SettingsIgnored"), "the event SettingsIgnored")
     assert event["type"] == "Warning"
