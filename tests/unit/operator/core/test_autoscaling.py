@@ -16,6 +16,8 @@ from tests.unit.operator.core.resources import NOW, inference, resource
 from tests.unit.operator.core.states import state_of
 from tests.unit.operator.core.stories import condition, served, status
 
+SCALES_NOT = "The autoscaler does not scale:"
+NOT_YET = Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")
 ASKED = {"minReplicas": 2, "maxReplicas": 5, "targetRunningRequests": 2000}
 
 
@@ -79,8 +81,8 @@ def test_condition_is_only_there_with_the_field() -> None:
 @pytest.mark.parametrize(
     ("live", "verdict"),
     [
-        (None, Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")),
-        ({"metadata": {}}, Verdict(UNKNOWN, "NotCountedYet", "The autoscaler has not looked yet.")),
+        (None, NOT_YET),
+        ({"metadata": {}}, NOT_YET),
         (autoscaler("True"), Verdict(TRUE, "Counting", "The autoscaler asks for 3 of 2 to 5 replicas.")),
     ],
 )
@@ -92,14 +94,14 @@ def test_condition_says_what_to_do_without_an_adapter() -> None:
     found = judged(autoscaler("False", "FailedGetPodsMetric", "unable to fetch metrics: no API registered"))
     assert found
     assert (found.status, found.reason) == (FALSE, "FailedGetPodsMetric")
-    assert found.message.startswith("The autoscaler does not scale: unable to fetch metrics: no API registered. A metr")
+    assert found.message.startswith(f"{SCALES_NOT} unable to fetch metrics: no API registered. A metr")
     assert "gaudi_requests_running" in found.message
 
 
 def test_autoscaler_that_cannot_scale_says_why() -> None:
     hindered: dict[str, Any] = autoscaler("True")
     hindered["status"]["conditions"][0] |= {"status": "False", "reason": "FailedUpdateScale", "message": "forbidden."}
-    assert judged(hindered) == Verdict(FALSE, "FailedUpdateScale", "The autoscaler does not scale: forbidden.")
+    assert judged(hindered) == Verdict(FALSE, "FailedUpdateScale", f"{SCALES_NOT} forbidden.")
 
 
 def new_here(since: datetime) -> Object:
@@ -115,9 +117,8 @@ def test_autoscaler_of_a_new_cluster_asks_nobody_for_anything() -> None:
 
 
 def test_autoscaler_that_does_not_learn_of_the_resource_says_why() -> None:
-    assert judged(new_here(NOW - timedelta(seconds=60))) == Verdict(
-        FALSE, "FailedGetScale", "The autoscaler does not scale: no matches for kind."
-    )
+    found = judged(new_here(NOW - timedelta(seconds=60)))
+    assert found == Verdict(FALSE, "FailedGetScale", f"{SCALES_NOT} no matches for kind.")
 
 
 def test_operator_looks_again_when_the_autoscaler_should_have_learned() -> None:

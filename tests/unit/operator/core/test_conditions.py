@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
+from gaudi_operator.core.admission.estimate import why_unknown
+from gaudi_operator.core.admission.review import forecast_plan
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.state import State
 from gaudi_operator.core.status.conditions import conditions_from
@@ -31,6 +33,8 @@ SERVED = state_of([serving("a"), serving("b")], DONE)
 REFUSED = state_of([serving("a")], violation=Problem("PlanImpossible", "No bucket is left."))
 TROUBLED = state_of([serving("a")], problem=Problem("ImagePullBackOff", "Check the image."))
 EMPTY = state_of([], DONE, desired=0)
+AT_REST = Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")
+BUCKETED = "Every admissible batch has a bucket"
 GAPS = inference(
     engine={"maxNumPrefillSeqs": 4},
     bucketing={"strategy": "linear", "prompt": {"batchSize": {"min": 2, "step": 2, "max": 2}}},
@@ -41,6 +45,25 @@ COLD = Verdict(
     "Requests met shapes without a warm graph: status.recompiles lists them. "
     "Change spec.bucketing so that buckets hold them.",
 )
+
+
+def serve(pods: int) -> str:
+    return f"{pods} of 2 replicas serve revision new"
+
+
+def promised(take: str, least: str) -> str:
+    return f"{take} traffic, at least {least} promised."
+
+
+def passed(pods: int) -> str:
+    return f"{pods} of 2 replicas of revision new have passed the gate {GATE}."
+
+
+def missing() -> str:
+    found = forecast_plan(GAPS)
+    assert found is not None
+    return found.uncovered.sentence() or ""
+
 
 TABLE: list[tuple[str, State, Verdict]] = [
     ("Ready", SERVED, Verdict(TRUE, "Serving", "All 2 replicas serve revision new.")),
@@ -53,7 +76,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
             "1 replica serves revision new; 1 more still ends, and cards are held until then.",
         ),
     ),
-    ("Ready", EMPTY, Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")),
+    ("Ready", EMPTY, AT_REST),
     (
         "Ready",
         state_of([view(pod(terminating=True)), view(pod("evicted", phase="Failed"))], DONE, desired=0),
@@ -62,7 +85,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Ready",
         state_of([view(pod(phase="Failed"))], DONE, desired=0),
-        Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs."),
+        AT_REST,
     ),
     ("Ready", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),
     ("Ready", TROUBLED, Verdict(FALSE, "ImagePullBackOff", "Check the image.")),
@@ -72,13 +95,13 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "WarmingUp",
-            "1 of 2 replicas serve revision new; the others are warming up (status.pods says how far they are).",
+            f"{serve(1)}; the others are warming up (status.pods says how far they are).",
         ),
     ),
     (
         "Ready",
         state_of([serving("a")]),
-        Verdict(FALSE, "StartingPods", "1 of 2 replicas serve revision new; 1 pod is still to be made."),
+        Verdict(FALSE, "StartingPods", f"{serve(1)}; 1 pod is still to be made."),
     ),
     (
         "Ready",
@@ -86,7 +109,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "RollingOut",
-            "0 of 2 replicas serve revision new; pods of older revisions go as new ones warm up, 2 left.",
+            f"{serve(0)}; pods of older revisions go as new ones warm up, 2 left.",
         ),
     ),
     (
@@ -95,7 +118,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "RolloutPaused",
-            "1 of 2 replicas serve revision new; the rollout waits for spec.rollout.paused to become false.",
+            f"{serve(1)}; the rollout waits for spec.rollout.paused to become false.",
         ),
     ),
     (
@@ -112,42 +135,42 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "Reconciling",
         state_of([serving("a")]),
-        Verdict(TRUE, "StartingPods", "1 of 2 replicas serve revision new; 1 pod is still to be made."),
+        Verdict(TRUE, "StartingPods", f"{serve(1)}; 1 pod is still to be made."),
     ),
     ("Stalled", SERVED, Verdict(FALSE, "NotStalled", "Nothing asks for a person.")),
     ("Stalled", REFUSED, Verdict(TRUE, "PlanImpossible", "No bucket is left.")),
     ("Stalled", TROUBLED, Verdict(TRUE, "ImagePullBackOff", "Check the image.")),
-    ("Available", SERVED, Verdict(TRUE, "MinimumAvailable", "2 pods take traffic, at least 2 are promised.")),
+    ("Available", SERVED, Verdict(TRUE, "MinimumAvailable", promised("2 pods take", "2 are"))),
     (
         "Available",
         state_of([serving("a", "old"), serving("b", "old")]),
-        Verdict(TRUE, "MinimumAvailable", "2 pods take traffic, at least 2 are promised."),
+        Verdict(TRUE, "MinimumAvailable", promised("2 pods take", "2 are")),
     ),
     (
         "Available",
         state_of([serving("a")]),
-        Verdict(FALSE, "BelowMinimum", "1 pod takes traffic, at least 2 are promised."),
+        Verdict(FALSE, "BelowMinimum", promised("1 pod takes", "2 are")),
     ),
     (
         "Available",
         state_of([serving("a")], unavailable=1),
-        Verdict(TRUE, "MinimumAvailable", "1 pod takes traffic, at least 1 is promised."),
+        Verdict(TRUE, "MinimumAvailable", promised("1 pod takes", "1 is")),
     ),
     (
         "Available",
         state_of([warming()], desired=1, unavailable=1),
-        Verdict(FALSE, "BelowMinimum", "0 pods take traffic, at least 1 is promised."),
+        Verdict(FALSE, "BelowMinimum", promised("0 pods take", "1 is")),
     ),
-    ("Available", EMPTY, Verdict(TRUE, "MinimumAvailable", "0 pods take traffic, at least 0 are promised.")),
+    ("Available", EMPTY, Verdict(TRUE, "MinimumAvailable", promised("0 pods take", "0 are"))),
     (
         "WarmedUp",
         SERVED,
-        Verdict(TRUE, "WarmedUp", f"2 of 2 replicas of revision new have passed the gate {GATE}."),
+        Verdict(TRUE, "WarmedUp", passed(2)),
     ),
     (
         "WarmedUp",
         state_of([serving("a", "old"), serving("b")]),
-        Verdict(FALSE, "WarmingUp", f"1 of 2 replicas of revision new have passed the gate {GATE}."),
+        Verdict(FALSE, "WarmingUp", passed(1)),
     ),
     (
         "WarmedUp",
@@ -161,7 +184,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
             TRUE,
             "Accepted",
             "8 prompt and 24 decode buckets are planned for 64 KV blocks. What they take in memory and time is not "
-            "known before the first pod has measured it: nothing is known of graphs on a CPU.",
+            f"known before the first pod has measured it: {why_unknown(inference().spec)}.",
         ),
     ),
     ("PlanAccepted", REFUSED, Verdict(FALSE, "PlanImpossible", "No bucket is left.")),
@@ -187,7 +210,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "BucketCoverage",
         SERVED,
-        Verdict(UNKNOWN, "NothingKnown", "Every admissible batch has a bucket; no serving pod has reported yet."),
+        Verdict(UNKNOWN, "NothingKnown", f"{BUCKETED}; no serving pod has reported yet."),
     ),
     (
         "BucketCoverage",
@@ -200,8 +223,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
         Verdict(
             FALSE,
             "BucketsMissing",
-            "52.0 % of the prompt shapes that the limits admit have no bucket: 2 gaps, the first from (1, 129, 0) to "
-            "(1, 256, 0). Such a batch waits for a compile; change spec.bucketing or the limits of spec.engine.",
+            f"{missing()}. Such a batch waits for a compile; change spec.bucketing or the limits of spec.engine.",
         ),
     ),
     (
@@ -212,7 +234,7 @@ TABLE: list[tuple[str, State, Verdict]] = [
     (
         "BucketCoverage",
         state_of([serving(said=report())]),
-        Verdict(TRUE, "Covered", "Every admissible batch has a bucket, and every request so far met a warm graph."),
+        Verdict(TRUE, "Covered", f"{BUCKETED}, and every request so far met a warm graph."),
     ),
     (
         "BucketCoverage",
@@ -236,11 +258,16 @@ def test_conditions_of_every_situation_conform(found: State) -> None:
     assert violations({"metadata": {"generation": generation}, "status": status}) == []
 
 
+def test_missing_buckets_are_told_with_share_and_first_gap() -> None:
+    said = verdict("BucketCoverage", state_of([serving(said=report())], inference=GAPS)).message
+    assert [fact for fact in ("52.0 %", "2 gaps", "(1, 129, 0) to (1, 256, 0)") if fact not in said] == []
+
+
 def test_cold_shapes_are_no_fault_where_recompiles_are_ignored() -> None:
     lenient = inference(readiness={"onRecompiles": "ignore"})
     found = state_of([serving(said=report(recompiles_since_ready=1))], inference=lenient)
     assert verdict("BucketCoverage", found) == Verdict(
-        TRUE, "Covered", "Every admissible batch has a bucket; readiness.onRecompiles ignores cold graphs."
+        TRUE, "Covered", f"{BUCKETED}; readiness.onRecompiles ignores cold graphs."
     )
 
 

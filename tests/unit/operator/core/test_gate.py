@@ -15,6 +15,7 @@ from tests.unit.operator.core.reports import PLAN, report
 STRICT = Readiness()
 LENIENT = Readiness(on_shortfall=Shortfall.SERVE_AND_WARN)
 SHORT = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15))
+AGAIN = "it must warm up again."
 RECORD = f"Container c1, instance first, plan {PLAN}."
 OPEN = gate_condition(True, f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}")
 
@@ -109,7 +110,7 @@ def test_report_of_another_plan_closes_nothing() -> None:
 
 def test_restarted_container_closes_at_once_without_a_report() -> None:
     assert judge(opened(container="c2"), STRICT) == gate(
-        False, "ContainerRestarted", "Container c2 has replaced c1, which was judged; it must warm up again."
+        False, "ContainerRestarted", f"Container c2 has replaced c1, which was judged; {AGAIN}"
     )
 
 
@@ -130,7 +131,7 @@ def test_late_report_of_the_container_before_keeps_no_gate_open() -> None:
 )
 def test_container_that_does_not_run_closes_at_once(state: dict[str, Any], word: str) -> None:
     assert judge(opened(state=state), STRICT) == gate(
-        False, "ContainerNotRunning", f"The container does not run ({word}); it must warm up again."
+        False, "ContainerNotRunning", f"The container does not run ({word}); {AGAIN}"
     )
 
 
@@ -163,7 +164,7 @@ def test_lost_threshold_closes() -> None:
 
 
 def test_closed_gate_is_not_closed_again() -> None:
-    closed = gate_condition(False, "The runtime is in phase Compiling.", "NotServing")
+    closed = gate_condition(False, "It compiles.", "NotServing")
     assert judge(view(pod(conditions=(closed,)), report(Phase.COMPILING)), STRICT) is None
 
 

@@ -47,33 +47,33 @@ def test_bucket_that_is_missing_comes_with_what_it_takes() -> None:
 def test_bucket_that_holds_most_batches_is_chosen() -> None:
     said = suggested(told(cold(PROMPT, (2, 128, 0), 7), cold(PROMPT, (3, 128, 0), 2), cold(DECODE, (3, 1, 80), 8)))
     assert said is not None
-    assert said.startswith("A prompt bucket (3, 128, 0) would have held 52 % of the batches that had none;")
+    assert said.startswith("A prompt bucket (3, 128, 0) would have held 52 %")
 
 
 def test_smaller_of_two_that_hold_the_same_is_chosen() -> None:
     said = suggested(told(cold(PROMPT, (2, 128, 0), 7), cold(DECODE, (3, 1, 64), 7)))
     assert said is not None
-    assert said.startswith("A decode bucket (3, 1, 64) would have held 50 % of the batches")
+    assert said.startswith("A decode bucket (3, 1, 64) would have held 50 %")
 
 
 def test_batches_of_all_pods_count() -> None:
     said = suggested(told(cold(PROMPT, (2, 128, 0), 7)), told(cold(PROMPT, (3, 128, 0), 2)))
     assert said is not None
-    assert "(3, 128, 0) would have held 100 % of the batches" in said
+    assert "(3, 128, 0) would have held 100 %" in said
 
 
 def test_bytes_are_the_mean_where_only_some_graphs_were_captured() -> None:
     some = PhaseProgress(planned=2, warmed=2, captured=1, graph_bytes=100 * MIB)
     said = suggested(told(cold(PROMPT, (2, 128, 0)), prompt=some))
     assert said is not None
-    assert "about 100 MiB by what pod a measured" in said
+    assert "about 100 MiB " in said
 
 
 def test_no_bytes_are_told_where_there_are_no_graphs() -> None:
     eager = PhaseProgress(planned=2, warmed=2, capture_applies=False)
     said = suggested(told(cold(PROMPT, (2, 128, 0)), prompt=eager))
     assert said is not None
-    assert "it takes about 1 s of warm-up as on a Gaudi 2." in said
+    assert "it takes about 1 s " in said
 
 
 def test_graphs_are_missing_where_every_bucket_is_planned() -> None:

@@ -15,7 +15,9 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     WarmupProgress,
 )
+from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
 from gaudi_operator.core.status.status import make_status, throttled
@@ -199,11 +201,6 @@ def test_row_of_a_pod_says_how_far_it_is() -> None:
             "Failed",
             "No folder.",
         ),
-        (
-            view(report=captured(15)),
-            "Serving",
-            "Warm-up ended below the thresholds: 15 of 24 prompt graphs (62 %) are captured, 100 % are asked for.",
-        ),
         (view(report=report(warnings=("Graphs were left out.",))), "Serving", "Graphs were left out."),
         (
             view(pod(conditions=(gate_condition(False, "Too many compiles.", reason="Recompiling"),)), report()),
@@ -216,6 +213,13 @@ def test_row_of_a_pod_says_how_far_it_is() -> None:
 def test_row_says_what_stands_in_the_way(seen: PodView, phase: str, message: str | None) -> None:
     (row,) = status([seen]).pods
     assert (row.phase, row.message) == (phase, message)
+
+
+def test_row_of_a_pod_below_the_thresholds_says_its_shortfall() -> None:
+    short = captured(15)
+    (row,) = status([view(report=short)]).pods
+    assert (row.phase, ("CapturedBelowThreshold", row.message)) == ("Serving", why_below(short, Readiness()))
+    assert "15 of 24 prompt graphs" in (row.message or "")
 
 
 def test_pod_that_has_not_reported_to_us_keeps_its_figures() -> None:

@@ -80,11 +80,9 @@ def test_nobody_asks_where_none_may_miss_or_mode_is_said(rollout: Rollout) -> No
 
 
 def test_what_unblocks_depends_on_the_mode() -> None:
-    assert unblock(Rollout()) == (
-        "No old pod goes before a new one is ready, as spec.rollout.maxUnavailable comes to 0. Free or add cards, or "
-        "set spec.rollout.maxUnavailable to 1 or more: then pods are replaced in place."
+    told = (
+        "No old pod goes before a new one is ready, as {}. Free or add cards, or set {}spec.rollout.maxUnavailable to "
+        "1 or more: then pods are replaced in place."
     )
-    assert unblock(Rollout(mode=RolloutMode.SURGE)) == (
-        "No old pod goes before a new one is ready, as spec.rollout.mode is surge. Free or add cards, or set mode to "
-        "auto and spec.rollout.maxUnavailable to 1 or more: then pods are replaced in place."
-    )
+    assert unblock(Rollout()) == told.format("spec.rollout.maxUnavailable comes to 0", "")
+    assert unblock(Rollout(mode=RolloutMode.SURGE)) == told.format("spec.rollout.mode is surge", "mode to auto and ")

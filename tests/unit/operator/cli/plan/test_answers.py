@@ -82,14 +82,13 @@ def test_without_prefix_caching_no_prompt_has_context() -> None:
 
 
 def test_ignored_variable_is_named_in_the_warnings() -> None:
-    assert answer(BARE | {"strategy": "exponential"})["warnings"] == [
-        "bucketing.decode.blocks.step is ignored by the exponential strategy"
-    ]
+    (warning,) = answer(BARE | {"strategy": "exponential"})["warnings"]
+    assert warning.startswith("bucketing.decode.blocks.step is ignored")
 
 
 def test_unified_names_the_variables_that_it_ignores() -> None:
     said = answer(BARE | {"strategy": "unified", "env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 256}})["warnings"]
-    assert "bucketing.prompt.query.step is ignored by the unified strategy" in said
+    assert any(each.startswith("bucketing.prompt.query.step is ignored") for each in said)
 
 
 def test_unified_prints_its_own_list() -> None:

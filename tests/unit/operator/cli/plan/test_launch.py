@@ -56,5 +56,6 @@ def test_hints_are_told_and_change_no_verdict() -> None:
     spec = {**DEPLOYMENT["spec"], "model": model, "engine": {}}
     found = answer({**DEPLOYMENT, "spec": spec}, command="forecast")
     (hint,) = found["hints"]
-    assert hint.endswith("with tensor parallel 2 or 4 or 8; spec.parallelism.tensor is 1.")
-    assert "meta-llama/Llama-3.1-70B is published as validated on gaudi2" in hint
+    assert {"meta-llama/Llama-3.1-70B", "gaudi2"} <= set(hint.split())
+    assert "tensor parallel 2 or 4 or 8" in hint
+    assert "spec.parallelism.tensor is 1" in hint

@@ -17,6 +17,5 @@ def test_release_1_22_has_its_own_plan() -> None:
 
 
 def test_variable_that_release_1_22_does_not_read_is_named() -> None:
-    assert answer(LIMITS | {"env": {"VLLM_DECODE_BS_BUCKET_MAX": 2}})["warnings"][0] == (
-        "bucketing.decode.batchSize.max is ignored by the exponential strategy"
-    )
+    said = answer(LIMITS | {"env": {"VLLM_DECODE_BS_BUCKET_MAX": 2}})["warnings"]
+    assert said[0].startswith("bucketing.decode.batchSize.max is ignored")
