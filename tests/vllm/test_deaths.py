@@ -38,7 +38,7 @@ def test_a_bucket_that_hangs_is_named_after_the_stall_timeout(checkpoint: Path, 
         core.send_signal(signal.SIGSTOP)
         assert runtime.exit_code() == 1
         log = runtime.log.read_text(errors="replace")
-        assert f"vLLM gave no answer to warm prompt (1, 128, 0) within {STALL_SECONDS} s." in log
+        assert f"no answer to warm prompt (1, 128, 0) within {STALL_SECONDS} s" in log
         wait_until(lambda: not core.is_running())
 
 
@@ -47,4 +47,4 @@ def test_process_that_dies_in_warm_up_ends_runtime_with_bucket(checkpoint: Path,
         core_of(runtime).send_signal(signal.SIGKILL)
         assert runtime.exit_code() == 1
         log = runtime.log.read_text(errors="replace")
-        assert re.search(r"died while it was asked for warm prompt \(1, \d+, 0\): EngineCore was ended by SIGKILL", log)
+        assert re.search(r"asked for warm prompt \(1, \d+, 0\): EngineCore .*SIGKILL", log)

@@ -4,6 +4,7 @@ The last test ends it by killing a process of vLLM.
 """
 
 import json
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -159,6 +160,5 @@ def test_process_of_vllm_that_dies_ends_the_runtime_with_reason(runtime: Runtime
     core.send_signal(signal.SIGKILL)
     assert runtime.exit_code() == 1
     log = runtime.log.read_text(errors="replace")
-    assert "A process of vLLM died while it served: EngineCore" in log
-    assert "was ended by SIGKILL, most often for want of memory" in log
+    assert re.search(r"died while it served: EngineCore.* SIGKILL", log)
     wait_until(lambda: not any(each.is_running() for each in below))

@@ -146,11 +146,11 @@ def test_exponential_has_no_bucket_for_two_prompts_of_1820_tokens() -> None:
     assert recorded().prompt.gaps[0] == Gap(Bucket(2, 1665, 0), Bucket(2, 2048, 18))
 
 
+WITHOUT = "of the prompt shapes that the limits admit have no bucket:"
+
+
 def test_sentence_names_share_and_number_of_gaps_and_the_first() -> None:
-    assert recorded().sentence() == (
-        "11.5 % of the prompt shapes that the limits admit have no bucket: "
-        "2 gaps, the first from (2, 1665, 0) to (2, 2048, 18)"
-    )
+    assert recorded().sentence() == (f"11.5 % {WITHOUT} 2 gaps, the first from (2, 1665, 0) to (2, 2048, 18)")
 
 
 def test_sentence_says_what_helps_where_parts_of_prompts_lack_buckets() -> None:
@@ -174,9 +174,7 @@ def test_plan_without_gaps_has_no_sentence() -> None:
 
 def test_share_that_rounds_to_nothing_is_not_called_nothing() -> None:
     coverage = PhaseCoverage(PROMPT, 100_000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
-    assert coverage.sentence() == (
-        "under 0.1 % of the prompt shapes that the limits admit have no bucket: 1 gap from (1, 9, 0) to (1, 9, 0)"
-    )
+    assert coverage.sentence() == (f"under 0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
 
 def test_batch_sizes_above_the_largest_multiple_of_step_are_gap() -> None:

@@ -31,7 +31,7 @@ def test_bucket_that_stands_still_is_named() -> None:
     stuck = report(Phase.CAPTURING, 31).model_copy(update={"decode": PhaseProgress(planned=1, current=(8, 1, 64))})
     said = why_not_alive(stuck, stall_timeout=30, heartbeat=0)
     assert said
-    assert said.startswith("Start-up stands still in phase Capturing at decode bucket (8, 1, 64) for 31 s;")
+    assert "in phase Capturing at decode bucket (8, 1, 64) for 31 s" in said
 
 
 def test_failed_start_is_alive_because_a_restart_would_not_help() -> None:

@@ -7,39 +7,47 @@ from hypothesis import strategies as st
 from gaudi_runtime.knobs.check import wrong_arguments
 from gaudi_runtime.knobs.table import Kind, knobs
 
+NO_ARGUMENT = "belongs to no argument: write --name=value"
 MALFORMED = "is not spelled as an argument: write --name or --name=value, with the long name"
 REFUSED = {
-    "--max-model-len=8192": "--max-model-len is set by spec.model.maxModelLen: use that instead",
-    "--max_model_len=8192": "--max-model-len is set by spec.model.maxModelLen: use that instead",
-    "--max-model=8192": "--max-model is short for --max-model-len: --max-model-len is set by spec.model.maxModelLen: "
-    "use that instead",
-    "--no-enable-prefix-caching": "--enable-prefix-caching is set by spec.engine.prefixCaching: use that instead",
     "--async-scheduling": "--async-scheduling belongs into spec.engine.settings",
-    "--speculative-config.method=ngram": "--speculative-config belongs into spec.engine.settings",
-    "--num_speculative_tokens=4": "--num_speculative_tokens is read only by the old engine (Draft tokens of a step in "
-    "the old form): use --speculative-config instead",
-    "--port=80": "--port is set by spec.service.port: use that instead",
-    "--worker-cls=mine.Worker": "--worker-cls is set by spec.engine.name: use that instead",
     "--api-key": "--api-key is not for users (Key in plain sight of whoever lists processes): "
     "use the field spec.engine.apiKeySecretRef instead",
-    "--lora-modules=a=/a": "--lora-modules is set by spec.model.adapters: use that instead",
-    "--compilation-config.level=3": "--compilation-config is not for users (What is compiled and captured, which the "
-    "runtime decides): use the field spec.engine.executionMode instead",
-    "--config=/etc/more.yaml": "--config is not for users (A file of arguments that nobody has checked): "
-    "use the field spec.engine.extraArgs instead",
     "-tp": f"-tp {MALFORMED}",
     "-O3": f"-O3 {MALFORMED}",
     "--": f"-- {MALFORMED}",
     "--=1": f"--=1 {MALFORMED}",
     "--a b": f"--a b {MALFORMED}",
     "--a=b\nc": f"--a=b\nc {MALFORMED}",
-    "meta-llama/other": "meta-llama/other belongs to no argument: write --name=value",
+    "meta-llama/other": f"meta-llama/other {NO_ARGUMENT}",
 }
+INSTEAD = {
+    "--max-model-len=8192": ("--max-model-len", "spec.model.maxModelLen"),
+    "--max_model_len=8192": ("--max-model-len", "spec.model.maxModelLen"),
+    "--max-model=8192": ("--max-model is short for --max-model-len: --max-model-len", "spec.model.maxModelLen"),
+    "--no-enable-prefix-caching": ("--enable-prefix-caching", "spec.engine.prefixCaching"),
+    "--speculative-config.method=ngram": ("--speculative-config", "spec.engine.settings"),
+    "--num_speculative_tokens=4": ("--num_speculative_tokens", "--speculative-config"),
+    "--port=80": ("--port", "spec.service.port"),
+    "--worker-cls=mine.Worker": ("--worker-cls", "spec.engine.name"),
+    "--lora-modules=a=/a": ("--lora-modules", "spec.model.adapters"),
+    "--compilation-config.level=3": ("--compilation-config", "spec.engine.executionMode"),
+    "--config=/etc/more.yaml": ("--config", "spec.engine.extraArgs"),
+}
+"""The argument that is named, and what is to be used instead."""
 
 
 @pytest.mark.parametrize("argument", REFUSED)
 def test_refused_argument_gets_its_sentence(argument: str) -> None:
     assert list(wrong_arguments([argument])) == [REFUSED[argument]]
+
+
+@pytest.mark.parametrize("argument", INSTEAD)
+def test_refused_argument_is_told_what_to_use_instead(argument: str) -> None:
+    name, instead = INSTEAD[argument]
+    (said,) = wrong_arguments([argument])
+    assert said.startswith(f"{name} ")
+    assert instead in said.removeprefix(name).replace(":", "").split()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +67,7 @@ def test_argument_that_no_table_knows_is_passed(arguments: list[str]) -> None:
 
 
 def test_word_behind_a_complete_argument_is_refused() -> None:
-    assert list(wrong_arguments(["--cpu-offload-gb=4", "5"])) == ["5 belongs to no argument: write --name=value"]
+    assert list(wrong_arguments(["--cpu-offload-gb=4", "5"])) == [f"5 {NO_ARGUMENT}"]
 
 
 def test_each_wrong_argument_is_named() -> None:

@@ -8,10 +8,12 @@ from gaudi_runtime.knobs.check import nearest_names, wrong_setting, wrong_settin
 from gaudi_runtime.knobs.table import Home, Knob, knobs
 from gaudi_runtime.knobs.values import wire_value
 
+UNKNOWN = "is not a knob of the engine; {} (docs/knobs.md lists all)"
+NO_COUNT = "give a whole number of at least 0"
 SENTENCES = {
-    ("VLLM_DEFRAG_TRESHOLD", "8"): "VLLM_DEFRAG_TRESHOLD is not a knob of the engine; the nearest names are "
-    "VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG (docs/knobs.md lists all)",
-    ("ZZZZ", "1"): "ZZZZ is not a knob of the engine; none is near (docs/knobs.md lists all)",
+    ("VLLM_DEFRAG_TRESHOLD", "8"): "VLLM_DEFRAG_TRESHOLD "
+    + UNKNOWN.format("the nearest names are VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG"),
+    ("ZZZZ", "1"): f"ZZZZ {UNKNOWN.format('none is near')}",
     ("VLLM_SKIP_WARMUP", "1"): "VLLM_SKIP_WARMUP is set by spec.warmup.enabled: use that instead",
     ("VLLM_PROMPT_BS_BUCKET_MAX", "1"): "VLLM_PROMPT_BS_BUCKET_MAX is set by spec.bucketing.prompt.batchSize.max and "
     "spec.engine.maxNumPrefillSeqs: use that instead",
@@ -26,8 +28,8 @@ SENTENCES = {
     ("VLLM_PT_PROFILE", "prompt_1_128_t"): "VLLM_PT_PROFILE is a switch for developers of the engine (Profiles one "
     "shape at start and then ends the process): leave it out",
     ("PT_HPU_METRICS_GC_DETAILS", "ture"): "PT_HPU_METRICS_GC_DETAILS is 'ture': give true or false",
-    ("VLLM_DEFRAG_THRESHOLD", "-1"): "VLLM_DEFRAG_THRESHOLD is '-1': give a whole number of at least 0",
-    ("VLLM_DEFRAG_THRESHOLD", "eight"): "VLLM_DEFRAG_THRESHOLD is 'eight': give a whole number of at least 0",
+    ("VLLM_DEFRAG_THRESHOLD", "-1"): f"VLLM_DEFRAG_THRESHOLD is '-1': {NO_COUNT}",
+    ("VLLM_DEFRAG_THRESHOLD", "eight"): f"VLLM_DEFRAG_THRESHOLD is 'eight': {NO_COUNT}",
     ("LOG_LEVEL_ALL", "7"): "LOG_LEVEL_ALL is '7': give a whole number from 0 to 6",
     ("VLLM_MINIMAX_M3_MOE_TOKEN_TILE", "x"): "VLLM_MINIMAX_M3_MOE_TOKEN_TILE is 'x': give a whole number",
     ("VLLM_NIXL_ABORT_REQUEST_TIMEOUT", "nan"): "VLLM_NIXL_ABORT_REQUEST_TIMEOUT is 'nan': give a number of at least 0",

@@ -21,25 +21,18 @@ def test_setting_that_the_engine_reads_is_not_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "sentence"),
+    ("engine", "who"),
     [
-        (
-            {"name": "sim"},
-            "engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the sim engine on device hpu",
-        ),
-        (
-            {"name": "vllm", "device": "cpu"},
-            "engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the vllm engine on device cpu",
-        ),
-        (
-            {"name": "torch", "device": "cpu"},
-            "engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the torch engine on device cpu",
-        ),
+        ({"name": "sim"}, "the sim engine on device hpu"),
+        ({"name": "vllm", "device": "cpu"}, "the vllm engine on device cpu"),
+        ({"name": "torch", "device": "cpu"}, "the torch engine on device cpu"),
     ],
     ids=["sim", "vllm", "torch"],
 )
-def test_setting_that_another_engine_reads_is_named(engine: dict[str, str], sentence: str) -> None:
-    assert ignored("VLLM_DEFRAG_THRESHOLD", "8", engine=engine) == [sentence]
+def test_setting_that_another_engine_reads_is_named(engine: dict[str, str], who: str) -> None:
+    assert ignored("VLLM_DEFRAG_THRESHOLD", "8", engine=engine) == [
+        f"engine.settings VLLM_DEFRAG_THRESHOLD is ignored by {who}"
+    ]
 
 
 def test_setting_that_the_strategy_ignores_is_named() -> None:

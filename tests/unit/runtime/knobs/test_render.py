@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.knobs.check import wrong_setting
 from gaudi_runtime.knobs.fields import field_values
 from gaudi_runtime.knobs.render import render
 from gaudi_runtime.knobs.table import ENGINE, Home, knobs
@@ -205,9 +206,9 @@ def test_wrong_settings_are_refused_all_at_once() -> None:
     with pytest.raises(ConfigError) as refused:
         render(vllm_config(engine=engine))
     assert str(refused.value) == (
-        "engine.settings: LOG_LEVEL_ALL is '9': give a whole number from 0 to 6; engine.settings: VLLM_USE_V1 is "
-        "deprecated (Chose the engine's generation; only the current one is left): leave it out; engine.extraArgs: "
-        "--model is set by spec.model.source: use that instead."
+        f"engine.settings: {wrong_setting('LOG_LEVEL_ALL', '9')}; "
+        f"engine.settings: {wrong_setting('VLLM_USE_V1', '1')}; "
+        f"engine.extraArgs: {wrong_setting('--model', '/other')}."
     )
 
 

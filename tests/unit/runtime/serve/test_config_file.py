@@ -37,7 +37,7 @@ def test_every_wrong_field_is_named(tmp_path: Path) -> None:
 def test_every_wrong_setting_is_named(tmp_path: Path) -> None:
     config = sim_config()
     wrong = config.model_copy(update={"engine": config.engine.model_copy(update={"settings": {"LOG_LEVEL_ALL": "9"}})})
-    with pytest.raises(ConfigError, match=r"engine\.settings: LOG_LEVEL_ALL is '9': give a whole number from 0 to 6\."):
+    with pytest.raises(ConfigError, match=r"engine\.settings: LOG_LEVEL_ALL is '9': .*\.$"):
         read_config(written(tmp_path, wrong.model_dump_json(by_alias=True)))
 
 

@@ -48,17 +48,21 @@ def test_sizes_that_are_rounded_never_shrink() -> None:
     assert sum(shape.query_len * weight for shape, weight in merged.items()) >= sum(range(1, 9000))
 
 
+NO_SHAPE = "no batch has this shape"
+NO_COUNT = "is not a whole number from 0 to"
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
         ("prompt 1 412 0", "4 words instead of 5"),
         ("prefill 1 412 0 1", "prefill is neither prompt nor decode"),
-        ("prompt 0 412 0 1", "no batch has this shape"),
-        ("decode 1 2 5 1", "no batch has this shape"),
-        ("decode 1 1 0 1", "no batch has this shape"),
-        ("prompt 1 -4 0 1", "-4 is not a whole number from 0 to"),
-        ("prompt 1 1e3 0 1", "1e3 is not a whole number from 0 to"),
-        ("prompt 1 999999999 0 1", "999999999 is not a whole number from 0 to"),
+        ("prompt 0 412 0 1", NO_SHAPE),
+        ("decode 1 2 5 1", NO_SHAPE),
+        ("decode 1 1 0 1", NO_SHAPE),
+        ("prompt 1 -4 0 1", f"-4 {NO_COUNT}"),
+        ("prompt 1 1e3 0 1", f"1e3 {NO_COUNT}"),
+        ("prompt 1 999999999 0 1", f"999999999 {NO_COUNT}"),
         ("prompt 1 4 0 many", "weight many is not a number"),
         ("prompt 1 4 0 nan", "weight nan is not above 0"),
         ("prompt 1 4 0 0", "weight 0 is not above 0"),

@@ -14,6 +14,9 @@ def ended(**codes: int) -> Any:
     return SimpleNamespace(engine_core=SimpleNamespace(resources=SimpleNamespace(engine_manager=manager)))
 
 
+DIED = "A process of vLLM died"
+
+
 @pytest.mark.parametrize(
     ("code", "told"),
     [
@@ -25,17 +28,17 @@ def ended(**codes: int) -> Any:
     ],
 )
 def test_exit_code_is_told_with_what_to_do(code: int, told: str) -> None:
-    assert str(died(ended(Core=code), "while it served")) == f"A process of vLLM died while it served: {told}"
+    assert str(died(ended(Core=code), "while it served")) == f"{DIED} while it served: {told}"
 
 
 def test_release_that_keeps_its_processes_elsewhere_is_no_error() -> None:
-    assert str(died(SimpleNamespace(), "at once")) == "A process of vLLM died at once: its log says more."
+    assert str(died(SimpleNamespace(), "at once")) == f"{DIED} at once: its log says more."
 
 
 def test_process_of_another_pod_is_named_there() -> None:
     process = SimpleNamespace(name="VllmWorker-1", exitcode=-7)
     told = str(died_here(SimpleNamespace(workers=[SimpleNamespace(proc=process)])))
     assert told == (
-        "A process of vLLM died in this pod: VllmWorker-1 was ended by SIGBUS, most often for want of shared memory: "
+        f"{DIED} in this pod: VllmWorker-1 was ended by SIGBUS, most often for want of shared memory: "
         "raise pod.resources.sharedMemory."
     )

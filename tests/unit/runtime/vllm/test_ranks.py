@@ -52,7 +52,7 @@ async def test_death_is_seen_while_waiting_for_answer_that_never_comes() -> None
         return await never()
 
     engine = FakeVllm(reply)
-    with pytest.raises(EngineLost, match="A process of vLLM died while it was asked for plan"):
+    with pytest.raises(EngineLost, match="died while it was asked for plan: "):
         await from_thread(engine, "plan")
 
 

@@ -96,10 +96,11 @@ def test_other_releases_are_refused_on_cpus_with_series_and_switch(release: str)
 
 
 def test_a_missing_vllm_is_refused_with_what_to_install() -> None:
+    missing = "vLLM is not installed here"
     assert refusal(on_cpu("")) == (
-        f"vLLM is not installed here, and this runtime drives vLLM {CPU_SERIES} on a CPU: use an image with it."
+        f"{missing}, and this runtime drives vLLM {CPU_SERIES} on a CPU: use an image with it."
     )
-    assert refusal(on_card("", "0.26.0")) == f"vLLM is not installed here, {USE_A_PAIR}."
+    assert refusal(on_card("", "0.26.0")) == f"{missing}, {USE_A_PAIR}."
 
 
 @pytest.mark.parametrize("found", [on_cpu("0.31.0"), on_card("0.28.0", "0.28.0"), on_card("0.30.0", "0.26.0")])

@@ -53,7 +53,7 @@ class DrivenEngine(SimEngine):
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         outcome = self._outcome(self.verbs.capture(phase.value, list(bucket)))
         if not outcome["graph"]:
-            raise GraphRefused("the plugin runs this shape without a graph")
+            raise GraphRefused("no graph of this shape")
         return int(outcome["bytes"])
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:

@@ -141,10 +141,11 @@ def test_out_of_memory_ends_its_phase_and_names_the_bucket() -> None:
     budget = small_budget(10_000, 10_000)
     run(budget, lambda step: None if step.bucket == (1, 256, 0) else by_weight(step))
     assert budget.of(PROMPT).captured == [Bucket(1, 128, 0)]
+    after = "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"
     assert [(skipped.bucket, skipped.reason) for skipped in budget.skipped()] == [
         ((1, 256, 0), "the device ran out of memory while its graph was captured"),
-        ((1, 384, 0), "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"),
-        ((1, 512, 0), "capture of prompt graphs ended when the device ran out of memory at (1, 256, 0)"),
+        ((1, 384, 0), after),
+        ((1, 512, 0), after),
     ]
 
 

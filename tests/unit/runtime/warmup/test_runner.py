@@ -124,7 +124,7 @@ async def test_time_budget_spent_in_capture_leaves_the_rest_without_graphs() -> 
     assert (report.prompt.warmed, report.decode.warmed) == (4, 6)
     assert (report.prompt.captured, report.decode.captured) == (2, 0)
     assert report.skipped_total == 8
-    assert {skipped.reason for skipped in report.skipped} == {"the time budget of 12 s was spent before its turn"}
+    assert all("time budget of 12 s" in skipped.reason for skipped in report.skipped)
 
 
 async def test_time_budget_spent_in_compiling_leaves_rest_cold_and_uncaptured() -> None:

@@ -162,7 +162,7 @@ async def test_recipes_of_a_volume_that_cannot_be_written_are_taken(seeded: Path
     assert pod.take().outcome is HIT
     found = pod.publish()
     assert found.outcome is HIT
-    assert f"Nothing can be written into {seeded} (" in (found.reason or "")
+    assert f"written into {seeded} (" in (found.reason or "")
     assert (pod.disk / "code" / "recipe").read_bytes() == LARGE
 
 
@@ -175,7 +175,7 @@ async def test_one_flipped_bit_is_seen_and_mended_by_next_pod(seeded: Path, tmp_
     pod = Pod(seeded, tmp_path / "pod")
     found = pod.take()
     assert found.outcome is SEEDING
-    assert "code/recipe is not as its checksum says" in (found.reason or "")
+    assert {"code/recipe", "checksum"} <= set((found.reason or "").split())
     pod.compile()
     assert pod.publish().outcome is SEEDED
     assert stored.read_bytes() == LARGE

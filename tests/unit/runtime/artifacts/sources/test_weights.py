@@ -40,15 +40,20 @@ def test_file_that_the_index_names_and_nobody_has(folder: Path) -> None:
     )
 
 
+def damaged(file: Path, why: str) -> str:
+    return f"{file} is damaged ({why}): get it again from its source."
+
+
+def cut_off(here: str, told: int) -> str:
+    return f"it has {here} and its header speaks of {told} bytes"
+
+
 def test_file_that_is_cut_off_says_how_much_is_here(folder: Path) -> None:
     whole = (folder / TWO).read_bytes()
     (folder / TWO).write_bytes(whole[: MiB // 2])
     with pytest.raises(ModelUnreadable) as raised:
         check_weights(folder)
-    assert str(raised.value) == (
-        f"{folder / TWO} is damaged (it has 512 KiB ({MiB // 2} bytes) and its header speaks of {len(whole)} bytes): "
-        "get it again from its source."
-    )
+    assert str(raised.value) == damaged(folder / TWO, cut_off(f"512 KiB ({MiB // 2} bytes)", len(whole)))
 
 
 def test_file_of_another_revision_lacks_tensors(folder: Path) -> None:
@@ -73,17 +78,21 @@ def test_folder_without_safetensors_files_is_the_engines_to_judge(tmp_path: Path
     check_weights(tmp_path / "missing")
 
 
+NO_HEADER = "it does not begin with a header"
+UNREADABLE = "its header cannot be read"
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "it does not begin with a header"),
-        (b"\xff" * 4096, "it does not begin with a header"),
+        (b"", NO_HEADER),
+        (b"\xff" * 4096, NO_HEADER),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "it is a pointer of git-lfs, not the weights"),
-        (with_header(b"{"), "its header cannot be read"),
-        (with_header(b"[]"), "its header cannot be read"),
-        (with_header(b'{"a": {}}'), "its header cannot be read"),
+        (with_header(b"{"), UNREADABLE),
+        (with_header(b"[]"), UNREADABLE),
+        (with_header(b'{"a": {}}'), UNREADABLE),
         (with_header(b'{"a": {"data_offsets": [8, 0]}}'), "its header contradicts itself"),
-        (with_header(b"{}", b"more"), "it has 14 B (14 bytes) and its header speaks of 10 bytes"),
+        (with_header(b"{}", b"more"), cut_off("14 B (14 bytes)", 10)),
     ],
     ids=["empty", "noise", "pointer", "cut", "list", "no_offsets", "backwards", "too_long"],
 )
@@ -91,7 +100,7 @@ def test_damage_is_named(content: bytes, why: str, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(ModelUnreadable) as raised:
         check_weights(tmp_path)
-    assert str(raised.value) == (f"{tmp_path / 'model.safetensors'} is damaged ({why}): get it again from its source.")
+    assert str(raised.value) == damaged(tmp_path / "model.safetensors", why)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"weight_map": []}'])

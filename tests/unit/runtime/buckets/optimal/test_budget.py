@@ -95,7 +95,8 @@ def test_equal_inputs_make_equal_plans() -> None:
 
 def test_optimal_settings_beside_another_strategy_are_named_as_ignored() -> None:
     policy = BucketPolicy(optimal=OptimalSettings(traffic=TRAFFIC))
-    assert make_plan(policy, LIMITS, 100).warnings == ("bucketing.optimal is ignored by the exponential strategy",)
+    (warning,) = make_plan(policy, LIMITS, 100).warnings
+    assert warning.startswith("bucketing.optimal is ignored")
 
 
 def test_search_among_too_many_buckets_is_refused_before_it_begins() -> None:

@@ -38,18 +38,18 @@ def test_window_that_is_switched_off_is_none() -> None:
     assert shape.layers[0].attention.window is None  # type: ignore[union-attr]
 
 
+NO_COUNT = "not a whole number from 1 to"
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"hidden_size": 0}, "config.json: hidden_size is 0, not a whole number from 1 to 16777216"),
-        ({"hidden_size": -4096}, "config.json: hidden_size is -4096, not a whole number from 1 to 16777216"),
-        ({"hidden_size": 4096.5}, "config.json: hidden_size is 4096.5, not a whole number from 1 to 16777216"),
-        ({"hidden_size": True}, "config.json: hidden_size is True, not a whole number from 1 to 16777216"),
-        ({"hidden_size": float("nan")}, "config.json: hidden_size is nan, not a whole number from 1 to 16777216"),
-        (
-            {"num_hidden_layers": 10**9},
-            "config.json: num_hidden_layers is 1000000000, not a whole number from 1 to 1024",
-        ),
+        ({"hidden_size": 0}, f"config.json: hidden_size is 0, {NO_COUNT} 16777216"),
+        ({"hidden_size": -4096}, f"config.json: hidden_size is -4096, {NO_COUNT} 16777216"),
+        ({"hidden_size": 4096.5}, f"config.json: hidden_size is 4096.5, {NO_COUNT} 16777216"),
+        ({"hidden_size": True}, f"config.json: hidden_size is True, {NO_COUNT} 16777216"),
+        ({"hidden_size": float("nan")}, f"config.json: hidden_size is nan, {NO_COUNT} 16777216"),
+        ({"num_hidden_layers": 10**9}, f"config.json: num_hidden_layers is 1000000000, {NO_COUNT} 1024"),
         ({"vocab_size": None}, "config.json has no vocab_size; its memory cannot be calculated without it"),
         ({"num_key_value_heads": 7}, "config.json: 32 attention heads cannot share 7 key-value heads"),
         ({"tie_word_embeddings": "yes"}, "config.json: tie_word_embeddings is 'yes', neither true nor false"),

@@ -127,7 +127,9 @@ def test_tied_embeddings_are_on_the_first_and_on_last_stage() -> None:
 
 
 def test_heads_that_cannot_be_divided_are_refused() -> None:
-    with pytest.raises(PlanImpossible, match=r"32 attention heads cannot be divided over parallelism.tensor = 3"):
+    with pytest.raises(
+        PlanImpossible, match=r"32 attention heads cannot be divided over parallelism.tensor = 3; choose a d"
+    ):
         stages(LLAMA, spread(3), 128)
 
 
