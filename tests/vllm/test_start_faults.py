@@ -86,7 +86,7 @@ def test_a_kind_of_model_whose_memory_nobody_knows(start: Callable[..., None]) -
 
 
 def test_too_large_model_is_refused_before_it_is_loaded(start: Callable[..., None]) -> None:
-    with pytest.raises(PlanImpossible, match=r"weights take .* GiB by config.json"):
+    with pytest.raises(PlanImpossible, match=r"weights take .* GiB "):
         start(write_config(num_hidden_layers=1000, intermediate_size=100_000))
 
 

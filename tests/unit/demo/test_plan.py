@@ -25,7 +25,7 @@ def shown(console: Console) -> str:
 def test_demo_shows_a_heat_map_in_80_columns() -> None:
     console = screen()
     show_plan(MANIFEST, console)
-    assert "4 prompt buckets: batch size across, query tokens down" in shown(console)
+    assert "4 prompt buckets" in shown(console)
     assert "7 decode buckets" in shown(console)
     assert max(map(len, shown(console).splitlines())) <= 80
 

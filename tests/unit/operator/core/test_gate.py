@@ -6,6 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_operator.core.actions import SetGate
+from gaudi_operator.core.notation import shortfalls
 from gaudi_operator.core.pods.gate import JudgedInstance, judge, judged_instance
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
@@ -15,6 +16,7 @@ from tests.unit.operator.core.reports import PLAN, report
 STRICT = Readiness()
 LENIENT = Readiness(on_shortfall=Shortfall.SERVE_AND_WARN)
 SHORT = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15))
+(BELOW,) = shortfalls(SHORT, STRICT)
 AGAIN = "it must warm up again."
 RECORD = f"Container c1, instance first, plan {PLAN}."
 OPEN = gate_condition(True, f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}")
@@ -60,8 +62,7 @@ def test_pod_below_a_threshold_is_opened_with_warning_if_asked() -> None:
     assert judge(view(report=SHORT), LENIENT) == gate(
         True,
         "OpenedBelowThreshold",
-        "Below the thresholds, but to be served: 15 of 24 prompt graphs (62 %) are captured, 100 % are asked for. "
-        + RECORD,
+        f"Below the thresholds, but to be served: {BELOW}. {RECORD}",
     )
 
 
@@ -100,7 +101,7 @@ def test_unreachable_pod_stays_open() -> None:
 
 
 def test_report_that_cannot_be_read_changes_nothing() -> None:
-    unreadable = view(pod(conditions=(OPEN,)), None, ignored="The report is larger than 262144 bytes.")
+    unreadable = view(pod(conditions=(OPEN,)), None, ignored="The report is too large.")
     assert judge(unreadable, STRICT) is None
 
 
@@ -159,7 +160,7 @@ def test_lost_threshold_closes() -> None:
     assert judge(view(pod(conditions=(OPEN,)), SHORT), STRICT) == gate(
         False,
         "CapturedBelowThreshold",
-        "Warm-up ended below the thresholds: 15 of 24 prompt graphs (62 %) are captured, 100 % are asked for.",
+        f"Warm-up ended below the thresholds: {BELOW}.",
     )
 
 

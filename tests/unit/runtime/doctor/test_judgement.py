@@ -71,7 +71,7 @@ def test_what_only_costs_something_is_warning_with_what_to_do(topic: str, facts:
 def test_other_release_of_vllm_is_named_with_the_driven_range() -> None:
     row = row_of("vllm", vllm=Package("0.31.0"))
     assert row.found == "0.31.0"
-    assert f"this runtime drives vLLM {CPU_SERIES} on a CPU" in row.advice
+    assert f"vLLM {CPU_SERIES} " in row.advice
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)

@@ -86,7 +86,8 @@ async def test_two_seeds_end_with_62_5_percent_prompt_and_all_decode(
 
 async def test_two_seeds_warm_up_in_49_seconds_and_14_gib(story: tuple[WarmupReport, list[str]]) -> None:
     """50 and not 49: the log's timestamps are whole seconds, and the card's rates are made from each of its parts."""
-    assert story[1][-1] == "Warmup finished in 50 secs, allocated 14.1 GiB of device memory"
+    assert "50 secs" in story[1][-1]
+    assert "14.1 GiB" in story[1][-1]
 
 
 async def test_two_seeds_leave_nine_prompt_buckets_with_their_bytes(
@@ -95,7 +96,7 @@ async def test_two_seeds_leave_nine_prompt_buckets_with_their_bytes(
     report = story[0]
     assert report.skipped_total == 24 - 15
     assert {skipped.phase for skipped in report.skipped} == {"prompt"}
-    assert all("are left for prompt graphs" in skipped.reason for skipped in report.skipped)
+    assert all("left for prompt" in skipped.reason for skipped in report.skipped)
 
 
 async def test_ratio_of_0_3_ends_with_the_same_graphs() -> None:

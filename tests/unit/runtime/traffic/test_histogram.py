@@ -49,6 +49,8 @@ def test_sizes_that_are_rounded_never_shrink() -> None:
 
 
 NO_SHAPE = "no batch has this shape"
+NO_NUMBER = "is not a number"
+NOT_ABOVE = "is not above 0"
 NO_COUNT = "is not a whole number from 0 to"
 
 
@@ -63,10 +65,10 @@ NO_COUNT = "is not a whole number from 0 to"
         ("prompt 1 -4 0 1", f"-4 {NO_COUNT}"),
         ("prompt 1 1e3 0 1", f"1e3 {NO_COUNT}"),
         ("prompt 1 999999999 0 1", f"999999999 {NO_COUNT}"),
-        ("prompt 1 4 0 many", "weight many is not a number"),
-        ("prompt 1 4 0 nan", "weight nan is not above 0"),
-        ("prompt 1 4 0 0", "weight 0 is not above 0"),
-        ("prompt 1 4 0 __import__('os')", "weight __import__('os') is not a number"),
+        ("prompt 1 4 0 many", f"weight many {NO_NUMBER}"),
+        ("prompt 1 4 0 nan", f"weight nan {NOT_ABOVE}"),
+        ("prompt 1 4 0 0", f"weight 0 {NOT_ABOVE}"),
+        ("prompt 1 4 0 __import__('os')", f"weight __import__('os') {NO_NUMBER}"),
     ],
 )
 def test_bad_line_is_refused_with_its_number_and_text(line: str, problem: str) -> None:

@@ -69,7 +69,7 @@ def test_padding_of_decode_costs_little_where_weights_take_most(trace: Path) -> 
     ("options", "sentence"),
     [
         (("--cost", "roofline"), "--cost roofline needs the model"),
-        (("--cost", "roofline", *ROOFLINE[2:4], "--card", "none"), "the speed of card none is not described"),
+        (("--cost", "roofline", *ROOFLINE[2:4], "--card", "none"), "card none"),
         (("--card", "gaudi2"), "--card and --model are read with --cost roofline alone"),
     ],
 )
@@ -138,7 +138,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         (HEADER.encode() + b"1,\xff,3\n", (), "line 2 is not UTF-8 text"),
         (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--warmup-seconds", "1"), "--warmup-seconds: 1 is too little"),
         (HEADER.encode() + b"1,9,3\n2,9,3\n", ("--graphs", "1", "--graph-bytes", "9"), "give one kind of budget"),
-        (HEADER.encode() + b"1,9999,3\n2,9,3\n", (), "has no prompt shape within the limits"),
+        (HEADER.encode() + b"1,9999,3\n2,9,3\n", (), "no prompt shape"),
     ],
 )
 def test_bad_trace_ends_with_one_sentence_and_2(

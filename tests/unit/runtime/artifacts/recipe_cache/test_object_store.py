@@ -76,7 +76,7 @@ async def test_store_that_refuses_is_a_reason_that_quotes_no_secret(
     store.statuses = [403]
     second = start(site, store)
     assert told(second).outcome is SEEDED
-    assert f"The recipes in {store.url} are ignored: it answers with HTTP 403" in (told(second).reason or "")
+    assert f"{store.url} are ignored: it answers with HTTP 403" in (told(second).reason or "")
     assert SECRET not in (told(second).reason or "")
 
 

@@ -90,7 +90,7 @@ async def test_token_that_is_none_is_not_quoted(site: Site, board: Board, monkey
 async def test_retry_is_a_warning_until_bytes_come(site: Site, board: Board) -> None:
     site.hub.statuses = [503]
     with_model_here(config(site, EngineName.TORCH), board, Hasty())
-    assert (f"The hub {site.endpoint} answers with HTTP 503. Trying again in 1 s.",) in board.warnings
+    assert any("HTTP 503" in each for told in board.warnings for each in told)
     assert board.warnings[-1] == ()
 
 
