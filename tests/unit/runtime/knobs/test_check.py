@@ -9,14 +9,15 @@ from gaudi_runtime.knobs.table import Home, Knob, knobs
 from gaudi_runtime.knobs.values import wire_value
 
 UNKNOWN = "is not a knob of the engine; {} (docs/knobs.md lists all)"
+INSTEAD = "use that instead"
 NO_COUNT = "give a whole number of at least 0"
 SENTENCES = {
     ("VLLM_DEFRAG_TRESHOLD", "8"): "VLLM_DEFRAG_TRESHOLD "
     + UNKNOWN.format("the nearest names are VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG"),
     ("ZZZZ", "1"): f"ZZZZ {UNKNOWN.format('none is near')}",
-    ("VLLM_SKIP_WARMUP", "1"): "VLLM_SKIP_WARMUP is set by spec.warmup.enabled: use that instead",
+    ("VLLM_SKIP_WARMUP", "1"): f"VLLM_SKIP_WARMUP is set by spec.warmup.enabled: {INSTEAD}",
     ("VLLM_PROMPT_BS_BUCKET_MAX", "1"): "VLLM_PROMPT_BS_BUCKET_MAX is set by spec.bucketing.prompt.batchSize.max and "
-    "spec.engine.maxNumPrefillSeqs: use that instead",
+    f"spec.engine.maxNumPrefillSeqs: {INSTEAD}",
     ("VLLM_PROMPT_SEQ_BUCKET_MAX", "1"): "VLLM_PROMPT_SEQ_BUCKET_MAX is deprecated (Old name of the QUERY variable): "
     "use the field spec.bucketing.prompt.query.max instead",
     ("VLLM_ENGINE_ITERATION_TIMEOUT_S", "600"): "VLLM_ENGINE_ITERATION_TIMEOUT_S is deprecated (Longest step of the "
@@ -91,7 +92,7 @@ def test_every_other_knob_is_refused_with_a_reason(name: str) -> None:
 
 def test_variable_that_a_field_gives_the_engine_is_refused() -> None:
     assert list(wrong_variables(["PT_HPU_LAZY_MODE", "HF_TOKEN", "MY_OWN", "LOG_LEVEL_ALL"])) == [
-        "PT_HPU_LAZY_MODE is set by spec.engine.executionMode: use that instead"
+        f"PT_HPU_LAZY_MODE is set by spec.engine.executionMode: {INSTEAD}"
     ]
 
 

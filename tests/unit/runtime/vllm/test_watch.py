@@ -87,7 +87,7 @@ async def test_a_late_answer_of_processes_that_work_is_no_hang() -> None:
 
 
 async def test_no_step_exceeds_the_deadline_even_if_it_works() -> None:
-    assert "no answer to counters within " in await lost(FakeVllm(never), longest=0.05, pulses=count())
+    assert " counters within " in await lost(FakeVllm(never), longest=0.05, pulses=count())
 
 
 async def test_counts_of_the_first_rank_are_taken_at_every_look() -> None:

@@ -113,7 +113,7 @@ def swap_entries(site: Site) -> None:
         (damage_content, "checksum"),
         (lose_content, "is missing in it"),
         (damage_manifest, "its manifest is damaged"),
-        (swap_entries, "of another software"),
+        (swap_entries, "another software"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
@@ -168,7 +168,7 @@ async def test_folder_that_is_not_there_is_a_miss_with_reason(site: Site) -> Non
     site.shared.rmdir()
     report = site.start("a")
     assert (told(report).outcome, report.prompt.warmed) == (MISS, 4)
-    assert f"written into {site.shared} (" in (told(report).reason or "")
+    assert f" {site.shared} (" in (told(report).reason or "")
 
 
 async def test_recipes_without_room_are_a_miss_with_a_reason(site: Site) -> None:

@@ -162,7 +162,7 @@ async def test_recipes_of_a_volume_that_cannot_be_written_are_taken(seeded: Path
     assert pod.take().outcome is HIT
     found = pod.publish()
     assert found.outcome is HIT
-    assert f"written into {seeded} (" in (found.reason or "")
+    assert f" {seeded} (" in (found.reason or "")
     assert (pod.disk / "code" / "recipe").read_bytes() == LARGE
 
 

@@ -66,7 +66,7 @@ async def test_recipes_of_another_key_under_our_name_are_ignored(site: Site, sto
     (mine / "manifest").write_bytes((foreign.folder / "manifest").read_bytes())
     second = start(site, store)
     assert (told(second).outcome, cached(second)) == (SEEDED, 0)
-    assert "of another software" in (told(second).reason or "")
+    assert "another software" in (told(second).reason or "")
 
 
 async def test_store_that_refuses_is_a_reason_that_quotes_no_secret(
