@@ -10,17 +10,13 @@ from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.engines.protocol import Meeting, PodPart, Progress, Rank
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Update, Verb, config_digest, failure_of
-from gaudi_runtime.group.peers import BEAT_SECONDS, SILENT_SECONDS, send
+from gaudi_runtime.group.peers import PACE, Pace, send
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.children import pulse
 from gaudi_runtime.process.exit import exit_when_lost
 from gaudi_runtime.process.signals import Signals, Stopped
 from gaudi_runtime.process.worker import in_worker_thread
-
-TRY_SECONDS = 1.0
-CLOSING_SECONDS = 5.0
-"""What the leader's engine may take to end, once its answers are."""
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +39,17 @@ async def follow(
     board: ReportBoard,
     signals: Signals,
     make: Callable[[], Rank | PodPart],
+    pace: Pace = PACE,
+    works: Callable[[], object] = pulse,
 ) -> None:
     """Returns at the leader's farewell. `make` makes the engine of this rank, at the first order.
 
+    What `works` returns changes as the processes of this pod work.
     Raises EngineLost when the leader is gone, and Stopped when SIGTERM came before it was there.
     """
-    reader, writer = await _leader(topology, config.serving.group_port, board, signals)
-    connection = _Following(reader, writer, config, topology, board, signals, make)
+    reader, writer = await _leader(topology, config.serving.group_port, board, signals, pace)
+    hello = Hello(rank=topology.rank, config=config_digest(config))
+    connection = _Following(reader, writer, hello, board, signals, make, pace, works)
     following = asyncio.ensure_future(connection.run())
     stopping = asyncio.ensure_future(signals.stop.wait())
     try:
@@ -57,7 +57,7 @@ async def follow(
         if signals.stop.is_set():
             connection.send_signals()
         # After SIGTERM the leader drains for its time, and its answers need this rank.
-        await asyncio.wait({following}, timeout=config.serving.drain_seconds + CLOSING_SECONDS)
+        await asyncio.wait({following}, timeout=config.serving.drain_seconds + pace.closing)
         if following.done():
             following.result()
         following.cancel()
@@ -65,11 +65,10 @@ async def follow(
     finally:
         following.cancel()
         stopping.cancel()
-        writer.close()
 
 
 async def _leader(
-    topology: Topology, port: int, board: ReportBoard, signals: Signals
+    topology: Topology, port: int, board: ReportBoard, signals: Signals, pace: Pace
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to the leader."""
     while not signals.stop.is_set():
@@ -78,7 +77,7 @@ async def _leader(
             return await asyncio.open_connection(topology.leader, port, limit=MOST_LINE_BYTES)
         except OSError as error:
             log.debug("The leader %s is not there yet: %s", topology.leader, error)
-        await asyncio.sleep(TRY_SECONDS)
+        await asyncio.sleep(pace.look)
     raise Stopped
 
 
@@ -89,24 +88,24 @@ class _Following:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        config: RuntimeConfig,
-        topology: Topology,
+        hello: Hello,
         board: ReportBoard,
         signals: Signals,
         make: Callable[[], Rank | PodPart],
+        pace: Pace,
+        works: Callable[[], object],
     ) -> None:
-        self._reader, self._writer, self._board, self._signals = reader, writer, board, signals
-        self._make = make
+        self._reader, self._writer, self._hello, self._board, self._signals = reader, writer, hello, board, signals
+        self._make, self._pace, self._works = make, pace, works
         self._engine: Rank | PodPart | None = None
-        self._hello = Hello(rank=topology.rank, config=config_digest(config))
         self._loop = asyncio.get_running_loop()
         self._work: set[asyncio.Task[None]] = set()
-        self._watching: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         """From hello to farewell. Raises EngineLost."""
         self._send(self._hello)
-        beating = asyncio.create_task(self._beat())
+        self._beside.append(asyncio.create_task(self._beat()))
         try:
             while True:
                 order = await self._order()
@@ -120,9 +119,9 @@ class _Following:
                     self._work.add(task)  # the event loop itself keeps weak references only
                     task.add_done_callback(self._work.discard)
         finally:
-            beating.cancel()
-            if self._watching:
-                self._watching.cancel()
+            for task in self._beside:
+                task.cancel()
+            self._writer.close()  # the leader waits for that
 
     async def close(self) -> None:
         """End what this rank has started for an engine that spans pods."""
@@ -131,11 +130,11 @@ class _Following:
 
     async def _order(self) -> Order:
         try:
-            text = await asyncio.wait_for(self._reader.readline(), SILENT_SECONDS)
+            text = await asyncio.wait_for(self._reader.readline(), self._pace.silence)
             if text:
                 return Order.model_validate_json(text)
         except TimeoutError:
-            raise EngineLost(f"The leader of this group has sent nothing for {SILENT_SECONDS:.0f} s.") from None
+            raise EngineLost(f"The leader of this group has sent nothing for {self._pace.silence:.0f} s.") from None
         except (OSError, ValueError) as error:
             raise EngineLost(f"The connection to the leader of this group broke: {error}.") from error
         raise EngineLost("The leader of this group is gone: its process has ended.")
@@ -152,7 +151,7 @@ class _Following:
         if verb is Verb.SERVE:
             self._board.update(phase=PHASES[verb])
         if verb is Verb.LOAD and isinstance(self._engine, PodPart):
-            self._watching = asyncio.create_task(exit_when_lost(self._engine.until_lost, self._board))
+            self._beside.append(asyncio.create_task(exit_when_lost(self._engine.until_lost, self._board)))
         self._board.touch()
         self._send(Update(done=verb, answer=answer))
 
@@ -175,11 +174,11 @@ class _Following:
 
     async def _beat(self) -> None:
         # Processes of an engine report nothing while they start and work, so they are looked at.
-        before = pulse()
+        before = self._works()
         while True:
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(self._pace.beat)
             self.send_signals()
-            if (now := await asyncio.to_thread(pulse)) != before:
+            if (now := await asyncio.to_thread(self._works)) != before:
                 before = now
                 self._progress()
 

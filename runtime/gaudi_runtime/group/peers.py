@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import cast
 
 from pydantic import ValidationError
@@ -29,14 +30,30 @@ from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.exit import ended_when_lost
 from gaudi_runtime.process.signals import Signals
 
-BEAT_SECONDS = 2.0
-SILENT_SECONDS = 30.0
-"""Without a message for so long a rank is lost, or a leader: its node may have gone without a farewell."""
-LOOK_SECONDS = 1.0
-
 Make = Callable[[RuntimeConfig], Engine]
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that leader and ranks wait for each other.
+
+    beat     between two signs of life
+    silence  without a message for so long a rank is lost, or a leader: its node may have gone without a farewell
+    look     between two looks for who is not there yet
+    parting  what a rank may take to hang up after the farewell
+    closing  what the leader's engine may take to end, once its answers are
+    """
+
+    beat: float = 2.0
+    silence: float = 30.0
+    look: float = 1.0
+    parting: float = 1.0
+    closing: float = 5.0
+
+
+PACE = Pace()
 
 
 @asynccontextmanager
@@ -74,9 +91,17 @@ class Peers:
     asked of its pod is asked of ours by `signals`.
     """
 
-    def __init__(self, topology: Topology, port: int, config: str, board: ReportBoard, signals: Signals) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        port: int,
+        config: str,
+        board: ReportBoard,
+        signals: Signals,
+        pace: Pace = PACE,
+    ) -> None:
         self._topology, self._port, self._config = topology, port, config
-        self._board, self._signals = board, signals
+        self._board, self._signals, self._pace = board, signals, pace
         self._moves = 0
         self._starting: dict[int, Future[Update]] = {}
         self._loop = asyncio.get_running_loop()
@@ -98,9 +123,7 @@ class Peers:
         finally:
             beating.cancel()
             server.close()
-            for writer in self._writers.values():
-                send(writer, Order(farewell=True))
-                writer.close()
+            await self._part()
 
     def missing(self, seconds: float) -> list[int]:
         """The ranks that have not joined yet, after `seconds` at the latest. From any thread."""
@@ -116,7 +139,7 @@ class Peers:
     def gather(self, progress: Progress) -> None:
         """Wait until every rank has joined. From any thread."""
         # A pod may wait for a node for hours: that is a warning in the report, and no standstill.
-        while missing := self.missing(LOOK_SECONDS):
+        while missing := self.missing(self._pace.look):
             self._report_missing(missing)
             progress()
         self._report_missing([])
@@ -149,6 +172,17 @@ class Peers:
     async def until_lost(self) -> EngineLost:
         """Returns when a rank of the complete group is gone, with the sentence that says which."""
         return await asyncio.shield(self._lost)
+
+    async def _part(self) -> None:
+        """Say farewell, and let the ranks hang up: who closes with something unread takes back what it said last."""
+        for writer in self._writers.values():
+            send(writer, Order(farewell=True))
+        hanging_up = [asyncio.ensure_future(writer.wait_closed()) for writer in self._writers.values()]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pace.parting):
+                await asyncio.gather(*hanging_up, return_exceptions=True)
+        for writer in self._writers.values():
+            writer.close()
 
     def _report_missing(self, ranks: list[int]) -> None:
         pods = f"{'pod' if len(ranks) == 1 else 'pods'} of rank {', '.join(map(str, ranks))}"
@@ -183,7 +217,7 @@ class Peers:
 
     async def _admitted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int | None:
         try:
-            hello = Hello.model_validate_json(await asyncio.wait_for(reader.readline(), SILENT_SECONDS))
+            hello = Hello.model_validate_json(await asyncio.wait_for(reader.readline(), self._pace.silence))
         except (ValidationError, ValueError, OSError, TimeoutError):
             return None
         if hello.rank < self._topology.size and hello.config == self._config:
@@ -193,17 +227,15 @@ class Peers:
             return hello.rank
         refused = "its configuration is another one" if hello.config != self._config else "there is no such rank"
         send(writer, Order(refused=f"Rank {hello.rank} may not join this group: {refused}."))
-        with suppress(OSError):
-            await writer.drain()
         return None
 
     async def _listen(self, rank: int, reader: asyncio.StreamReader) -> str:
         """Take in what a rank sends; returns how it ended."""
         try:
-            while text := await asyncio.wait_for(reader.readline(), SILENT_SECONDS):
+            while text := await asyncio.wait_for(reader.readline(), self._pace.silence):
                 self._received(rank, Update.model_validate_json(text))
         except TimeoutError:
-            return f"it has sent nothing for {SILENT_SECONDS:.0f} s"
+            return f"it has sent nothing for {self._pace.silence:.0f} s"
         except (ValidationError, ValueError) as error:
             return f"what it sends cannot be read: {error}"
         except OSError as error:
@@ -219,8 +251,9 @@ class Peers:
             self._signals.ask_to_close()
         if update.stopping:
             self._signals.ask_to_stop()
-        if update.done and not self._waiting[rank].done():
-            self._waiting[rank].set_result(update)
+        answer = self._waiting.get(rank)
+        if update.done and answer and not answer.done():
+            answer.set_result(update)
 
     def _miss(self, rank: int, why: str) -> None:
         if not self._complete.is_set():
@@ -240,7 +273,7 @@ class Peers:
         while True:
             for writer in self._writers.values():
                 send(writer, Order())
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(self._pace.beat)
 
 
 def free_port() -> int:

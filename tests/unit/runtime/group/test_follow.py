@@ -1,69 +1,141 @@
-"""What a rank does of the work of an engine that spans pods."""
+"""The life of a rank beside its leader."""
 
 import asyncio
-from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import Any, cast
+import dataclasses
+import logging
+from collections.abc import Callable
 
 import pytest
 
-from gaudi_runtime.engines.protocol import Meeting, Progress
 from gaudi_runtime.errors import EngineLost
-from gaudi_runtime.group.follow import do, follow
-from gaudi_runtime.group.messages import Verb
+from gaudi_runtime.group.follow import follow
+from gaudi_runtime.group.messages import Hello, Order, Update, Verb, config_digest
 from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.http.report_board import ReportBoard
-from gaudi_runtime.process.signals import Signals
+from gaudi_runtime.process.signals import Signals, Stopped
 from tests.unit.runtime.configs import free_port, sim_config
+from tests.unit.runtime.group.ends import HOST, PATIENT, End, leader_by_hand
+from tests.unit.runtime.group.followed import IDLE, followed
 
-HERE = "10.0.0.7"
-
-
-class Part:
-    """Keeps where it was ordered to join."""
-
-    def __init__(self) -> None:
-        self.joined: list[Meeting] = []
-
-    def report_fields(self) -> Mapping[str, object]:
-        return {}
-
-    def recipe_key(self) -> None:
-        return None
-
-    def join(self, meeting: Meeting, progress: Progress) -> None:
-        self.joined.append(meeting)
-
-    async def until_lost(self) -> EngineLost:
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        raise NotImplementedError
+TOPOLOGY = Topology(1, 2, HOST)
 
 
-def test_pod_of_engine_that_spans_pods_only_starts_its_part() -> None:
-    """What the leader's engine does afterwards reaches its processes without us."""
-    part = Part()
-    orders: list[tuple[Verb, list[Any]]] = [(Verb.LOAD, [HERE, 4567]), (Verb.SERVE, [])]
-    answers = [do(part, verb, arguments, lambda: None) for verb, arguments in orders]
-    assert (part.joined, answers) == ([Meeting(HERE, 4567)], [None, None])
+async def test_rank_says_its_number_and_the_digest_of_its_configuration() -> None:
+    async with followed() as rank:
+        assert await rank.leader.hello() == Hello(rank=1, config=config_digest(rank.config))
 
 
-async def test_connection_that_the_leader_ends_is_a_lost_engine() -> None:
+async def test_rank_tries_again_until_the_leader_is_there(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
     config = sim_config(serving={"group_port": free_port()})
-    signals = cast("Signals", SimpleNamespace(stop=asyncio.Event(), closing=False))
-    left = asyncio.Event()
+    rank = follow(config, TOPOLOGY, ReportBoard("0" * 64), Signals(), lambda: IDLE, PATIENT)
+    following = asyncio.create_task(rank)
+    while not any(said.startswith(f"The leader {HOST} is not there yet: ") for said in caplog.messages):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    async with leader_by_hand(config.serving.group_port) as joined:
+        leader = await joined.get()
+        assert (await leader.hello()).rank == 1
+        leader.say(Order(farewell=True))
+        await following
 
-    async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """What the kernel does for a leader that has read all and ends."""
-        writer.write_eof()
-        await reader.read()
-        writer.close()
-        await writer.wait_closed()
-        left.set()
 
-    async with await asyncio.start_server(leave, port=config.serving.group_port):
+async def test_rank_that_waits_for_its_leader_does_not_stand_still() -> None:
+    now, signals = [0.0], Signals()
+    board = ReportBoard("0" * 64, lambda: now[0])
+    rank = follow(sim_config(), TOPOLOGY, board, signals, lambda: IDLE, PATIENT)
+    following = asyncio.create_task(rank)
+    now[0] = 100.0
+    while board.report().since_progress_seconds:  # noqa: ASYNC110 - it tells nobody but those who ask
+        await asyncio.sleep(0)
+    signals.ask_to_stop()
+    with pytest.raises(Stopped):
+        await following
+
+
+async def test_rank_that_may_not_join_ends_with_the_sentence() -> None:
+    async with followed() as rank:
+        rank.leader.say(Order(refused="Rank 1 may not join."))
+        with pytest.raises(EngineLost, match=r"^Rank 1 may not join\.$"):
+            await rank.following
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        (End.hang_up, "The leader of this group is gone: its process has ended."),
+        (End.reset, "The connection to the leader of this group broke: "),
+        (lambda leader: leader.say_bytes(b"no json\n"), "The connection to the leader of this group broke: "),
+        (lambda leader: leader.say(Update(moved=True)), "The connection to the leader of this group broke: "),
+    ],
+)
+async def test_lost_leader_ends_the_rank_with_the_reason(end: Callable[[End], None], why: str) -> None:
+    async with followed() as rank:
+        await rank.leader.hello()
+        end(rank.leader)
         with pytest.raises(EngineLost) as lost:
-            await follow(config, Topology(1, 2, "127.0.0.1"), ReportBoard("0" * 64), signals, lambda: Part())
-        await left.wait()
-    assert str(lost.value) == "The leader of this group is gone: its process has ended."
+            await rank.following
+    assert str(lost.value).startswith(why)
+
+
+async def test_leader_that_says_nothing_for_long_is_lost() -> None:
+    async with followed(pace=dataclasses.replace(PATIENT, silence=0.01)) as rank:
+        with pytest.raises(EngineLost, match=r"^The leader of this group has sent nothing for 0 s\.$"):
+            await rank.following
+
+
+async def test_sign_of_life_orders_nothing() -> None:
+    async with followed() as rank:
+        await rank.leader.hello()
+        rank.leader.say(Order())
+        rank.leader.say(Order(farewell=True))
+        await rank.following
+        assert await rank.leader.hung_up()
+
+
+async def test_farewell_ends_the_rank_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with followed() as rank:
+        await rank.leader.hello()
+        rank.leader.say(Order(farewell=True))
+        await rank.following
+    assert "The leader has sent its farewell." in caplog.messages
+
+
+async def test_rank_that_is_to_end_works_until_the_farewell() -> None:
+    async with followed() as rank:
+        await rank.leader.hello()
+        rank.signals.ask_to_stop()
+        assert await rank.leader.update() == Update(closing=True, stopping=True)
+        rank.leader.say(Order(verb=Verb.MEMORY))
+        assert (await rank.leader.update()).done is Verb.MEMORY
+        rank.leader.say(Order(farewell=True))
+        await rank.following
+
+
+async def test_rank_that_is_to_end_does_not_wait_for_ever() -> None:
+    async with followed(pace=dataclasses.replace(PATIENT, closing=0.01)) as rank:
+        await rank.leader.hello()
+        rank.signals.ask_to_stop()
+        await rank.following
+        assert (await rank.leader.update()).stopping
+        assert await rank.leader.hung_up()
+
+
+async def test_leader_that_is_lost_after_sigterm_is_an_error() -> None:
+    async with followed() as rank:
+        await rank.leader.hello()
+        rank.signals.ask_to_stop()
+        await rank.leader.update()
+        rank.leader.hang_up()
+        with pytest.raises(EngineLost):
+            await rank.following
+
+
+async def test_rank_that_is_closing_tells_it_with_the_next_beat() -> None:
+    async with followed(pace=dataclasses.replace(PATIENT, beat=0.001)) as rank:
+        await rank.leader.hello()
+        assert await rank.leader.update() == Update()
+        rank.signals.ask_to_close()
+        while (update := await rank.leader.update()) == Update():
+            pass
+        assert update == Update(closing=True)

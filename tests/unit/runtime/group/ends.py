@@ -1,0 +1,89 @@
+"""Either end of a group's connection by hand: what a test says to a real leader, or to a real rank."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gaudi_runtime.contract.base import Wire
+from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Update, line
+from gaudi_runtime.group.peers import Pace
+
+HOST = "127.0.0.1"
+PATIENT = Pace(beat=3600, silence=3600, look=0.001, parting=3600, closing=3600)
+"""Whoever waits, waits for what the test does."""
+
+
+class End:
+    """One end of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self._writer = reader, writer
+
+    def say(self, message: Wire) -> None:
+        """Send one message."""
+        self._writer.write(line(message))
+
+    def say_bytes(self, text: bytes) -> None:
+        """Send what may be no message."""
+        self._writer.write(text)
+
+    async def hello(self) -> Hello:
+        """What a rank says first."""
+        return Hello.model_validate_json(await self.reader.readline())
+
+    async def order(self) -> Order:
+        """The leader's next order that is more than a sign of life."""
+        while (order := Order.model_validate_json(await self.reader.readline())) == Order():
+            pass
+        return order
+
+    async def update(self) -> Update:
+        """What a rank tells next, signs of life included."""
+        return Update.model_validate_json(await self.reader.readline())
+
+    async def hung_up(self) -> bool:
+        """Whether the other end closes, having said nothing more than that it lives."""
+        return not (await self.reader.read()).replace(line(Order()), b"")
+
+    def hang_up(self) -> None:
+        """Close in good order."""
+        self._writer.close()
+
+    def reset(self) -> None:
+        """Close as the kernel does for a process that ends with something unread."""
+        raw: socket.socket = self._writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+
+
+@asynccontextmanager
+async def rank_by_hand(port: int, hello: Hello | None = None) -> AsyncIterator[End]:
+    """A connection to a leader, which hears `hello`."""
+    reader, writer = await asyncio.open_connection(HOST, port, limit=MOST_LINE_BYTES)
+    end = End(reader, writer)
+    if hello:
+        end.say(hello)
+    try:
+        yield end
+    finally:
+        end.hang_up()
+
+
+@asynccontextmanager
+async def leader_by_hand(port: int) -> AsyncIterator["asyncio.Queue[End]"]:
+    """The connections that ranks make, as they come."""
+    joined: asyncio.Queue[End] = asyncio.Queue()
+    ends: list[End] = []
+
+    def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends.append(End(reader, writer))
+        joined.put_nowait(ends[-1])
+
+    async with await asyncio.start_server(join, port=port, limit=MOST_LINE_BYTES):
+        try:
+            yield joined
+        finally:
+            for end in ends:
+                end.hang_up()

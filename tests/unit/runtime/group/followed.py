@@ -1,0 +1,73 @@
+"""A real rank in this process, which follows a leader by hand."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.engines.protocol import PodPart, Progress, Rank
+from gaudi_runtime.group.follow import follow
+from gaudi_runtime.group.messages import Verb
+from gaudi_runtime.group.peers import Pace
+from gaudi_runtime.group.topology import Topology
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.signals import Signals
+from tests.unit.runtime.configs import free_port, sim_config
+from tests.unit.runtime.group.ends import HOST, PATIENT, End, leader_by_hand
+
+
+class Scripted:
+    """One rank whose verbs are done by a function."""
+
+    def __init__(self, do: Callable[[Verb, Sequence[Any], Progress], Any]) -> None:
+        self.do = do
+
+    def report_fields(self) -> Mapping[str, object]:
+        return {}
+
+    def recipe_key(self) -> None:
+        return None
+
+
+IDLE = Scripted(lambda verb, arguments, progress: None)
+
+
+@dataclass
+class Followed:
+    """A rank that follows, and its leader's end."""
+
+    config: RuntimeConfig
+    board: ReportBoard
+    signals: Signals
+    following: "asyncio.Task[None]"
+    leader: End
+
+
+@asynccontextmanager
+async def followed(
+    engine: Rank | PodPart = IDLE,
+    pace: Pace = PATIENT,
+    make: Callable[[], Rank | PodPart] | None = None,
+    works: Callable[[], object] = lambda: 0,
+    clock: Callable[[], float] = time.monotonic,
+) -> AsyncIterator[Followed]:
+    """A rank that has said its hello; `make` makes its engine where it is not `engine`."""
+    config = sim_config(serving={"group_port": free_port(), "drain_seconds": 0})
+    board, signals = ReportBoard("0" * 64, clock), Signals()
+    async with leader_by_hand(config.serving.group_port) as joined:
+        topology = Topology(1, 2, HOST)
+        rank = follow(config, topology, board, signals, make or (lambda: engine), pace, works)
+        following = asyncio.create_task(rank)
+        joining = asyncio.create_task(joined.get())
+        try:
+            await asyncio.wait({following, joining}, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                following.result()
+            yield Followed(config, board, signals, following, await joining)
+        finally:
+            for task in (following, joining):
+                task.cancel()
+            await asyncio.gather(following, joining, return_exceptions=True)

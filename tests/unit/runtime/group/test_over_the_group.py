@@ -1,0 +1,60 @@
+"""The engine of a leader's pod, alone and over its group."""
+
+import asyncio
+import threading
+
+from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
+from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.engines.select import select_engine, select_rank
+from gaudi_runtime.group.follow import follow
+from gaudi_runtime.group.messages import Hello, Update, config_digest
+from gaudi_runtime.group.peers import over_the_group
+from gaudi_runtime.group.topology import ALONE, Topology
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.signals import Signals
+from gaudi_runtime.serve import start_engine
+from tests.unit.runtime.configs import free_port, sim_config
+from tests.unit.runtime.group.ends import HOST, rank_by_hand
+
+
+def config_of_two() -> RuntimeConfig:
+    """The sim engine over two pods."""
+    config = sim_config(serving={"group_port": free_port()})
+    return config.model_copy(update={"parallelism": ParallelismConfig(tensor=2, nodes=2)})
+
+
+async def test_pod_that_is_alone_makes_its_engine_as_ever() -> None:
+    async with over_the_group(sim_config(), ALONE, ReportBoard("0" * 64), Signals(), select_engine) as make:
+        assert make is select_engine
+
+
+async def test_engine_over_two_pods_starts_and_parts_as_one() -> None:
+    config, signals = config_of_two(), Signals()
+    boards = [ReportBoard("0" * 64) for _ in range(2)]
+    topology = Topology(1, 2, HOST)
+    async with over_the_group(config, Topology(0, 2, HOST), boards[0], signals, select_engine) as make:
+        rank = follow(config, topology, boards[1], signals, lambda: select_rank(config, 1))
+        following = asyncio.create_task(rank)
+        engine = await asyncio.to_thread(start_engine, config, boards[0], threading.Event(), make)
+        assert boards[1].report().phase is Phase.CAPTURING
+        engine.start_serving()
+        while (report := boards[1].report()).phase is not Phase.SERVING:
+            await boards[1].wait_beyond(report.sequence, 60)
+        await engine.close()
+    await following
+    report = boards[0].report()
+    assert report.decode.captured == report.decode.planned > 0
+
+
+async def test_rank_of_the_same_configuration_joins_and_moves_the_leader() -> None:
+    config, board, signals = config_of_two(), ReportBoard("0" * 64), Signals()
+    hello = Hello(rank=1, config=config_digest(config))
+    async with (
+        over_the_group(config, Topology(0, 2, HOST), board, signals, select_engine),
+        rank_by_hand(config.serving.group_port, hello) as rank,
+    ):
+        for update in (Update(moved=True), Update(closing=True)):
+            rank.say(update)
+        while not signals.closing:  # noqa: ASYNC110 - it tells nobody but those who ask
+            await asyncio.sleep(0)
+        assert await rank.reader.readline() == b"{}\n"
