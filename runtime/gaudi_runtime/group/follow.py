@@ -84,6 +84,9 @@ async def _leader(
 class _Following:
     """One connection to the leader; verbs are done one at a time, in a worker thread."""
 
+    _doing: asyncio.Task[None]
+    """The last verb. Kept here, for the event loop itself keeps weak references only."""
+
     def __init__(
         self,
         reader: asyncio.StreamReader,
@@ -99,7 +102,6 @@ class _Following:
         self._make, self._pace, self._works = make, pace, works
         self._engine: Rank | PodPart | None = None
         self._loop = asyncio.get_running_loop()
-        self._work: set[asyncio.Task[None]] = set()
         self._beside: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
@@ -115,9 +117,7 @@ class _Following:
                 if order.refused:
                     raise EngineLost(order.refused)
                 if order.verb:
-                    task = asyncio.create_task(self._do(order.verb, order.arguments))
-                    self._work.add(task)  # the event loop itself keeps weak references only
-                    task.add_done_callback(self._work.discard)
+                    self._doing = asyncio.create_task(self._do(order.verb, order.arguments))
         finally:
             for task in self._beside:
                 task.cancel()

@@ -72,12 +72,12 @@ class Update(Wire):
 
 def line(message: Wire) -> bytes:
     """One message on the wire."""
-    return message.model_dump_json(by_alias=True, exclude_defaults=True).encode() + b"\n"
+    return message.model_dump_json(exclude_defaults=True).encode() + b"\n"
 
 
 def config_digest(config: RuntimeConfig) -> str:
     """SHA-256 of all that ranks must agree on, 64 hex digits: each has ports of its own."""
-    return sha256(config.model_dump_json(by_alias=True, exclude={"serving"}).encode()).hexdigest()
+    return sha256(config.model_dump_json(exclude={"serving"}).encode()).hexdigest()
 
 
 def failure_of(error: Exception) -> Failure:

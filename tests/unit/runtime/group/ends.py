@@ -11,6 +11,8 @@ from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Update, 
 from gaudi_runtime.group.peers import Pace
 
 HOST = "127.0.0.1"
+LEADER = "127.0.0.2"
+"""Of this machine, too, and where nobody gets by chance."""
 PATIENT = Pace(beat=3600, silence=3600, look=0.001, parting=3600, closing=3600)
 """Whoever waits, waits for what the test does."""
 
@@ -81,7 +83,7 @@ async def leader_by_hand(port: int) -> AsyncIterator["asyncio.Queue[End]"]:
         ends.append(End(reader, writer))
         joined.put_nowait(ends[-1])
 
-    async with await asyncio.start_server(join, port=port, limit=MOST_LINE_BYTES):
+    async with await asyncio.start_server(join, LEADER, port, limit=MOST_LINE_BYTES):
         try:
             yield joined
         finally:

@@ -16,7 +16,7 @@ from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Signals
 from tests.unit.runtime.configs import free_port, sim_config
-from tests.unit.runtime.group.ends import HOST, PATIENT, End, leader_by_hand
+from tests.unit.runtime.group.ends import LEADER, PATIENT, End, leader_by_hand
 
 
 class Scripted:
@@ -58,7 +58,7 @@ async def followed(
     config = sim_config(serving={"group_port": free_port(), "drain_seconds": 0})
     board, signals = ReportBoard("0" * 64, clock), Signals()
     async with leader_by_hand(config.serving.group_port) as joined:
-        topology = Topology(1, 2, HOST)
+        topology = Topology(1, 2, LEADER)
         rank = follow(config, topology, board, signals, make or (lambda: engine), pace, works)
         following = asyncio.create_task(rank)
         joining = asyncio.create_task(joined.get())

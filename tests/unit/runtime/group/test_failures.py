@@ -30,3 +30,7 @@ def test_failure_of_a_rank_keeps_its_reason() -> None:
 def test_error_that_is_none_of_ours_goes_by_its_name() -> None:
     found = failure_of(ZeroDivisionError("division by zero"))
     assert (found.reason, found.message) == ("Crashed", "ZeroDivisionError: division by zero")
+
+
+def test_long_message_of_an_error_is_cut_for_the_wire() -> None:
+    assert failure_of(ModelNotFound("x" * 5000)).message == "x" * 1024

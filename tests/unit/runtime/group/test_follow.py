@@ -14,10 +14,10 @@ from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Signals, Stopped
 from tests.unit.runtime.configs import free_port, sim_config
-from tests.unit.runtime.group.ends import HOST, PATIENT, End, leader_by_hand
+from tests.unit.runtime.group.ends import LEADER, PATIENT, End, leader_by_hand
 from tests.unit.runtime.group.followed import IDLE, followed
 
-TOPOLOGY = Topology(1, 2, HOST)
+TOPOLOGY = Topology(1, 2, LEADER)
 
 
 async def test_rank_says_its_number_and_the_digest_of_its_configuration() -> None:
@@ -30,7 +30,7 @@ async def test_rank_tries_again_until_the_leader_is_there(caplog: pytest.LogCapt
     config = sim_config(serving={"group_port": free_port()})
     rank = follow(config, TOPOLOGY, ReportBoard("0" * 64), Signals(), lambda: IDLE, PATIENT)
     following = asyncio.create_task(rank)
-    while not any(said.startswith(f"The leader {HOST} is not there yet: ") for said in caplog.messages):  # noqa: ASYNC110
+    while not any(said.startswith(f"The leader {LEADER} is not there yet: [Errno ") for said in caplog.messages):  # noqa: ASYNC110
         await asyncio.sleep(0)
     async with leader_by_hand(config.serving.group_port) as joined:
         leader = await joined.get()

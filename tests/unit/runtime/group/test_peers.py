@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_runtime.errors import EngineLost, ModelNotFound, RankFailed
 from gaudi_runtime.group.messages import Order, Update, Verb, failure_of
-from tests.unit.runtime.group.ends import HOST
+from tests.unit.runtime.group.ends import HOST, End
 from tests.unit.runtime.group.lead import Lead, group
 
 
@@ -57,6 +57,20 @@ async def test_waiting_changes_the_report_once() -> None:
     assert len(set(sequences)) == 1
 
 
+async def test_start_waits_for_every_pod() -> None:
+    lead, loop = Lead(), asyncio.get_running_loop()
+    joined: list[End] = []
+    async with lead.peers.listening(), AsyncExitStack() as ranks:
+
+        def progress() -> None:
+            if not joined:
+                joining = ranks.enter_async_context(lead.rank(1))
+                joined.append(asyncio.run_coroutine_threadsafe(joining, loop).result())
+
+        await asyncio.to_thread(lead.peers.start, progress)
+        assert (await joined[0].order()).verb is Verb.LOAD
+
+
 async def test_every_pod_is_notified_where_to_meet() -> None:
     async with group() as (lead, [rank]):
         meeting = await asyncio.to_thread(lead.peers.start, lambda: None)
@@ -64,6 +78,10 @@ async def test_every_pod_is_notified_where_to_meet() -> None:
         assert meeting.address == HOST
         async with await asyncio.start_server(lambda reader, writer: None, port=meeting.port):
             pass
+
+
+async def test_pod_that_was_not_asked_to_start_has_not_failed() -> None:
+    Lead().peers.raise_if_failed()
 
 
 async def test_pod_that_cannot_start_is_named_with_its_reason() -> None:

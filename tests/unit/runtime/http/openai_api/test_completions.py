@@ -62,6 +62,7 @@ async def test_a_stream_ends_with_the_done_event(api: Served) -> None:
     body = {"model": "echo", "prompt": "a", "stream": True}
     answer = await api.http.post("/v1/completions", json=body)
     assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "no-cache"
     assert answer.text.endswith("\n\ndata: [DONE]\n\n")
 
 

@@ -83,6 +83,13 @@ async def test_engine_that_fails_is_server_error_and_frees_its_place() -> None:
         assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="500") == 2
 
 
+async def test_failure_of_one_choice_fails_the_whole_answer() -> None:
+    async with served(sim_config({"failAtToken": 3})) as api:
+        with pytest.raises(openai.InternalServerError):
+            await api.openai.completions.create(model="echo", prompt="abc", n=2)
+        await until(lambda: api.engine.load_now().running == 0)
+
+
 async def test_engine_that_fails_midway_ends_the_stream_with_error_event() -> None:
     async with served(sim_config({"failAtToken": 3})) as api:
         stream = await api.openai.completions.create(model="echo", prompt="abc", stream=True)

@@ -17,7 +17,7 @@ async def refusal(api: Served, **body: Any) -> tuple[int, dict[str, Any]]:
 async def test_an_unknown_model_is_not_found(api: Served) -> None:
     with pytest.raises(openai.NotFoundError) as refused:
         await api.openai.completions.create(model="gpt-4", prompt="a")
-    assert refused.value.code == "model_not_found"
+    assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
     assert "Model gpt-4 is not served here; served: echo, echo-alias." in str(refused.value)
 
 

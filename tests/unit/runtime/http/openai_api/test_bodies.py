@@ -1,0 +1,102 @@
+"""The exact bodies that clients read, field by field."""
+
+import json
+from typing import Any
+
+from tests.unit.runtime.serving import Served
+
+HELLO = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+
+
+async def told(api: Served, path: str, **body: Any) -> list[dict[str, Any]]:
+    """The body, or those of all events of a stream; without what differs each time, which is looked at here."""
+    answer = await api.http.post(path, json=body)
+    texts = [line.removeprefix("data: ") for line in answer.text.splitlines() if line not in ("", "data: [DONE]")]
+    bodies = [json.loads(text) for text in texts]
+    prefix = "chatcmpl-" if path.endswith("chat/completions") else "cmpl-"
+    for each in bodies:
+        assert each.pop("id").startswith(prefix)
+        assert isinstance(each.pop("created"), int)
+    return bodies
+
+
+async def test_text_completion_has_every_field_of_openai(api: Served) -> None:
+    [body] = await told(api, "/v1/completions", model="echo", prompt="ab")
+    assert body == {
+        "model": "echo",
+        "object": "text_completion",
+        "choices": [{"index": 0, "text": "ab", "logprobs": None, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4},
+    }
+
+
+async def test_chat_completion_has_every_field_of_openai(api: Served) -> None:
+    [body] = await told(api, "/v1/chat/completions", **HELLO)
+    message = {"role": "assistant", "content": "user"}
+    assert body == {
+        "model": "echo",
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 19, "completion_tokens": 4, "total_tokens": 23},
+    }
+
+
+async def test_chunks_of_text_have_every_field_of_openai(api: Served) -> None:
+    options = {"include_usage": True}
+    chunks = await told(api, "/v1/completions", model="echo", prompt="a", stream=True, stream_options=options)
+    common = {"model": "echo", "object": "text_completion"}
+    *pieces, last = chunks
+    choice = {"index": 0, "text": "a", "logprobs": None, "finish_reason": "stop"}
+    assert pieces == [common | {"choices": [choice], "usage": None}]
+    assert last == common | {
+        "choices": [],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+
+
+async def test_chunks_of_a_chat_have_every_field_of_openai(api: Served) -> None:
+    chunks = await told(api, "/v1/chat/completions", **HELLO | {"max_tokens": 1}, stream=True)
+    common = {"model": "echo", "object": "chat.completion.chunk"}
+    deltas = [{"role": "assistant", "content": ""}, {"content": "u"}]
+    reasons = [None, "length"]
+    assert chunks == [
+        common | {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]}
+        for delta, reason in zip(deltas, reasons, strict=True)
+    ]
+
+
+async def test_model_has_every_field_of_openai(api: Served) -> None:
+    listed = (await api.http.get("/v1/models")).json()
+    alone = (await api.http.get("/v1/models/echo")).json()
+    assert isinstance(alone.pop("created"), int)
+    assert alone == {"id": "echo", "object": "model", "owned_by": "gaudi-runtime"}
+    assert (listed["object"], listed["data"][0]["object"]) == ("list", "model")
+
+
+async def test_health_says_ok(api: Served) -> None:
+    assert (await api.http.get("/health")).json() == {"status": "ok"}
+
+
+async def test_refusal_has_every_field_of_openai(api: Served) -> None:
+    body = (await api.http.get("/v1/models/other")).json()
+    assert body["error"] == {
+        "message": "Model other is not served here; served: echo, echo-alias.",
+        "type": "invalid_request_error",
+        "param": "model",
+        "code": "model_not_found",
+    }
+
+
+async def test_path_that_does_not_exist_is_told_like_any_refusal(api: Served) -> None:
+    body = (await api.http.get("/v1/embeddings")).json()
+    assert body["error"] == {
+        "message": "Not Found",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": None,
+    }
+
+
+async def test_wrong_method_names_those_that_are_right(api: Served) -> None:
+    answer = await api.http.get("/v1/completions")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

@@ -1,0 +1,114 @@
+"""The bounds of the model port, around an application that an engine brings."""
+
+import asyncio
+
+from httpx import ASGITransport, AsyncClient
+from prometheus_client import CollectorRegistry
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gaudi_runtime.contract.report import Requests
+from gaudi_runtime.http.metrics import RequestMetrics
+from gaudi_runtime.http.openai_api.guard import guarded
+from tests.unit.runtime.configs import sim_config
+
+GENERATING = "/v1/completions"
+
+
+class House:
+    """An application behind the guard, and what is counted of it."""
+
+    def __init__(self, app: ASGIApp, places: int = 1, queued: int = 0) -> None:
+        self.registry = CollectorRegistry()
+        self.metrics = RequestMetrics(self.registry)
+        config = sim_config(max_num_seqs=places, serving={"max_queued_requests": queued})
+        transport = ASGITransport(app=guarded(app, config, self.metrics, lambda: False), raise_app_exceptions=False)
+        self.client = AsyncClient(transport=transport, base_url="http://pod")
+
+    def answered(self, endpoint: str, code: int) -> float | None:
+        """How many answers had this code."""
+        return self.registry.get_sample_value("gaudi_requests_total", {"endpoint": endpoint, "code": str(code)})
+
+
+async def theirs(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that answers."""
+    await PlainTextResponse("theirs")(scope, receive, send)
+
+
+async def breaks(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that fails before it answers."""
+    raise ZeroDivisionError
+
+
+async def breaks_off(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that fails in the middle of its answer."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    raise ZeroDivisionError
+
+
+class Slow:
+    """An application whose generating answers wait for `leave`."""
+
+    def __init__(self) -> None:
+        self.inside, self.leave = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == GENERATING:
+            self.inside.set()
+            await self.leave.wait()
+        await theirs(scope, receive, send)
+
+
+async def test_request_beyond_all_places_is_refused_until_one_leaves() -> None:
+    slow = Slow()
+    house = House(slow)
+    first = asyncio.create_task(house.client.post(GENERATING))
+    await slow.inside.wait()
+    refused = await house.client.post(GENERATING)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert refused.json()["error"] == {
+        "message": "All places (1 with the queue) are taken; try again.",
+        "type": "rate_limit_error",
+        "param": None,
+        "code": "queue_full",
+    }
+    slow.leave.set()
+    assert (await first).text == "theirs"
+    assert (await house.client.post(GENERATING)).text == "theirs"
+
+
+async def test_page_is_answered_in_a_full_house() -> None:
+    slow = Slow()
+    house = House(slow)
+    first = asyncio.create_task(house.client.post(GENERATING))
+    await slow.inside.wait()
+    assert (await house.client.get("/v1/models")).text == "theirs"
+    slow.leave.set()
+    await first
+
+
+async def test_application_that_fails_before_it_answers_counts_as_failed() -> None:
+    house = House(breaks)
+    await house.client.post(GENERATING)
+    assert house.answered(GENERATING, 500) == 1
+    assert house.metrics.report() == Requests(answered=1, failed=1)
+
+
+async def test_failure_of_a_page_is_no_failed_request() -> None:
+    house = House(breaks)
+    await house.client.get("/v1/models")
+    assert house.answered("/v1/models", 500) == 1
+    assert house.metrics.report() == Requests()
+
+
+async def test_answer_that_breaks_off_is_counted_once() -> None:
+    house = House(breaks_off)
+    await house.client.post(GENERATING)
+    assert (house.answered(GENERATING, 200), house.answered(GENERATING, 500)) == (1, None)
+
+
+async def test_paths_that_nobody_knows_are_counted_together() -> None:
+    house = House(theirs)
+    for path in ("/a", "/b"):
+        await house.client.get(path)
+    assert house.answered("other", 200) == 2
