@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -41,10 +41,18 @@ class Usage:
 class Generation:
     """The chunks of all choices of one request; ending the iteration early cancels every choice."""
 
-    def __init__(self, engine: TokenEngine, choices: Sequence[Choice], usage: Usage, metrics: RequestMetrics) -> None:
+    def __init__(
+        self,
+        engine: TokenEngine,
+        choices: Sequence[Choice],
+        usage: Usage,
+        metrics: RequestMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock` returns monotonic seconds."""
         self.choices, self.usage = choices, usage
-        self._engine, self._metrics = engine, metrics
-        self._arrived = time.monotonic()
+        self._engine, self._metrics, self._clock = engine, metrics, clock
+        self._arrived = clock()
 
     async def pieces(self) -> AsyncGenerator[Piece, None]:
         """(index of the choice, chunk) as they come."""
@@ -61,7 +69,7 @@ class Generation:
 
     def _count(self, tokens: int) -> None:
         if tokens and not self.usage.completion_tokens:
-            self._metrics.first_token.observe(time.monotonic() - self._arrived)
+            self._metrics.first_token.observe(self._clock() - self._arrived)
         self.usage.completion_tokens += tokens
         self._metrics.generated_tokens.inc(tokens)
 

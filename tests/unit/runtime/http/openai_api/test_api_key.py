@@ -48,6 +48,22 @@ async def test_anything_but_a_bearer_token_is_refused(locked: Served, header: st
     assert answer.status_code == 401
 
 
+@pytest.mark.parametrize("header", [f"bearer {KEY}", f"Bearer  {KEY}"])
+async def test_bearer_token_may_be_written_as_the_standard_allows(locked: Served, header: str) -> None:
+    assert (await locked.http.get("/v1/models", headers={"authorization": header})).status_code == 200
+
+
+async def test_refusal_says_what_to_send(locked: Served) -> None:
+    answer = await locked.http.get("/v1/models")
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["error"] == {
+        "message": "Send the API key of this server as a bearer token: Authorization: Bearer KEY.",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "invalid_api_key",
+    }
+
+
 async def test_path_that_does_not_exist_needs_the_key_too(locked: Served) -> None:
     assert (await locked.http.get("/docs")).status_code == 401
 
@@ -96,7 +112,9 @@ def test_key_is_read_without_its_line_end() -> None:
 
 @pytest.mark.parametrize("value", ["", " \n", "\t"])
 def test_blank_key_is_refused(value: str) -> None:
-    with pytest.raises(ApiKeyBlank):
+    with pytest.raises(
+        ApiKeyBlank, match=r"^The API key of this server is blank .*VLLM_API_KEY.*leave apiKeySecretRef"
+    ):
         asked_key({"VLLM_API_KEY": value})
 
 

@@ -110,8 +110,3 @@ async def test_newer_name_of_the_limit_wins_over_the_older_one(api: Served) -> N
 def test_every_choice_has_a_seed_of_its_own() -> None:
     body = CompletionRequest(model="echo", prompt="hi", n=3, seed=7)
     assert [body.sampling(choice, 4).seed for choice in range(3)] == [7, 8, 9]
-
-
-def test_what_is_left_out_samples_from_all_tokens_unchanged() -> None:
-    sampling = CompletionRequest(model="echo", prompt="hi").sampling(0, 4)
-    assert (sampling.temperature, sampling.top_p, sampling.top_k) == (1.0, 1.0, 0)

@@ -18,11 +18,11 @@ GENERATING = "/v1/completions"
 class House:
     """An application behind the guard, and what is counted of it."""
 
-    def __init__(self, app: ASGIApp, places: int = 1, queued: int = 0) -> None:
+    def __init__(self, app: ASGIApp, places: int = 1, queued: int = 0, *, closing: bool = False) -> None:
         self.registry = CollectorRegistry()
         self.metrics = RequestMetrics(self.registry)
         config = sim_config(max_num_seqs=places, serving={"max_queued_requests": queued})
-        transport = ASGITransport(app=guarded(app, config, self.metrics, lambda: False), raise_app_exceptions=False)
+        transport = ASGITransport(app=guarded(app, config, self.metrics, lambda: closing), raise_app_exceptions=False)
         self.client = AsyncClient(transport=transport, base_url="http://pod")
 
     def answered(self, endpoint: str, code: int) -> float | None:
@@ -112,3 +112,12 @@ async def test_paths_that_nobody_knows_are_counted_together() -> None:
     for path in ("/a", "/b"):
         await house.client.get(path)
     assert house.answered("other", 200) == 2
+
+
+async def test_answer_without_headers_ends_its_connection_while_closing() -> None:
+    async def bare(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+    answer = await House(bare, closing=True).client.get("/v1/models")
+    assert answer.headers["connection"] == "close"

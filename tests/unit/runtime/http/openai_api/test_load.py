@@ -1,6 +1,7 @@
 """Full houses, clients that go away, and the closing mode."""
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import openai
@@ -55,6 +56,7 @@ async def test_client_that_goes_away_frees_all_choices_of_whole_answer() -> None
         await until(lambda: api.engine.load_now().running == 3)
         request.cancel()
         await until(lambda: api.engine.load_now().running == 0)
+        await until(lambda: api.metric("gaudi_requests_total", endpoint="/v1/completions", code="499") == 1)
 
 
 async def test_more_requests_than_places_are_all_answered_in_the_end() -> None:
@@ -103,6 +105,23 @@ async def test_engine_that_fails_midway_ends_the_stream_with_error_event() -> No
             await read()
         assert texts == ["a", "b"]
         assert api.metrics.report() == Requests(answered=1, failed=1)
+
+
+async def test_stream_that_fails_says_so_in_its_last_event(caplog: pytest.LogCaptureFixture) -> None:
+    body = {"model": "echo", "prompt": "abc", "stream": True}
+    async with served(sim_config({"failAtToken": 3})) as api:
+        answer = await api.http.post("/v1/completions", json=body)
+    [*_, last] = answer.text.rstrip().split("\n\n")
+    error = {"message": "The server failed midway; its log says why.", "type": "server_error", "param": None}
+    assert json.loads(last.removeprefix("data: ")) == {"error": error | {"code": None}}
+    assert "A streamed answer failed midway." in caplog.messages
+
+
+async def test_answer_that_fails_is_told_without_its_reason() -> None:
+    async with served(sim_config({"failAtToken": 1})) as api:
+        answer = await api.http.post("/v1/completions", json={"model": "echo", "prompt": "abc"})
+    error = {"message": "The server failed to answer; its log says why.", "type": "server_error", "param": None}
+    assert (answer.status_code, answer.json()) == (500, {"error": error | {"code": None}})
 
 
 async def test_a_request_runs_until_its_answer_has_ended() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import openai
 import pytest
 
-from tests.unit.runtime.serving import Served
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.serving import Served, served
 
 
 async def refusal(api: Served, **body: Any) -> tuple[int, dict[str, Any]]:
@@ -83,6 +84,7 @@ async def test_an_empty_list_of_prompts_is_refused(api: Served) -> None:
 async def test_echo_of_token_ids_is_refused(api: Served) -> None:
     status, error = await refusal(api, prompt=[97], echo=True)
     assert (status, error["param"]) == (400, "echo")
+    assert error["message"] == "echo needs prompts as text, not as token ids."
 
 
 async def test_a_body_that_is_no_json_is_a_bad_request(api: Served) -> None:
@@ -112,6 +114,20 @@ async def test_an_unknown_path_is_not_found_in_openai_form(api: Served) -> None:
     answer = await api.http.get("/v1/embeddings")
     assert answer.status_code == 404
     assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_body_of_just_the_most_bytes_is_read(api: Served) -> None:
+    head = {"content-type": "application/json"}
+    answer = await api.http.post("/v1/completions", content=b" " * 16 * 1024 * 1024, headers=head)
+    assert answer.status_code == 400
+
+
+async def test_as_many_choices_as_there_are_places_are_served() -> None:
+    async with served(sim_config(max_num_seqs=2, serving={"max_queued_requests": 1})) as api:
+        answer = await api.openai.completions.create(model="echo", prompt="a", n=3)
+        assert len(answer.choices) == 3
+        with pytest.raises(openai.BadRequestError, match="asks for 4 completions; this server takes at most 3"):
+            await api.openai.completions.create(model="echo", prompt="a", n=4)
 
 
 async def test_more_choices_than_server_has_places_can_never_be_served(api: Served) -> None:

@@ -1,0 +1,21 @@
+"""What is counted of the chunks of one request."""
+
+from typing import cast
+
+from prometheus_client import CollectorRegistry
+
+from gaudi_runtime.engines.protocol import SamplingParams, TokenEngine
+from gaudi_runtime.http.metrics import RequestMetrics
+from gaudi_runtime.http.openai_api.generation import Choice, Generation, Usage
+from tests.unit.runtime.serving import Served
+
+
+async def test_time_to_first_token_is_from_arrival_to_first_tokens(api: Served) -> None:
+    registry, seconds = CollectorRegistry(), iter([10.0, 12.5])
+    choices = [Choice(0, [97, 98], SamplingParams(max_tokens=2), echo="ab")]
+    generation = Generation(
+        cast("TokenEngine", api.engine), choices, Usage(2), RequestMetrics(registry), lambda: next(seconds)
+    )
+    texts = [chunk.text async for _, chunk in generation.pieces()]
+    assert "".join(texts) == "abab"
+    assert registry.get_sample_value("gaudi_time_to_first_token_seconds_sum") == 2.5
