@@ -13,8 +13,8 @@ from gaudi_runtime.group.peers import Pace
 HOST = "127.0.0.1"
 LEADER = "127.0.0.2"
 """Of this machine, too, and where nobody gets by chance."""
-PATIENT = Pace(beat=3600, silence=3600, look=0.001, parting=3600, closing=3600)
-"""Whoever waits, waits for what the test does."""
+PATIENT = Pace(beat=3600, silence=3600, look=0.001, parting=0, closing=3600)
+"""Whoever waits, waits for what the test does; a leader that parts waits for nobody."""
 
 
 class End:

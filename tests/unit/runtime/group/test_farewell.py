@@ -9,10 +9,10 @@ from gaudi_runtime.group.peers import Pace
 from tests.unit.runtime.group.ends import PATIENT, End
 from tests.unit.runtime.group.lead import Lead
 
-HASTY = dataclasses.replace(PATIENT, parting=0.01)
+POLITE = dataclasses.replace(PATIENT, parting=3600)
 
 
-async def parting(ranks: AsyncExitStack, pace: Pace = PATIENT) -> "tuple[End, asyncio.Task[None]]":
+async def parting(ranks: AsyncExitStack, pace: Pace = POLITE) -> "tuple[End, asyncio.Task[None]]":
     """A rank of a complete group, and its leader, which is about to part."""
     lead, listening = Lead(pace=pace), AsyncExitStack()
     await listening.enter_async_context(lead.peers.listening())
@@ -43,7 +43,7 @@ async def test_farewell_arrives_though_the_rank_is_still_speaking() -> None:
 
 async def test_rank_that_does_not_hang_up_holds_nobody() -> None:
     async with AsyncExitStack() as ranks:
-        rank, leader = await parting(ranks, HASTY)
+        rank, leader = await parting(ranks, PATIENT)
         await leader
         assert (await rank.order()).farewell
         assert await rank.hung_up()
