@@ -6,6 +6,8 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from gaudi_runtime.contract.base import Wire
 from gaudi_runtime.group.messages import MOST_LINE_BYTES, Hello, Order, Update, line
 from gaudi_runtime.group.peers import Pace
@@ -15,6 +17,9 @@ LEADER = "127.0.0.2"
 """Of this machine, too, and where nobody gets by chance."""
 PATIENT = Pace(beat=3600, silence=3600, look=0.001, parting=0, closing=3600)
 """Whoever waits, waits for what the test does; a leader that parts waits for nobody."""
+
+QUICK = pytest.mark.timeout(10)
+"""Of tests within one process: what they wait for, they do themselves, so what never comes is known soon."""
 
 
 class End:

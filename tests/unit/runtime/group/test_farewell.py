@@ -6,8 +6,10 @@ from contextlib import AsyncExitStack
 
 from gaudi_runtime.group.messages import Order, Update
 from gaudi_runtime.group.peers import Pace
-from tests.unit.runtime.group.ends import PATIENT, End
+from tests.unit.runtime.group.ends import PATIENT, QUICK, End
 from tests.unit.runtime.group.lead import Lead
+
+pytestmark = QUICK
 
 POLITE = dataclasses.replace(PATIENT, parting=3600)
 

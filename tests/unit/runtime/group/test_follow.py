@@ -14,8 +14,10 @@ from gaudi_runtime.group.topology import Topology
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Signals, Stopped
 from tests.unit.runtime.configs import free_port, sim_config
-from tests.unit.runtime.group.ends import LEADER, PATIENT, End, leader_by_hand
+from tests.unit.runtime.group.ends import LEADER, PATIENT, QUICK, End, leader_by_hand
 from tests.unit.runtime.group.followed import IDLE, followed
+
+pytestmark = QUICK
 
 TOPOLOGY = Topology(1, 2, LEADER)
 

@@ -9,8 +9,10 @@ import pytest
 
 from gaudi_runtime.errors import PortUnavailable
 from gaudi_runtime.group.messages import Hello, Update, line
-from tests.unit.runtime.group.ends import PATIENT, rank_by_hand
+from tests.unit.runtime.group.ends import PATIENT, QUICK, rank_by_hand
 from tests.unit.runtime.group.lead import DIGEST, Lead, group
+
+pytestmark = QUICK
 
 
 async def test_group_of_three_waits_for_both_other_ranks() -> None:

@@ -6,8 +6,10 @@ import dataclasses
 import pytest
 
 from gaudi_runtime.group.messages import Order, Update, Verb
-from tests.unit.runtime.group.ends import PATIENT
+from tests.unit.runtime.group.ends import PATIENT, QUICK
 from tests.unit.runtime.group.lead import Lead, group
+
+pytestmark = QUICK
 
 MEBIBYTE = "x" * 2**20
 

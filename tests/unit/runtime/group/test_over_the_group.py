@@ -14,7 +14,9 @@ from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Signals
 from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.configs import free_port, sim_config
-from tests.unit.runtime.group.ends import HOST, rank_by_hand
+from tests.unit.runtime.group.ends import HOST, QUICK, rank_by_hand
+
+pytestmark = QUICK
 
 
 def config_of_two() -> RuntimeConfig:

@@ -7,8 +7,10 @@ import pytest
 
 from gaudi_runtime.errors import EngineLost, ModelNotFound, RankFailed
 from gaudi_runtime.group.messages import Order, Update, Verb, failure_of
-from tests.unit.runtime.group.ends import HOST, End
+from tests.unit.runtime.group.ends import HOST, QUICK, End
 from tests.unit.runtime.group.lead import Lead, group
+
+pytestmark = QUICK
 
 
 async def test_leader_reports_for_which_pods_it_waits() -> None:

@@ -14,8 +14,10 @@ from gaudi_runtime.engines.protocol import Meeting, Progress, Rank
 from gaudi_runtime.errors import EngineLost, ModelNotFound
 from gaudi_runtime.group.follow import do
 from gaudi_runtime.group.messages import Order, Update, Verb
-from tests.unit.runtime.group.ends import PATIENT
+from tests.unit.runtime.group.ends import PATIENT, QUICK
 from tests.unit.runtime.group.followed import IDLE, Followed, Scripted, followed
+
+pytestmark = QUICK
 
 HERE = "10.0.0.7"
 
