@@ -12,6 +12,7 @@ from gaudi_runtime.group.peers import over_the_group
 from gaudi_runtime.group.topology import ALONE, Topology
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import Signals
+from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.configs import free_port, sim_config
 from tests.unit.runtime.group.ends import HOST, QUICK, rank_by_hand
@@ -37,7 +38,7 @@ async def test_engine_over_two_pods_starts_and_parts_as_one() -> None:
     async with over_the_group(config, Topology(0, 2, HOST), boards[0], signals, select_engine) as make:
         rank = follow(config, topology, boards[1], signals, lambda: select_rank(config, 1))
         following = asyncio.create_task(rank)
-        engine = await asyncio.to_thread(start_engine, config, boards[0], threading.Event(), make)
+        engine = await in_worker_thread(lambda: start_engine(config, boards[0], threading.Event(), make))
         assert boards[1].report().phase is Phase.CAPTURING
         engine.start_serving()
         while (report := boards[1].report()).phase is not Phase.SERVING:

@@ -7,6 +7,7 @@ import pytest
 
 from gaudi_runtime.errors import EngineLost, ModelNotFound, RankFailed
 from gaudi_runtime.group.messages import Order, Update, Verb, failure_of
+from gaudi_runtime.process.worker import in_worker_thread
 from tests.unit.runtime.group.ends import HOST, QUICK, End
 from tests.unit.runtime.group.lead import Lead, group
 
@@ -29,7 +30,7 @@ async def test_leader_reports_for_which_pods_it_waits() -> None:
                 told.append(warnings)
                 asyncio.run_coroutine_threadsafe(join(len(told)), loop).result()
 
-        await asyncio.to_thread(lead.peers.gather, progress)
+        await in_worker_thread(lambda: lead.peers.gather(progress))
         assert lead.board.report().warnings == ()
     assert told == [
         ("The group waits for the pods of rank 1, 2, 3.",),
@@ -41,7 +42,7 @@ async def test_leader_reports_for_which_pods_it_waits() -> None:
 async def test_complete_group_is_no_news_in_the_report() -> None:
     async with group() as (lead, _):
         before = lead.board.report().sequence
-        await asyncio.to_thread(lead.peers.gather, lambda: None)
+        await in_worker_thread(lambda: lead.peers.gather(lambda: None))
         assert lead.board.report().sequence == before
 
 
@@ -55,7 +56,7 @@ async def test_waiting_changes_the_report_once() -> None:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        await asyncio.to_thread(lead.peers.gather, progress)
+        await in_worker_thread(lambda: lead.peers.gather(progress))
     assert len(set(sequences)) == 1
 
 
@@ -69,13 +70,13 @@ async def test_start_waits_for_every_pod() -> None:
                 joining = ranks.enter_async_context(lead.rank(1))
                 joined.append(asyncio.run_coroutine_threadsafe(joining, loop).result())
 
-        await asyncio.to_thread(lead.peers.start, progress)
+        await in_worker_thread(lambda: lead.peers.start(progress))
         assert (await joined[0].order()).verb is Verb.LOAD
 
 
 async def test_every_pod_is_notified_where_to_meet() -> None:
     async with group() as (lead, [rank]):
-        meeting = await asyncio.to_thread(lead.peers.start, lambda: None)
+        meeting = await in_worker_thread(lambda: lead.peers.start(lambda: None))
         assert await rank.order() == Order(verb=Verb.LOAD, arguments=tuple(meeting))
         assert meeting.address == HOST
         async with await asyncio.start_server(lambda reader, writer: None, port=meeting.port):
@@ -88,7 +89,7 @@ async def test_pod_that_was_not_asked_to_start_has_not_failed() -> None:
 
 async def test_pod_that_cannot_start_is_named_with_its_reason() -> None:
     async with group(size=3) as (lead, ranks):
-        await asyncio.to_thread(lead.peers.start, lambda: None)
+        await in_worker_thread(lambda: lead.peers.start(lambda: None))
         lead.peers.raise_if_failed()
         ranks[1].say(Update(done=Verb.LOAD, failure=failure_of(ModelNotFound("/models is empty."))))
         ranks[1].say(Update(moved=True))
@@ -101,7 +102,7 @@ async def test_pod_that_cannot_start_is_named_with_its_reason() -> None:
 
 async def test_pod_that_is_lost_while_it_starts_ends_the_start() -> None:
     async with group() as (lead, [rank]):
-        await asyncio.to_thread(lead.peers.start, lambda: None)
+        await in_worker_thread(lambda: lead.peers.start(lambda: None))
         await rank.order()
         rank.hang_up()
         await lead.peers.until_lost()

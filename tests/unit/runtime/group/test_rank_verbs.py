@@ -14,6 +14,7 @@ from gaudi_runtime.engines.protocol import Meeting, Progress, Rank
 from gaudi_runtime.errors import EngineLost, ModelNotFound
 from gaudi_runtime.group.follow import do
 from gaudi_runtime.group.messages import Order, Update, Verb
+from gaudi_runtime.process.worker import in_worker_thread
 from tests.unit.runtime.group.ends import PATIENT, QUICK
 from tests.unit.runtime.group.followed import IDLE, Followed, Scripted, followed
 
@@ -176,7 +177,7 @@ async def test_farewell_is_heard_in_the_middle_of_a_verb() -> None:
 
     async with followed(Scripted(work)) as rank:
         rank.leader.say(Order(verb=Verb.WARM))
-        await asyncio.to_thread(began.wait)
+        await in_worker_thread(began.wait)
         rank.leader.say(Order(farewell=True))
         await rank.following
         go_on.set()
