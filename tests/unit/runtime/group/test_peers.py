@@ -79,6 +79,7 @@ async def test_every_pod_is_notified_where_to_meet() -> None:
         meeting = await in_worker_thread(lambda: lead.peers.start(lambda: None))
         assert await rank.order() == Order(verb=Verb.LOAD, arguments=tuple(meeting))
         assert meeting.address == HOST
+        assert meeting.port > 1023
         async with await asyncio.start_server(lambda reader, writer: None, port=meeting.port):
             pass
 

@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
 from httpx import ASGITransport, AsyncClient
 from prometheus_client import CollectorRegistry
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -112,6 +114,17 @@ async def test_paths_that_nobody_knows_are_counted_together() -> None:
     for path in ("/a", "/b"):
         await house.client.get(path)
     assert house.answered("other", 200) == 2
+
+
+@pytest.mark.parametrize("key", [{}, {"VLLM_API_KEY": "sk-key"}])
+async def test_application_reads_the_body_of_a_request(monkeypatch: pytest.MonkeyPatch, key: dict[str, str]) -> None:
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse(await Request(scope, receive).body())(scope, receive, send)
+
+    for name, value in key.items():
+        monkeypatch.setenv(name, value)
+    headers = {"authorization": "Bearer sk-key"}
+    assert (await House(echo).client.post(GENERATING, content=b"abc", headers=headers)).text == "abc"
 
 
 async def test_answer_without_headers_ends_its_connection_while_closing() -> None:
