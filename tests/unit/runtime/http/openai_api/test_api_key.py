@@ -95,6 +95,22 @@ async def test_websocket_without_the_key_is_closed_before_it_opens() -> None:
     assert said == [{"type": "websocket.close", "code": 1008}]
 
 
+async def test_start_of_the_application_needs_no_key() -> None:
+    begun: list[str] = []
+
+    async def keep(message: Message) -> None:
+        raise AssertionError("nobody is refused")
+
+    async def nothing() -> Message:
+        raise AssertionError("nothing is read")
+
+    async def theirs(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.append(scope["type"])
+
+    await KeyRequired(theirs, KEY)({"type": "lifespan"}, nothing, keep)
+    assert begun == ["lifespan"]
+
+
 async def test_application_that_an_engine_brings_is_behind_the_key_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def theirs(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("theirs")(scope, receive, send)
@@ -112,9 +128,10 @@ def test_key_is_read_without_its_line_end() -> None:
 
 @pytest.mark.parametrize("value", ["", " \n", "\t"])
 def test_blank_key_is_refused(value: str) -> None:
-    with pytest.raises(
-        ApiKeyBlank, match=r"^The API key of this server is blank .*VLLM_API_KEY.*leave apiKeySecretRef"
-    ):
+    wrong = (
+        r"^The API key of this server is blank \(VLLM_API_KEY, .*\), and anybody could .* leave apiKeySecretRef out\.$"
+    )
+    with pytest.raises(ApiKeyBlank, match=wrong):
         asked_key({"VLLM_API_KEY": value})
 
 

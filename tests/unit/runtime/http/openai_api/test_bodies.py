@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from gaudi_runtime.http.openai_api.answer import ChatFormat
 from tests.unit.runtime.serving import Served
 
 HELLO = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
@@ -100,3 +101,7 @@ async def test_path_that_does_not_exist_is_told_like_any_refusal(api: Served) ->
 async def test_wrong_method_names_those_that_are_right(api: Served) -> None:
     answer = await api.http.get("/v1/completions")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+def test_last_chunk_of_chat_without_text_has_empty_delta() -> None:
+    assert ChatFormat().delta(0, "", "stop")["delta"] == {}

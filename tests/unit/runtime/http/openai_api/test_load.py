@@ -72,6 +72,7 @@ async def test_while_closing_every_answer_ends_its_connection(api: Served) -> No
     api.closing.append(True)
     answer = await api.http.get("/v1/models")
     assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+    assert answer.headers["content-type"] == "application/json"
     refused = await api.http.post("/v1/completions", json={})
     assert (refused.status_code, refused.headers["connection"]) == (400, "close")
 
