@@ -9,7 +9,6 @@ from pathlib import Path
 import psutil
 
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.contract.report import Phase
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.configs import vllm_config
 
@@ -28,7 +27,8 @@ def compiling(checkpoint: Path, folder: Path) -> Iterator[RuntimeProcess]:
     config = vllm_config(checkpoint, folder, ExecutionMode.TORCH_COMPILE)
     serving = config.serving.model_copy(update={"stall_timeout_seconds": STALL_SECONDS})
     with runtime_process(folder, config.model_copy(update={"serving": serving})) as runtime:
-        runtime.follow(Phase.COMPILING)
+        # Compiling begins with a look at the memory: not before a bucket is current may a process be harmed.
+        runtime.until(lambda report: report.prompt.current is not None)
         yield runtime
 
 

@@ -41,8 +41,12 @@ class RuntimeProcess:
 
     def follow(self, phase: Phase) -> list[WarmupReport]:
         """Long-poll until `phase`; every report on the way."""
+        return self.until(lambda report: report.phase is phase)
+
+    def until(self, condition: Callable[[WarmupReport], bool]) -> list[WarmupReport]:
+        """Long-poll until a report is as `condition` wants it; every report on the way."""
         reports = [self.report()]
-        while reports[-1].phase is not phase:
+        while not condition(reports[-1]):
             assert reports[-1].failure is None, reports[-1].failure
             reports.append(self.report(after=reports[-1].sequence, wait=30))
         return reports
