@@ -21,10 +21,10 @@ async def ready(api: KubeApi, name: str = "tiny") -> bool:
     return condition_of(resource, "Ready").get("status") == "True" and observed == resource["metadata"]["generation"]
 
 
-async def stalled(api: KubeApi, name: str = "tiny") -> Object | None:
-    """The condition Stalled once it is True."""
+async def stalled(api: KubeApi, reason: str, name: str = "tiny") -> Object | None:
+    """The condition Stalled once it is True for `reason`: on a cluster that is seconds old another may come first."""
     condition = condition_of(await api.get("GaudiInference", name), "Stalled")
-    return condition if condition.get("status") == "True" else None
+    return condition if condition.get("status") == "True" and condition["reason"] == reason else None
 
 
 async def nothing_left(api: KubeApi) -> bool:

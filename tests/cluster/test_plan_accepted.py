@@ -36,8 +36,7 @@ async def test_plan_that_cannot_fit_serves_only_with_a_lower_threshold(
 ) -> None:
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)
     await api.create(gaudi_inference("tiny", **seed(**FAST)))
-    refusal = await until(partial(stalled, api), "the resource to be Stalled")
-    assert refusal["reason"] == "ThresholdsUnreachable"
+    refusal = await until(partial(stalled, api, "ThresholdsUnreachable"), "the resource to be Stalled")
     assert "`gaudi-plan forecast --from-cluster tiny " in refusal["message"]
     assert (await plan_of(api))["basis"] == "Estimated"
     assert [await api.list(kind, NAME_LABEL) for kind in ("ReplicaSet", "Pod", "ControllerRevision")] == [[], [], []]
@@ -59,8 +58,7 @@ async def test_refusal_of_a_plan_leaves_serving_pods_untouched(
     await until(partial(ready, api), "the resource to be Ready")
     names = await all_running(api, kubelet, 2)
     await api.merge("GaudiInference", "tiny", {"spec": seed(**FAST)})
-    refusal = await until(partial(stalled, api), "the resource to be Stalled")
-    assert refusal["reason"] == "ThresholdsUnreachable"
+    await until(partial(stalled, api, "ThresholdsUnreachable"), "the resource to be Stalled")
     assert await all_running(api, kubelet, 2) == names
     resource = await api.get("GaudiInference", "tiny")
     assert condition_of(resource, "Available")["status"] == "True"

@@ -35,8 +35,7 @@ async def test_impossible_spec_is_a_condition_and_starts_no_pod(
     api: KubeApi, operator: OperatorProcess, change: Object, reason: str
 ) -> None:
     await api.create(gaudi_inference("tiny", **change))
-    condition = await until(partial(stalled, api), "the resource to be Stalled")
-    assert condition["reason"] == reason
+    await until(partial(stalled, api, reason), f"the resource to be Stalled with {reason}")
     assert not await api.list("ReplicaSet", NAME_LABEL)
 
 
@@ -49,7 +48,7 @@ async def test_impossible_change_leaves_serving_pods_untouched(
     pod = await running(api, kubelet)
     sets = await api.list("ReplicaSet", NAME_LABEL)
     await api.merge("GaudiInference", "tiny", {"spec": {"accelerator": {"deviceMemory": "1"}}})
-    await until(partial(stalled, api), "the resource to be Stalled")
+    await until(partial(stalled, api, "PlanImpossible"), "the resource to be Stalled")
     assert await pod_ready(api, pod)
     assert [_spec(each) for each in await api.list("ReplicaSet", NAME_LABEL)] == [_spec(each) for each in sets]
 
@@ -128,7 +127,7 @@ async def test_refused_child_is_tried_until_it_passes(
     foreign = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "tiny"}, "spec": {"ports": [{"port": 1}]}}
     await api.create(foreign)
     await api.create(gaudi_inference("tiny"))
-    await until(partial(stalled, api), "the resource to be Stalled")
+    await until(partial(stalled, api, "NameTaken"), "the resource to be Stalled")
     await api.delete("Service", "tiny")
     await until(partial(ready, api), "the resource to be Ready", seconds=60)
 

@@ -16,8 +16,7 @@ async def test_wrong_setting_stalls_until_it_is_mended(
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny", engine={"settings": {"OMP_NUM_TREADS": 2}}))
-    condition = await until(partial(stalled, api), "the resource to be Stalled")
-    assert condition["reason"] == "SettingsWrong"
+    condition = await until(partial(stalled, api, "SettingsWrong"), "the resource to be Stalled")
     assert condition["message"].startswith("spec.engine.settings: OMP_NUM_TREADS ")
     assert " OMP_NUM_THREADS " in condition["message"]
     assert await api.list("Pod") == []

@@ -65,8 +65,7 @@ async def test_missing_right_on_gates_is_a_condition_and_heals(
     kubectl("apply", "-f", "-", stdin=json.dumps({**role, "rules": fewer}))
     async with process:
         await api.create(gaudi_inference("tiny"))
-        condition = await until(partial(stalled, api), "the resource to be Stalled", seconds=60)
-        assert condition["reason"] == "ApiForbidden"
+        condition = await until(partial(stalled, api, "ApiForbidden"), "the resource to be Stalled", seconds=60)
         assert "pods/status" in condition["message"]
         kubectl("apply", "-f", "-", stdin=json.dumps(role))
         await until(partial(ready, api), "the resource to be Ready", seconds=60)
