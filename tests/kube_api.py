@@ -41,6 +41,11 @@ CHILDREN = (
 )
 
 
+def api_version(kind: str) -> str:
+    """Group and version: what a list leaves out of its items."""
+    return _PLURALS[kind][0]
+
+
 class KubeApi:
     """Requests as administrator in one namespace."""
 

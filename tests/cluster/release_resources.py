@@ -1,0 +1,100 @@
+"""Resources whose objects each release leaves behind (tests/data/releases): together they say every kind of field."""
+
+from tests.builders import Object, gaudi_inference, minimal_gaudi_inference
+
+CHANGED = {"engine": {"maxNumSeqs": 8}}
+"""What makes a second revision of some of them."""
+
+
+def resources() -> list[Object]:
+    """By name: what is left to defaults; what has figures of its own; everything else that a pod can be told."""
+    return [
+        minimal_gaudi_inference("defaults"),
+        gaudi_inference(
+            "figures",
+            engine={"deviceMemoryUtilization": 0.85},
+            warmup={"graphMemoryShare": 0.125, "promptRatio": 0.4},
+            readiness={"minCapturedPromptPercent": 90, "stallTimeoutSeconds": 900},
+            replicas=2,
+        ),
+        gaudi_inference("given-defaults", engine={"deviceMemoryUtilization": 0.9}, warmup={"promptRatio": 0.3}),
+        gaudi_inference("history", replicas=2, networkAccess=CLIENTS, recipeCache={"enabled": True}),
+        gaudi_inference("everything", **EVERYTHING),
+        gaudi_inference("card", **CARD),
+        gaudi_inference("inline", bucketing={"strategy": "file", "file": "(1, 16, 0)\n(1, 32, 0)\n(4, 1, 8)"}),
+        gaudi_inference("traffic", bucketing={"strategy": "optimal", "optimal": {"traffic": TRAFFIC}}),
+        gaudi_inference(
+            "simulated",
+            engine={"name": "sim", "simulation": {"compileSeconds": "0.01"}},
+            bucketing={"prompt": {"query": {"min": 16, "max": 128, "limit": 4}}},
+        ),
+    ]
+
+
+CLIENTS = {
+    "allowAllClients": False,
+    "clients": [
+        {"namespaceLabels": {"team": "chat"}, "podLabels": {"app": "gateway"}},
+        {"podLabels": {"app": "worker"}},
+        {"namespaceLabels": {"team": "batch"}},
+    ],
+}
+TRAFFIC = "prompt 1 100 0 5\nprompt 1 200 0 2\ndecode 2 1 20 9"
+EVERYTHING: Object = {
+    "model": {
+        "source": {
+            "persistentVolumeClaim": None,
+            "huggingFace": {"repo": "tiny/llama", "tokenSecretRef": {"name": "hub", "key": "token"}},
+        },
+        "cache": {"persistentVolumeClaim": {"claimName": "models"}},
+        "servedNames": ["tiny", "small"],
+        "dtype": "float32",
+    },
+    "engine": {
+        "executionMode": "torchCompile",
+        "compileBackend": "inductor",
+        "maxNumPrefillSeqs": 2,
+        "maxQueuedRequests": 10,
+        "apiKeySecretRef": {"name": "keys", "key": "api"},
+        "settings": {"OMP_NUM_THREADS": 2},
+        "env": [
+            {"name": "PLAIN", "value": "yes"},
+            {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "more", "key": "one"}}},
+        ],
+    },
+    "warmup": {"promptOrder": "maxBs", "timeBudgetSeconds": 600},
+    "rollout": {"mode": "surge", "maxSurge": "50%", "canary": {"observeSeconds": 1}},
+    "autoscaling": {"maxReplicas": 3, "targetRunningRequests": 8},
+    "service": {"port": 8080, "annotations": {"team": "chat"}},
+    "pod": {
+        "labels": {"team": "chat"},
+        "annotations": {"note": "kept"},
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "gaudi", "operator": "Exists", "effect": "NoSchedule"}],
+        "priorityClassName": "system-node-critical",
+        "imagePullSecrets": [{"name": "pull"}],
+        "resources": {"cpu": 2, "memory": "4Gi", "sharedMemory": "1Gi"},
+        "runAsUser": 1000,
+        "drainSeconds": 10,
+    },
+}
+CARD: Object = {
+    "model": {
+        "source": {"persistentVolumeClaim": None, "ociImage": {"reference": "registry.test/models/llama:1"}},
+        "maxModelLen": 1024,
+        "adapters": [{"name": "sql", "source": {"persistentVolumeClaim": {"claimName": "adapters", "path": "sql"}}}],
+        "quantization": {"method": "fp8"},
+    },
+    "accelerator": {"generation": "gaudi3", "deviceMemory": None, "hugepages": "1Gi"},
+    "parallelism": {"tensor": 2},
+    "engine": {
+        "name": "vllm",
+        "blockSize": 128,
+        "maxNumSeqs": 16,
+        "prefixCaching": True,
+        "settings": {"VLLM_DEFRAG_THRESHOLD": "32"},
+        "extraArgs": ["--of-a-plugin=1"],
+    },
+    "bucketing": {"strategy": "linear", "prompt": {"query": {"min": 128, "step": 128, "max": 1024}}},
+    "warmup": {"multimodal": {"buckets": [1, 2]}, "failOnColdShapes": True},
+}

@@ -1,0 +1,114 @@
+"""What earlier releases have left in a cluster runs on: their recorded objects, under this release and back again."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+
+import pytest
+import yaml
+
+from gaudi_operator.api.crd import crd_yaml
+from gaudi_operator.core.names import FIELD_MANAGER, NAME_LABEL
+from tests.cluster.conftest import Kubectl, NewOperator
+from tests.cluster.pods import pod_ready, ready
+from tests.cluster.record_release import FOLDER, NAMESPACE
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, api_version, until
+from tests.kubelet import Kubelet
+
+RELEASES = sorted(path.name for path in FOLDER.iterdir())
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+Define = Callable[[str], Awaitable[None]]
+
+
+def recorded(release: str, namespace: str) -> list[Object]:
+    """Its objects, as if they had been made in this namespace."""
+    found: list[Object] = json.loads((FOLDER / release / "objects.json").read_text().replace(NAMESPACE, namespace))
+    return found
+
+
+@pytest.fixture
+async def define(api: KubeApi, kubectl: Kubectl, crd: str) -> AsyncIterator[Define]:
+    """Puts another CustomResourceDefinition in place of this release's, which comes back in the end."""
+
+    async def put(text: str) -> None:
+        schema = yaml.safe_load(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        kubectl("replace", "-f", "-", stdin=text)
+        await until(partial(_served, api, set(_fields(schema))), "the definition to be served")
+
+    yield put
+    await put(crd_yaml())
+
+
+async def _served(api: KubeApi, fields: set[str]) -> bool:
+    document = await api.send("GET", f"/openapi/v3/apis/{api_version('GaudiInference')}")
+    return any(fields <= set(_fields(each)) for each in document["components"]["schemas"].values())
+
+
+def _fields(schema: Object, path: str = "") -> Iterator[str]:
+    for name, child in schema.get("properties", {}).items():
+        yield f"{path}.{name}"
+        yield from _fields(child.get("items", child), f"{path}.{name}")
+
+
+async def restore(api: KubeApi, objects: list[Object]) -> None:
+    """Make all of them anew; owners are known by name."""
+    uids: dict[str, str] = {}
+    for manifest in objects:
+        metadata = manifest["metadata"]
+        if manifest["kind"] == "GaudiInference":
+            made = await api.create(manifest)
+            uids[metadata["name"]] = made["metadata"]["uid"]
+            await api.merge("GaudiInference", metadata["name"], {"status": manifest["status"]}, "status")
+        else:
+            for owner in metadata.get("ownerReferences", ()):
+                owner["uid"] = uids[owner["name"]]
+            path = api.path(manifest["kind"], metadata["name"])
+            await api.send("PATCH", path, manifest, params={"fieldManager": FIELD_MANAGER}, headers=APPLY)
+
+
+async def all_run(api: KubeApi, kubelet: Kubelet) -> bool:
+    """Whether every ReplicaSet has its pods, and each of them a container."""
+    sets = await api.list("ReplicaSet", NAME_LABEL)
+    return len(kubelet.runtimes) == sum(each["spec"]["replicas"] for each in sets)
+
+
+async def all_take_traffic(api: KubeApi, kubelet: Kubelet) -> bool:
+    """Whether the operator has opened the gate of every pod."""
+    return all([await pod_ready(api, pod) for pod in kubelet.runtimes])
+
+
+@pytest.mark.parametrize("release", RELEASES)
+async def test_objects_of_a_release_run_on_here_and_back(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator, define: Define, release: str
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await define((FOLDER / release / "crd.yaml").read_text())
+    await restore(api, recorded(release, api.namespace))
+    await until(partial(all_run, api, kubelet), "all pods to run", seconds=60)
+    before = await _what_runs(api)
+    specs = {each["metadata"]["name"]: each["spec"] for each in await api.list("GaudiInference")}
+    await define(crd_yaml())
+    # Another default image must change nothing either.
+    async with new_operator(runtime_image="registry.test/runtime:2"):
+        await until(partial(all_take_traffic, api, kubelet), "all pods to take traffic", seconds=90)
+        await until(partial(_all_ready, api), "all resources to be Ready", seconds=60)
+        assert await _what_runs(api) == before
+    await define((FOLDER / release / "crd.yaml").read_text())
+    assert {each["metadata"]["name"]: each["spec"] for each in await api.list("GaudiInference")} == specs
+    assert await _what_runs(api) == before
+
+
+async def _all_ready(api: KubeApi) -> bool:
+    return all([await ready(api, each["metadata"]["name"]) for each in await api.list("GaudiInference")])
+
+
+async def _what_runs(api: KubeApi) -> dict[str, object]:
+    """Pods by UID, the templates that they were made from, and the data of the kept revisions."""
+    kinds = ("Pod", "ReplicaSet", "ControllerRevision")
+    pods, sets, revisions = [await api.list(kind, NAME_LABEL) for kind in kinds]
+    return {
+        "pods": sorted(each["metadata"]["uid"] for each in pods),
+        "templates": {each["metadata"]["name"]: each["spec"] for each in sets},
+        "revisions": {each["metadata"]["name"]: each["data"] for each in revisions},
+    }
