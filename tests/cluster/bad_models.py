@@ -45,7 +45,6 @@ MODELS = (
         {"model": {"source": {"persistentVolumeClaim": {"path": "a/../../b"}}}},
     ),
     Bad("claim_name_missing", "claimName: Required value", source(persistentVolumeClaim={"claimName": None})),
-    Bad("object_store_over_http", "start with s3:// or gs://", source(objectStore={"uri": "http://store/model"})),
     Bad("hub_repository_is_a_url", "huggingFace.repo in body should match", source(huggingFace={"repo": "https://x"})),
     Bad(
         "cache_names_two",

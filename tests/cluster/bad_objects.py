@@ -169,12 +169,6 @@ ROLLOUTS = (
 NETWORKS = (
     Bad("port_zero", "spec.service.port in body should be greater than or equal to 1", {"service": {"port": 0}}),
     Bad("service_external_name", 'Unsupported value: "ExternalName"', {"service": {"type": "ExternalName"}}),
-    Bad("route_without_gateway", "parentRefs: Required value", {"route": {"hostnames": ["a.example.com"]}}),
-    Bad(
-        "hostname_with_scheme",
-        "hostnames[0] in body should match",
-        {"route": {"parentRefs": [{"name": "g"}], "hostnames": ["http://a"]}},
-    ),
     Bad(
         "clients_while_all_may",
         "clients has no effect",

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 
+import httpx
 import pytest
 import yaml
 
@@ -41,6 +42,12 @@ async def define(api: KubeApi, kubectl: Kubectl, crd: str) -> AsyncIterator[Defi
 
 
 async def _served(api: KubeApi, fields: set[str]) -> bool:
+    try:
+        await api.list("GaudiInference")
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != httpx.codes.TOO_MANY_REQUESTS:
+            raise
+        return False  # its storage is set up anew for another definition
     document = await api.send("GET", f"/openapi/v3/apis/{api_version('GaudiInference')}")
     return any(fields <= set(_fields(each)) for each in document["components"]["schemas"].values())
 
@@ -87,7 +94,7 @@ async def test_objects_of_a_release_run_on_here_and_back(
     await restore(api, recorded(release, api.namespace))
     await until(partial(all_run, api, kubelet), "all pods to run", seconds=60)
     before = await _what_runs(api)
-    specs = {each["metadata"]["name"]: each["spec"] for each in await api.list("GaudiInference")}
+    specs = await _specs(api)
     await define(crd_yaml())
     # Another default image must change nothing either.
     async with new_operator(runtime_image="registry.test/runtime:2"):
@@ -95,8 +102,15 @@ async def test_objects_of_a_release_run_on_here_and_back(
         await until(partial(_all_ready, api), "all resources to be Ready", seconds=60)
         assert await _what_runs(api) == before
     await define((FOLDER / release / "crd.yaml").read_text())
-    assert {each["metadata"]["name"]: each["spec"] for each in await api.list("GaudiInference")} == specs
+    assert await _specs(api) == specs
     assert await _what_runs(api) == before
+
+
+async def _specs(api: KubeApi) -> dict[str, Object]:
+    """Specs as they are stored, by name, but for fields that left the definition as they never had an effect."""
+    specs = {each["metadata"]["name"]: each["spec"] for each in await api.list("GaudiInference")}
+    specs["simulated"]["bucketing"]["prompt"]["query"].pop("limit", None)
+    return specs
 
 
 async def _all_ready(api: KubeApi) -> bool:

@@ -195,9 +195,10 @@ def test_get_shows_the_columns_people_look_for(created: Create, kubectl: Kubectl
     assert row.split()[:-1] == ["tiny", "Serving", "62", "100", "81", "2/2"]
 
 
-def test_get_all_shows_the_resource(created: Create, kubectl: Kubectl) -> None:
+def test_category_all_that_people_delete_leaves_models_out(created: Create, kubectl: Kubectl) -> None:
     created(gaudi_inference("tiny"))
-    assert "gaudiinference.inference.gaudi.dev/tiny" in kubectl("get", "all")
+    assert "tiny" in kubectl("get", "inference")
+    assert "tiny" not in kubectl("get", "all")
 
 
 def test_wait_for_ready_returns_when_the_condition_holds(created: Create, kubectl: Kubectl) -> None:

@@ -32,9 +32,6 @@ class RangeSettings(Wire):
         None, description="Distance between two values once the ramp-up is over."
     )
     max: RangeValue | None = Field(None, description="Largest value of the range.")
-    limit: Annotated[int, Field(ge=1, le=20_000)] | None = Field(
-        None, description="Number of points of an exponential range."
-    )
     pad_max: RangeValue | None = Field(None, description="Largest padding in tokens or blocks (paddingAware only).")
     pad_percent: Annotated[int, Field(ge=0, le=50)] | None = Field(
         None, description="Largest padding in percent of the bucket (paddingAware only)."

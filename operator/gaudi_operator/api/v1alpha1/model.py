@@ -10,14 +10,12 @@ from gaudi_operator.api.base import (
     ApiModel,
     ImageReference,
     ObjectName,
-    PathText,
     Quantity,
     RelativePath,
     Rule,
     SecretKey,
     ShortText,
     list_map,
-    rules,
     validated_by,
 )
 from gaudi_runtime.contract import config as contract
@@ -73,34 +71,21 @@ class OciImageSource(ApiModel):
     pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the image is pulled.")
 
 
-class ObjectStoreSource(ApiModel):
-    """A prefix in an object store."""
-
-    uri: PathText = Field(
-        description="s3:// or gs:// address of the checkpoint's folder.",
-        json_schema_extra=rules(Rule(rule="self.matches('^(s3|gs)://.+')", message="must start with s3:// or gs://")),
-    )
-    credentials_secret_name: ObjectName | None = Field(
-        None, description="Secret whose keys become the environment of the fetch container."
-    )
-
-
 class ModelSource(ApiModel):
     """Exactly one place that the checkpoint comes from."""
 
     model_config = validated_by(
         Rule(
             rule="[has(self.huggingFace), has(self.persistentVolumeClaim), has(self.hostPath),"
-            " has(self.ociImage), has(self.objectStore)].filter(x, x).size() == 1",
-            message="spec.model.source must name exactly one of huggingFace,"
-            " persistentVolumeClaim, hostPath, ociImage or objectStore",
+            " has(self.ociImage)].filter(x, x).size() == 1",
+            message="spec.model.source must name exactly one of huggingFace, persistentVolumeClaim, hostPath or"
+            " ociImage",
         ),
     )
     hugging_face: HuggingFaceSource | None = Field(None, description="A repository of the Hugging Face hub.")
     persistent_volume_claim: ClaimSource | None = Field(None, description="A folder on a PersistentVolumeClaim.")
     host_path: HostPathSource | None = Field(None, description="A folder on the node.")
     oci_image: OciImageSource | None = Field(None, description="An OCI image, mounted as a volume.")
-    object_store: ObjectStoreSource | None = Field(None, description="A prefix in an object store.")
 
 
 class ClaimCache(ApiModel):

@@ -1,24 +1,11 @@
-"""spec.service, spec.route and spec.networkAccess: how clients reach the replicas."""
+"""spec.service and spec.networkAccess: how clients reach the replicas."""
 
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from gaudi_operator.api.base import (
-    DNS_SUBDOMAIN,
-    Annotations,
-    ApiModel,
-    Labels,
-    NamespaceName,
-    ObjectName,
-    Rule,
-    validated_by,
-)
-
-Hostname = Annotated[
-    str, StringConstraints(min_length=1, max_length=253, pattern=r"^(\*\.)?" + DNS_SUBDOMAIN.removeprefix("^"))
-]
+from gaudi_operator.api.base import Annotations, ApiModel, Labels, Rule, validated_by
 
 
 class ServiceType(StrEnum):
@@ -35,25 +22,6 @@ class Service(ApiModel):
     type: ServiceType = Field(ServiceType.CLUSTER_IP, description="How the Service is reachable.")
     port: Annotated[int, Field(ge=1, le=65_535)] = Field(80, description="Port of the Service.")
     annotations: Annotations = Field({}, description="Annotations of the Service.")
-
-
-class ParentRef(ApiModel):
-    """A Gateway that the route is attached to, written as in an HTTPRoute."""
-
-    name: ObjectName = Field(description="Name of the Gateway.")
-    namespace: NamespaceName | None = Field(None, description="Namespace of the Gateway; this one when left out.")
-    section_name: ObjectName | None = Field(None, description="Listener of the Gateway; all when left out.")
-
-
-class Route(ApiModel):
-    """An HTTPRoute of the Gateway API to the Service."""
-
-    parent_refs: Annotated[tuple[ParentRef, ...], Field(min_length=1, max_length=16)] = Field(
-        description="Gateways that the route is attached to."
-    )
-    hostnames: Annotated[tuple[Hostname, ...], Field(max_length=16)] = Field(
-        (), description="Host names of the route; the Gateway's own when empty."
-    )
 
 
 class ClientRule(ApiModel):

@@ -14,7 +14,8 @@ KIND = "GaudiInference"
 PLURAL = "gaudiinferences"
 SINGULAR = "gaudiinference"
 SHORT_NAMES = ("gi",)
-CATEGORIES = ("all", "inference")
+CATEGORIES = ("inference",)
+"""Not "all": `kubectl delete all --all` would take every model of a namespace with it."""
 API_VERSION = f"{GROUP}/{VERSION}"
 MAX_NAME_LENGTH = 45
 """Child names add a revision and a pod's suffix, and names stand in labels of at most 63 characters."""

@@ -9,7 +9,7 @@ from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
 from gaudi_operator.api.v1alpha1.bucketing import Bucketing
 from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
-from gaudi_operator.api.v1alpha1.network import NetworkAccess, Route, Service
+from gaudi_operator.api.v1alpha1.network import NetworkAccess, Service
 from gaudi_operator.api.v1alpha1.pod import Pod
 from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
@@ -111,6 +111,5 @@ class GaudiInferenceSpec(ApiModel):
     rollout: Rollout = Field(Rollout(), description="How a new revision replaces the old one.")
     autoscaling: Autoscaling | None = Field(None, description="A HorizontalPodAutoscaler that writes replicas.")
     service: Service = Field(Service(), description="The Service in front of the replicas.")
-    route: Route | None = Field(None, description="An HTTPRoute to the Service.")
     network_access: NetworkAccess = Field(NetworkAccess(), description="Who may reach the pods.")
     pod: Pod = Field(Pod(), description="What may be said about the pods.")

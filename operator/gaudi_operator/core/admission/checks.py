@@ -77,18 +77,12 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     release = " is not built in this release"
     unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
     simulated = spec.engine.name is EngineName.SIM
-    source = (
-        f"{release}: mount the bucket by its CSI driver and name the PVC, or use huggingFace, persistentVolumeClaim, "
-        "hostPath or ociImage."
-    )
     several = f"{release}: name one Secret and key in all."
-    adapters = [each.source for each in spec.model.adapters]
     unplanned = f"{release}: its decode shapes are not in the plan; leave it out, or use generation none."
     ranks = spec.parallelism
     on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
     pooling = spec.engine.settings.get("--runner") == "pooling" or spec.engine.settings.get("--convert") in _POOLING
     return (
-        ("spec.model.source.objectStore", source, spec.model.source.object_store is not None),
         (
             "spec.parallelism.nodes above 1 for engine vllm on a card",
             f"{release}, for nobody has seen it work: use 1, or generation none.",
@@ -100,8 +94,7 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
             spec.engine.name is EngineName.VLLM and ranks.nodes > 1 and ranks.data > 1,
         ),
         ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
-        ("spec.model.adapters", unsimulated, simulated and bool(adapters)),
-        ("spec.model.adapters.source.objectStore", source, any(each.object_store for each in adapters)),
+        ("spec.model.adapters", unsimulated, simulated and bool(spec.model.adapters)),
         ("more than one tokenSecretRef in spec.model", several, len(tokens(spec.model)) > 1),
         (
             "spec.engine.settings --speculative-config on a card",
@@ -113,7 +106,6 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
             f"{release}: leave it out, or use generation none.",
             on_card and pooling,
         ),
-        ("spec.route", f"{release}: leave it out.", spec.route is not None),
     )
 
 

@@ -49,13 +49,6 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "PlanImpossible",
         no_room("512Mi", "1024Pi"),
     ),
-    "object_store": (
-        {"model": source(objectStore={"uri": "s3://a/b"})},
-        "NotBuilt",
-        f"spec.model.source.objectStore {NOT_BUILT}: "
-        "mount the bucket by its CSI driver and name the PVC, or use huggingFace, persistentVolumeClaim, hostPath or "
-        "ociImage.",
-    ),
     "nodes": (
         {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"tensor": 16, "nodes": 2}},
         "NotBuilt",
@@ -111,11 +104,6 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "ThresholdsUnreachable",
         "spec.warmup.maxGraphTokens 128 leaves 2 of 4 prompt buckets without a graph, but spec.readiness asks for 100 "
         "% of prompt graphs: raise it, or lower minCapturedPromptPercent to 50.",
-    ),
-    "route": (
-        {"route": {"parentRefs": [{"name": "g"}]}},
-        "NotBuilt",
-        f"spec.route {NOT_BUILT}: leave it out.",
     ),
     "no_kv_block": (
         {"accelerator": {"deviceMemory": "32"}},

@@ -14,16 +14,6 @@ from tests.unit.operator.core.resources import DEFAULTS
 
 FOLDER = Path(__file__).parents[4] / "examples"
 EXAMPLES = sorted(FOLDER.rglob("*.yaml"))
-RUNNABLE = (
-    "llama-3.1-70b-tensor-parallel",
-    "llama-3.1-8b-gaudi3",
-    "padding-aware-buckets",
-    "reference-llama-3.1-8b-gaudi2-sim",
-    "several-nodes-simulation",
-    "simulation",
-    "tiny-torch-cpu",
-    *(f"{folder}/{path.stem}" for folder in ("upgrade", "vllm") for path in (FOLDER / folder).glob("*.yaml")),
-)
 
 
 def name_of(path: Path) -> str:
@@ -35,16 +25,9 @@ def example(path: Path) -> Inference:
     return read_inference({**manifest, "metadata": {"namespace": "default", "uid": "u", **manifest["metadata"]}})
 
 
-@pytest.mark.parametrize("name", RUNNABLE)
-def test_example_for_this_release_is_accepted(name: str) -> None:
-    assert first_violation(example(FOLDER / f"{name}.yaml"), DEFAULTS) is None
-
-
-@pytest.mark.parametrize("path", [path for path in EXAMPLES if name_of(path) not in RUNNABLE], ids=name_of)
-def test_other_example_waits_for_a_release_and_for_nothing_else(path: Path) -> None:
-    found = first_violation(example(path), DEFAULTS)
-    assert found is not None
-    assert found.reason == "NotBuilt"
+@pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
+def test_example_is_accepted(path: Path) -> None:
+    assert first_violation(example(path), DEFAULTS) is None
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
