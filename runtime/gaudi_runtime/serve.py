@@ -277,7 +277,7 @@ def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[
     except DeviceOutOfMemory as error:
         raise PlanImpossible(
             f"The KV cache of {plural(blocks, 'block')} ({size(split.kv_cache)}) does not fit the device: {error}; "
-            "lower deviceMemoryUtilization."
+            "lower engine.deviceMemoryUtilizationPercent."
         ) from error
     return split, blocks
 

@@ -21,13 +21,13 @@ ENGINES = (
     ),
     Bad(
         "utilization_zero",
-        "deviceMemoryUtilization in body should be greater than 0",
-        {"engine": {"deviceMemoryUtilization": 0}},
+        "deviceMemoryUtilizationPercent in body should be greater than or equal to 1",
+        {"engine": {"deviceMemoryUtilizationPercent": 0}},
     ),
     Bad(
         "utilization_over_one",
-        "deviceMemoryUtilization in body should be less than or equal to 1",
-        {"engine": {"deviceMemoryUtilization": 1.5}},
+        "deviceMemoryUtilizationPercent in body should be less than or equal to 100",
+        {"engine": {"deviceMemoryUtilizationPercent": 150}},
     ),
     Bad(
         "hpu_graphs_on_cpu",
@@ -117,7 +117,12 @@ BUCKETS = (
     ),
 )
 WARMUPS = (
-    Bad("graph_share_over_one", "should be less than or equal to 1", {"warmup": {"graphMemoryShare": 1.01}}),
+    Bad(
+        "former_name_beside_the_present_one",
+        "spec.warmup.graphMemoryShare is the former name",
+        {"warmup": {"graphMemoryShare": 0.2, "graphMemoryPercent": 30}},
+    ),
+    Bad("graph_share_over_one", "should be less than or equal to 100", {"warmup": {"graphMemoryPercent": 101}}),
     Bad(
         "images_with_torch",
         f"spec.warmup.multimodal {NOT_OFFERED}",

@@ -12,12 +12,14 @@ def resources() -> list[Object]:
         minimal_gaudi_inference("defaults"),
         gaudi_inference(
             "figures",
-            engine={"deviceMemoryUtilization": 0.85},
-            warmup={"graphMemoryShare": 0.125, "promptRatio": 0.4},
+            engine={"deviceMemoryUtilizationPercent": 85},
+            warmup={"graphMemoryPercent": 13, "promptGraphPercent": 40},
             readiness={"minCapturedPromptPercent": 90, "stallTimeoutSeconds": 900},
             replicas=2,
         ),
-        gaudi_inference("given-defaults", engine={"deviceMemoryUtilization": 0.9}, warmup={"promptRatio": 0.3}),
+        gaudi_inference(
+            "given-defaults", engine={"deviceMemoryUtilizationPercent": 90}, warmup={"promptGraphPercent": 30}
+        ),
         gaudi_inference("history", replicas=2, networkAccess=CLIENTS, recipeCache={"enabled": True}),
         gaudi_inference("everything", **EVERYTHING),
         gaudi_inference("card", **CARD),
@@ -26,7 +28,7 @@ def resources() -> list[Object]:
         gaudi_inference(
             "simulated",
             engine={"name": "sim", "simulation": {"compileSeconds": "0.01"}},
-            bucketing={"prompt": {"query": {"min": 16, "max": 128, "limit": 4}}},
+            bucketing={"prompt": {"query": {"min": 16, "max": 128}}},
         ),
     ]
 

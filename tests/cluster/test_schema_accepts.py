@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gaudi_operator.api.v1alpha1.renamed import RENAMED
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from tests.builders import Object, gaudi_inference, merged, minimal_gaudi_inference
 from tests.cluster.conftest import Kubectl
@@ -72,10 +73,12 @@ def test_defaults_of_the_server_equal_those_of_the_models(created: Create) -> No
     assert GaudiInferenceSpec.model_validate(stored["spec"]) == GaudiInferenceSpec.model_validate(manifest["spec"])
 
 
-def test_server_fills_in_every_default_that_the_models_have(created: Create) -> None:
+def test_server_fills_in_every_default_but_those_of_renamed_fields(created: Create) -> None:
     manifest = minimal_gaudi_inference()
     spec = GaudiInferenceSpec.model_validate(manifest["spec"])
     said = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    for field in RENAMED:
+        del said[field.section][field.now]
     assert created(manifest)["spec"] == without_empty(said)
 
 
@@ -195,6 +198,11 @@ def test_get_shows_the_columns_people_look_for(created: Create, kubectl: Kubectl
     assert row.split()[:-1] == ["tiny", "Serving", "62", "100", "81", "2/2"]
 
 
+def test_present_name_may_replace_a_former_default(created: Create) -> None:
+    found = created(gaudi_inference("tiny", warmup={"graphMemoryShare": 0.1, "graphMemoryPercent": 30}))
+    assert found["spec"]["warmup"]["graphMemoryPercent"] == 30
+
+
 def test_category_all_that_people_delete_leaves_models_out(created: Create, kubectl: Kubectl) -> None:
     created(gaudi_inference("tiny"))
     assert "tiny" in kubectl("get", "inference")
@@ -210,7 +218,7 @@ def test_wait_for_ready_returns_when_the_condition_holds(created: Create, kubect
 def test_explain_says_the_descriptions(kubectl: Kubectl) -> None:
     page = kubectl("explain", "gi.spec.warmup")
     assert "What is prepared before traffic, and with how much memory." in page
-    assert "graphMemoryShare\t<number>" in page
+    assert "graphMemoryPercent\t<integer>" in page
     assert "kept for graphs" in page
 
 

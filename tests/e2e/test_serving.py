@@ -90,8 +90,8 @@ def test_stream_equals_the_whole_answer(client: openai.OpenAI, served: str) -> N
 
 def test_explain_knows_the_fields(installed: Installed) -> None:
     text = installed.kubectl("explain", "gi.spec.warmup")
-    assert "graphMemoryShare" in text
-    assert "Share of the usable memory kept for graphs" in text
+    assert "graphMemoryPercent" in text
+    assert "usable memory is kept for graphs" in text
 
 
 def test_describe_tells_the_story_in_events(installed: Installed, namespace: str, served: str) -> None:

@@ -20,6 +20,18 @@ def rules(*rules: Rule) -> JsonDict:
     return {"x-kubernetes-validations": [{"rule": each.rule, "message": each.message} for each in rules]}
 
 
+MEANT_WHEN_LEFT_OUT = "x-meant-when-left-out"
+"""Marks a field whose default the operator fills in and not the API server; no schema that leaves us has it."""
+
+
+def meant_when_left_out(schema: JsonDict) -> None:
+    """Take the default out of the schema; for `json_schema_extra` of a field.
+
+    The API server would write it into every resource, also into those that say the same by a former name.
+    """
+    schema[MEANT_WHEN_LEFT_OUT] = schema.pop("default")
+
+
 def list_map(*keys: str) -> JsonDict:
     """JSON schema keywords of a list whose entries are merged by `keys` (server-side apply)."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}

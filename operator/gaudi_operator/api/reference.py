@@ -16,7 +16,7 @@ server checks all of them, and the rules below each table, when an object is cre
 `kubectl explain gi.spec` shows the same texts.
 
 Names of our own values are lowerCamelCase (`hpuGraphs`); values that Kubernetes also has are spelled as there
-(`IfNotPresent`). Durations end in `Seconds`, shares of a whole in `Percent` (0 to 100) or are numbers from 0 to 1.
+(`IfNotPresent`). Durations end in `Seconds`, shares of a whole in `Percent` (0 to 100).
 A field without a default is optional and may be left out, unless it is marked **required**.
 """
 _LOWER = {"integer": "minimum", "number": "minimum", "string": "minLength", "array": "minItems"}

@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from gaudi_operator.api.base import MEANT_WHEN_LEFT_OUT
+
 Schema = dict[str, Any]
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
@@ -155,7 +157,9 @@ def object_default(node: Schema) -> Schema:
     """
     if "default" not in node:
         return node
-    given = _significant(node["default"])
+    fields = node.get("properties", {})
+    unsaid = {name for name, field in fields.items() if MEANT_WHEN_LEFT_OUT in field}
+    given = _without_fields(_significant(node["default"]), unsaid)
     own = {name: field["default"] for name, field in node.get("properties", {}).items() if "default" in field}
     if given in _SAID_BY_ABSENCE:
         return _without(node, "default")
@@ -164,6 +168,15 @@ def object_default(node: Schema) -> Schema:
     if given != own:
         raise SchemaError(f"an object's default must be that of its fields {own}, not {given}")
     return node | {"default": own}
+
+
+def unmarked(node: Schema) -> Schema:
+    """What a field means when it is left out was for the defaults of the objects around it."""
+    if "properties" not in node:
+        return node
+    return node | {
+        "properties": {name: _without(field, MEANT_WHEN_LEFT_OUT) for name, field in node["properties"].items()}
+    }
 
 
 def bounded(node: Schema) -> Schema:
@@ -187,6 +200,7 @@ REWRITES: tuple[Callable[[Schema], Schema], ...] = (
     list_type,
     number_format,
     object_default,
+    unmarked,
     bounded,
 )
 
@@ -197,6 +211,10 @@ def _significant(value: Any) -> Any:
         return value
     inner = {key: _significant(each) for key, each in value.items()}
     return {key: each for key, each in inner.items() if each not in _SAID_BY_ABSENCE}
+
+
+def _without_fields(value: Any, names: set[str]) -> Any:
+    return {key: each for key, each in value.items() if key not in names} if isinstance(value, dict) else value
 
 
 def _without(node: Schema, *keys: str) -> Schema:

@@ -48,10 +48,9 @@ class Setting:
 
     def text(self, value: Value) -> str:
         """What to do, as a part of a sentence, with the name that the field has in a GaudiInference."""
-        shown = (
-            f"{int(value) // GIB}Gi" if self.field == MEMORY else f"{value:g}" if isinstance(value, float) else value
-        )
-        return f"{self.verb} {self.field} to {shown}"
+        if isinstance(value, float):  # a share, which is said in percent
+            return f"{self.verb} {self.field} to {value * 100:g}"
+        return f"{self.verb} {self.field} to {f'{int(value) // GIB}Gi' if self.field == MEMORY else value}"
 
     def distance(self, value: Value) -> float:
         """How large the change is: relative to the value of now, for shares the difference, 1 for a word."""
@@ -110,11 +109,11 @@ def _shares(inputs: ForecastInputs) -> tuple[Setting, ...]:
     share, utilization = inputs.warmup.graph_memory_share, inputs.utilization
     # Both ways: a larger share leaves more room for graphs, and a smaller one for the KV cache, so for a model at all.
     return (
-        Setting("raise", "warmup.graphMemoryShare", share, _percents_above(share), set_share),
-        Setting("lower", "warmup.graphMemoryShare", share, _percents_below(share), set_share),
+        Setting("raise", "warmup.graphMemoryPercent", share, _percents_above(share), set_share),
+        Setting("lower", "warmup.graphMemoryPercent", share, _percents_below(share), set_share),
         Setting(
             "raise",
-            "engine.deviceMemoryUtilization",
+            "engine.deviceMemoryUtilizationPercent",
             utilization,
             _percents_above(utilization),
             lambda inputs, value: replace(inputs, utilization=float(value)),

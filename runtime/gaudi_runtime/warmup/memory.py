@@ -39,7 +39,7 @@ def kv_blocks(kv_cache: int, bytes_per_block: int) -> int:
     if blocks < 1:
         raise PlanImpossible(
             f"{kv_cache} bytes are left for the KV cache and one block takes {bytes_per_block}; "
-            "raise deviceMemoryUtilization, lower the graph memory share or use more cards"
+            "raise engine.deviceMemoryUtilizationPercent, lower warmup.graphMemoryPercent or use more cards"
         )
     return blocks
 

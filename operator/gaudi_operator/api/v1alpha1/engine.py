@@ -11,11 +11,13 @@ from gaudi_operator.api.base import (
     SecretKey,
     ShortText,
     list_map,
+    meant_when_left_out,
     number_as_text,
     rules,
     validated_by,
 )
 from gaudi_operator.api.v1alpha1.model import PullPolicy
+from gaudi_operator.api.v1alpha1.renamed import RENAMED
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
 from gaudi_runtime.contract.config import CompileBackend, EngineName, ExecutionMode, LayersPerGraph
@@ -63,6 +65,7 @@ class Engine(ApiModel):
     """The engine, its execution mode and the limits that shape the bucket plan."""
 
     model_config = validated_by(
+        RENAMED.device_memory_utilization.rule,
         Rule(
             rule="!has(self.maxNumPrefillSeqs) || self.maxNumPrefillSeqs <= self.maxNumSeqs",
             message="spec.engine.maxNumPrefillSeqs must be at most maxNumSeqs",
@@ -106,8 +109,14 @@ class Engine(ApiModel):
         None, description="Most tokens in a prompt batch, padding included; maxModelLen when left out."
     )
     max_num_prefill_seqs: Sequences = Field(1, description="Most sequences in a prompt batch.")
-    device_memory_utilization: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.9, description="Share of the memory that is free after the profile run which may be used."
+    device_memory_utilization_percent: Annotated[int, Field(ge=1, le=100)] = Field(
+        90,
+        description="How much of the memory that is free after the profile run may be used, in percent; 90 when left"
+        " out.",
+        json_schema_extra=meant_when_left_out,
+    )
+    device_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description=RENAMED.device_memory_utilization.description
     )
     prefix_caching: bool = Field(False, description="Whether prompts reuse KV blocks of earlier prompts.")
     chunked_prefill: bool = Field(

@@ -1,8 +1,8 @@
 """GaudiInferenceSpec: everything that a user may say."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gaudi_operator.api.base import ApiModel, Rule, validated_by
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
@@ -11,6 +11,7 @@ from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.network import NetworkAccess, Service
 from gaudi_operator.api.v1alpha1.pod import Pod
+from gaudi_operator.api.v1alpha1.renamed import with_present_names
 from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 
@@ -113,3 +114,8 @@ class GaudiInferenceSpec(ApiModel):
     service: Service = Field(Service(), description="The Service in front of the replicas.")
     network_access: NetworkAccess = Field(NetworkAccess(), description="Who may reach the pods.")
     pod: Pod = Field(Pod(), description="What may be said about the pods.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _present_names(cls, spec: Any) -> Any:
+        return with_present_names(spec)

@@ -13,10 +13,12 @@ from gaudi_operator.api.base import (
     Rule,
     Seconds,
     SecretKey,
+    meant_when_left_out,
     rules,
     validated_by,
 )
 from gaudi_operator.api.v1alpha1.model import OciImageSource
+from gaudi_operator.api.v1alpha1.renamed import RENAMED
 from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, HttpAddress, Share, Threads
 
@@ -69,9 +71,21 @@ class MultimodalWarmup(contract.MultimodalWarmup):
 class Warmup(ApiModel):
     """What is prepared before a replica may take traffic."""
 
+    model_config = validated_by(RENAMED.graph_memory_share.rule, RENAMED.prompt_ratio.rule)
     enabled: bool = Field(True, description="False serves cold: the first request of every shape pays its compile.")
-    graph_memory_share: Share = Field(0.1, description="Share of the usable memory kept for graphs.")
-    prompt_ratio: Share = Field(0.3, description="Share of the graph pool offered to prompt graphs first.")
+    graph_memory_percent: Percent = Field(
+        10,
+        description="How much of the usable memory is kept for graphs, in percent; 10 when left out.",
+        json_schema_extra=meant_when_left_out,
+    )
+    prompt_graph_percent: Percent = Field(
+        30,
+        description="How much of the memory for graphs is offered to prompt graphs first, in percent; 30 when left"
+        " out.",
+        json_schema_extra=meant_when_left_out,
+    )
+    graph_memory_share: Share | None = Field(None, description=RENAMED.graph_memory_share.description)
+    prompt_ratio: Share | None = Field(None, description=RENAMED.prompt_ratio.description)
     prompt_order: CaptureOrder = Field(
         CaptureOrder.MIN_TOKENS,
         description="minTokens captures prompt graphs from the fewest tokens up, maxBs from the largest batch down,"

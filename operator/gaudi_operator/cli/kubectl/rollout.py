@@ -14,7 +14,8 @@ from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
 from gaudi_operator.core.names import CONTAINER, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference, read_status
-from gaudi_operator.core.rollout.revision import Revision, revision_inputs, same_inputs, stored_revisions, undo_patch
+from gaudi_operator.core.rollout.inputs import revision_inputs, same_inputs
+from gaudi_operator.core.rollout.revision import Revision, stored_revisions, undo_patch
 
 NONE = "<none>"
 HEADER = ("REVISION", "NAME", "PHASE", "CREATED", "FAILED")

@@ -12,7 +12,7 @@ from gaudi_operator.cli.plan.forecast import amount, foresee
 from gaudi_operator.cli.plan.heat import change_map
 from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
-from gaudi_operator.core.rollout.revision import revision_inputs, same_inputs, stored_form
+from gaudi_operator.core.rollout.inputs import revision_inputs, same_inputs, stored_form
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.catalog.figure import Figure, weakest
 from gaudi_runtime.contract.report import BucketPhase

@@ -28,17 +28,18 @@ def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
     budget = usable_bytes(spec)
     if budget is None:
         return useful
-    kept = budget * (1 - spec.warmup.graph_memory_share)
+    kept = budget * (1 - spec.warmup.graph_memory_percent / 100)
     return min(useful, int(kept) // (LEAST_BYTES_PER_TOKEN * limits.block_size))
 
 
 def least_memory(spec: GaudiInferenceSpec) -> int:
     """Bytes of a memory budget below which no model has a KV block, MOST_MEMORY at most; graphs must not have all."""
-    kept = spec.engine.device_memory_utilization * (1 - spec.warmup.graph_memory_share)
+    utilization = spec.engine.device_memory_utilization_percent / 100
+    kept = utilization * (1 - spec.warmup.graph_memory_percent / 100)
     return ceil(min(MOST_MEMORY, LEAST_BYTES_PER_TOKEN * spec.engine.block_size / kept))
 
 
 def usable_bytes(spec: GaudiInferenceSpec) -> int | None:
     """Bytes of the budget that may be used; None when the memory is a card's and measured."""
     memory = spec.accelerator.device_memory
-    return None if memory is None else int(whole_bytes(memory) * spec.engine.device_memory_utilization)
+    return None if memory is None else int(whole_bytes(memory) * spec.engine.device_memory_utilization_percent / 100)

@@ -152,16 +152,16 @@ def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Pr
 def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """No KV block fits, or no bucket is left."""
     spec = inference.spec
-    if spec.warmup.graph_memory_share == 1:
+    if spec.warmup.graph_memory_percent == 100:
         return Problem(
             "PlanImpossible",
-            "spec.warmup.graphMemoryShare is 1, so no memory is left for a single KV block: lower it.",
+            "spec.warmup.graphMemoryPercent is 100, so no memory is left for a single KV block: lower it.",
         )
     if most_kv_blocks(spec) < 1:
         return Problem(
             "PlanImpossible",
             f"spec.accelerator.deviceMemory {spec.accelerator.device_memory} has no room for a single KV block: "
-            f"raise it to {at_least(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryShare.",
+            f"raise it to {at_least(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryPercent.",
         )
     try:
         check_plan(inference)
@@ -225,11 +225,11 @@ def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) ->
     if not captures(spec) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
     prompt, decode = spec.readiness.min_captured_prompt_percent, spec.readiness.min_captured_decode_percent
-    if spec.warmup.graph_memory_share == 0 and (prompt or decode):
+    if spec.warmup.graph_memory_percent == 0 and (prompt or decode):
         return Problem(
             "ThresholdsUnreachable",
-            "spec.warmup.graphMemoryShare is 0, so no memory is kept for graphs, but spec.readiness asks for "
-            f"{prompt} % of prompt and {decode} % of decode graphs: raise the share or lower the percentages.",
+            "spec.warmup.graphMemoryPercent is 0, so no memory is kept for graphs, but spec.readiness asks for "
+            f"{prompt} % of prompt and {decode} % of decode graphs: raise it or lower the percentages.",
         )
     sentence = _why_too_long(spec, prompt) or _why_too_large(spec, prompt, decode)
     return Problem("ThresholdsUnreachable", sentence) if sentence else None
@@ -257,15 +257,14 @@ def _why_too_large(spec: GaudiInferenceSpec, prompt: int, decode: int) -> str | 
     budget = usable_bytes(spec)
     if budget is None:
         return None
-    plan = _most_buckets(spec)
+    plan, utilization = _most_buckets(spec), spec.engine.device_memory_utilization_percent
     least = _least_graph_bytes(plan.prompt, prompt) + _least_graph_bytes(plan.decode, decode)
     if least <= budget:
         return None
     return (
         f"spec.readiness asks for {prompt} % of {len(plan.prompt)} prompt and {decode} % of {len(plan.decode)} decode "
         f"graphs, whose inputs alone take {plural(least, 'byte')}; spec.accelerator.deviceMemory leaves {budget}: "
-        f"raise it to {at_least(ceil(least / spec.engine.device_memory_utilization))}, plan fewer buckets or lower the "
-        "percentages."
+        f"raise it to {at_least(ceil(100 * least / utilization))}, plan fewer buckets or lower the percentages."
     )
 
 

@@ -11,7 +11,7 @@ from gaudi_operator.api.base import SecretKey
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Generation
 from gaudi_operator.api.v1alpha1.model import Adapter, HuggingFaceSource, Model, ModelSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, Warmup
 from gaudi_operator.core.children.manifests.metadata import Object, child
 from gaudi_operator.core.notation import short_hash, whole_bytes
 from gaudi_operator.core.resource import Identity, Inference
@@ -76,7 +76,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
         ),
         limits=plan_limits(spec),
         bucketing=bucket_policy(spec),
-        warmup=WarmupConfig.model_validate(spec.warmup.model_dump()),
+        warmup=_warmup(spec.warmup),
         serving=ServingConfig(
             max_queued_requests=spec.engine.max_queued_requests,
             drain_seconds=spec.pod.drain_seconds,
@@ -210,13 +210,22 @@ def _engine(spec: GaudiInferenceSpec) -> EngineConfig:
         device="cpu" if on_cpu(spec.accelerator) else "hpu",
         card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,
         device_memory_bytes=whole_bytes(memory) if memory else None,
-        device_memory_utilization=spec.engine.device_memory_utilization,
+        device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
         layers_per_graph=spec.engine.layers_per_graph,
         chunked_prefill=spec.engine.chunked_prefill,
         settings=dict(spec.engine.settings),
         extra_args=spec.engine.extra_args,
         sim_script=dict(spec.engine.simulation or {}),
     )
+
+
+def _warmup(warmup: Warmup) -> WarmupConfig:
+    shares = {
+        "graph_memory_share": warmup.graph_memory_percent / 100,
+        "prompt_ratio": warmup.prompt_graph_percent / 100,
+    }
+    known = warmup.model_dump(include=WarmupConfig.model_fields.keys() - shares.keys())
+    return WarmupConfig.model_validate({**known, **shares})
 
 
 def repositories(model: Model) -> tuple[HuggingFaceSource, ...]:

@@ -201,8 +201,8 @@ def _shortfall(pod: PodView, state: State, _: Room) -> Problem | None:
         return None
     reason, message = below
     why = (
-        f"no traffic: {message} Give graphs more memory (spec.warmup.graphMemoryShare), plan fewer buckets, lower the "
-        "percentages in spec.readiness, or set its onShortfall to serveAndWarn."
+        f"no traffic: {message} Give graphs more memory (spec.warmup.graphMemoryPercent), plan fewer buckets, lower "
+        "the percentages in spec.readiness, or set its onShortfall to serveAndWarn."
     )
     return Problem(reason, f"Pod {pod.name} takes {why}", f"Pod {pod.name} took {why}")
 

@@ -1,10 +1,9 @@
 """Revisions: found among the stored ControllerRevisions by their inputs, or rendered again (docs/revisions.md).
 
 First why one was given up: that is kept on its ControllerRevision, so that no operator tries it again unasked
-(docs/revisions.md, When a revision fails). Then its inputs, which are what changes what a pod runs, and the rule that
-compares them. Then the kept revisions, and the one that the spec asks for. Last the way back by the spec: the patch
-that makes the spec ask for what a kept revision was made from. Whoever cannot patch the spec, because another tool
-holds it, sets spec.rollout.revision instead (docs/revisions.md, Going back).
+(docs/revisions.md, When a revision fails). Then the kept revisions, and the one that the spec asks for. Last the way
+back by the spec: the patch that makes the spec ask for what a kept revision was made from. Whoever cannot patch the
+spec, because another tool holds it, sets spec.rollout.revision instead (docs/revisions.md, Going back).
 """
 
 import json
@@ -12,22 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import Field, ValidationError
 
-from gaudi_operator.api.base import ApiModel, Seconds
-from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
-from gaudi_operator.api.v1alpha1.bucketing import Bucketing
-from gaudi_operator.api.v1alpha1.engine import Engine
-from gaudi_operator.api.v1alpha1.model import Model
-from gaudi_operator.api.v1alpha1.pod import Pod
-from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 from gaudi_operator.core.children.manifests.pod_template import pod_template, worker_template
 from gaudi_operator.core.children.runtime_config import config_map_name, runtime_config
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.notation import canonical_json, short_hash
+from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.observed import InstallationDefaults, Manifest
-from gaudi_operator.core.resource import Inference, SpecUnreadable, read_inference
+from gaudi_operator.core.resource import Inference, read_inference
+from gaudi_operator.core.rollout.inputs import (
+    RevisionInputs,
+    present_form,
+    read_inputs,
+    revision_inputs,
+    revision_name,
+    same_inputs,
+    stored_form,
+)
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.config import plan_hash
 from gaudi_runtime.errors import Problem
@@ -55,80 +55,6 @@ def read_failure(annotations: Mapping[str, str]) -> Problem | None:
         return Problem(*(each.encode().decode() for each in (found.reason, found.message)))
     except (ValueError, TypeError, KeyError, RecursionError):
         return Problem("MarkedFailed", text[:MAX_MESSAGE])
-
-
-class RevisionInputs(ApiModel):
-    """The parts of a resource that make a revision.
-
-    The stall timeout is one of them, although it stands beside the thresholds: the runtime's own liveness
-    judges by it. The default image of the installation is none: it is resolved when a revision is made and
-    stands only in the revision's rendering.
-    """
-
-    model: Model
-    accelerator: Accelerator
-    parallelism: Parallelism = Parallelism()
-    engine: Engine = Engine()
-    bucketing: Bucketing = Bucketing()
-    warmup: Warmup = Warmup()
-    recipe_cache: RecipeCache = RecipeCache()
-    pod: Pod = Pod()
-    stall_timeout_seconds: Seconds = Readiness().stall_timeout_seconds
-    restarted_at: str | None = None
-
-
-def revision_inputs(inference: Inference) -> RevisionInputs:
-    """The inputs that `inference` asks for now."""
-    spec = inference.spec
-    return RevisionInputs(
-        model=spec.model,
-        accelerator=spec.accelerator,
-        parallelism=spec.parallelism,
-        engine=spec.engine,
-        bucketing=spec.bucketing,
-        warmup=spec.warmup,
-        recipe_cache=spec.recipe_cache,
-        pod=spec.pod,
-        stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
-        restarted_at=inference.identity.restarted_at,
-    )
-
-
-def stored_form(inputs: RevisionInputs) -> dict[str, Any]:
-    """The inputs as they stand in a ControllerRevision."""
-    return inputs.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def revision_name(inputs: RevisionInputs) -> str:
-    """Ten hex digits that name the revision of these inputs."""
-    return short_hash(stored_form(inputs))
-
-
-def same_inputs(stored: object, desired: BaseModel) -> bool:
-    """Whether `desired` runs what a revision with the `stored` inputs runs.
-
-    A field that is absent from the stored inputs is new since then: at its default it changes nothing. A stored
-    field that this operator does not know is of a newer one and is not looked at. So neither an upgrade nor a
-    step back of operator or CRD makes a revision.
-    """
-    if not isinstance(stored, dict):
-        return False
-    return all(
-        _same_field(stored, field.alias or name, getattr(desired, name), field)
-        for name, field in type(desired).model_fields.items()
-    )
-
-
-def _same_field(stored: dict[str, Any], key: str, desired: object, field: FieldInfo) -> bool:
-    return _same(stored[key], desired) if key in stored else bool(desired == field.get_default())
-
-
-def _same(stored: object, desired: object) -> bool:
-    if isinstance(desired, BaseModel):
-        return same_inputs(stored, desired)
-    if isinstance(desired, tuple):
-        return isinstance(stored, list) and len(stored) == len(desired) and all(map(_same, stored, desired))
-    return stored == desired
 
 
 _MOST_NUMBER = 2**62
@@ -191,6 +117,9 @@ class Group:
 class Revision:
     """One revision: `number` orders them by when they were last to run, `inputs` made it, the rest was rendered.
 
+    `inputs` are in their present form, whichever release has kept them; `kept` is the data of its ControllerRevision as
+    it stands there, if it does.
+
     `template` is a pod template in wire form, that of the leader where there is a `group`; `config` is a RuntimeConfig
     as JSON text, because the API server may write a number of an object in another way and the text names a ConfigMap.
     """
@@ -203,6 +132,7 @@ class Revision:
     failure: Problem | None = None
     created: str | None = None
     group: Group | None = None
+    kept: dict[str, Any] | None = None
 
     @property
     def config_map(self) -> str | None:
@@ -219,7 +149,9 @@ class Revision:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What its ControllerRevision stores."""
+        """What its ControllerRevision stores: what stood there, for Kubernetes lets nobody change it."""
+        if self.kept is not None:
+            return self.kept
         group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}
         return {"inputs": self.inputs, "template": self.template, "config": self.config, **group}
 
@@ -243,12 +175,13 @@ def _read(manifest: Manifest) -> Revision | None:
     return Revision(
         name=name,
         number=number,
-        inputs=data.get("inputs", {}),
+        inputs=present_form(data.get("inputs", {})),
         template=data.get("template", {}),
         config=data.get("config", ""),
         group=Group(data["group"]["size"], data["group"]["worker"]) if data.get("group") else None,
         failure=read_failure(manifest["metadata"].get("annotations") or {}),
         created=manifest["metadata"].get("creationTimestamp"),
+        kept=data,
     )
 
 
@@ -306,21 +239,12 @@ def undo_patch(resource: Manifest, inputs: Mapping[str, Any]) -> list[dict[str, 
     pinned revision is let go. Defaults are left out, for the rules of the API may ask whether a field was set at all.
     Raises SpecUnreadable when a release that this one does not understand wrote the spec or the inputs.
     """
-    now, then = _said(revision_inputs(read_inference(resource))), _said(_read_inputs(inputs))
+    now, then = _said(revision_inputs(read_inference(resource))), _said(read_inputs(inputs))
     return [
         *_sections(resource["spec"], now, then),
         *_readiness(resource["spec"], then),
         *_annotation(resource, then),
     ]
-
-
-def _read_inputs(inputs: Mapping[str, Any]) -> RevisionInputs:
-    try:
-        return RevisionInputs.model_validate(inputs)
-    except ValidationError as error:
-        raise SpecUnreadable(
-            "The revision was kept by another release, which wrote what this one cannot read."
-        ) from error
 
 
 def _said(inputs: RevisionInputs) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from gaudi_runtime.units import size
 MOST_MISSES = 200
 """Shapes that are compared with each other, the most frequent ones: a thousand pods may tell of 20,000."""
 
-NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise warmup.graphMemoryShare or plan fewer."
+NO_GRAPH = "The buckets of these batches are planned, but have no graph: raise warmup.graphMemoryPercent or plan fewer."
 
 
 class Miss(NamedTuple):

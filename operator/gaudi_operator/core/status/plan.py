@@ -15,7 +15,7 @@ from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_un
 from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, hints
 from gaudi_operator.core.notation import DONE, captured_percent
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.revision import revision_inputs, same_inputs
+from gaudi_operator.core.rollout.inputs import revision_inputs, same_inputs
 from gaudi_operator.core.state import State
 from gaudi_operator.core.status.cold_shapes import suggestion
 from gaudi_operator.core.status.recipes import why_missed

@@ -14,7 +14,6 @@ from tests.unit.operator.core.resources import inference, resource
 from tests.unit.operator.core.stories import condition, status
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
-SHARES = st.floats(0, 1, allow_nan=False)
 VALUES = st.integers(0, 5000)
 PERCENTS = st.integers(0, 100)
 
@@ -41,7 +40,7 @@ ENGINE = st.fixed_dictionaries(
         "maxNumBatchedTokens": st.integers(1, 16_384),
         "prefixCaching": st.booleans(),
         "contiguousPagedAttention": st.booleans(),
-        "deviceMemoryUtilization": st.floats(0.01, 1),
+        "deviceMemoryUtilizationPercent": st.integers(1, 100),
     },
 )
 SPECS = st.fixed_dictionaries(
@@ -54,7 +53,7 @@ SPECS = st.fixed_dictionaries(
         ),
         "engine": ENGINE,
         "bucketing": BUCKETING,
-        "warmup": st.fixed_dictionaries({"graphMemoryShare": SHARES, "promptRatio": SHARES}),
+        "warmup": st.fixed_dictionaries({"graphMemoryPercent": PERCENTS, "promptGraphPercent": PERCENTS}),
         "readiness": st.fixed_dictionaries(
             {
                 "minCapturedPromptPercent": PERCENTS,
@@ -80,18 +79,18 @@ def test_any_spec_is_either_refused_with_a_sentence_or_started(spec: dict[str, A
         assert made == set()
 
 
-@given(SHARES, SHARES, st.floats(0.05, 1), st.integers(1, 8))
+@given(PERCENTS, PERCENTS, st.integers(5, 100), st.integers(1, 8))
 @settings(max_examples=60, deadline=None)
 def test_graphs_expected_to_fit_never_exceed_the_memory_for_them(
-    share: float, ratio: float, utilization: float, prefills: int
+    graphs: int, prompt: int, utilization: int, prefills: int
 ) -> None:
     """But for the first graph of each phase, which has no estimate yet, and what the KV cache leaves: under a block."""
     spec = seed(
-        engine={"deviceMemoryUtilization": utilization, "maxNumPrefillSeqs": prefills, "maxNumSeqs": 8},
-        warmup={"graphMemoryShare": share, "promptRatio": ratio},
+        engine={"deviceMemoryUtilizationPercent": utilization, "maxNumPrefillSeqs": prefills, "maxNumSeqs": 8},
+        warmup={"graphMemoryPercent": graphs, "promptGraphPercent": prompt},
     )
     found = forecast_plan(inference(**spec))
     assert found is not None
     assert found.estimate is not None
     free, block, firsts = (94.62 - 14.9) * GIB, 128 * KIB, (128 * 1.43 + 8 * 1.45) * MIB
-    assert (found.estimate.graph_bytes or 0) <= free * utilization * share + block + firsts
+    assert (found.estimate.graph_bytes or 0) <= free * utilization / 100 * graphs / 100 + block + firsts

@@ -34,7 +34,7 @@ NOT_SIMULATED = "is not built for the sim engine: leave it out, or use engine vl
 def no_room(memory: str, least: str) -> str:
     return (
         f"spec.accelerator.deviceMemory {memory} has no room for a single KV block: raise it to {least}, "
-        "or lower engine.blockSize or warmup.graphMemoryShare."
+        "or lower engine.blockSize or warmup.graphMemoryPercent."
     )
 
 
@@ -45,9 +45,9 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.accelerator.deviceMemory 1025Pi is more than 1Ei, and no device has as much: lower it.",
     ),
     "next_to_nothing_may_be_used": (
-        {"engine": {"deviceMemoryUtilization": 5e-324}},
+        {"engine": {"deviceMemoryUtilizationPercent": 1}, "accelerator": {"deviceMemory": "2Ki"}},
         "PlanImpossible",
-        no_room("512Mi", "1024Pi"),
+        no_room("2Ki", "3556"),
     ),
     "nodes": (
         {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"tensor": 16, "nodes": 2}},
@@ -111,20 +111,20 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         no_room("32", "40"),
     ),
     "no_kv_block_beside_the_graphs": (
-        {"accelerator": {"deviceMemory": "128"}, "warmup": {"graphMemoryShare": 0.9}},
+        {"accelerator": {"deviceMemory": "128"}, "warmup": {"graphMemoryPercent": 90}},
         "PlanImpossible",
         no_room("128", "356"),
     ),
     "no_kv_block_for_graphs_take_all": (
-        {"warmup": {"graphMemoryShare": 1}},
+        {"warmup": {"graphMemoryPercent": 100}},
         "PlanImpossible",
-        "spec.warmup.graphMemoryShare is 1, so no memory is left for a single KV block: lower it.",
+        "spec.warmup.graphMemoryPercent is 100, so no memory is left for a single KV block: lower it.",
     ),
     "no_memory_for_graphs": (
-        {"warmup": {"graphMemoryShare": 0}},
+        {"warmup": {"graphMemoryPercent": 0}},
         "ThresholdsUnreachable",
-        "spec.warmup.graphMemoryShare is 0, so no memory is kept for graphs, but spec.readiness asks for "
-        "100 % of prompt and 100 % of decode graphs: raise the share or lower the percentages.",
+        "spec.warmup.graphMemoryPercent is 0, so no memory is kept for graphs, but spec.readiness asks for "
+        "100 % of prompt and 100 % of decode graphs: raise it or lower the percentages.",
     ),
     "graphs_larger_than_the_memory": (
         {"accelerator": {"deviceMemory": "2Ki"}},
@@ -211,10 +211,10 @@ def test_own_image_needs_no_default() -> None:
         {"accelerator": CARD, "engine": {"name": "vllm"}, "model": {"quantization": {"method": "fp8"}}},
         {"model": source(ociImage={"reference": "registry/model:1"})},
         {"accelerator": CARD},
-        {"engine": {"executionMode": "eager"}, "warmup": {"graphMemoryShare": 0}},
-        {"warmup": {"enabled": False, "graphMemoryShare": 0}},
+        {"engine": {"executionMode": "eager"}, "warmup": {"graphMemoryPercent": 0}},
+        {"warmup": {"enabled": False, "graphMemoryPercent": 0}},
         {
-            "warmup": {"graphMemoryShare": 0},
+            "warmup": {"graphMemoryPercent": 0},
             "readiness": {"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0},
         },
         {
@@ -243,5 +243,5 @@ def test_advised_memory_is_accepted_and_one_byte_less_is_not(overrides: dict[str
 
 def test_thresholds_refuse_nothing_where_pods_serve_anyway() -> None:
     readiness = {"onShortfall": "serveAndWarn"}
-    assert refused(warmup={"graphMemoryShare": 0}, readiness=readiness) is None
+    assert refused(warmup={"graphMemoryPercent": 0}, readiness=readiness) is None
     assert refused(accelerator={"deviceMemory": "2Ki"}, readiness=readiness) is None

@@ -68,7 +68,7 @@ def test_shortfall_denied_by_the_lowest_figures_is_a_doubt_only(spec: Object) ->
     assert doubted(spec) == MAYBE_SHORT
 
 
-SMALL_POOL: dict[str, Any] = {"warmup": {"graphMemoryShare": 0.0005}}
+SMALL_POOL: dict[str, Any] = {"engine": {"deviceMemoryUtilizationPercent": 3}, "warmup": {"graphMemoryPercent": 1}}
 """About 20 MiB for graphs: even at 2.1 KiB a token, the lowest figure of any source, 24 prompt graphs take 68 MiB."""
 
 

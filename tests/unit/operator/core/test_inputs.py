@@ -1,16 +1,26 @@
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rollout.revision import (
+from gaudi_operator.core.resource import read_inference
+from gaudi_operator.core.rollout.inputs import (
+    VERSION,
     RevisionInputs,
+    present_form,
     revision_inputs,
     revision_name,
     same_inputs,
     stored_form,
 )
 from tests.unit.operator.core.resources import CARD, inference
+
+RECORDED = Path(__file__).parents[3] / "data" / "releases"
+RELEASES = sorted(path.name for path in RECORDED.iterdir())
 
 
 def inputs(**overrides: Any) -> RevisionInputs:
@@ -30,7 +40,7 @@ def inputs(**overrides: Any) -> RevisionInputs:
         {"engine": {"settings": {"A": "1"}}},
         {"bucketing": {"strategy": "linear"}},
         {"bucketing": {"strategy": "linear", "prompt": {"query": {"max": 64}}}},
-        {"warmup": {"graphMemoryShare": 0.2}},
+        {"warmup": {"graphMemoryPercent": 20}},
         {"recipeCache": {"enabled": True}},
         {"pod": {"labels": {"team": "a"}}},
         {"pod": {"tolerations": [{"key": "gaudi"}]}},
@@ -96,10 +106,40 @@ def test_store_that_is_no_object_matches_nothing(stored: object) -> None:
     assert not same_inputs(stored, inputs())
 
 
-def test_number_written_without_fraction_by_the_server_is_the_same() -> None:
-    stored = stored_form(inputs(engine={"deviceMemoryUtilization": 1.0}))
-    stored["engine"]["deviceMemoryUtilization"] = 1
-    assert same_inputs(stored, inputs(engine={"deviceMemoryUtilization": 1.0}))
+def test_inputs_of_the_first_release_have_their_former_names() -> None:
+    stored = stored_form(inputs(engine={"deviceMemoryUtilizationPercent": 85}, warmup={"promptGraphPercent": 40}))
+    del stored["version"], stored["engine"]["deviceMemoryUtilizationPercent"], stored["warmup"]["promptGraphPercent"]
+    stored["engine"]["deviceMemoryUtilization"], stored["warmup"]["promptRatio"] = 0.85, 0.4
+    desired = inputs(engine={"deviceMemoryUtilizationPercent": 85}, warmup={"promptGraphPercent": 40})
+    assert same_inputs(present_form(stored), desired)
+    assert not same_inputs(present_form(stored), inputs(warmup={"promptGraphPercent": 40}))
+
+
+def test_inputs_of_a_newer_release_stay_as_they_are() -> None:
+    stored = {**stored_form(inputs()), "version": VERSION + 1, "engine": {"deviceMemoryUtilization": "of another kind"}}
+    assert present_form(stored) == stored
+
+
+@given(
+    st.dictionaries(st.sampled_from(["engine", "warmup", "version"]), st.recursive(st.integers() | st.text(), st.lists))
+)
+def test_whatever_stands_in_a_store_is_read(stored: dict[str, Any]) -> None:
+    present_form(stored)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_recorded_resource_runs_one_of_its_recorded_revisions(release: str) -> None:
+    objects = json.loads((RECORDED / release / "objects.json").read_text())
+    stored = {
+        each["metadata"]["name"]: present_form(each["data"]["inputs"])
+        for each in objects
+        if each["kind"] == "ControllerRevision"
+    }
+    for each in (each for each in objects if each["kind"] == "GaudiInference"):
+        identity = {"namespace": "default", "uid": "u"}
+        desired = revision_inputs(read_inference({**each, "metadata": {**each["metadata"], **identity}}))
+        current = f"{each['metadata']['name']}-{each['status']['revision']['current']}"
+        assert same_inputs(stored[current], desired), current
 
 
 def test_name_is_ten_hex_digits_and_stays_over_runs() -> None:

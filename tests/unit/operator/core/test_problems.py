@@ -245,8 +245,8 @@ def test_warmup_that_ended_below_a_threshold() -> None:
     assert below is not None
     reason, found = below
     told = (
-        f"{found} Give graphs more memory (spec.warmup.graphMemoryShare), plan fewer buckets, lower the percentages in "
-        "spec.readiness, or set its onShortfall to serveAndWarn."
+        f"{found} Give graphs more memory (spec.warmup.graphMemoryPercent), plan fewer buckets, lower the percentages "
+        "in spec.readiness, or set its onShortfall to serveAndWarn."
     )
     assert pod_problem(view(report=short), state_of(), ROOM) == Problem(
         reason, f"Pod a takes no traffic: {told}", f"Pod a took no traffic: {told}"

@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
-from gaudi_operator.core.rollout.revision import revision_inputs, revision_name, same_inputs, stored_form
+from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, same_inputs, stored_form
 from tests.unit.operator.core.resources import inference
 
 PAGE = (Path(__file__).parents[4] / "docs" / "revisions.md").read_text()
@@ -22,7 +22,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "engine.image": {"engine": {"image": "runtime:2"}},
     "engine.env": {"engine": {"env": [{"name": "A", "value": "1"}]}},
     "bucketing": {"bucketing": {"strategy": "linear"}},
-    "warmup": {"warmup": {"graphMemoryShare": 0.2}},
+    "warmup": {"warmup": {"graphMemoryPercent": 20}},
     "recipeCache": {"recipeCache": {"enabled": True}},
     "pod": {"pod": {"labels": {"team": "a"}}},
     "readiness.stallTimeoutSeconds": {"readiness": {"stallTimeoutSeconds": 60}},
@@ -32,7 +32,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "rollout": {"rollout": {"maxSurge": 2, "paused": True, "revision": "0123456789"}},
     "autoscaling": {"autoscaling": {"maxReplicas": 4, "targetRunningRequests": 8}},
     "service": {"service": {"port": 8080, "annotations": {"team": "a"}}},
-    "route": {"route": {"parentRefs": [{"name": "gate"}]}},
     "networkAccess": {"networkAccess": {"enabled": False}},
     "metadata.annotations": {"annotations": {"somebody.else/s": "annotation"}},
 }

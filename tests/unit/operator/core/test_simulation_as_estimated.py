@@ -17,9 +17,9 @@ QWEN = {"card": "gaudi3", "model": "Qwen/Qwen2.5-7B"}
 LONG = {"maxNumBatchedTokens": 8192, "maxNumSeqs": 32, "blockSize": 128, "contiguousPagedAttention": True}
 CASES: dict[str, dict[str, Any]] = {
     "the seeds": {},
-    "more for prompts": {"warmup": {"promptRatio": 0.9}},
-    "little for graphs": {"warmup": {"graphMemoryShare": 0.02}},
-    "nothing for graphs": {"warmup": {"graphMemoryShare": 0}},
+    "more for prompts": {"warmup": {"promptGraphPercent": 90}},
+    "little for graphs": {"warmup": {"graphMemoryPercent": 2}},
+    "nothing for graphs": {"warmup": {"graphMemoryPercent": 0}},
     "largest batch first": {"warmup": {"promptOrder": "maxBs"}},
     "half a card": {"accelerator": {"generation": "none", "deviceMemory": "40Gi"}},
     "another model on another card": {"engine": {**LONG, "simulation": QWEN}, "bucketing": {"strategy": "exponential"}},

@@ -6,7 +6,8 @@ import pytest
 
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.resource import SpecUnreadable, read_inference
-from gaudi_operator.core.rollout.revision import revision_inputs, revision_name, stored_form, undo_patch
+from gaudi_operator.core.rollout.inputs import revision_inputs, revision_name, stored_form
+from gaudi_operator.core.rollout.revision import undo_patch
 from tests.builders import Object, patched
 from tests.unit.operator.core.resources import CARD, resource
 
@@ -15,7 +16,7 @@ RESOURCES = {
     "plain": resource(),
     "other model": resource(model={"maxModelLen": 512}),
     "no engine section": resource(engine=None, pod={"labels": {"team": "a"}}),
-    "cards": resource(accelerator=CARD, warmup={"promptRatio": 0.5}),
+    "cards": resource(accelerator=CARD, warmup={"promptGraphPercent": 50}),
     "stall timeout": resource(readiness={"stallTimeoutSeconds": 60, "minCapturedPromptPercent": 50}),
     "restarted": resource(annotations={**RESTARTED, "somebody.else/s": "note"}),
     "only restarted": resource(annotations=RESTARTED),
@@ -79,5 +80,5 @@ def test_pinned_revision_is_let_go() -> None:
 def test_section_that_was_unknown_when_it_was_stored_goes() -> None:
     stored = inputs(resource())
     del stored["warmup"]
-    now = resource(warmup={"promptRatio": 0.5})
+    now = resource(warmup={"promptGraphPercent": 50})
     assert "warmup" not in patched(now, undo_patch(now, stored))["spec"]

@@ -48,12 +48,12 @@ def test_seed_000_at_bytes_of_next_release_needs_no_advice() -> None:
 
 def test_missing_room_for_graphs_asks_for_a_larger_share() -> None:
     """All graphs take 45.2 GiB; 0.64 of 71.26 GiB is 45.6."""
-    assert "raise warmup.graphMemoryShare to 0.64" in advice(logged_with(utilization=0.9, graph_memory_share=0.6))
+    assert "raise warmup.graphMemoryPercent to 64" in advice(logged_with(utilization=0.9, graph_memory_share=0.6))
 
 
 def test_cache_too_small_for_a_sequence_has_two_advices() -> None:
     assert advice(logged_with(utilization=0.005), thresholds=ROOM) == (
-        "raise engine.deviceMemoryUtilization to 0.01, or lower warmup.graphMemoryShare to 0.36, "
+        "raise engine.deviceMemoryUtilizationPercent to 1, or lower warmup.graphMemoryPercent to 36, "
         "or lower model.maxModelLen to 1945"
     )
 

@@ -1,0 +1,76 @@
+"""Fields that were called otherwise in an earlier release: whoever wrote the former name is read as if it were the new.
+
+A former name stays in the schema for one release (docs/api-policy.md). Nothing but this module and the schema knows it:
+it is replaced before a spec is validated, be it one that stands in the cluster or one that a revision was made from.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gaudi_operator.api.base import Rule
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A field of a section of the spec, its former name, and how a value of then is written now.
+
+    `former_default` stands in every resource that was written when the API server filled it in: beside the new name it
+    means nothing.
+    """
+
+    section: str
+    former: str
+    now: str
+    converted: Callable[[Any], Any]
+    former_default: float
+
+    @property
+    def description(self) -> str:
+        """What the schema says of the former name."""
+        return f"Deprecated: the former name of {self.now}, as a share from 0 to 1. It goes with release 0.3."
+
+    @property
+    def rule(self) -> Rule:
+        """Both names together would leave open which one counts."""
+        return Rule(
+            rule=f"!has(self.{self.now}) || !has(self.{self.former}) || self.{self.former} == {self.former_default}",
+            message=f"spec.{self.section}.{self.former} is the former name of {self.now}: leave it out",
+        )
+
+
+def whole_percent(share: Any) -> Any:
+    """A share from 0 to 1 in percent: 1 to 99 where it is neither nothing nor all. What is no number stays as it is."""
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
+        return share
+    return share * 100 if share in (0, 1) else min(99, max(1, round(share * 100)))
+
+
+class _Fields(NamedTuple):
+    device_memory_utilization: Renamed
+    graph_memory_share: Renamed
+    prompt_ratio: Renamed
+
+
+RENAMED = _Fields(
+    Renamed("engine", "deviceMemoryUtilization", "deviceMemoryUtilizationPercent", whole_percent, 0.9),
+    Renamed("warmup", "graphMemoryShare", "graphMemoryPercent", whole_percent, 0.1),
+    Renamed("warmup", "promptRatio", "promptGraphPercent", whole_percent, 0.3),
+)
+
+
+def with_present_names(spec: Any) -> Any:
+    """`spec` (sections by name, as they stand on the wire) with each field by its present name; it is not changed.
+
+    Where both names stand the new one counts.
+    """
+    if not isinstance(spec, Mapping):
+        return spec
+    result = dict(spec)
+    for field in RENAMED:
+        section = result.get(field.section)
+        if isinstance(section, Mapping) and field.former in section:
+            rest = {key: value for key, value in section.items() if key != field.former}
+            former = section[field.former]
+            result[field.section] = rest if former is None else {field.now: field.converted(former), **rest}
+    return result
