@@ -1,5 +1,6 @@
 """All objects that the API server must refuse."""
 
+from tests.builders import Object
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
 from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
 from tests.cluster.bad_recipes import RECIPES
@@ -171,13 +172,33 @@ ROLLOUTS = (
     ),
     Bad("autoscaling_without_target", "targetRunningRequests: Required value", {"autoscaling": {"maxReplicas": 2}}),
 )
+
+
+def clients(*entries: Object) -> Object:
+    """Only these may reach the model port."""
+    return {"networkAccess": {"allowAllClients": False, "clients": list(entries)}}
+
+
 NETWORKS = (
     Bad("port_zero", "spec.service.port in body should be greater than or equal to 1", {"service": {"port": 0}}),
     Bad("service_external_name", 'Unsupported value: "ExternalName"', {"service": {"type": "ExternalName"}}),
     Bad(
         "clients_while_all_may",
         "clients has no effect",
-        {"networkAccess": {"clients": [{"podLabels": {"app": "a"}}]}},
+        {"networkAccess": {"clients": [{"podSelector": {"matchLabels": {"app": "a"}}}]}},
+    ),
+    Bad("client_that_names_nobody", "every entry needs podSelector", clients({})),
+    Bad(
+        "client_in_both_forms",
+        "every entry needs podSelector",
+        clients({"podSelector": {}, "podLabels": {"app": "a"}}),
+    ),
+    Bad("addresses_with_selector", "ipBlock stands alone", clients({"podSelector": {}, "ipBlock": {"cidr": "::/0"}})),
+    Bad("addresses_that_are_no_range", "must be a range", clients({"ipBlock": {"cidr": "10.0.0.1"}})),
+    Bad(
+        "comparison_without_values",
+        "values belong to the operators In and NotIn",
+        clients({"podSelector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}),
     ),
 )
 PODS = (

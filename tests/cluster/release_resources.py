@@ -36,9 +36,12 @@ def resources() -> list[Object]:
 CLIENTS = {
     "allowAllClients": False,
     "clients": [
-        {"namespaceLabels": {"team": "chat"}, "podLabels": {"app": "gateway"}},
-        {"podLabels": {"app": "worker"}},
-        {"namespaceLabels": {"team": "batch"}},
+        {
+            "namespaceSelector": {"matchLabels": {"team": "chat"}},
+            "podSelector": {"matchLabels": {"app": "gateway"}},
+        },
+        {"podSelector": {"matchLabels": {"app": "worker"}}},
+        {"ipBlock": {"cidr": "10.0.0.0/8"}},
     ],
 }
 TRAFFIC = "prompt 1 100 0 5\nprompt 1 200 0 2\ndecode 2 1 20 9"

@@ -3,9 +3,10 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
-from gaudi_operator.api.base import Annotations, ApiModel, Labels, Rule, validated_by
+from gaudi_operator.api.base import Annotations, ApiModel, Labels, Rule, rules, validated_by
+from gaudi_operator.api.v1alpha1.selectors import LabelSelector
 
 
 class ServiceType(StrEnum):
@@ -24,11 +25,51 @@ class Service(ApiModel):
     annotations: Annotations = Field({}, description="Annotations of the Service.")
 
 
-class ClientRule(ApiModel):
-    """Who may reach the model port."""
+Cidr = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=43),
+    Field(json_schema_extra=rules(Rule(rule="isCIDR(self)", message="must be a range like 10.0.0.0/8 or fd00::/8"))),
+]
 
-    namespace_labels: Labels = Field({}, description="Labels of the client's namespace; this namespace when empty.")
-    pod_labels: Labels = Field({}, description="Labels of the client's pod; every pod when empty.")
+
+class IpBlock(ApiModel):
+    """Addresses outside the cluster."""
+
+    cidr: Cidr = Field(description="Range of addresses.")
+    excluded: Annotated[tuple[Cidr, ...], Field(max_length=16)] = Field(
+        (), alias="except", description="Ranges within it that may not."
+    )
+
+
+_PRESENT = "has(self.podSelector) || has(self.namespaceSelector) || has(self.ipBlock)"
+_FORMER = "has(self.podLabels) || has(self.namespaceLabels)"
+
+
+class Client(ApiModel):
+    """Who may reach the model port, written as a peer of a NetworkPolicy."""
+
+    model_config = validated_by(
+        Rule(
+            rule="!has(self.ipBlock) || !(has(self.podSelector) || has(self.namespaceSelector))",
+            message="spec.networkAccess.clients: ipBlock stands alone, give selectors in an entry of their own",
+        ),
+        Rule(
+            rule=f"({_PRESENT}) != ({_FORMER})",
+            message="spec.networkAccess.clients: every entry needs podSelector, namespaceSelector or ipBlock;"
+            " podLabels and namespaceLabels are their former form, and do not go with them",
+        ),
+    )
+    pod_selector: LabelSelector | None = Field(
+        None, description="Pods of the namespaces that namespaceSelector names, of this one when that is left out."
+    )
+    namespace_selector: LabelSelector | None = Field(
+        None, description="Namespaces; all their pods when podSelector is left out."
+    )
+    ip_block: IpBlock | None = Field(None, description="Addresses outside the cluster.")
+    pod_labels: Labels = Field({}, description="Deprecated: podSelector.matchLabels. It goes with release 0.3.")
+    namespace_labels: Labels = Field(
+        {}, description="Deprecated: namespaceSelector.matchLabels. It goes with release 0.3."
+    )
 
 
 class NetworkAccess(ApiModel):
@@ -43,6 +84,6 @@ class NetworkAccess(ApiModel):
 
     enabled: bool = Field(True, description="Whether a NetworkPolicy is made.")
     allow_all_clients: bool = Field(True, description="Whether any pod of the cluster may reach the model port.")
-    clients: Annotated[tuple[ClientRule, ...], Field(max_length=16)] = Field(
+    clients: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
         (), description="Who may reach the model port when allowAllClients is false."
     )

@@ -73,4 +73,17 @@ def with_present_names(spec: Any) -> Any:
             rest = {key: value for key, value in section.items() if key != field.former}
             former = section[field.former]
             result[field.section] = rest if former is None else {field.now: field.converted(former), **rest}
+    access = result.get("networkAccess")
+    if isinstance(access, Mapping) and isinstance(access.get("clients"), list | tuple):
+        result["networkAccess"] = {**access, "clients": [_present_client(each) for each in access["clients"]]}
     return result
+
+
+def _present_client(client: Any) -> Any:
+    """Labels of release 0.1.0 as selectors: an entry without those of a namespace meant pods of its own one."""
+    if not isinstance(client, Mapping) or not client.keys() & {"podLabels", "namespaceLabels"}:
+        return client
+    rest = {key: value for key, value in client.items() if key not in ("podLabels", "namespaceLabels")}
+    pods, namespaces = client.get("podLabels") or {}, client.get("namespaceLabels") or {}
+    peer = {"podSelector": {"matchLabels": pods}}
+    return {**peer, **({"namespaceSelector": {"matchLabels": namespaces}} if namespaces else {}), **rest}

@@ -37,6 +37,20 @@ def test_no_client_named_means_none() -> None:
 
 
 def test_named_clients_are_selected_by_namespace_and_pod() -> None:
+    named = [
+        {"podSelector": {"matchLabels": {"app": "chat"}}},
+        {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}, "podSelector": {}},
+        {"namespaceSelector": {}},
+    ]
+    assert clients(allowAllClients=False, clients=named)[0]["from"] == named
+
+
+def test_clients_outside_are_named_by_their_addresses() -> None:
+    named = [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]
+    assert clients(allowAllClients=False, clients=named)[0]["from"] == named
+
+
+def test_labels_of_the_first_release_are_selectors() -> None:
     named = [{"podLabels": {"app": "chat"}}, {"namespaceLabels": {"team": "a"}}]
     assert clients(allowAllClients=False, clients=named)[0]["from"] == [
         {"podSelector": {"matchLabels": {"app": "chat"}}},

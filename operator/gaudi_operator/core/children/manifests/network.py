@@ -4,7 +4,8 @@ Clients reach the model port, only the operator the status port, and pods of a g
 identity without rights and without a mounted token.
 """
 
-from gaudi_operator.api.v1alpha1.network import ClientRule, ServiceType
+from gaudi_operator.api.base import ApiModel
+from gaudi_operator.api.v1alpha1.network import Client, ServiceType
 from gaudi_operator.core.children.manifests.metadata import Object, child, selector_labels, stamped, traffic_labels
 from gaudi_operator.core.names import NAMESPACE_LABEL, OPERATOR_POD_LABELS
 from gaudi_operator.core.observed import InstallationDefaults
@@ -72,18 +73,19 @@ def _client_rules(inference: Inference) -> list[Object]:
         return [{"ports": ports} if outside else {"from": [{"namespaceSelector": {}}], "ports": ports}]
     if not access.clients:
         return []
-    return [{"from": [_peer(rule) for rule in access.clients], "ports": ports}]
+    return [{"from": [_peer(each) for each in access.clients], "ports": ports}]
 
 
-def _peer(rule: ClientRule) -> Object:
-    pods = {"podSelector": _selector(dict(rule.pod_labels))}
-    if not rule.namespace_labels:
-        return pods
-    return {"namespaceSelector": _selector(dict(rule.namespace_labels)), **pods}
+def _peer(client: Client) -> Object:
+    if client.ip_block:
+        return {"ipBlock": _said(client.ip_block)}
+    pods, namespaces = client.pod_selector, client.namespace_selector
+    found = {"podSelector": pods, "namespaceSelector": namespaces}
+    return {name: _said(selector) for name, selector in found.items() if selector is not None}
 
 
-def _selector(labels: dict[str, str]) -> Object:
-    return {"matchLabels": labels} if labels else {}
+def _said(part: ApiModel) -> Object:
+    return part.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def _port(name: str) -> Object:
