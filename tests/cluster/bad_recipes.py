@@ -28,4 +28,9 @@ RECIPES = (
         {"recipeCache": {"objectStore": {"url": "http://store.example/recipes", "tokenSecretRef": KEY}}},
     ),
     Bad("cache_size_negative", "recipeCache.size in body should", {"recipeCache": {"size": -1}}),
+    Bad(
+        "class_of_a_claim_that_exists",
+        "leave it out with existingClaim",
+        {"recipeCache": {"existingClaim": "team-recipes", "storageClassName": "fast"}},
+    ),
 )

@@ -6,7 +6,7 @@ from typing import Any
 from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
 from gaudi_runtime.contract.config import KeptRevisions
 from tests.builders import gaudi_inference
-from tests.cluster.pods import running
+from tests.cluster.pods import ready, running
 from tests.fake_runtime import FakeRuntime
 from tests.kube_api import KubeApi, Object, until
 from tests.kubelet import Kubelet
@@ -82,3 +82,20 @@ async def test_switched_off_cache_takes_its_claim_away(api: KubeApi, operator: O
     await until(partial(claim, api, "1Gi"), "the PVC")
     await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"enabled": False}}})
     await until(partial(gone, api), "the PVC to be gone")
+
+
+async def test_retained_claim_outlives_its_resource_and_serves_the_next(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    shared = {**SHARED, "retentionPolicy": "Retain"}
+    await api.create(gaudi_inference("tiny", recipeCache=shared))
+    made = await until(partial(claim, api, "1Gi"), "the PVC")
+    await until(partial(ready, api), "the resource to be Ready")
+    await api.delete("GaudiInference", "tiny")
+    await until(partial(no_pods, api), "no pod")
+    await api.create(gaudi_inference("tiny", recipeCache=shared))
+    await until(partial(ready, api), "the next resource to be Ready")
+    kept = await api.get("PersistentVolumeClaim", CLAIM)
+    assert kept
+    assert kept["metadata"]["uid"] == made["metadata"]["uid"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
+from gaudi_operator.core.names import GROUP_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
@@ -173,7 +173,9 @@ class Store:
             services=_owned(self._of(key, SERVICE), owner),
             config_maps=_owned(self._of(key, CONFIG_MAP), owner),
             service_accounts=_owned(self._of(key, SERVICE_ACCOUNT), owner),
-            pvcs=_owned(self._of(key, PVC), owner),
+            pvcs=_by_name(
+                each for each in self._of(key, PVC) if _controller(each).get("uid") in owner or _retained(each)
+            ),
             pod_disruption_budgets=_owned(self._of(key, DISRUPTION_BUDGET), owner),
             network_policies=_owned(self._of(key, NETWORK_POLICY), owner),
             autoscalers=_owned(self._of(key, AUTOSCALER), owner),
@@ -193,6 +195,11 @@ class Store:
             if not self._families[key]:
                 del self._families[key]
         return key
+
+
+def _retained(manifest: Manifest) -> bool:
+    """Whether it was made to outlive its resource: the next one of that name takes it over."""
+    return not _controller(manifest) and manifest["metadata"]["labels"].get(MANAGED_BY_LABEL) == MANAGED_BY
 
 
 def _owned(manifests: Iterable[Manifest], owners: Collection[str]) -> tuple[Manifest, ...]:

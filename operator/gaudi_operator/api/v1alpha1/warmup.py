@@ -172,22 +172,36 @@ class AccessMode(StrEnum):
     READ_WRITE_ONCE = "ReadWriteOnce"
 
 
+class RetentionPolicy(StrEnum):
+    """What becomes of a volume that nobody uses any more."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
+
+
+_NO_PVC_OF_OURS = "!oldSelf.enabled || has(oldSelf.existingClaim) || has(self.existingClaim)"
+"""CEL: before or after there is no PVC that could keep what it was made with."""
+
+
 class RecipeCache(ApiModel):
     """A volume of compiled recipes that later pods start from (docs/warmup.md, Recipe cache)."""
 
     model_config = validated_by(
         Rule(
-            # Without a cache there was no PVC that could keep anything.
-            rule="!oldSelf.enabled || has(self.storageClassName) == has(oldSelf.storageClassName) &&"
+            rule="!has(self.existingClaim) || !has(self.storageClassName)",
+            message="spec.recipeCache.storageClassName is for the PVC that is made: leave it out with existingClaim",
+        ),
+        Rule(
+            rule=f"{_NO_PVC_OF_OURS} || has(self.storageClassName) == has(oldSelf.storageClassName) &&"
             " (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
             message="spec.recipeCache.storageClassName cannot be changed: a PVC keeps its class",
         ),
         Rule(
-            rule="!oldSelf.enabled || self.accessMode == oldSelf.accessMode",
+            rule=f"{_NO_PVC_OF_OURS} || self.accessMode == oldSelf.accessMode",
             message="spec.recipeCache.accessMode cannot be changed: a PVC keeps it",
         ),
         Rule(
-            rule="!oldSelf.enabled || !self.enabled ||"
+            rule=f"{_NO_PVC_OF_OURS} || !self.enabled ||"
             " quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
             message="spec.recipeCache.size cannot be lowered: a PVC only grows",
         ),
@@ -196,6 +210,16 @@ class RecipeCache(ApiModel):
         False,
         description="Whether pods share compiled recipes over a PVC. Without it each pod keeps its own, for as"
         " long as it lives.",
+    )
+    existing_claim: ObjectName | None = Field(
+        None,
+        description="A PVC of this namespace that is used in place of one that is made; several resources may share"
+        " it.",
+    )
+    retention_policy: RetentionPolicy = Field(
+        RetentionPolicy.DELETE,
+        description="What becomes of the PVC that was made when the cache is switched off or the resource is deleted:"
+        " Delete takes it away, Retain leaves it, and a resource of the same name finds its recipes there.",
     )
     size: Quantity = Field("20Gi", description="Size of the PVC; recipes may take nine tenths of it.")
     storage_class_name: ObjectName | None = Field(

@@ -8,6 +8,7 @@ a revision that runs mounts it, and its writes come after all others.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
 from gaudi_operator.core.actions import Action, Apply
 from gaudi_operator.core.children.drift import has_drifted
 from gaudi_operator.core.children.garbage import delete, garbage, unread_config_maps
@@ -161,23 +162,26 @@ def recipe_pvc_actions(inference: Inference, running: Iterable[Revision], pvcs: 
     """
     name, cache = recipe_pvc_name(inference.identity), inference.spec.recipe_cache
     live = next((each for each in pvcs if each["metadata"]["name"] == name), None)
-    mounted = any(_mounts(revision, name) for revision in running)
+    mounted = any(_mounts(revision, "persistentVolumeClaim", "claimName", name) for revision in running)
     # Pods that mount a PVC that is gone would wait for ever, whatever the spec says by now.
-    if cache.enabled or (mounted and live is None):
+    if (cache.enabled and not cache.existing_claim) or (mounted and live is None):
         return missing_writes([recipe_pvc(inference.identity, cache, live)], pvcs)
-    if mounted:
+    if mounted or cache.retention_policy is RetentionPolicy.RETAIN:
         return []
-    alive = [each for each in pvcs if "deletionTimestamp" not in each["metadata"]]
+    # One without an owner was retained: by a resource of this name that is gone, it may be.
+    metadata = [(each, each["metadata"]) for each in pvcs]
+    alive = [each for each, of in metadata if "deletionTimestamp" not in of and of.get("ownerReferences")]
     return [delete(each, "spec.recipeCache is switched off and no pod mounts it") for each in alive]
 
 
 def recipe_readers(inference: Inference, running: Iterable[Revision], kept: Iterable[Revision]) -> list[Object]:
     """What pods that share recipes read: which revisions are `kept`. None where no `running` revision mounts it."""
-    claim = recipe_pvc_name(inference.identity)
-    mounted = any(_mounts(revision, claim) for revision in running)
-    return [kept_revisions(inference.identity, (each.name for each in kept))] if mounted else []
+    name = recipe_pvc_name(inference.identity)
+    read = any(_mounts(revision, "configMap", "name", name) for revision in running)
+    return [kept_revisions(inference.identity, (each.name for each in kept))] if read else []
 
 
-def _mounts(revision: Revision, claim: str) -> bool:
+def _mounts(revision: Revision, kind: str, key: str, name: str) -> bool:
+    """Whether its pods mount the object of that name."""
     volumes = revision.template.get("spec", {}).get("volumes", ())
-    return any((each.get("persistentVolumeClaim") or {}).get("claimName") == claim for each in volumes)
+    return any((each.get(kind) or {}).get(key) == name for each in volumes)

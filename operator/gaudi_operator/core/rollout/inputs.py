@@ -57,7 +57,8 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
         engine=spec.engine,
         bucketing=spec.bucketing,
         warmup=spec.warmup,
-        recipe_cache=spec.recipe_cache,
+        # What becomes of the volume in the end concerns no pod.
+        recipe_cache=spec.recipe_cache.model_copy(update={"retention_policy": RecipeCache().retention_policy}),
         pod=spec.pod,
         stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
         restarted_at=inference.identity.restarted_at,

@@ -133,6 +133,7 @@ def test_own_enum_value_is_camel_case_unless_kubernetes_has_it() -> None:
     of_kubernetes = (
         "ullPolicy",
         "recipeCache.accessMode",
+        "recipeCache.retentionPolicy",
         "service.type",
         "tolerations[].operator",
         "tolerations[].effect",

@@ -3,7 +3,8 @@
 from typing import Any
 
 from gaudi_operator.core.actions import Action, Apply, Delete
-from gaudi_operator.core.children.desired import recipe_pvc_actions
+from gaudi_operator.core.children.desired import recipe_pvc_actions, recipe_readers
+from gaudi_operator.core.rollout.inputs import revision_inputs, same_inputs
 from gaudi_operator.core.rollout.revision import Revision, desired_revision
 from tests.builders import Object
 from tests.unit.operator.core.resources import DEFAULTS, inference
@@ -99,3 +100,43 @@ def test_a_claim_on_its_way_out_is_waited_for() -> None:
 def _spec(action: Action) -> Object:
     assert isinstance(action, Apply)
     return dict(action.manifest["spec"])
+
+
+RETAINED: dict[str, Any] = {"recipeCache": {**ON["recipeCache"], "retentionPolicy": "Retain"}}
+OWN: dict[str, Any] = {"recipeCache": {**ON["recipeCache"], "existingClaim": "team-recipes"}}
+
+
+def test_a_claim_to_be_retained_has_no_owner() -> None:
+    assert "ownerReferences" not in live(**RETAINED)["metadata"]
+
+
+def test_retained_claim_stays_when_the_cache_is_switched_off() -> None:
+    off = inference(recipeCache={"retentionPolicy": "Retain"})
+    assert recipe_pvc_actions(off, [revision()], [live(**RETAINED)]) == []
+
+
+def test_claim_of_a_former_namesake_is_never_deleted() -> None:
+    assert recipe_pvc_actions(inference(), [revision()], [live(**RETAINED)]) == []
+
+
+def test_owner_comes_and_goes_with_the_policy() -> None:
+    (owned,) = recipe_pvc_actions(inference(**ON), [revision(**ON)], [live(**RETAINED)])
+    (free,) = recipe_pvc_actions(inference(**RETAINED), [revision(**ON)], [live()])
+    assert isinstance(owned, Apply)
+    assert isinstance(free, Apply)
+    assert ["ownerReferences" in each.manifest["metadata"] for each in (owned, free)] == [True, False]
+
+
+def test_retention_makes_no_revision() -> None:
+    assert same_inputs(revision(**ON).inputs, revision_inputs(inference(**RETAINED)))
+
+
+def test_pods_mount_a_named_claim_and_none_is_made() -> None:
+    volumes = {each["name"]: each for each in revision(**OWN).template["spec"]["volumes"]}
+    assert volumes["recipes"]["persistentVolumeClaim"] == {"claimName": "team-recipes"}
+    assert recipe_pvc_actions(inference(**OWN), [revision(**OWN)], ()) == []
+
+
+def test_pods_with_a_named_claim_read_what_is_kept() -> None:
+    (found,) = recipe_readers(inference(**OWN), [revision(**OWN)], [revision(**OWN)])
+    assert found["metadata"]["name"] == "tiny-recipes"

@@ -26,8 +26,12 @@ def child(
     body: Object,
     revision: str | None = None,
     annotations: Mapping[str, str] | None = None,
+    *,
+    outlives: bool = False,
 ) -> Object:
     """A child of `owner` with the further top-level fields of `body`, and the hash of it all as an annotation.
+
+    One that `outlives` its owner belongs to it by its labels alone.
 
     The hash lets a later reconcile see that a field was dropped from what we apply; what we still apply is compared
     with the live object itself. `blockOwnerDeletion` stays false: true would ask for rights on finalizers.
@@ -37,7 +41,7 @@ def child(
         "namespace": owner.namespace,
         "labels": child_labels(owner, revision),
         **({"annotations": dict(annotations)} if annotations else {}),
-        "ownerReferences": [owner_reference(owner)],
+        **({} if outlives else {"ownerReferences": [owner_reference(owner)]}),
     }
     return stamped({"apiVersion": api_version, "kind": kind, "metadata": metadata, **body})
 

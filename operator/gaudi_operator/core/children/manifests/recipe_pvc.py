@@ -6,7 +6,7 @@ The PVC that holds them, and the ConfigMap that tells pods which revisions can s
 from collections.abc import Iterable
 from posixpath import basename
 
-from gaudi_operator.api.v1alpha1.warmup import RecipeCache
+from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RetentionPolicy
 from gaudi_operator.core.children.manifests.metadata import Object, child
 from gaudi_operator.core.notation import parse_quantity
 from gaudi_operator.core.observed import Manifest
@@ -21,7 +21,7 @@ def recipe_pvc_name(owner: Identity) -> str:
 
 
 def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Object:
-    """The PVC. It outlives every revision and goes with the resource.
+    """The PVC. It outlives every revision and goes with the resource, unless it is to be retained.
 
     A `live` claim that was made larger by others keeps its size: Kubernetes refuses to make one smaller.
     """
@@ -29,7 +29,8 @@ def recipe_pvc(owner: Identity, cache: RecipeCache, live: Manifest | None) -> Ob
     spec: Object = {"accessModes": [cache.access_mode.value], "resources": {"requests": {"storage": storage}}}
     if cache.storage_class_name:
         spec["storageClassName"] = cache.storage_class_name
-    return child("v1", "PersistentVolumeClaim", recipe_pvc_name(owner), owner, {"spec": spec})
+    retained = cache.retention_policy is RetentionPolicy.RETAIN
+    return child("v1", "PersistentVolumeClaim", recipe_pvc_name(owner), owner, {"spec": spec}, outlives=retained)
 
 
 def _requested(live: Manifest | None) -> str | None:

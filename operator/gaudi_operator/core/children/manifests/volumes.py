@@ -83,7 +83,8 @@ def _recipe_volumes(cache: RecipeCache, claim: str) -> list[Object]:
     seed = [{"name": "seed-recipes", **mounted_image(cache.oci_image)}] if cache.oci_image else []
     # Optional: a pod that cannot know what is kept removes nothing, and starts.
     kept = {"name": "kept-revisions", "configMap": {"name": claim, "optional": True}}
-    return [{"name": "recipes", "persistentVolumeClaim": {"claimName": claim}}, kept, *seed]
+    claimed = {"claimName": cache.existing_claim or claim}
+    return [{"name": "recipes", "persistentVolumeClaim": claimed}, kept, *seed]
 
 
 def _recipe_mounts(cache: RecipeCache) -> list[Object]:
