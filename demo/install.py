@@ -82,7 +82,8 @@ def with_images(name: str) -> Cluster:
 
 def install_chart(installed: Installed, *settings: str) -> None:
     """Install or upgrade the chart and wait until the operator is ready; `settings` are Helm's key=value pairs."""
-    values = (f"image.operator={OPERATOR_IMAGE}", f"image.runtime={RUNTIME_IMAGE}", *settings)
+    images = (f"image.operator={OPERATOR_IMAGE}", f"image.runtime={RUNTIME_IMAGE}")
+    values = (*images, "allowSimulation=true", *settings)
     options = [option for value in values for option in ("--set", value)]
     chart = str(ROOT / "charts" / "gaudi-operator")
     namespace = ("--namespace", OPERATOR_NAMESPACE)

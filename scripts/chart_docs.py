@@ -134,8 +134,9 @@ def main(arguments: list[str]) -> int:
     if arguments:
         sys.stderr.write("usage: python -m scripts.chart_docs [--check]\n")
         return 2
-    for path, text in {**documents(), MANIFEST: manifest()}.items():
+    for path, text in documents().items():
         path.write_text(text)
+    MANIFEST.write_text(manifest())  # afterwards: Helm looks at the schema
     return 0
 
 

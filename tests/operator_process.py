@@ -22,6 +22,7 @@ class OperatorProcess:
         fixed = {
             "runtime_image": "registry.test/runtime:1",
             "hpu_image": "registry.test/runtime-hpu:1",
+            "allow_simulation": True,
             "http_host": "127.0.0.1",
             "http_port": 0,
             "lease_duration_seconds": 3,

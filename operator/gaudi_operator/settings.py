@@ -26,6 +26,7 @@ class Settings(BaseSettings):
     runtime_image: str = Field(min_length=1, description="Image of pods without cards, unless a resource names one.")
     hpu_image: str = Field("", description="Image of pods with Gaudi cards; empty when every resource names its own.")
     allow_host_path: bool = Field(False, description="Whether resources may mount folders of the node.")
+    allow_simulation: bool = Field(False, description="Whether resources may have the sim engine, which runs no model.")
     namespace: str = Field("gaudi-system", description="Namespace that the operator runs in; it holds the Lease.")
     # Not decoded by the library, which would want JSON.
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -88,6 +89,7 @@ class Settings(BaseSettings):
             runtime_image=self.runtime_image,
             hpu_image=self.hpu_image,
             allow_host_path=self.allow_host_path,
+            allow_simulation=self.allow_simulation,
             operator_namespace=self.namespace,
         )
 

@@ -194,8 +194,8 @@ def test_get_shows_the_columns_people_look_for(created: Create, kubectl: Kubectl
     created(gaudi_inference("tiny"))
     report(kubectl, STATUS)
     header, row = kubectl("get", "gi").strip().splitlines()
-    assert header.split() == ["NAME", "PHASE", "PROMPT%", "DECODE%", "WARMUP", "READY", "AGE"]
-    assert row.split()[:-1] == ["tiny", "Serving", "62", "100", "81", "2/2"]
+    assert header.split() == ["NAME", "ENGINE", "PHASE", "PROMPT%", "DECODE%", "WARMUP", "READY", "AGE"]
+    assert row.split()[:-1] == ["tiny", "torch", "Serving", "62", "100", "81", "2/2"]
 
 
 def test_present_name_may_replace_a_former_default(created: Create) -> None:

@@ -28,6 +28,7 @@ SETTINGS = Settings(
     runtime_image="runtime:1",
     hpu_image="runtime-hpu:1",
     allow_host_path=True,
+    allow_simulation=True,
     lease_duration_seconds=6,
     renew_deadline_seconds=4,
     retry_period_seconds=2,

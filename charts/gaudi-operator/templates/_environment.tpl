@@ -14,6 +14,8 @@
   value: {{ include "gaudi-operator.image" (list . "hpu" "gaudi-runtime-hpu") | quote }}
 - name: GAUDI_OPERATOR_ALLOW_HOST_PATH
   value: {{ .Values.allowHostPath | quote }}
+- name: GAUDI_OPERATOR_ALLOW_SIMULATION
+  value: {{ .Values.allowSimulation | quote }}
 - name: GAUDI_OPERATOR_WATCH_NAMESPACES
   value: {{ join "," .Values.watchNamespaces | quote }}
 - name: GAUDI_OPERATOR_LEASE_NAME

@@ -97,4 +97,5 @@ class InstallationDefaults:
     runtime_image: str
     hpu_image: str
     allow_host_path: bool = False
+    allow_simulation: bool = False
     operator_namespace: str = "gaudi-system"

@@ -32,6 +32,7 @@ def _column(name: str, kind: str, path: str, priority: int = 0, description: str
 
 
 PRINTER_COLUMNS = (
+    _column("Engine", "string", ".spec.engine.name", description="vllm, torch, or sim, which runs no model."),
     _column("Phase", "string", ".status.phase", description="One word for the whole resource."),
     _column("Prompt%", "integer", ".status.capturedPercent.prompt", description="Captured prompt graphs."),
     _column("Decode%", "integer", ".status.capturedPercent.decode", description="Captured decode graphs."),

@@ -51,8 +51,26 @@ def host_path_is_not_allowed(inference: Inference, defaults: InstallationDefault
     )
 
 
+def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+    """Whoever asks it gets no answer of a model, so the installation decides."""
+    if inference.spec.engine.name is not EngineName.SIM or defaults.allow_simulation:
+        return None
+    return Problem(
+        "SimulationNotAllowed",
+        "spec.engine.name is sim, which answers without a model, and this installation does not allow that: use vllm "
+        "or torch, or have the operator installed with allowSimulation.",
+    )
+
+
 def revision_is_not_allowed(revision: Revision, defaults: InstallationDefaults) -> Problem | None:
     """What is stored was allowed when it was made; the installation may have changed its mind since."""
+    if revision.simulated and not defaults.allow_simulation:
+        return Problem(
+            "SimulationNotAllowed",
+            f"Revision {revision.name} has the sim engine, which this installation does not allow: it gets no more "
+            "pods. Change the spec, or spec.rollout.revision where it is pinned, or have the operator installed with "
+            "allowSimulation.",
+        )
     paths = ", ".join(revision.host_paths)
     if not paths or defaults.allow_host_path:
         return None
@@ -281,6 +299,7 @@ def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
 
 first_violation = Checks(
     host_path_is_not_allowed,
+    simulation_is_not_allowed,
     something_is_not_built,
     settings_are_wrong,
     no_image_is_known,

@@ -29,7 +29,7 @@ from gaudi_operator.core.rollout.inputs import (
     stored_form,
 )
 from gaudi_runtime.contract.base import Tolerant
-from gaudi_runtime.contract.config import plan_hash
+from gaudi_runtime.contract.config import EngineName, plan_hash
 from gaudi_runtime.errors import Problem
 
 MAX_REASON, MAX_MESSAGE = 64, 1024
@@ -146,6 +146,12 @@ class Revision:
         templates = (self.template, *((self.group.worker,) if self.group else ()))
         volumes = (volume for each in templates for volume in each.get("spec", {}).get("volumes") or ())
         return sorted({str(each["hostPath"].get("path")) for each in volumes if each.get("hostPath")})
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its pods have the sim engine."""
+        engine = self.inputs.get("engine")
+        return isinstance(engine, dict) and engine.get("name") == EngineName.SIM
 
     @property
     def data(self) -> dict[str, Any]:

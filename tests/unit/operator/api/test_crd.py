@@ -76,7 +76,7 @@ def test_printer_column_reads_a_field_that_exists() -> None:
 
 def test_default_columns_are_those_of_the_design() -> None:
     shown = [column["name"] for column in VERSION["additionalPrinterColumns"] if not column.get("priority")]
-    assert shown == ["Phase", "Prompt%", "Decode%", "Warmup", "Ready", "Age"]
+    assert shown == ["Engine", "Phase", "Prompt%", "Decode%", "Warmup", "Ready", "Age"]
 
 
 def test_chart_template_is_the_manifest_between_its_conditions() -> None:

@@ -8,7 +8,9 @@ from gaudi_operator.core.resource import Inference, read_inference
 from tests.builders import Object, gaudi_inference
 
 NOW = datetime(2026, 8, 1, 12, 0, 0, tzinfo=UTC)
-DEFAULTS = InstallationDefaults(runtime_image="runtime:1", hpu_image="runtime-hpu:1", allow_host_path=True)
+DEFAULTS = InstallationDefaults(
+    runtime_image="runtime:1", hpu_image="runtime-hpu:1", allow_host_path=True, allow_simulation=True
+)
 CARD = {"generation": "gaudi3", "deviceMemory": None}
 
 

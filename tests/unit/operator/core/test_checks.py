@@ -174,6 +174,17 @@ def test_host_path_of_an_adapter_is_refused_where_not_allowed() -> None:
     assert found.message.startswith("spec.model.adapters.source.hostPath ")
 
 
+def test_simulation_is_refused_where_it_is_not_allowed() -> None:
+    found = refused(replace(DEFAULTS, allow_simulation=False), engine={"name": "sim"})
+    assert found is not None
+    assert found.reason == "SimulationNotAllowed"
+    assert refused(engine={"name": "sim"}) is None
+
+
+def test_other_engines_need_no_leave_to_simulate() -> None:
+    assert refused(replace(DEFAULTS, allow_simulation=False), engine={"name": "torch"}) is None
+
+
 def test_host_path_is_accepted_where_it_is_allowed() -> None:
     assert refused(model=HOST_PATH) is None
 

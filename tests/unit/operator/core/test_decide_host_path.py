@@ -1,4 +1,4 @@
-"""The installation forbids hostPath after a revision was made with it: the revision gets no pod that it has not."""
+"""A revision that mounts folders of nodes, or simulates, where the installation does not allow that any more."""
 
 from dataclasses import replace
 from typing import Any
@@ -142,3 +142,14 @@ def test_stored_rendering_is_judged_although_the_spec_names_no_path() -> None:
 def ready(cluster: Cluster, name: str) -> bool:
     conditions = cluster.objects["Pod", name]["status"].get("conditions", ())
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def test_forbidden_simulation_serves_on_and_is_not_scaled_up() -> None:
+    cluster = served(engine={"name": "sim"})
+    before = pod_names(cluster)
+    cluster.defaults = replace(cluster.defaults, allow_simulation=False)
+    cluster.change(replicas=5)
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert stalled(cluster)[0] == "SimulationNotAllowed"
+    assert status(cluster)["availableReplicas"] == 2
