@@ -15,8 +15,10 @@ from pydantic.alias_generators import to_camel
 
 from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion, read_text
+from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.estimate import forecast_target
 from gaudi_operator.core.admission.review import hints
+from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 
 DEFAULT_CARD = "gaudi2"
 GIB, MIB = 2**30, 2**20
+ANY_INSTALLATION = InstallationDefaults(
+    "gaudi-runtime", "gaudi-runtime-hpu", allow_host_path=True, allow_simulation=True
+)
+"""Allows all that an installation may allow: which one the document is for is not known here."""
 _NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", "kv_blocks": "KV blocks"}
 
 
@@ -45,7 +51,7 @@ class Foreseen:
     """A forecast, what is wrong with it, and the smallest changes that would help.
 
     `certain` is False where the missing graphs would fit with the least bytes of any source. `hints` refuse nothing;
-    `config` is None where only bare limits are known.
+    `config` is None where only bare limits are known. `refusal` is what the operator would say against the spec.
     """
 
     forecast: Forecast
@@ -54,15 +60,22 @@ class Foreseen:
     advice: tuple[Change, ...]
     hints: tuple[str, ...] = ()
     config: RuntimeConfig | None = None
+    refusal: Problem | None = None
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Why the deployment does not fit, room before graphs."""
-        return (*self.forecast.problems, *self.shortfalls)
+        """Why the deployment is refused or does not fit, room before graphs."""
+        found = (*self.forecast.problems, *self.shortfalls)
+        refused = self.refusal
+        # The forecast says the same with its own figures.
+        known = refused is None or refused.reason in {each.reason for each in found}
+        return found if known or refused is None else (refused, *found)
 
     @property
     def fits(self) -> bool | None:
         """Whether there is room for the model and the wanted graphs; None where that is unknown or uncertain."""
+        if self.refusal:
+            return False
         if self.problems:
             return False if self.certain else None
         return True if self.forecast.memory else None
@@ -102,7 +115,8 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
     advice = advise(inputs, shape, described, asked) if shape else ()
     certain = not fits(found, replace(wanted, at_best=True))
     told = hints(question.inference.spec) if question.inference else ()
-    return Foreseen(found, shortfalls(found, wanted), certain, advice, told, question.config)
+    refusal = first_violation(question.inference, ANY_INSTALLATION) if question.inference else None
+    return Foreseen(found, shortfalls(found, wanted), certain, advice, told, question.config, refusal)
 
 
 def asked_inputs(question: PlanQuestion) -> ForecastInputs:
@@ -227,7 +241,8 @@ def _print(foreseen: Foreseen) -> None:
         if phase:
             console.print(_graphs(phase), highlight=False)
     for problem in foreseen.problems:
-        verdict = "does not fit" if foreseen.certain else "may not fit"
+        doubtful = "does not fit" if foreseen.certain else "may not fit"
+        verdict = "refused by the operator" if problem is foreseen.refusal else doubtful
         console.print(f"{verdict}: {problem.message}", style="red", highlight=False)
     for change in foreseen.advice:
         console.print(f"would fit: {change.text}", style="green", highlight=False)

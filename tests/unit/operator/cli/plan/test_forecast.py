@@ -143,3 +143,18 @@ def test_checkpoint_of_an_unknown_family_is_refused_in_a_sentence(tmp_path: Path
 def test_other_release_is_refused_in_a_sentence() -> None:
     older = {key: value for key, value in BARE.items() if key not in ("strategy", "env")} | {"release": "1.22"}
     assert "release 1.22 is planned, not forecast" in refusal(older, command="forecast")
+
+
+def test_what_the_operator_refuses_is_refused() -> None:
+    spec = INFERENCE["spec"]
+    several = {
+        **INFERENCE,
+        "spec": {
+            **spec,
+            "engine": {**spec["engine"], "name": "sim"},
+            "model": {**spec["model"], "quantization": {"method": "fp8"}},
+        },
+    }
+    found = asked(several)
+    assert (found["fits"], found["problems"][0]["reason"]) == (False, "NotBuilt")
+    assert "refused by the operator: spec.model.quantization is not built" in plan(several, command="forecast").stdout
