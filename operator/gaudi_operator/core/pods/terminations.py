@@ -53,10 +53,10 @@ def _termination(pod: PodView, known: PodState | None, word: PodReport | None) -
     ended = pod.ended or (str(last) if last else None)
     if ended is None:
         return None
-    at = pod.ended_at if pod.ended else last.ended if last else None
+    at = pod.ended_at or (last.ended if last else None)
     bare = LastTermination(
         time=timestamp(at) if at else None,
-        reason=((pod.ended_reason if pod.ended else None) or (last.reason if last else "Failed"))[:MAX_REASON],
+        reason=(pod.ended_reason or (last.reason if last else "Failed"))[:MAX_REASON],
         exit_code=last.exit_code if last else None,
     )
     # The written one knows more: phase and bucket were read from a report that may be that of the next container now.

@@ -80,7 +80,9 @@ def test_canary_is_looked_at_when_it_has_been_observed() -> None:
     assert deadlines.next_seconds == pytest.approx(40.1)
 
 
-@pytest.mark.parametrize(("still", "seconds"), [(100, 1699.1), (1799.5, 10.1), (1801, None)])
+@pytest.mark.parametrize(
+    ("still", "seconds"), [(100, 1699.1), (1798.5, 0.6), (1799, 10.1), (1799.5, 10.1), (1801, None)]
+)
 def test_warmup_that_may_stand_still_is_asked_without_news(still: float, seconds: float | None) -> None:
     found = after_problems(view(report=report(Phase.COMPILING, since_progress_seconds=still)))
     assert found.next_seconds == (None if seconds is None else pytest.approx(seconds))

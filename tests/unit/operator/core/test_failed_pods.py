@@ -2,11 +2,15 @@
 
 from datetime import timedelta
 
-from gaudi_operator.core.pods.problems import failed_in_a_row, failed_pods_problem
+from gaudi_operator.api.v1alpha1.status import BackOff, LastError
+from gaudi_operator.core.pods.problems import failed_in_a_row, failed_pods_problem, with_next_try
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.backoff import Attempts
+from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.states import state_of, warming
 from tests.unit.operator.core.stories import condition as shown
 from tests.unit.operator.core.stories import pod_names, served, status
 
@@ -39,6 +43,12 @@ def test_two_in_a_row_are_named_with_the_last_reason() -> None:
     )
 
 
+def test_last_of_many_in_a_row_is_named() -> None:
+    found = failed_pods_problem([evicted(name, seconds) for seconds, name in enumerate("abc")], "new")
+    assert found
+    assert found.message.startswith("3 pods of revision new ended before they served, the last one c: ")
+
+
 def test_one_may_be_chance() -> None:
     assert failed_pods_problem([evicted("a", 10)], "new") is None
 
@@ -46,6 +56,10 @@ def test_one_may_be_chance() -> None:
 def test_pod_that_became_ready_since_ends_the_row() -> None:
     assert failed_in_a_row([evicted("a", 10), evicted("b", 20), ready(30)], "new") == []
     assert len(failed_in_a_row([evicted("a", 10), evicted("b", 20), ready(5)], "new")) == 2
+
+
+def test_pod_that_ended_as_another_became_ready_does_not_count() -> None:
+    assert failed_in_a_row([evicted("a", 10), ready(10)], "new") == []
 
 
 def test_pods_that_served_and_other_revisions_do_not_count() -> None:
@@ -57,6 +71,34 @@ def test_container_tells_where_the_pod_does_not() -> None:
     killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at(40)}}
     found = view(pod(phase="Failed", state=killed))
     assert (found.ended, found.ended_at) == ("OOMKilled, exit code 137.", NOW + timedelta(seconds=40))
+
+
+SOME = Problem("Odd", "Look at it.")
+ERROR = LastError(time=at(-5), pod="gone", message="No card.")
+
+
+def told(problem: Problem | None, *pods: PodView, error: LastError | None = ERROR) -> Problem | None:
+    """What is said of a revision of two desired pods that backs off."""
+    state = state_of(pods, attempts={"new": Attempts(error, BackOff(failures=3, since=at(-5), until=at(15)))})
+    return with_next_try(problem, "new", state)
+
+
+def test_problem_of_a_backing_off_revision_says_when_pods_come() -> None:
+    found = told(SOME, warming())
+    assert found
+    assert (found.reason, found.message.startswith(SOME.message), at(15) in found.message) == ("Odd", True, True)
+
+
+def test_revision_that_has_all_its_pods_waits_for_none() -> None:
+    assert told(SOME, warming("b"), warming("c")) == SOME
+
+
+def test_pod_that_is_there_speaks_for_itself() -> None:
+    assert told(None, warming()) is None
+
+
+def test_revision_whose_last_error_is_lost_has_no_problem() -> None:
+    assert told(None, error=None) is None
 
 
 def test_resource_stalls_while_pods_fail_until_one_serves() -> None:

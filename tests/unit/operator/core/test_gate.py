@@ -6,17 +6,24 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_operator.core.actions import SetGate
-from gaudi_operator.core.notation import shortfalls
-from gaudi_operator.core.pods.gate import JudgedInstance, judge, judged_instance
+from gaudi_operator.core.names import GATE
+from gaudi_operator.core.notation import first_left_out, shortfalls, timestamp
+from gaudi_operator.core.pods.gate import JudgedInstance, judge, judged_instance, with_gates
 from gaudi_operator.core.pods.view import PodView
-from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
-from tests.unit.operator.core.pod_objects import gate_condition, pod, view
+from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, Skipped
+from tests.unit.operator.core.pod_objects import LONG_AGO, gate_condition, pod, view
 from tests.unit.operator.core.reports import PLAN, report
+from tests.unit.operator.core.resources import NOW
 
 STRICT = Readiness()
 LENIENT = Readiness(on_shortfall=Shortfall.SERVE_AND_WARN)
 SHORT = report(prompt=PhaseProgress(planned=24, warmed=24, captured=15))
 (BELOW,) = shortfalls(SHORT, STRICT)
+SHORT_OF_BOTH = report(
+    prompt=PhaseProgress(planned=24, warmed=24, captured=15),
+    decode=PhaseProgress(planned=8, warmed=8, captured=7),
+    skipped=(Skipped(phase=BucketPhase.DECODE, bucket=(4, 1, 64), reason="no memory was left"),),
+)
 AGAIN = "it must warm up again."
 RECORD = f"Container c1, instance first, plan {PLAN}."
 OPEN = gate_condition(True, f"8 of 8 prompt graphs captured and 8 of 8 decode graphs captured. {RECORD}")
@@ -37,6 +44,10 @@ def test_warm_pod_is_opened_with_a_record_of_its_judgement() -> None:
 
 def test_record_is_read_back_from_the_pod() -> None:
     assert judged_instance(opened()) == JudgedInstance("c1", "first", PLAN)
+
+
+def test_pod_whose_gate_nobody_judged_has_no_record() -> None:
+    assert judged_instance(view()) is None
 
 
 def test_open_gate_of_the_same_instance_is_not_written_again() -> None:
@@ -162,6 +173,29 @@ def test_lost_threshold_closes() -> None:
         "CapturedBelowThreshold",
         f"Warm-up ended below the thresholds: {BELOW}.",
     )
+
+
+def test_closed_gate_names_all_that_is_below_and_left_out() -> None:
+    action = judge(view(pod(conditions=(OPEN,)), SHORT_OF_BOTH), STRICT)
+    said = "; ".join(shortfalls(SHORT_OF_BOTH, STRICT))
+    (left_out,) = first_left_out(SHORT_OF_BOTH, STRICT)
+    assert action
+    assert action.message == f"Warm-up ended below the thresholds: {said}. {left_out}"
+
+
+def test_gate_opened_with_warning_names_all_that_is_below() -> None:
+    action = judge(view(report=SHORT_OF_BOTH), LENIENT)
+    assert action
+    assert "; ".join(shortfalls(SHORT_OF_BOTH, LENIENT)) in action.message
+
+
+@pytest.mark.parametrize(("was", "since"), [(True, LONG_AGO), (False, timestamp(NOW))])
+def test_gate_keeps_its_time_while_its_status_stays(was: bool, since: str) -> None:
+    before = view(pod(conditions=(gate_condition(was, since=LONG_AGO),)))
+    (after,) = with_gates([before], [gate(True, "WarmedUp", RECORD)], NOW)
+    found = after.conditions[GATE].since
+    assert found
+    assert timestamp(found) == since
 
 
 def test_closed_gate_is_not_closed_again() -> None:

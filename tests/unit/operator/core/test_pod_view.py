@@ -1,10 +1,17 @@
 """What decisions see of a pod, or of the pods of a group."""
 
-from gaudi_operator.core.names import GROUP_INDEX_LABEL, GROUP_NAME_LABEL, GROUP_SIZE_ANNOTATION
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.names import CONTAINER, GROUP_INDEX_LABEL, GROUP_NAME_LABEL, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.pods.view import PodView, read_pods
+from gaudi_operator.core.pods.view import Container, Exit, PodCondition, PodView, read_pods
 from tests.builders import Object
+from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, resource
 
 SCHEDULED = condition("PodScheduled", True)
@@ -44,6 +51,103 @@ def test_group_is_placed_once_all_its_pods_are() -> None:
 def test_group_says_what_the_scheduler_says_of_its_unplaced_pod() -> None:
     found = group(group_pod("a", SCHEDULED), group_pod("a-1", UNSCHEDULABLE))
     assert found.conditions["PodScheduled"].message == "0/1 nodes are available"
+
+
+def test_workers_of_a_group_stand_in_order_of_name() -> None:
+    found = group(group_pod("a"), group_pod("a-2"), group_pod("a-1"))
+    assert [each.name for each in found.workers] == ["a-1", "a-2"]
+
+
+def test_group_waits_for_a_pod_the_scheduler_has_not_seen() -> None:
+    found = group(group_pod("a", SCHEDULED), group_pod("a-1"))
+    assert (found.placed, found.conditions["PodScheduled"].true) == (False, True)
+
+
+def test_leader_of_a_group_of_unknown_size_waits_for_nobody() -> None:
+    leader = group_pod("a", SCHEDULED)
+    del leader["metadata"]["annotations"][GROUP_SIZE_ANNOTATION]
+    assert group(leader).placed
+
+
+@pytest.mark.parametrize("label", [GROUP_NAME_LABEL, GROUP_INDEX_LABEL])
+def test_pod_without_name_or_number_of_a_group_stands_alone(label: str) -> None:
+    leader = group_pod("a", SCHEDULED)
+    del leader["metadata"]["labels"][label]
+    assert (group(leader).size, group(leader).ordinal) == (1, None)
+
+
+def test_pod_of_which_nothing_is_said_waits_for_its_kubelet() -> None:
+    found = view({"metadata": {"name": "a", "uid": "uid-of-a"}}, report())
+    assert (found.revision, found.phase, found.deletion_cost) == ("", "Pending", 0)
+    assert (found.report, found.active, found.ready) == (None, True, False)
+
+
+def test_report_opens_nothing_where_a_pod_names_no_plan() -> None:
+    nameless = pod()
+    del nameless["metadata"]["annotations"]
+    assert view(nameless, report()).report is None
+
+
+def test_what_kubernetes_leaves_out_is_read_as_empty() -> None:
+    manifest = pod(conditions=({"type": "Ready", "status": "True"},))
+    manifest["status"]["containerStatuses"] = [{"name": CONTAINER}]
+    found = view(manifest)
+    assert found.conditions == {"Ready": PodCondition(true=True, reason="", message="", since=None)}
+    assert found.container == Container(id="", running=False)
+
+
+def test_end_without_reason_and_code_is_an_error() -> None:
+    at = NOW - timedelta(seconds=9)
+    found = view(pod(state={"terminated": {"finishedAt": stamp(at)}}))
+    assert found.container
+    assert found.container.last_exit == Exit("Error", 0, "", began=None, ended=at)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [("The report is too large.", "The report is too large."), (None, "Its report could not be read.")],
+)
+def test_report_that_cannot_be_read_is_told_with_its_reason(said: str | None, told: str) -> None:
+    assert view(pod(), ignored=said).report_ignored == told
+
+
+def test_report_of_a_container_gone_is_told_as_such() -> None:
+    found = view(pod(container="c2"), report(), container_id="c1")
+    assert found.report_ignored == "Its report is of a container that no longer runs."
+
+
+LATEST = stamp(NOW)
+EARLIER = stamp(NOW - timedelta(seconds=60))
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"containerStatuses": [{"name": "another", "state": {"terminated": {"finishedAt": LATEST}}}]},
+        {"conditions": [condition("Ready", False, since=LATEST)]},
+        {"startTime": LATEST},
+    ],
+    ids=["a container ended", "a condition turned", "it was taken"],
+)
+def test_failed_pod_ended_at_the_last_moment_told_of_it(status: dict[str, Any]) -> None:
+    failed = pod(phase="Failed", container=None, conditions=(condition("PodScheduled", True, since=EARLIER),))
+    failed["metadata"]["creationTimestamp"] = EARLIER
+    failed["status"] |= status
+    assert view(failed).ended_at == NOW
+
+
+def test_failed_pod_nobody_tells_of_ended_as_it_was_made() -> None:
+    failed = pod(phase="Failed", container=None)
+    failed["metadata"]["creationTimestamp"] = LATEST
+    assert (view(failed).ended_at, view(failed).ended) == (NOW, "its node does not say why.")
+
+
+def test_pod_that_runs_has_not_ended_whatever_is_said() -> None:
+    running = pod()
+    running["metadata"]["creationTimestamp"] = LATEST
+    running["status"]["reason"] = "NodeLost"
+    found = view(running)
+    assert (found.ended, found.ended_at, found.ended_reason) == (None, None, None)
 
 
 def test_failed_pod_without_any_time_ended_nobody_knows_when() -> None:

@@ -26,6 +26,7 @@ from gaudi_runtime.contract.report import (
     Skipped,
 )
 from gaudi_runtime.errors import Problem
+from tests.builders import Object
 from tests.unit.operator.core.cluster import stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.reports import report
@@ -43,10 +44,16 @@ def waiting(reason: str, message: str = "", **fields: Any) -> PodView:
     return view(pod(state={"waiting": {"reason": reason, "message": message}}, **fields))
 
 
-def unschedulable(seconds: int) -> PodView:
+def unschedulable(seconds: int, said: str = "0/1 nodes are available") -> PodView:
     since = stamp(NOW - timedelta(seconds=seconds))
-    scheduled = condition("PodScheduled", False, "Unschedulable", "0/1 nodes are available", since)
+    scheduled = condition("PodScheduled", False, "Unschedulable", said, since)
     return view(pod(container=None, phase="Pending", conditions=(scheduled,)))
+
+
+def replica_set(**condition: str) -> Object:
+    """One that may make no pods, unless its condition says otherwise."""
+    failed = {"type": "ReplicaFailure", "status": "True", **condition}
+    return {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
 
 
 def test_healthy_pod_is_in_no_problem() -> None:
@@ -66,6 +73,12 @@ def test_sentence_of_a_kubelet_with_an_end_gets_no_other(said: str) -> None:
     found = pod_problem(waiting("ErrImagePull", said), state_of(), ROOM)
     assert found is not None
     assert found.message == f"Pod a cannot start its container: {said} {IMAGE}"
+
+
+def test_long_words_of_a_kubelet_are_cut() -> None:
+    found = pod_problem(waiting("ErrImagePull", "x" * 601), state_of(), ROOM)
+    assert found is not None
+    assert found.message == f"Pod a cannot start its container: {'x' * 600}. {IMAGE}"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +124,10 @@ def test_container_that_ends_again_and_again() -> None:
     assert after_end(ended("Error", 1, "loading\nNo such file\n")) == loop(
         "CrashLoopBackOff", "Error, exit code 1: No such file."
     )
+
+
+def test_container_that_ended_nobody_knows_how() -> None:
+    assert after_end(waiting("CrashLoopBackOff")) == loop("CrashLoopBackOff", "Its end is unknown.")
 
 
 def test_container_that_the_node_has_no_memory_for() -> None:
@@ -173,6 +190,12 @@ def test_pod_without_a_node_for_long() -> None:
     )
 
 
+def test_scheduler_without_words_found_no_node() -> None:
+    found = pod_problem(unschedulable(31, ""), state_of(), ROOM)
+    assert found is not None
+    assert found.message.startswith("Pod a finds no node: no node fits. ")
+
+
 def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
     assert pod_problem(unschedulable(31), state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_NODE} Free cards."
@@ -188,12 +211,13 @@ def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
     ],
 )
 def test_pod_that_waits_for_a_volume(said: str) -> None:
-    since = stamp(NOW - timedelta(seconds=31))
-    scheduled = condition("PodScheduled", False, "Unschedulable", f"0/1 nodes are available: {said}", since)
-    found = pod_problem(view(pod(container=None, conditions=(scheduled,))), state_of(), ROOM)
+    found = pod_problem(unschedulable(31, f"0/1 nodes are available: {said}"), state_of(), ROOM)
     assert found is not None
     assert found.reason == "VolumeNotBound"
-    assert found.message.startswith(f"Pod a waits for a volume: 0/1 nodes are available: {said}. Check that the PVC")
+    assert found.message == (
+        f"Pod a waits for a volume: 0/1 nodes are available: {said}. Check that the PVC of spec.model exists, that its "
+        "storage class can provide it, and that its volume is reachable from a node with cards."
+    )
 
 
 def test_pod_without_a_node_for_a_moment_has_no_problem() -> None:
@@ -202,6 +226,12 @@ def test_pod_without_a_node_for_a_moment_has_no_problem() -> None:
 
 def test_pod_waiting_for_an_ending_ones_room_has_no_problem() -> None:
     assert pod_problem(unschedulable(300), state_of(), Room(to_come=True)) is None
+
+
+def test_pod_not_to_be_scheduled_yet_has_no_problem() -> None:
+    since = stamp(NOW - timedelta(seconds=300))
+    held = condition("PodScheduled", False, "SchedulingGated", "Scheduling is blocked", since)
+    assert pod_problem(view(pod(container=None, phase="Pending", conditions=(held,))), state_of(), ROOM) is None
 
 
 def test_runtime_that_failed_says_so_itself() -> None:
@@ -232,7 +262,7 @@ def test_warmup_that_stands_still_names_the_bucket() -> None:
 
 
 def test_warmup_that_moves_now_and_then_is_in_no_problem() -> None:
-    assert pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1799)), state_of(), ROOM) is None
+    assert pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1800)), state_of(), ROOM) is None
 
 
 def test_idle_server_is_in_no_problem() -> None:
@@ -263,25 +293,33 @@ def test_graph_without_room_on_the_card_is_named() -> None:
 
 
 def test_replica_set_that_may_make_no_pods() -> None:
-    failed = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: cards"}
-    replica_set = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
-    assert first_problem([], [replica_set], state_of(), ROOM) == Problem(
+    refused = replica_set(reason="FailedCreate", message="exceeded quota: cards")
+    assert first_problem([], [refused], state_of(), ROOM) == Problem(
         "PodsRefused",
         f"{NO_PODS}exceeded quota: cards. Check the quota and the admission rules of this namespace.",
     )
 
 
+@pytest.mark.parametrize(("kind", "status"), [("ReplicaFailure", "False"), ("Progressing", "True")])
+def test_replica_set_that_makes_its_pods_has_no_problem(kind: str, status: str) -> None:
+    assert first_problem([], [replica_set(type=kind, status=status)], state_of(), ROOM) is None
+
+
+def test_quota_of_ending_pods_is_no_problem() -> None:
+    refused = replica_set(message="exceeded quota: cards")
+    assert first_problem([], [refused], state_of(), Room(to_come=True)) is None
+
+
 def test_quota_that_holds_up_an_upgrade() -> None:
-    failed = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
-    replica_set = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
-    assert first_problem([], [replica_set], state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
+    refused = replica_set(message="exceeded quota: cards")
+    assert first_problem([], [refused], state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
         "UpgradeBlocked", f"{NO_PODS}exceeded quota: cards. Free cards."
     )
 
 
 def observing(**limits: int | None) -> State:
     """A revision is observed and held to `limits`; with None it is not observed."""
-    canary = {"observeSeconds": 0} if None in limits.values() else {"observeSeconds": 30, **limits}
+    canary = {"observeSeconds": 0} if None in limits.values() else {"observeSeconds": 1, **limits}
     return state_of(inference=inference(rollout={"canary": canary}))
 
 
@@ -334,9 +372,7 @@ def test_answers_that_fail_are_told_with_limit_and_log() -> None:
     [({"reason": "FailedCreate"}, "FailedCreate"), ({}, "no reason was given")],
 )
 def test_refusal_without_words_is_told_by_its_reason(said: dict[str, str], told: str) -> None:
-    failed = {"type": "ReplicaFailure", "status": "True", **said}
-    replica_set = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [failed]}}
-    found = first_problem([], [replica_set], state_of(), ROOM)
+    found = first_problem([], [replica_set(**said)], state_of(), ROOM)
     assert found is not None
     assert found.message.startswith(f"{NO_PODS}{told}. ")
 

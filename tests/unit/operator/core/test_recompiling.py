@@ -75,7 +75,16 @@ def test_last_pod_stays_even_where_none_is_promised() -> None:
 
 
 def test_worst_go_first_and_only_as_many_as_are_spare() -> None:
-    assert gates(serving("a", 5), serving("b", 9), serving("c", 7), promised=2) == {"b": False}
+    pods = serving("a", 5), serving("b", 9), serving("c", 7)
+    assert gates(*pods, promised=2) == {"b": False}
+    assert gates(*pods, promised=1) == {"b": False, "c": False}
+
+
+def test_silent_pod_has_met_no_recompile() -> None:
+    conditions = (gate_condition(True, RECORD), condition("Ready", True))
+    silent = view(pod("a", conditions=conditions))
+    none = CLOSING.model_copy(update={"max_recompiles": 0})
+    assert gates(silent, serving("b", 0), readiness=none) == {}
 
 
 def test_calmest_closed_pod_opens_again_where_fewer_than_promised_serve() -> None:

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, LastTermination, PodState
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.core.pods.terminations import terminations
+from gaudi_operator.core.pods.terminations import Termination, ends, terminations
 from gaudi_runtime.contract.report import Phase, PhaseProgress, RuntimeFailure
 from tests.builders import Object
 from tests.unit.operator.core.pod_objects import pod, view
@@ -23,6 +25,13 @@ def found(manifest: Object, said_by: str | None = None, **row: Any) -> str | Non
     before = GaudiInferenceStatus(pods=(PodState(**known),))
     ended = terminations([view(manifest)], before, word).get("a")
     return ended.sentence if ended else None
+
+
+def evicted(**status: Any) -> Object:
+    """A pod that its node took away, with its container."""
+    manifest = pod(container=None, phase="Failed")
+    manifest["status"] |= {"reason": "Evicted", "startTime": "2026-08-01T11:30:00Z", **status}
+    return manifest
 
 
 def test_last_report_tells_what_the_container_was_at() -> None:
@@ -57,14 +66,19 @@ def test_written_phase_is_kept_among_the_facts() -> None:
 def test_facts_tell_when_it_was() -> None:
     at = "2026-08-01T11:30:00Z"
     container = {"terminated": {**SEGFAULT["terminated"], "finishedAt": at}}
-    evicted = pod(container=None, phase="Failed")
-    evicted["status"] |= {"reason": "Evicted", "startTime": at}
-    for each in (pod(state=container), evicted):
+    for each in (pod(state=container), evicted(startTime=at)):
         assert terminations([view(each)], GaudiInferenceStatus(), {})["a"].facts.time == at
 
 
 def test_report_of_the_next_container_tells_nothing_of_the_last() -> None:
-    assert found(pod(container="c2", last_state=SEGFAULT), said_by="c2") == "Error, exit code 139: Segmentation fault"
+    word = {"uid-of-a": PodReport("c2", NOW, COMPILING)}
+    row = PodState(name="a", revision="r1", phase="Compiling", gate=False, ready=False)
+    restarted = view(pod(container="c2", last_state=SEGFAULT))
+    ended = terminations([restarted], GaudiInferenceStatus(pods=(row,)), word)["a"]
+    assert (ended.sentence, ended.facts) == (
+        "Error, exit code 139: Segmentation fault",
+        LastTermination(reason="Error", exit_code=139),
+    )
 
 
 def test_another_end_replaces_it() -> None:
@@ -73,6 +87,29 @@ def test_another_end_replaces_it() -> None:
         found(pod(container="c2", last_state=killed), last_error=FOUND, last_termination=FACTS)
         == "OOMKilled, exit code 137"
     )
+
+
+@pytest.mark.parametrize(("said", "reason"), [({}, "Evicted"), ({"reason": None}, "Failed")])
+def test_facts_of_a_failed_pod_have_its_nodes_reason(said: dict[str, Any], reason: str) -> None:
+    ended = terminations([view(evicted(**said))], GaudiInferenceStatus(), {})["a"]
+    assert (ended.facts.reason, ended.facts.exit_code) == (reason, None)
+
+
+def test_end_of_a_failed_pod_is_told_with_its_phase() -> None:
+    known = Termination(FACTS, "In phase Compiling: Evicted.")
+    (end,) = ends([view(evicted())], {"a": known})
+    assert end.sentence == known.sentence
+
+
+def test_pod_that_failed_nobody_knows_when_is_no_end() -> None:
+    assert ends([view(evicted(startTime=None))], {}) == []
+
+
+@pytest.mark.parametrize(("terminating", "count"), [(False, 1), (True, 0)])
+def test_failed_pod_of_unknown_reason_ends_unless_deleted(terminating: bool, count: int) -> None:
+    manifest = pod(phase="Failed", state=SEGFAULT, terminating=terminating)
+    manifest["status"]["startTime"] = "2026-08-01T11:30:00Z"
+    assert len(ends([view(manifest)], {})) == count
 
 
 def test_first_container_has_none() -> None:
