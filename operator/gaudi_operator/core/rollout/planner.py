@@ -112,7 +112,7 @@ def next_step(current: RevisionPods, olds: Sequence[RevisionPods], policy: Polic
 def _withdraw(pods: Sequence[RevisionPods], unplaced: int, policy: Policy) -> RevisionPods:
     """New pods without a node go first where there are too many: nothing is lost with them."""
     excess = sum(each.replicas for each in pods) - policy.ceiling
-    return pods[0].settled(pods[0].replicas - max(0, min(excess, unplaced, pods[0].replicas)))
+    return pods[0].settled(pods[0].replicas - max(0, min(excess, unplaced)))
 
 
 def _grow(pods: Sequence[RevisionPods], policy: Policy, ending: int) -> RevisionPods:
@@ -144,7 +144,7 @@ def _retire(pods: Sequence[RevisionPods], policy: Policy) -> list[RevisionPods]:
 def _in_the_way(current: RevisionPods, olds: Sequence[RevisionPods], policy: Policy) -> int:
     """Old pods that go although nothing has proven itself: above what is desired, or in the place of the canary."""
     old = sum(each.replicas for each in olds)
-    return max(0, old - policy.desired, old + max(min(1, policy.desired), current.replicas) - policy.ceiling)
+    return max(old - policy.desired, old + max(min(1, policy.desired), current.replicas) - policy.ceiling)
 
 
 def _not_ready(pods: Sequence[RevisionPods]) -> int:

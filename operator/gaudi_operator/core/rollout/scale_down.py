@@ -43,7 +43,7 @@ def deferred(replicas: Mapping[str, int], live: Mapping[str, int], costs: Iterab
 
 
 def _without(room: int, count: int, live: int) -> int:
-    return max(count - room, live) if count > live else count
+    return max(count - room, min(count, live))
 
 
 def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:

@@ -105,6 +105,16 @@ def test_end_in_the_second_of_becoming_ready_does_not_count() -> None:
     assert judged(refused("a", 0, 1), ready(since=1)).back_off is None
 
 
+def test_count_begins_anew_after_an_end_beside_becoming_ready() -> None:
+    found = judged(refused("a", 0, 1), ready(since=1), refused("b", 2, 3))
+    assert found.back_off == BackOff(failures=1, since=at(3), until=at(3))
+
+
+def test_pod_ready_in_the_ends_second_ends_the_count() -> None:
+    known = judged(refused("a", 0, 1), refused("b", 1, 2))
+    assert judged(ready(since=2), known=known).back_off is None
+
+
 def test_pod_that_became_ready_ends_the_count_not_the_error() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), ready(since=3))
     assert (found.back_off, found.last_error and found.last_error.pod) == (None, "b")
@@ -122,6 +132,11 @@ def test_pod_that_served_proves_its_revision_when_it_ends() -> None:
 def test_container_that_never_served_counts_although_its_pod_lives() -> None:
     known = judged(crashed(0, 1))
     assert judged(crashed(2, 5), known=known).back_off == BackOff(failures=2, since=at(5), until=at(15))
+
+
+def test_container_that_began_before_the_last_end_is_its_try() -> None:
+    known = judged(refused("a", 0, 1), refused("b", 1, 2))
+    assert judged(crashed(1, 5), known=known).back_off == known.back_off
 
 
 def test_container_that_restarts_beside_serving_pods_holds_nobody_else() -> None:
@@ -150,6 +165,12 @@ def test_status_remembers_pods_that_are_gone() -> None:
     found = judged(refused("c", 13, 14), known=known)
     assert found.back_off == BackOff(failures=3, since=at(14), until=at(34))
     assert found.last_error == LastError(time=at(14), pod="c", message="UnexpectedAdmissionError: No card.")
+
+
+def test_times_nobody_can_read_remember_nothing() -> None:
+    error = LastError(time="yesterday", pod="a", message="No card.")
+    for pause in (BackOff(failures=2, since="soon", until=at(12)), BackOff(failures=2, since=at(2), until="soon")):
+        assert judged(known=Attempts(error, pause)) == NONE
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 60)), max_size=8))
@@ -181,7 +202,7 @@ def test_pod_made_at_once_after_an_end_goes_again() -> None:
 
 def test_pod_made_in_the_ends_second_stays_once_taken() -> None:
     taken, refused_next = view(made("sibling", 2)), view(made("twin", 2, container=None, phase="Pending"))
-    assert desired([taken, refused_next])["new"] == 1
+    assert [desired([each])["new"] for each in (taken, refused_next)] == [1, 0]
 
 
 def test_pods_are_made_again_when_the_pause_is_over() -> None:

@@ -26,6 +26,7 @@ def held(seconds: int) -> PodView:
         ([OLD, warming()], 0, True),
         ([OLD, closed()], 0, True),
         ([OLD, held(0)], 0, False),
+        ([OLD, held(0)], 1, True),
         ([OLD, held(59)], 60, True),
         ([OLD, held(60)], 60, False),
         ([OLD, held(60), warming()], 60, False),

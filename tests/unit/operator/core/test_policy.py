@@ -12,6 +12,10 @@ def test_percent_is_of_replicas(amount: int | str, round_up: bool, pods: int) ->
     assert scaled_amount(amount, 5, round_up=round_up) == pods
 
 
+def test_least_above_a_whole_pod_is_rounded_up() -> None:
+    assert scaled_amount("1%", 101, round_up=True) == 2
+
+
 def test_surge_is_the_default() -> None:
     assert rollout_policy(Rollout(), 3) == Policy(3, max_surge=1, max_unavailable=0)
 

@@ -5,15 +5,23 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.planner import RevisionPods
-from gaudi_operator.core.rollout.replicas import count_pods, revision_of, with_workloads
+from gaudi_operator.core.rollout.replicas import (
+    count_pods,
+    ending_pods,
+    full_replicas,
+    revision_of,
+    with_workloads,
+    written_replicas,
+)
 from gaudi_operator.core.rollout.revision import Group, Revision
 from tests.builders import Object
 from tests.unit.operator.core.pod_objects import condition, pod, view
-from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.resources import NOW, resource
 from tests.unit.operator.core.states import closed, serving, warming
 
 NEW, OLD = Revision("new", 2, {}, {}, ""), Revision("old", 1, {}, {}, "")
@@ -52,6 +60,7 @@ def test_pods_without_a_node_and_those_not_made_are_unplaced() -> None:
         pod("b", revision="new", container=None, phase="Pending", conditions=(condition("PodScheduled", True),))
     )
     assert counted(waiting, bound, new=4)[0].unplaced == 3
+    assert counted(bound, new=1)[0].unplaced == 0
 
 
 def test_ready_and_served_pods_are_counted_by_revision() -> None:
@@ -69,6 +78,11 @@ def test_group_before_one_that_serves_counts_as_serving() -> None:
     assert (old.ready, old.served) == (3, 3)
 
 
+def test_first_group_that_serves_protects_itself_alone() -> None:
+    _, (old,) = counted(group(0, serving("a", "old")), group(1, warming("b", "old")))
+    assert (old.ready, old.served) == (1, 1)
+
+
 def test_groups_of_which_none_serves_protect_nobody() -> None:
     _, (old,) = counted(group(0, warming("a", "old")), group(1, warming("b", "old")))
     assert (old.ready, old.served) == (0, 0)
@@ -80,9 +94,54 @@ def test_group_that_has_served_is_not_given_up() -> None:
     assert (old.ready, old.served) == (0, 2)
 
 
-def test_deleted_revision_is_read_back_from_its_workload() -> None:
-    templates = {"size": 2, "leaderTemplate": {"leader": True}, "workerTemplate": {"worker": True}}
+def test_deleted_revision_is_counted_as_the_oldest() -> None:
+    workloads = (replica_set("new", 1), replica_set("gone", 1))
+    _, (gone,) = count_pods(NEW, [NEW], Observed(resource(), replica_sets=workloads), [])
+    assert (gone.name, gone.number) == ("gone", 0)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "replicas"),
+    [
+        ({}, {"replicas": 3}, 3),
+        ({}, {}, 1),
+        ({DESIRED_ANNOTATION: "2"}, {"replicas": 0}, 2),
+        ({DESIRED_ANNOTATION: "0"}, {"replicas": 3}, 0),
+        ({DESIRED_ANNOTATION: "-1"}, {"replicas": 3}, 3),
+        ({DESIRED_ANNOTATION: "many"}, {"replicas": 3}, 3),
+    ],
+)
+def test_workload_has_its_replicas_again_after_a_back_off(
+    annotations: dict[str, str], spec: dict[str, int], replicas: int
+) -> None:
+    assert full_replicas({"metadata": {"annotations": annotations}, "spec": spec}) == replicas
+
+
+def test_workload_that_is_being_deleted_has_no_replicas() -> None:
+    going = replica_set("old", 2)
+    going["metadata"]["deletionTimestamp"] = "2026-08-01T11:00:00Z"
+    assert written_replicas(Observed(resource(), replica_sets=(going,))) == {}
+
+
+def test_pods_whose_workload_is_gone_are_still_to_end() -> None:
+    assert ending_pods([serving("a", "gone")], Observed(resource()), Deadlines(NOW)) == 1
+
+
+def test_kept_revision_of_a_workload_is_taken_as_it_is() -> None:
+    observed = Observed(resource(), replica_sets=(replica_set("old", 2),))
+    assert with_workloads([NEW, OLD], observed) == [OLD]
+
+
+def test_deleted_revision_is_read_back_from_its_replica_set() -> None:
+    workload = replica_set("old", 2)
+    workload["spec"]["template"] = PODS
+    assert with_workloads([], Observed(resource(), replica_sets=(workload,))) == [Revision("old", 0, {}, PODS, "")]
+
+
+@pytest.mark.parametrize(("said", "size"), [({"size": 2}, 2), ({}, 1)])
+def test_deleted_revision_is_read_back_from_its_groups(said: dict[str, int], size: int) -> None:
+    templates = {**said, "leaderTemplate": {"leader": True}, "workerTemplate": {"worker": True}}
     labels = {REVISION_LABEL: "old"}
     workload = {"metadata": {"name": "tiny-old", "labels": labels}, "spec": {"leaderWorkerTemplate": templates}}
     found = with_workloads([], Observed(resource(), leader_worker_sets=(workload,)))
-    assert found == [Revision("old", 0, {}, {"leader": True}, "", group=Group(2, {"worker": True}))]
+    assert found == [Revision("old", 0, {}, {"leader": True}, "", group=Group(size, {"worker": True}))]

@@ -1,10 +1,12 @@
 """What a revision is: how it is rendered, and which ControllerRevisions are read as one."""
 
+import json
 from typing import Any
 
 import pytest
 
 from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.rollout.revision import Group, Revision, desired_revision, stored_revisions
 from tests.unit.operator.core.resources import DEFAULTS, inference
 
@@ -24,6 +26,11 @@ def test_folders_of_a_worker_are_folders_of_the_revision() -> None:
     assert revision.host_paths == ["/leader", "/worker"]
 
 
+@pytest.mark.parametrize("rendered", [{}, {"spec": {}}, template("/models")], ids=["no spec", "no volumes", "others"])
+def test_template_that_mounts_no_config_map_names_none(rendered: dict[str, Any]) -> None:
+    assert Revision("r", 1, {}, rendered, "").config_map is None
+
+
 def test_template_without_a_spec_mounts_no_folder() -> None:
     assert Revision("r", 1, {}, {}, "").host_paths == []
 
@@ -32,9 +39,28 @@ def test_config_says_nothing_of_what_is_not_set() -> None:
     assert "null" not in desired_revision(inference(), (), DEFAULTS).config
 
 
+def test_inputs_say_nothing_of_what_is_not_set() -> None:
+    assert "null" not in canonical_json(desired_revision(inference(), (), DEFAULTS).inputs)
+
+
+def test_config_is_written_in_the_names_of_the_api() -> None:
+    found = json.loads(desired_revision(inference(model={"maxModelLen": 512}), (), DEFAULTS).config)
+    assert found["limits"]["maxModelLen"] == 512
+
+
+def test_new_revision_has_the_next_number() -> None:
+    assert desired_revision(inference(), stored_revisions([kept(7)]), DEFAULTS).number == 8
+
+
 def test_newest_revision_comes_first() -> None:
     numbers = [revision.number for revision in stored_revisions([kept(1), kept(3), kept(2)])]
     assert numbers == [3, 2, 1]
+
+
+def test_revision_that_says_nothing_is_an_empty_one() -> None:
+    at = "2026-08-01T11:00:00Z"
+    manifest = {"metadata": {**OURS, "creationTimestamp": at}, "revision": 1}
+    assert stored_revisions([manifest]) == (Revision("r", 1, {}, {}, "", created=at),)
 
 
 def test_revision_without_a_number_is_the_oldest() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
+from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.problems import Room
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
@@ -14,7 +16,7 @@ from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
-from tests.unit.operator.core.resources import inference
+from tests.unit.operator.core.resources import NOW, inference, resource
 from tests.unit.operator.core.states import serving, state_of, warming
 
 FAILURE = Problem("WarmupStalled", "Nothing has moved.")
@@ -28,6 +30,7 @@ def revision(name: str, number: int, failure: Problem | None = None) -> Revision
 
 NEW, GOOD, OLDER = revision("new", 3), revision("old", 2), revision("older", 1)
 FAILED = revision("new", 3, FAILURE)
+ONE = {"replicas": 1}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +90,15 @@ def test_nothing_is_given_up_without_something_good() -> None:
     assert chosen(stored=(NEW,)) == ("new", False, "")
 
 
+def test_serving_revision_is_not_good_enough_to_replace_itself() -> None:
+    state = state_of((STALLED, serving("s", "new")), stored=(NEW,))
+    assert choose(state, NEW, Room(to_come=False)).desired.failure is None
+
+
+def test_failed_revision_that_runs_on_needs_nobody() -> None:
+    assert choose(state_of(stored=(FAILED,)), FAILED, Room(to_come=False)).problem is None
+
+
 def test_failed_revision_goes_on_when_the_good_one_is_gone() -> None:
     assert chosen(FAILED, stored=(FAILED,)) == ("new", False, "WarmupStalled")
 
@@ -105,6 +117,23 @@ def test_forbidden_revision_is_not_returned_to() -> None:
     stored = (NEW, GOOD, OLDER)
     state = state_of((STALLED, serving_older), stored=stored, before=before, forbidden=forbidden)
     assert choose(state, NEW, Room(to_come=False)).current.name == "older"
+
+
+@pytest.mark.parametrize(("pods", "told"), [((OLD, STALLED), False), ((OLD,), True)])
+def test_rollback_needs_a_person_once_it_is_over(pods: tuple[PodView, ...], told: bool) -> None:
+    before = GaudiInferenceStatus(revision=Revisions(stable="old"))
+    sets = tuple(
+        {"metadata": {"name": f"tiny-{each.revision}", "labels": {REVISION_LABEL: each.revision}}, "spec": ONE}
+        for each in pods
+    )
+    state = state_of(
+        pods,
+        inference=inference(replicas=1),
+        stored=(FAILED, GOOD),
+        before=before,
+        observed=Observed(resource(), replica_sets=sets, now=NOW),
+    )
+    assert (roll_out(state, FAILED).problem is not None) is told
 
 
 @pytest.mark.parametrize(("stable", "trial"), [("new", False), ("old", True)])

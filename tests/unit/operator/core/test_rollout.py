@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -147,9 +148,25 @@ def test_pod_without_a_node_goes_with_the_surge() -> None:
     assert scales(next_step(new, [pods("old", 2, 2)], IN_PLACE)) == {"new": 0, "old": 1}
 
 
-def test_pod_without_a_node_stays_within_the_ceiling() -> None:
+@pytest.mark.parametrize("ending", [0, 1])
+def test_pod_without_a_node_stays_within_the_ceiling(ending: int) -> None:
     new = RevisionPods("new", 2, replicas=1, unplaced=1)
-    assert next_step(new, [pods("old", 1, 1)], IN_PLACE).progress is Progress.WAITING
+    assert next_step(new, [pods("old", 1, 1)], IN_PLACE, ending).progress is Progress.WAITING
+
+
+def test_old_pods_that_are_already_going_are_not_counted() -> None:
+    going = RevisionPods("old", 1, replicas=1, ready=2, served=2)
+    assert scales(next_step(pods("new", 1, number=2), [going], SURGE)) == {"new": 2}
+
+
+def test_revision_on_trial_again_keeps_pods_and_takes_none() -> None:
+    again = replace(SURGE, trial=True)
+    assert next_step(pods("new", 2, 2, number=2), [pods("old", 2, 2)], again) == Step(Progress.WAITING)
+
+
+def test_revision_on_trial_that_shrinks_leaves_old_pods_their_room() -> None:
+    step = next_step(pods("new", 4, number=2), [pods("old", 2, 2)], Policy(2, 1, 2, trial=True))
+    assert scales(step) == {"new": 2, "old": 1}
 
 
 def test_paused_rollout_moves_nothing() -> None:
@@ -190,6 +207,11 @@ def test_paused_rollout_grows_no_forbidden_revision() -> None:
 def test_paused_rollout_scales_down_what_does_not_serve_first() -> None:
     step = next_step(pods("new", 1, 0, number=2), [pods("old", 3, 3)], replace(SURGE, desired=2, paused=True))
     assert scales(step) == {"new": 0}
+
+
+def test_paused_rollout_scales_down_what_serves_where_all_do() -> None:
+    step = next_step(pods("new", 0, number=2), [pods("old", 3, 3)], replace(SURGE, paused=True))
+    assert scales(step) == {"old": 2}
 
 
 def test_pause_without_an_old_revision_starts_the_first_pods() -> None:

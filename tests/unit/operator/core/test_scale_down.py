@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,8 +86,8 @@ def test_choice_stands_whatever_the_load_does() -> None:
 
 
 def test_choice_is_taken_back_when_nothing_has_to_go() -> None:
-    (cost,) = deletion_costs([marked(busy("a", 9)), busy("b", 0)], {"new": 2})
-    assert (cost.pod, cost.removed_first) == ("a", False)
+    costs = deletion_costs([marked(busy("a", 9)), busy("b", 0)], {"new": 2})
+    assert costs == [SetDeletionCost("a", "uid-of-a", "new", False, "it does not have to go any more")]
 
 
 def test_pod_that_somebody_protects_stays() -> None:
@@ -96,6 +97,31 @@ def test_pod_that_somebody_protects_stays() -> None:
 def test_silent_pod_goes_before_busy_ones_and_after_idle_ones() -> None:
     assert chosen(deletion_costs([serving("a"), busy("b", 9)], {"new": 1})) == {"a"}
     assert chosen(deletion_costs([serving("a"), busy("b", 0)], {"new": 1})) == {"b"}
+
+
+def test_silent_pod_counts_as_one_request_and_no_graph() -> None:
+    assert chosen(deletion_costs([serving("a"), busy("b", 1)], {"new": 1})) == {"a"}
+    assert deletion_costs([serving("a"), busy("b", 1, captured=0)], {"new": 1}) == []
+
+
+def test_pod_without_graphs_has_all_that_it_plans() -> None:
+    none = PhaseProgress(planned=8, warmed=8, capture_applies=False)
+    plain = serving("a", said=report(prompt=none, decode=none))
+    assert deletion_costs([plain, busy("b", 0)], {"new": 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        (busy("a", 3), "it goes first: 3 requests run there"),
+        (serving("a"), "it goes first: it has not reported"),
+        (closed("a"), "it goes first: its gate has closed"),
+    ],
+    ids=["busy", "silent", "closed"],
+)
+def test_cost_goes_to_the_very_pod_and_says_why(pod: PodView, why: str) -> None:
+    costs = deletion_costs([pod, busy("b", 9)], {"new": 1})
+    assert costs == [SetDeletionCost("a", "uid-of-a", "new", True, why)]
 
 
 def test_replicas_come_down_only_when_the_costs_stand() -> None:

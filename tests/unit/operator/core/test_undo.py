@@ -1,5 +1,6 @@
 """Back to a kept revision by a patch of the spec."""
 
+import json
 from typing import Any
 
 import pytest
@@ -57,8 +58,16 @@ def test_field_that_was_left_out_is_left_out_again() -> None:
 
 
 def test_section_that_says_the_same_is_not_written() -> None:
-    now = resource(engine={"prefixCaching": False}, model={"maxModelLen": 512})
+    now = resource(
+        engine={"prefixCaching": False}, model={"maxModelLen": 512}, readiness={"minCapturedPromptPercent": 50}
+    )
     assert [step["path"] for step in undo_patch(now, inputs(resource()))] == ["/spec/model"]
+
+
+def test_patch_is_made_of_plain_json() -> None:
+    patch = undo_patch(resource(), inputs(resource(model={"servedNames": ["a"]})))
+    assert patch
+    assert json.loads(json.dumps(patch)) == patch
 
 
 def test_revision_of_an_unknown_release_is_refused_in_a_sentence() -> None:

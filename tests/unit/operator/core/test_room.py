@@ -1,0 +1,102 @@
+"""What a rollout says of pods that find no node or may not be made: is room to come, and who is to make it?"""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
+from gaudi_operator.core.names import REVISION_LABEL
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.rollout.rollout import roll_out
+from gaudi_operator.core.state import State
+from gaudi_runtime.errors import Problem
+from tests.builders import Object
+from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.pod_objects import condition, pod, view
+from tests.unit.operator.core.resources import NOW, inference, resource
+from tests.unit.operator.core.states import serving, state_of, warming
+
+NEW, OLD = Revision("new", 2, {}, {}, ""), Revision("old", 1, {}, {}, "")
+OLDS = [serving("o1", "old"), serving("o2", "old")]
+PROVEN = serving("n1")
+IN_PLACE = {"mode": "auto", "maxUnavailable": "50%"}
+
+
+def without_node() -> PodView:
+    """A pod that the scheduler has found no node for, for long."""
+    since = stamp(NOW - timedelta(seconds=31))
+    scheduled = condition("PodScheduled", False, "Unschedulable", "0/1 nodes are available", since)
+    return view(pod("n2", revision="new", container=None, phase="Pending", conditions=(scheduled,)))
+
+
+def ending() -> PodView:
+    """An old pod within its grace period."""
+    manifest = pod("o3", revision="old", terminating=True)
+    manifest["metadata"]["deletionTimestamp"] = stamp(NOW + timedelta(seconds=30))
+    return view(manifest)
+
+
+def replica_set(name: str, replicas: int, **status: Any) -> Object:
+    metadata = {"name": f"tiny-{name}", "uid": f"u-{name}", "labels": {REVISION_LABEL: name}}
+    return {"metadata": metadata, "spec": {"replicas": replicas}, "status": status}
+
+
+def rolled_out(
+    pods: list[PodView], rollout: dict[str, Any] | None = None, new: Object | None = None, **fields: Any
+) -> State:
+    """Two replicas of `new` are asked for; each revision has as many as there are pods that stay."""
+    counts = {name: sum(each.active and each.revision == name for each in pods) for name in ("new", "old")}
+    sets = (new or replica_set("new", counts["new"]), replica_set("old", counts["old"]))
+    given = {
+        "inference": inference(replicas=2, rollout=rollout or {}),
+        "before": GaudiInferenceStatus(revision=Revisions(stable="old")),
+        "observed": Observed(resource(), replica_sets=sets, now=NOW),
+        "stored": (NEW, OLD),
+        **fields,
+    }
+    return roll_out(state_of(pods, **given), NEW)
+
+
+def reason(state: State) -> str | None:
+    return state.problem.reason if state.problem else None
+
+
+@pytest.mark.parametrize(
+    ("rollout", "pods", "blocked"),
+    [
+        ({"mode": "surge"}, [*OLDS, without_node()], True),
+        ({"mode": "surge"}, [OLDS[0], PROVEN, without_node()], True),
+        ({"mode": "surge", "maxUnavailable": 1}, [*OLDS, without_node()], True),
+        ({"mode": "surge", "maxUnavailable": 1}, [OLDS[0], PROVEN, without_node()], False),
+        ({"mode": "inPlace"}, [OLDS[0], without_node()], False),
+    ],
+)
+def test_upgrade_is_blocked_while_no_old_pod_may_go(
+    rollout: dict[str, Any], pods: list[PodView], blocked: bool
+) -> None:
+    assert reason(rolled_out(pods, rollout)) == ("UpgradeBlocked" if blocked else "Unschedulable")
+
+
+def test_pods_are_replaced_in_place_where_half_may_miss() -> None:
+    found = rolled_out([*OLDS, without_node()], IN_PLACE)
+    assert (found.rollout.in_place is not None, reason(found)) == (True, None)
+
+
+def test_one_ending_pod_may_make_the_room() -> None:
+    found = rolled_out([*OLDS, ending(), without_node()], IN_PLACE)
+    assert (found.rollout.in_place, reason(found)) == (None, None)
+
+
+def test_pods_that_may_not_be_made_need_a_person() -> None:
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "denied by a rule"}
+    found = rolled_out([PROVEN], new=replica_set("new", 2, conditions=[refused]))
+    assert reason(found) == "PodsRefused"
+
+
+@pytest.mark.parametrize(("pods", "told"), [([PROVEN], True), ([PROVEN, warming("n2")], False)])
+def test_forbidden_revision_needs_a_person_while_it_lacks_pods(pods: list[PodView], told: bool) -> None:
+    found = rolled_out(pods, forbidden={"new": Problem("HostPathNotAllowed", "No hostPath here.")})
+    assert reason(found) == ("HostPathNotAllowed" if told else None)
