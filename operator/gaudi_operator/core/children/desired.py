@@ -34,7 +34,7 @@ from gaudi_operator.core.state import State
 def child_actions(state: State, scaling: Scaling) -> list[Action]:
     """What is to be done; where no revision is known, only what a back-off asks of workloads that are there."""
     inference, observed, current = state.inference, state.observed, state.rollout.current
-    if current is None or state.rollout.step is None:
+    if current is None:
         return _backed_off(state, scaling)
     limit = inference.spec.rollout.revision_history_limit
     deletes, in_use = garbage(observed, current.name, state.stored, limit, state.before.revision.stable)
@@ -76,10 +76,8 @@ def _write(child: Object, live: Manifest | None) -> Action | None:
     return Apply(child, f"{drift} was changed by others")
 
 
-def _hash(manifest: Mapping[str, object]) -> object:
-    metadata = manifest["metadata"]
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    return (annotations or {}).get(APPLIED_HASH_ANNOTATION)
+def _hash(manifest: Manifest) -> object:
+    return (manifest["metadata"].get("annotations") or {}).get(APPLIED_HASH_ANNOTATION)
 
 
 def _desired_children(state: State, running: Sequence[Revision], scaling: Scaling) -> list[Object]:

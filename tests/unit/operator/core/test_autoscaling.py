@@ -62,6 +62,7 @@ def test_autoscaler_comes_and_goes_with_its_field_and_restarts_nothing() -> None
     cluster.settle()
     assert cluster.kind("HorizontalPodAutoscaler")[0]["spec"]["maxReplicas"] == 7
     cluster.change(autoscaling=None)
+    assert [action.reason for action in cluster.operate().actions] == ["spec.autoscaling is left out"]
     cluster.settle()
     assert cluster.kind("HorizontalPodAutoscaler") == []
     assert cluster.kind("Pod") == pods

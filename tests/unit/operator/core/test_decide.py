@@ -20,6 +20,10 @@ def test_first_pass_writes_every_child_and_pods_last() -> None:
     assert kinds(Cluster(resource()).operate()) == list(CHILDREN)
 
 
+def test_child_that_is_missing_is_written_for_that_reason() -> None:
+    assert {action.reason for action in Cluster(resource()).operate().actions} == {"it does not exist"}
+
+
 def test_resource_ends_ready() -> None:
     cluster = served()
     assert status(cluster)["ready"] == "2/2"
@@ -108,7 +112,9 @@ def test_config_map_with_another_content_is_made_anew() -> None:
     (config_map,) = cluster.kind("ConfigMap")
     desired = copied(config_map["data"])
     config_map["data"]["config.json"] = "{}"
-    assert isinstance(cluster.operate().actions[0], Delete)
+    (action,) = cluster.operate().actions
+    assert isinstance(action, Delete)
+    assert action.reason == "its content is not what its name says, and it is immutable: it is recreated"
     cluster.settle()
     assert cluster.kind("ConfigMap")[0]["data"] == desired
 
@@ -196,6 +202,7 @@ def test_operator_without_any_report_keeps_status_and_gates() -> None:
 def test_network_policy_goes_when_it_is_switched_off() -> None:
     cluster = served()
     cluster.change(networkAccess={"enabled": False})
+    assert [action.reason for action in cluster.operate().actions] == ["spec.networkAccess is switched off"]
     cluster.settle()
     assert cluster.kind("NetworkPolicy") == []
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gaudi_operator.core.actions import SetDeletionCost
-from gaudi_operator.core.names import REVISION_LABEL, WORKER_INDEX_LABEL
+from gaudi_operator.core.names import IN_PLACE_ANNOTATION, REVISION_LABEL, WORKER_INDEX_LABEL
 from gaudi_runtime.contract.report import Phase, PhaseProgress
 from tests.builders import Object
 from tests.unit.operator.core.group_cluster import KIND, GroupCluster
@@ -148,6 +148,17 @@ def test_upgrade_goes_by_groups_behind_a_canary_within_the_promise() -> None:
     assert old not in groups(cluster)
     assert list(groups(cluster).values()) == [2]
     assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_groups_replaced_in_place_keep_the_reason_on_their_workload() -> None:
+    cluster = served(rollout={"maxUnavailable": 1})
+    cluster.cards = 4
+    cluster.change(model=BIGGER)
+    for _ in range(3):
+        turn(cluster)
+    cluster.now += timedelta(seconds=30)
+    turn(cluster)
+    assert [each for each in cluster.kind(KIND) if IN_PLACE_ANNOTATION in each["metadata"]["annotations"]]
 
 
 def test_stalling_revision_is_rolled_back_while_the_good_one_serves() -> None:

@@ -57,6 +57,15 @@ def test_refused_spec_still_scales_and_heals_what_serves() -> None:
     assert len(cluster.kind("Service")) == 1
 
 
+def test_workload_whose_revision_is_lost_is_left_as_it_is() -> None:
+    cluster = served()
+    cluster.change(engine=DEPRECATED)
+    del cluster.objects["ControllerRevision", cluster.kind("ControllerRevision")[0]["metadata"]["name"]]
+    (workload,) = cluster.kind("ReplicaSet")
+    workload["spec"]["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
+    assert cluster.operate().actions == ()
+
+
 def test_refused_spec_still_closes_the_gate_of_a_restarted_container() -> None:
     cluster = served()
     cluster.change(engine=DEPRECATED)

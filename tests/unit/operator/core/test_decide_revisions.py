@@ -59,6 +59,17 @@ def test_history_is_bounded() -> None:
     assert sorted(each["revision"] for each in cluster.kind("ControllerRevision")) == [3, 4, 5]
 
 
+def test_stable_revision_is_kept_while_scaled_to_zero() -> None:
+    cluster = served(rollout={"revisionHistoryLimit": 1})
+    (stable,) = revisions(cluster)
+    cluster.change(replicas=0)
+    cluster.settle()
+    for length in (512, 768, 1024):
+        cluster.change(model={"maxModelLen": length})
+        cluster.settle()
+    assert stable in {row["name"] for row in status(cluster)["revisions"]}
+
+
 def test_old_workload_and_config_map_stay_until_all_pods_end() -> None:
     cluster = served(replicas=1)
     (old,) = cluster.kind("ReplicaSet")

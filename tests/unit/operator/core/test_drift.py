@@ -14,7 +14,16 @@ CASES: dict[str, tuple[Any, Any, str | None]] = {
     "changed_entry_of_a_named_list": ([{"name": "a", "v": 1}], [{"name": "a", "v": 2}], "a.v"),
     "missing_entry_of_a_named_list": ([{"name": "a"}], [{"name": "b"}], "a"),
     "mounts_go_by_their_path": ([{"mountPath": "/a", "readOnly": True}], [{"mountPath": "/a"}], "/a.readOnly"),
-    "longer_plain_list": ({"args": ["serve"]}, {"args": ["serve", "--debug"]}, "args"),
+    "value_in_place_of_an_object": ({"spec": {"a": {"b": 1}}}, {"spec": {"a": 1}}, "spec.a"),
+    "foreign_key_of_a_selector": (
+        {"spec": {"selector": {"a": "b"}}},
+        {"spec": {"selector": {"a": "b", "c": "d"}}},
+        "spec.selector",
+    ),
+    "missing_list": ({"spec": {"args": ["serve"]}}, {"spec": {}}, "spec.args"),
+    "foreign_entry_of_an_empty_list": ({"args": []}, {"args": ["--debug"]}, "args"),
+    "value_in_place_of_an_empty_list": ({"args": []}, {"args": "serve"}, "args"),
+    "longer_plain_list": ({"spec": {"args": ["serve"]}}, {"spec": {"args": ["serve", "--debug"]}}, "spec.args"),
     "longer_list_without_names": ({"peers": [{"a": 1}]}, {"peers": [{"a": 1}, {"b": 2}]}, "peers"),
     "changed_list_without_names": ({"peers": [{"a": 1}]}, {"peers": [{"a": 2}]}, "peers.0.a"),
     "changed_plain_list": ({"args": ["serve"]}, {"args": ["sleep"]}, "args"),
@@ -26,6 +35,8 @@ CASES: dict[str, tuple[Any, Any, str | None]] = {
     "zero_is_a_choice": ({"replicas": 0}, {}, "replicas"),
     "quantity_in_other_words": ({"limits": {"memory": "1024Mi"}}, {"limits": {"memory": "1Gi"}}, None),
     "another_quantity": ({"limits": {"memory": "1Gi"}}, {"limits": {"memory": "2Gi"}}, "limits.memory"),
+    "missing_quantity": ({"limits": {"memory": "1Gi"}}, {"limits": {}}, "limits.memory"),
+    "text_that_is_no_quantity": ({"limits": {"memory": "much"}}, {"limits": {"memory": "more"}}, "limits.memory"),
     "label_that_looks_like_a_quantity": ({"labels": {"v": "1024Mi"}}, {"labels": {"v": "1Gi"}}, "labels.v"),
 }
 

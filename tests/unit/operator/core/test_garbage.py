@@ -2,7 +2,8 @@
 
 import pytest
 
-from gaudi_operator.core.children.garbage import garbage
+from gaudi_operator.core.actions import Delete
+from gaudi_operator.core.children.garbage import garbage, unread_config_maps
 from gaudi_operator.core.names import DESIRED_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.rollout.revision import Revision
@@ -16,13 +17,37 @@ def replica_set(replicas: int = 0, **annotations: str) -> Object:
     return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": {"replicas": replicas}}
 
 
+def deletes(workload: Object, *pods: Object) -> list[Delete]:
+    return garbage(Observed(resource(), replica_sets=(workload,), pods=pods), "new", (), 5)[0]
+
+
 def deleted(workload: Object, *pods: Object) -> list[str]:
-    deletes, _ = garbage(Observed(resource(), replica_sets=(workload,), pods=pods), "new", (), 5)
-    return [each.name for each in deletes]
+    return [each.name for each in deletes(workload, *pods)]
 
 
 def test_workload_without_pods_is_deleted() -> None:
-    assert deleted(replica_set()) == ["tiny-old"]
+    why = "its revision is replaced and has no pods"
+    assert deletes(replica_set()) == [Delete("apps/v1", "ReplicaSet", "tiny-old", "u", why)]
+
+
+def test_workload_that_is_being_deleted_is_let_go() -> None:
+    going = replica_set()
+    going["metadata"]["deletionTimestamp"] = "2026-08-01T12:00:00Z"
+    assert deleted(going) == []
+
+
+def test_pod_whose_labels_somebody_took_keeps_its_workload() -> None:
+    workload, nameless = replica_set(), pod()
+    del workload["metadata"]["labels"], nameless["metadata"]["labels"]
+    assert deleted(workload, nameless) == []
+
+
+def test_config_map_that_no_pod_reads_is_deleted() -> None:
+    config_maps = tuple(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "uid": f"u-{name}"}} for name in "ab"
+    )
+    found = unread_config_maps(Observed(resource(), config_maps=config_maps), {"a"})
+    assert found == [Delete("v1", "ConfigMap", "b", "u-b", "no pod reads it")]
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
@@ -47,5 +72,5 @@ def kept(number: int) -> Object:
 def test_stable_revision_is_kept_however_short_the_history_is() -> None:
     manifests = tuple(kept(number) for number in (4, 3, 2, 1))
     stored = [Revision(f"r{number}", number, {}, {}, "") for number in (4, 3, 2, 1)]
-    deletes, _ = garbage(Observed(resource(), revisions=manifests), "r4", stored, 1, stable="r1")
-    assert [each.name for each in deletes] == ["tiny-r2"]
+    found, _ = garbage(Observed(resource(), revisions=manifests), "r4", stored, 1, stable="r1")
+    assert found == [Delete("apps/v1", "ControllerRevision", "tiny-r2", "u2", "the history of revisions is full")]

@@ -2,10 +2,14 @@
 
 import pytest
 
+from gaudi_operator.core.actions import Apply
+from gaudi_operator.core.children.desired import child_actions
 from gaudi_operator.core.children.manifests.network import endpoint, service
 from gaudi_operator.core.children.manifests.scaling import pod_disruption_budget
 from gaudi_operator.core.children.runtime_config import config_map
+from gaudi_operator.core.rollout.replicas import Scaling
 from tests.unit.operator.core.resources import inference
+from tests.unit.operator.core.states import state_of
 
 
 def test_child_names_its_controller_without_blocking_its_deletion() -> None:
@@ -34,8 +38,19 @@ def test_service_offers_the_model_port_only() -> None:
     ]
 
 
+def test_service_has_the_annotations_that_are_asked_for() -> None:
+    found = service(inference(service={"annotations": {"a": "b"}}))["metadata"]
+    assert (found["name"], found["annotations"]["a"]) == ("tiny", "b")
+
+
 def test_endpoint_is_the_address_of_the_api() -> None:
     assert endpoint(inference()) == "http://tiny.models.svc:80/v1"
+
+
+def test_account_is_made_for_pods_that_name_it_alone() -> None:
+    kinds = {action.manifest["kind"] for action in child_actions(state_of(), Scaling()) if isinstance(action, Apply)}
+    assert "Service" in kinds
+    assert "ServiceAccount" not in kinds
 
 
 @pytest.mark.parametrize(("desired", "allowed", "stay"), [(4, 0, 3), (4, 3, 1), (1, 0, 0), (0, 0, 0)])

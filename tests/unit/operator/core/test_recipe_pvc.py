@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from gaudi_operator.core.actions import Action, Apply, Delete
 from gaudi_operator.core.children.desired import recipe_pvc_actions, recipe_readers
 from gaudi_operator.core.rollout.inputs import revision_inputs, same_inputs
@@ -37,6 +39,11 @@ def spec_of(actions: list[Action]) -> Object:
 
 def test_a_resource_that_shares_no_recipes_has_no_claim() -> None:
     assert recipe_pvc_actions(inference(), [revision()], ()) == []
+
+
+@pytest.mark.parametrize("template", [{}, {"spec": {}}], ids=["no spec", "no volumes"])
+def test_a_revision_that_mounts_nothing_needs_no_claim(template: Object) -> None:
+    assert recipe_pvc_actions(inference(), [Revision("r", 1, {}, template, "")], ()) == []
 
 
 def test_the_claim_asks_for_what_the_spec_says() -> None:
@@ -86,8 +93,10 @@ def test_a_claim_that_a_running_revision_mounts_is_made_anew() -> None:
 
 
 def test_a_claim_that_nothing_mounts_any_more_is_deleted() -> None:
-    (action,) = recipe_pvc_actions(inference(), [revision()], [live()])
-    assert action == Delete("v1", "PersistentVolumeClaim", "tiny-recipes", "uid-of-claim", action.reason)
+    why = "spec.recipeCache is switched off and no pod mounts it"
+    assert recipe_pvc_actions(inference(), [revision()], [live()]) == [
+        Delete("v1", "PersistentVolumeClaim", "tiny-recipes", "uid-of-claim", why)
+    ]
 
 
 def test_a_claim_on_its_way_out_is_waited_for() -> None:

@@ -5,6 +5,8 @@ import pytest
 from gaudi_operator.core.children.runtime_config import checkpoint_folder, runtime_config
 from gaudi_operator.core.rollout.revision import desired_revision
 from gaudi_runtime.contract.config import (
+    AdapterConfig,
+    CompileBackend,
     ExecutionMode,
     HubRepository,
     RecipeStore,
@@ -62,6 +64,22 @@ def test_repository_is_told_to_the_runtime_and_its_token_not() -> None:
     assert (found.path, found.hub) == ("/fetched", HubRepository(repo="a/b", revision="v1"))
 
 
+def test_adapter_of_a_hub_is_told_with_its_repository() -> None:
+    adapters = [{"name": "sql", "source": {"huggingFace": {"repo": "a/b", "revision": "v1"}}}]
+    (found,) = config(model={"adapters": adapters}).model.adapters
+    assert found == AdapterConfig(name="sql", path="/fetched", hub=HubRepository(repo="a/b", revision="v1"))
+
+
+def test_fewer_adapters_in_a_batch_are_passed_on() -> None:
+    assert config(model={"maxAdaptersPerBatch": 2}).model.max_adapters_per_batch == 2
+
+
+def test_scales_of_the_runtime_need_no_file() -> None:
+    found = config(model={"quantization": {"method": "fp8"}}).model.quantization
+    assert found
+    assert found.config_file is None
+
+
 def test_limit_of_the_pods_own_folder_is_told_in_bytes() -> None:
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}
     limited = config(model={"source": source, "cache": {"emptyDir": {"sizeLimit": "2Ki"}}})
@@ -81,6 +99,13 @@ def test_device_follows_the_generation() -> None:
         "hpu",
         None,
     )
+
+
+def test_nodes_and_backend_and_arguments_are_passed_on() -> None:
+    engine = {"name": "vllm", "compileBackend": "inductor", "extraArgs": ["--seed=1"]}
+    found = config(engine=engine, parallelism={"tensor": 2, "nodes": 2})
+    assert (found.parallelism.nodes, found.engine.compile_backend) == (2, CompileBackend.INDUCTOR)
+    assert found.engine.extra_args == ("--seed=1",)
 
 
 def test_prompt_batch_holds_a_longest_prompt_unless_limited() -> None:
@@ -114,6 +139,12 @@ def test_recipes_may_take_nine_tenths_of_their_claim() -> None:
         max_age_seconds=2 * 86_400,
         kept_revisions="/etc/gaudi-revisions/kept.json",
     )
+
+
+def test_share_of_a_claim_is_told_in_whole_bytes() -> None:
+    shared = config(recipeCache={"enabled": True, "size": "1Gi"}).shared_recipes
+    assert shared is not None
+    assert shared.limit_bytes == 966_367_641
 
 
 def test_the_store_of_recipes_is_told_without_its_secrets() -> None:

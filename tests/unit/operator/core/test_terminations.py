@@ -95,6 +95,10 @@ def test_facts_of_a_failed_pod_have_its_nodes_reason(said: dict[str, Any], reaso
     assert (ended.facts.reason, ended.facts.exit_code) == (reason, None)
 
 
+def test_facts_have_no_time_where_none_is_known() -> None:
+    assert terminations([view(evicted(startTime=None))], GaudiInferenceStatus(), {})["a"].facts.time is None
+
+
 def test_end_of_a_failed_pod_is_told_with_its_phase() -> None:
     known = Termination(FACTS, "In phase Compiling: Evicted.")
     (end,) = ends([view(evicted())], {"a": known})

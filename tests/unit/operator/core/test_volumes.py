@@ -78,6 +78,12 @@ def test_writable_place_has_a_volume(path: str) -> None:
     assert "readOnly" not in mount
 
 
+@pytest.mark.parametrize(("ranks", "size"), [(1, "1024Mi"), (2, "2048Mi")])
+def test_each_of_several_ranks_has_room_for_its_queues(ranks: int, size: str) -> None:
+    found = volume("shared-memory", accelerator=CARD, parallelism={"tensor": ranks})
+    assert found["emptyDir"]["sizeLimit"] == size
+
+
 def test_shared_memory_is_memory_of_the_asked_size() -> None:
     found = volume("shared-memory", pod={"resources": {"sharedMemory": "2Gi"}})
     assert found["emptyDir"] == {"medium": "Memory", "sizeLimit": "2Gi"}
@@ -165,8 +171,9 @@ def test_token_for_a_recipe_store_may_lead_nowhere() -> None:
 def test_keys_for_a_recipe_store_have_names_of_their_own() -> None:
     store = {**STORE, "s3": {"region": "eu-1", "credentialsSecretName": "reader"}}
     found = environment(recipeCache={"enabled": True, "objectStore": store})
-    named = {name: each["secretKeyRef"]["key"] for name, each in found.items() if name.startswith("GAUDI_RECIPES")}
-    assert named == {
+    named = {name: each["secretKeyRef"] for name, each in found.items() if name.startswith("GAUDI_RECIPES")}
+    assert {each["name"] for each in named.values()} == {"reader"}
+    assert {name: each["key"] for name, each in named.items()} == {
         "GAUDI_RECIPES_ACCESS_KEY_ID": "AWS_ACCESS_KEY_ID",
         "GAUDI_RECIPES_SECRET_ACCESS_KEY": "AWS_SECRET_ACCESS_KEY",
         "GAUDI_RECIPES_SESSION_TOKEN": "AWS_SESSION_TOKEN",
