@@ -147,7 +147,8 @@ class Engine(ApiModel):
     settings: Annotated[dict[SettingName, Setting], Field(max_length=128)] = Field(
         {},
         description="Knobs of the engine without a field of their own, by name: docs/knobs.md lists them all. The"
-        " operator checks names and values before a pod starts.",
+        " operator checks names and values before a pod starts. For arguments that it does not list take extraArgs, for"
+        " all else env; what two of them say is refused.",
         json_schema_extra=rules(
             Rule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",
@@ -158,8 +159,8 @@ class Engine(ApiModel):
     )
     extra_args: Annotated[tuple[Argument, ...], Field(max_length=64)] = Field(
         (),
-        description="Further arguments of the vllm engine, that neither a field nor settings know: --name=value, or"
-        " --name and its values as entries of their own.",
+        description="Arguments of the vllm engine that neither a field nor settings know: --name=value, or --name and"
+        " its values as entries of their own. vLLM checks them when it starts.",
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64)] = Field(
         (),
