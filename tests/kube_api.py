@@ -73,6 +73,9 @@ class KubeApi:
         """One request; httpx.HTTPStatusError when it is refused."""
         content = None if body is None else json.dumps(body)
         answer = await self._client.request(method, path, content=content, **options)
+        while answer.status_code == httpx.codes.TOO_MANY_REQUESTS:  # as every client does: it says when
+            await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
+            answer = await self._client.request(method, path, content=content, **options)
         if answer.is_error:
             raise httpx.HTTPStatusError(answer.text, request=answer.request, response=answer)
         return dict(answer.json())

@@ -83,8 +83,12 @@ ENGINES = (
 BUCKETS = (
     Bad("strategy_unknown", 'Unsupported value: "random"', {"bucketing": {"strategy": "random"}}),
     Bad("strategy_of_no_engine", 'Unsupported value: "unified"', {"bucketing": {"strategy": "unified"}}),
-    Bad("file_strategy_without_file", "spec.bucketing.file belongs to", {"bucketing": {"strategy": "file"}}),
-    Bad("file_of_another_strategy", "spec.bucketing.file belongs to", {"bucketing": {"file": "(1, 128, 0)"}}),
+    Bad(
+        "file_strategy_without_file", "spec.bucketing.file or fileFrom belongs to", {"bucketing": {"strategy": "file"}}
+    ),
+    Bad(
+        "file_of_another_strategy", "spec.bucketing.file or fileFrom belongs to", {"bucketing": {"file": "(1, 128, 0)"}}
+    ),
     Bad("optimal_without_traffic", "spec.bucketing.optimal belongs to", {"bucketing": {"strategy": "optimal"}}),
     Bad(
         "optimal_with_two_budgets",

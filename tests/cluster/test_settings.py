@@ -2,8 +2,9 @@
 
 from functools import partial
 
+from gaudi_operator.core.names import NAME_LABEL
 from tests.builders import gaudi_inference
-from tests.cluster.pods import ready, running, stalled
+from tests.cluster.pods import pod_ready, ready, running, stalled
 from tests.cluster.test_telling import told
 from tests.fake_runtime import FakeRuntime
 from tests.kube_api import KubeApi, Object, condition_of, until
@@ -40,3 +41,24 @@ async def test_setting_without_effect_is_named_and_harms_nothing(
     assert condition["message"].startswith("spec.engine.settings VLLM_DEFRAG_THRESHOLD is ignored by the torch engine")
     (event,) = await until(partial(told, api, "SettingsIgnored"), "the event SettingsIgnored")
     assert event["type"] == "Warning"
+
+
+async def test_buckets_in_a_config_map_are_awaited_and_kept(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    named = {"configMapKeyRef": {"name": "buckets", "key": "list"}}
+    await api.create(gaudi_inference("tiny", bucketing={"strategy": "file", "fileFrom": named}))
+    await until(partial(stalled, api, "ConfigMapKeyMissing"), "the text to be missed")
+    text = "(1, 16, 0)\n(4, 1, 8)\n(4, 1, 64)\n"
+    metadata = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "buckets"}}
+    await api.create({**metadata, "data": {"list": text}})
+    # Others' ConfigMaps are not watched: whoever cannot wait five minutes touches the resource.
+    await api.merge("GaudiInference", "tiny", {"metadata": {"annotations": {"touched": "now"}}})
+    await until(partial(ready, api), "the resource to be Ready", seconds=60)
+    (revision,) = await api.list("ControllerRevision", NAME_LABEL)
+    assert revision["data"]["inputs"]["bucketing"]["file"] == text
+    await api.delete("ConfigMap", "buckets")
+    await api.merge("GaudiInference", "tiny", {"metadata": {"annotations": {"touched": "again"}}})
+    await until(partial(stalled, api, "ConfigMapKeyMissing"), "the text to be missed again")
+    assert await pod_ready(api, await running(api, kubelet))

@@ -115,3 +115,13 @@ class SecretKey(ApiModel):
     key: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = Field(
         description="Key inside the Secret."
     )
+
+
+class ConfigMapKey(ApiModel):
+    """A key of a ConfigMap in the same namespace."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+    name: ObjectName = Field(description="Name of the ConfigMap.")
+    key: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = Field(
+        description="Key inside the ConfigMap."
+    )

@@ -73,9 +73,16 @@ def _version() -> Manifest:
     }
 
 
+class _Plain(yaml.SafeDumper):
+    """Without anchors: people read it, and patch it by path."""
+
+    def ignore_aliases(self, _: object) -> bool:
+        return True
+
+
 def crd_yaml() -> str:
     """The CustomResourceDefinition as a manifest."""
-    return HEADER + yaml.safe_dump(custom_resource_definition(), width=110, allow_unicode=True)
+    return HEADER + yaml.dump(custom_resource_definition(), Dumper=_Plain, width=110, allow_unicode=True)
 
 
 def chart_template() -> str:

@@ -6,7 +6,7 @@ Every method raises ConfigError with one sentence when the API server does not a
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from yaml import YAMLError
 
 from gaudi_operator.api.v1alpha1.resource import GROUP, KIND, PLURAL, VERSION
 from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.core.observed import TextKey
+from gaudi_operator.core.texts import named_texts, with_texts
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.errors import ConfigError
 
@@ -91,6 +93,21 @@ class Cluster:
                 GROUP, VERSION, self.namespace, PLURAL, name, _request_timeout=TIMEOUT_SECONDS
             )
         return dict(found)
+
+    def inference_with_texts(self, name: str) -> Manifest:
+        """The same with what stands in ConfigMaps in its place, as the operator reads it."""
+        found = self.inference(name)
+        return dict(with_texts(found, self.texts(found)))
+
+    def texts(self, manifest: Manifest) -> dict[TextKey, str]:
+        """Those that the spec names in ConfigMaps, as far as they are there."""
+        found = {}
+        for each in named_texts(manifest):
+            with suppress(ConfigError), self._asking("read", each.name):
+                read = client.CoreV1Api(self._api).read_namespaced_config_map
+                data = read(each.name, self.namespace, _request_timeout=TIMEOUT_SECONDS).data or {}
+                found.update({each: str(data[each.key])} if each.key in data else {})
+        return found
 
     def changes(self, name: str, seconds: float) -> Iterator[Manifest]:
         """The GaudiInference after every change, for at most so many seconds; ends early when the line breaks."""

@@ -21,6 +21,7 @@ from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.state import RolloutState, State
 from gaudi_operator.core.status.events import events
 from gaudi_operator.core.status.status import make_status, throttled, unreadable_status
+from gaudi_operator.core.texts import with_texts
 from gaudi_runtime.errors import Problem
 
 
@@ -33,7 +34,7 @@ def decide(observed: Observed, defaults: InstallationDefaults) -> Decision:
     if read_identity(observed.resource).deleting:
         return Decision((), before)  # the garbage collector of the cluster takes the children
     try:
-        inference = read_inference(observed.resource)
+        inference = read_inference(with_texts(observed.resource, observed.texts))
     except SpecUnreadable as error:
         status = unreadable_status(observed, before, str(error))
         return Decision((), status, events(before, status, ()))

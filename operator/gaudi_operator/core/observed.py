@@ -6,7 +6,7 @@ Decisions read nothing else.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 
@@ -41,15 +41,22 @@ def decisive(report: WarmupReport) -> WarmupReport:
     )
 
 
+class TextKey(NamedTuple):
+    """Name and key of a ConfigMap in the namespace of the resource."""
+
+    name: str
+    key: str
+
+
 @dataclass(frozen=True)
 class Observed:
     """What the watches and polls have seen. Absent children are simply not there; nothing is None but status.
 
     `resource` is the whole GaudiInference; lists hold only objects that carry our labels and are owned by it.
-    `reports` is keyed by pod UID. `now` is passed in, so that decisions have no clock. `status_written` is when our
-    last status write of this resource went out, by our clock; None when this process has made none: progress
-    numbers move at most every 2 s. Of a replica over several nodes `pods` has the leader and `workers` the others;
-    `groups_served` is whether this cluster knows LeaderWorkerSets.
+    `reports` is keyed by pod UID; `texts` are those that the spec names (core/texts.py). `now` is passed in, so that
+    decisions have no clock. `status_written` is when our last status write of this resource went out, by our clock;
+    None when this process has made none: progress numbers move at most every 2 s. Of a replica over several nodes
+    `pods` has the leader and `workers` the others; `groups_served` is whether this cluster knows LeaderWorkerSets.
     """
 
     resource: Manifest
@@ -66,6 +73,7 @@ class Observed:
     pvcs: tuple[Manifest, ...] = ()
     autoscalers: tuple[Manifest, ...] = ()
     reports: Mapping[str, PodReport] = field(default_factory=dict)
+    texts: Mapping[TextKey, str] = field(default_factory=dict)
     now: datetime = datetime.min
     status_written: datetime | None = None
     groups_served: bool = False

@@ -15,12 +15,12 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Delete, Event, SetDeletionCost, SetGate
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
-from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.observed import Manifest, TextKey
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_operator.errors import NotFound, Stalled, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
-from gaudi_operator.shell.kinds import KINDS, POD, RESOURCE, Kind, kind_of
+from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
 from gaudi_operator.shell.store import Key, Store
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"
@@ -81,6 +81,15 @@ class Writer:
         if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
             message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: nothing is made for it any more."
             raise Waiting("ResourceGone", message, GONE_SECONDS)
+
+    async def texts(self, key: Key, named: Iterable[TextKey]) -> dict[TextKey, str]:
+        """Those of them that are there. Raises OperatorError when that cannot be known."""
+        found: dict[TextKey, str] = {}
+        for each in named:
+            data = ((await self._find(CONFIG_MAP.path(key.namespace, each.name))) or {}).get("data") or {}
+            if each.key in data:
+                found[each] = str(data[each.key])
+        return found
 
     async def _find(self, path: str) -> Manifest | None:
         try:

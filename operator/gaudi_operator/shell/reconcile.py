@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Decision, SetGate
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
+from gaudi_operator.core.texts import named_texts
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
 from gaudi_operator.shell.apply import Writer, with_failure
 from gaudi_operator.shell.events import Publisher
@@ -22,6 +23,8 @@ from gaudi_operator.shell.store import Key, Store
 # A restart may open the gates of a thousand pods at once, and other resources want the API server too.
 GATES_AT_ONCE = 16
 PROGRESS_SECONDS = 1.0
+TEXTS_SECONDS = 300.0
+"""ConfigMaps of others are not watched: an edit is noticed with the next reconcile, and after so long at most."""
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +145,9 @@ class Reconciler:
     async def _pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> float | None:
         """Observe is done; decide, act, show, publish. Returns the seconds after which to look again."""
         self._do.reports.follow(key, observed.pods)
+        named = named_texts(observed.resource)
+        if named:
+            observed = replace(observed, texts=await self._do.writer.texts(key, named))
         # A thread: the plan of a large model is seconds of pure work, and nothing may block the loop.
         decision = await asyncio.to_thread(self._decide, observed)
         worker.ask = decision.ask_first
@@ -153,9 +159,8 @@ class Reconciler:
         await self._do.writer.show(resource, decision.status)
         for event in decision.events:
             self._do.events.publish(resource, event)
-        return min(
-            (each for each in (decision.look_again_seconds, worker.retry_seconds()) if each is not None), default=None
-        )
+        waits = (decision.look_again_seconds, worker.retry_seconds(), TEXTS_SECONDS if named else None)
+        return min((each for each in waits if each is not None), default=None)
 
     async def _act(self, key: Key, actions: Sequence[Action], worker: ResourceWorker) -> Stalled | None:
         """Gates first and together, for pods wait on them; then the rest in order, up to the first refusal."""

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from gaudi_operator.api.base import Rule, rules, validated_by
+from gaudi_operator.api.base import ApiModel, ConfigMapKey, Rule, meant_when_left_out, rules, validated_by
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Strategy
 
@@ -68,6 +68,12 @@ class DecodeRanges(contract.DecodeRanges):
     blocks: RangeSettings = Field(RangeSettings(), description="KV blocks referenced by the whole batch.")
 
 
+class TextSource(ApiModel):
+    """Where a long text stands. It is read when a revision is made, and belongs to it from then on."""
+
+    config_map_key_ref: ConfigMapKey = Field(description="Key of a ConfigMap in the same namespace.")
+
+
 class OptimalSettings(contract.OptimalSettings):
     """Traffic and a budget: strategy optimal pads this traffic least within it."""
 
@@ -79,9 +85,19 @@ class OptimalSettings(contract.OptimalSettings):
                 "has(self.warmupSeconds)].filter(given, given).size() <= 1",
                 message="spec.bucketing.optimal takes one kind of budget: promptGraphs and decodeGraphs, graphBytes, "
                 "or warmupSeconds",
-            )
+            ),
+            Rule(
+                rule="has(self.traffic) != has(self.trafficFrom)",
+                message="spec.bucketing.optimal needs traffic or trafficFrom, and not both",
+            ),
         ),
     )
+    traffic: Annotated[str, Field(max_length=65_536)] = Field(
+        "",
+        description=f"{contract.OptimalSettings.model_fields['traffic'].description}",
+        json_schema_extra=meant_when_left_out,
+    )
+    traffic_from: TextSource | None = Field(None, description="A ConfigMap that has the traffic.")
 
 
 class Bucketing(contract.BucketPolicy):
@@ -91,8 +107,12 @@ class Bucketing(contract.BucketPolicy):
         extra="ignore",
         **validated_by(
             Rule(
-                rule="(self.strategy == 'file') == has(self.file)",
-                message="spec.bucketing.file belongs to strategy file: give both or neither",
+                rule="(self.strategy == 'file') == (has(self.file) || has(self.fileFrom))",
+                message="spec.bucketing.file or fileFrom belongs to strategy file: give both or neither",
+            ),
+            Rule(
+                rule="!(has(self.file) && has(self.fileFrom))",
+                message="spec.bucketing must name one of file and fileFrom",
             ),
             Rule(
                 rule="(self.strategy == 'optimal') == has(self.optimal)",
@@ -108,3 +128,4 @@ class Bucketing(contract.BucketPolicy):
     prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
     decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")
     optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy optimal.")
+    file_from: TextSource | None = Field(None, description="A ConfigMap that has the buckets of strategy file.")

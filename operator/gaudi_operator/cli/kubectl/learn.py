@@ -32,7 +32,7 @@ def learn(asked: Asked, form: FormOption = Form.OPTIMAL, apply: Apply = False) -
     from gaudi_operator.cli.plan.output import warn
     from gaudi_operator.cli.plan.question import read_question
 
-    resource = asked.cluster.inference(asked.name)
+    resource = asked.cluster.inference_with_texts(asked.name)
     question, memory = read_question(resource), read_status(resource).memory
     # As measured: the decode buckets depend on it, and an estimate would learn others.
     question = replace(question, kv_blocks=memory.kv_blocks) if memory else question

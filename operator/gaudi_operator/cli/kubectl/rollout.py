@@ -36,7 +36,7 @@ Force = Annotated[bool, typer.Option("--force", help="Go back to a revision even
 @asks
 def history(asked: Asked, revision: RevisionOption = None) -> None:
     """Show the kept revisions, or what one of them was made from."""
-    resource, stored = asked.cluster.inference(asked.name), _stored(asked)
+    resource, stored = asked.cluster.inference_with_texts(asked.name), _stored(asked)
     if revision in UNSAID:
         typer.echo(asked.full_name)
         for line in columns(list(rows(resource, stored))):
@@ -52,7 +52,7 @@ def history(asked: Asked, revision: RevisionOption = None) -> None:
 @asks
 def undo(asked: Asked, to_revision: ToRevision = None, force: Force = False) -> None:
     """Make the spec ask for an earlier revision again; replicas, thresholds and the rollout's settings stay."""
-    resource, stored = asked.cluster.inference(asked.name), _stored(asked)
+    resource, stored = asked.cluster.inference_with_texts(asked.name), _stored(asked)
     to = chosen(resource, stored, to_revision)
     patch = guarded_undo_patch(resource, to)
     if failed := why_not_back(to):

@@ -114,15 +114,15 @@ def _policy(policy: BucketPolicy, traffic: Traffic, budget: Budget) -> BucketPol
 def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_bytes: int) -> dict[str, Any]:
     """The fields of spec.bucketing; null takes away what belongs to another strategy."""
     if form is Form.OPTIMAL and policy.optimal:
-        settings = policy.optimal.model_dump(by_alias=True)
-        return {"strategy": Strategy.OPTIMAL.value, "optimal": settings, "file": None}
+        settings = {**policy.optimal.model_dump(by_alias=True), "trafficFrom": None}
+        return {"strategy": Strategy.OPTIMAL.value, "optimal": settings, "file": None, "fileFrom": None}
     text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.of(phase))
     if len(text) > most_file_bytes:
         raise ConfigError(
             f"{len(plan.prompt) + len(plan.decode)} buckets take {len(text)} bytes as a file, which may have "
             f"{most_file_bytes}; choose --as optimal or fewer graphs"
         )
-    return {"strategy": Strategy.FILE.value, "file": text, "optimal": None}
+    return {"strategy": Strategy.FILE.value, "file": text, "fileFrom": None, "optimal": None}
 
 
 def print_learned(found: Learned, console: "Console") -> None:

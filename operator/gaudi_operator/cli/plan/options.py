@@ -112,4 +112,4 @@ def _document(file: Path | None, from_cluster: str | None, namespace: str | None
     except ModuleNotFoundError as error:
         # The runtime's image has this command and no client: its pods have no account to read anything with.
         raise ConfigError("--from-cluster needs the Kubernetes client; install the extra `cli`") from error
-    return Cluster(Connection(namespace=namespace)).inference(str(from_cluster))
+    return Cluster(Connection(namespace=namespace)).inference_with_texts(str(from_cluster))

@@ -245,7 +245,13 @@ def _from_manifest(document: Document) -> PlanQuestion:
     from gaudi_operator.core.admission.checks import why_settings_are_wrong
     from gaudi_operator.core.admission.review import forecast_plan
     from gaudi_operator.core.children.runtime_config import runtime_config
+    from gaudi_operator.core.texts import named_texts
 
+    if unread := named_texts(document):
+        raise ConfigError(
+            f"spec.bucketing names ConfigMap {unread[0].name}, which only a cluster has: use --from-cluster NAME, or "
+            "write its text into the document"
+        )
     inference = read_manifest(document)
     wrong = why_settings_are_wrong(inference)
     if wrong:

@@ -29,6 +29,7 @@ from gaudi_operator.core.notation import MOST_MEMORY, at_least, whole_bytes
 from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
+from gaudi_operator.core.texts import MOST_CHARACTERS
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.ranges import ignored_settings
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
@@ -86,6 +87,21 @@ def something_is_not_built(inference: Inference, _: InstallationDefaults) -> Pro
     """A field that is promised by the API and not served by this release is refused, never ignored."""
     found = next((f"{path}{advice}" for path, advice, asked in _not_built(inference.spec) if asked), None)
     return None if found is None else Problem("NotBuilt", found)
+
+
+def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """What a ConfigMap was to say is not there, so nobody knows which buckets are meant."""
+    bucketing = inference.spec.bucketing
+    traffic = bucketing.optimal.traffic_from if bucketing.optimal else None
+    for field, source in (("file", bucketing.file_from), ("optimal.traffic", traffic)):
+        if source is not None:
+            named = source.config_map_key_ref
+            return Problem(
+                "ConfigMapKeyMissing",
+                f"spec.bucketing.{field}From: this namespace has no ConfigMap {named.name} with a key {named.key} of "
+                f"{MOST_CHARACTERS} characters at most: create it, or write the text into spec.bucketing.{field}.",
+            )
+    return None
 
 
 _POOLING = ("embed", "classify")
@@ -300,6 +316,7 @@ def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
 first_violation = Checks(
     host_path_is_not_allowed,
     simulation_is_not_allowed,
+    text_is_missing,
     something_is_not_built,
     settings_are_wrong,
     no_image_is_known,

@@ -134,7 +134,10 @@ def on_cpu(accelerator: Accelerator) -> bool:
 
 def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
     """The bucket policy as the contract knows it."""
-    return BucketPolicy.model_validate(spec.bucketing.model_dump())
+    # What names a text has been replaced by it (core/texts.py).
+    return BucketPolicy.model_validate(
+        spec.bucketing.model_dump(exclude={"file_from": True, "optimal": {"traffic_from": True}})
+    )
 
 
 def plan_limits(spec: GaudiInferenceSpec) -> Limits:

@@ -13,7 +13,7 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Decision, Event
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
-from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport
+from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport, TextKey
 from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.client import Cluster as Client
@@ -48,6 +48,7 @@ class Cluster:
     reports: dict[str, PodReport] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     cards: int | None = None
+    texts: Mapping[TextKey, str] = field(default_factory=dict)
     now: datetime = NOW
     status_written: datetime | None = None
     events: list[Event] = field(default_factory=list)
@@ -85,6 +86,7 @@ class Cluster:
             network_policies=tuple(seen.kind("NetworkPolicy")),
             autoscalers=tuple(seen.kind("HorizontalPodAutoscaler")),
             reports=reports,
+            texts=self.texts,
             now=self.now,
             status_written=self.status_written,
         )

@@ -1,0 +1,95 @@
+"""Buckets and traffic that stand in a ConfigMap: part of the revision, and missing at no pod's cost."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_operator.core.observed import TextKey
+from gaudi_operator.core.texts import MOST_CHARACTERS, named_texts, with_texts
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.stories import condition, pod_names, revisions
+
+KEY = TextKey("buckets", "list")
+NAMED: dict[str, Any] = {
+    "strategy": "file",
+    "fileFrom": {"configMapKeyRef": {"name": "buckets", "key": "list"}},
+}
+FILE = "(1, 16, 0)\n(1, 32, 0)\n(4, 1, 8)\n(4, 1, 64)\n"
+TRAFFIC = {"configMapKeyRef": {"name": "traffic", "key": "week"}}
+
+
+def test_text_takes_the_place_of_its_reference() -> None:
+    found = with_texts(resource(bucketing=NAMED), {KEY: FILE})
+    assert found["spec"]["bucketing"] == {"strategy": "file", "file": FILE}
+
+
+def test_traffic_may_stand_in_a_config_map_too() -> None:
+    named = resource(bucketing={"strategy": "optimal", "optimal": {"trafficFrom": TRAFFIC}})
+    found = with_texts(named, {TextKey("traffic", "week"): "decode 1 1 1 1"})
+    assert found["spec"]["bucketing"]["optimal"] == {"traffic": "decode 1 1 1 1"}
+
+
+def test_resource_is_not_changed() -> None:
+    named = resource(bucketing=NAMED)
+    with_texts(named, {KEY: FILE})
+    assert named_texts(named) == (KEY,)
+
+
+@pytest.mark.parametrize("texts", [{}, {KEY: "x" * (MOST_CHARACTERS + 1)}], ids=["missing", "too long"])
+def test_text_that_cannot_be_taken_stays_a_reference(texts: dict[TextKey, str]) -> None:
+    named = resource(bucketing=NAMED)
+    assert with_texts(named, texts) == named
+
+
+@given(
+    st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda inner: st.dictionaries(
+            st.sampled_from(["bucketing", "fileFrom", "optimal", "trafficFrom", "configMapKeyRef", "name", "key"]),
+            inner,
+        ),
+    )
+)
+def test_any_spec_is_read(spec: object) -> None:
+    named = {"spec": spec}
+    assert with_texts(named, {}) == named
+
+
+def waiting() -> Cluster:
+    """One whose text nobody has written yet."""
+    cluster = Cluster(resource(bucketing=NAMED))
+    cluster.operate()
+    return cluster
+
+
+def serving() -> Cluster:
+    """One that is rolled out."""
+    cluster = Cluster(resource(replicas=2, bucketing=NAMED), texts={KEY: FILE})
+    cluster.settle()
+    return cluster
+
+
+def test_spec_waits_for_its_text_and_starts_no_pod() -> None:
+    cluster = waiting()
+    assert condition(cluster, "Stalled") == ("True", "ConfigMapKeyMissing")
+    assert not pod_names(cluster)
+
+
+def test_another_text_makes_another_revision() -> None:
+    cluster = serving()
+    before = revisions(cluster)
+    cluster.texts = {KEY: FILE + "(2, 16, 0)\n"}
+    cluster.settle()
+    assert not before & revisions(cluster)
+
+
+def test_text_that_vanishes_leaves_pods_alone() -> None:
+    cluster = serving()
+    before = pod_names(cluster)
+    cluster.texts = {}
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert condition(cluster, "Stalled") == ("True", "ConfigMapKeyMissing")
