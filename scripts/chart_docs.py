@@ -119,7 +119,12 @@ def documents() -> dict[Path, str]:
 def manifest() -> str:
     """The chart with its defaults as a manifest for `kubectl apply`, without Helm's marks."""
     command = [str(helm() / "helm"), "template", "gaudi-operator", str(CHART), "--namespace", NAMESPACE]
-    rendered = subprocess.run([*command, "--set", "crds.keep=false"], capture_output=True, text=True, check=True).stdout
+    # Names that an overlay replaces (docs/install.md, Without Helm).
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    names = {"operator": "gaudi-operator", "runtime": "gaudi-runtime", "hpu": "gaudi-runtime-hpu"}
+    values = ["crds.keep=false", *(f"image.{key}={name}:{version}" for key, name in names.items())]
+    options = [part for value in values for part in ("--set", value)]
+    rendered = subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout
     marks = ("# Source: ", "app.kubernetes.io/managed-by: Helm", "helm.sh/chart: ")
     kept = (line for line in rendered.splitlines() if not line.strip().startswith(marks))
     return _NAMESPACE_MANIFEST + "\n".join(kept) + "\n"

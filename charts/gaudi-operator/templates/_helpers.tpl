@@ -27,5 +27,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- /* Called with (list $ "value of image" "default name"). */ -}}
 {{- define "gaudi-operator.image" -}}
 {{- $root := index . 0 -}}
-{{- index $root.Values.image (index . 1) | default (printf "%s%s:%s" $root.Values.image.prefix (index . 2) $root.Chart.AppVersion) -}}
+{{- $image := $root.Values.image -}}
+{{- /* Without a prefix there is no default: nobody publishes these names. */ -}}
+{{- $default := "" -}}
+{{- if $image.prefix }}{{ $default = printf "%s%s:%s" $image.prefix (index . 2) $root.Chart.AppVersion }}{{ end -}}
+{{- index $image (index . 1) | default $default -}}
 {{- end }}

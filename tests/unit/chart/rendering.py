@@ -10,6 +10,7 @@ from localcluster.build import helm
 from scripts.chart_docs import CHART, NAMESPACE
 
 Object = dict[str, Any]
+PREFIX = "registry.example.com/ai/"
 
 
 def render(release: str = "gaudi-operator", **values: Any) -> list[Object]:
@@ -36,6 +37,7 @@ def only(objects: list[Object], kind: str) -> Object:
 
 
 def template(release: str, **values: Any) -> subprocess.CompletedProcess[str]:
-    """`helm template` in the usual namespace."""
+    """`helm template` in the usual namespace; images have a prefix unless `values` say otherwise."""
+    values = {**values, "image": {"prefix": PREFIX, **values.get("image", {})}}
     command = [str(helm() / "helm"), "template", release, str(CHART), "--namespace", NAMESPACE, "--values", "-"]
     return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)

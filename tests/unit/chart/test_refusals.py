@@ -17,6 +17,11 @@ pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
         ({"replica": 3}, "additional properties 'replica' not allowed"),
         ({"image": {"repository": "x"}}, "at '/image': additional properties 'repository' not allowed"),
         ({"image": {"prefix": "registry.example.com"}}, "at '/image/prefix': 'registry.example.com' does not match"),
+        ({"image": {"prefix": ""}}, "set image.prefix to where you pushed the images"),
+        (
+            {"image": {"prefix": "", "operator": "operator:1"}},
+            "image.runtime to whole references",
+        ),
         ({"image": {"pullPolicy": "Sometimes"}}, "value must be one of 'Always', 'IfNotPresent', 'Never'"),
         ({"logging": {"level": "debug"}}, "value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
         ({"watchNamespaces": ["Team A"]}, "at '/watchNamespaces/0': 'Team A' does not match pattern"),

@@ -12,7 +12,7 @@ from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.settings import Settings, variable_of
 from scripts.chart_docs import CHART, NAMESPACE, ROOT
 from tests.permissions import rules
-from tests.unit.chart.rendering import Object, of_kind, only, render
+from tests.unit.chart.rendering import PREFIX, Object, of_kind, only, render
 
 pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
 
@@ -126,8 +126,8 @@ def test_default_environment_gives_the_operators_own_defaults(
         monkeypatch.setenv(name, value if value is not None else NAMESPACE)
     changed = Settings().model_dump(exclude_defaults=True, exclude={"identity"})
     assert changed == {
-        "runtime_image": "gaudi-runtime:0.1.0",
-        "hpu_image": "gaudi-runtime-hpu:0.1.0",
+        "runtime_image": f"{PREFIX}gaudi-runtime:0.1.0",
+        "hpu_image": f"{PREFIX}gaudi-runtime-hpu:0.1.0",
         "log_format": "json",
     }
 
@@ -143,6 +143,11 @@ def test_image_prefix_stands_before_every_default_name() -> None:
     assert container_of(objects)["image"] == "registry.example.com/ai/gaudi-operator:0.1.0"
     assert environment_of(objects)["GAUDI_OPERATOR_RUNTIME_IMAGE"] == "registry.example.com/ai/gaudi-runtime:0.1.0"
     assert environment_of(objects)["GAUDI_OPERATOR_HPU_IMAGE"] == "registry.example.com/ai/gaudi-runtime-hpu:0.1.0"
+
+
+def test_without_a_prefix_only_named_images_are_used() -> None:
+    objects = render(image={"prefix": "", "operator": "operator:1", "runtime": "runtime:1"})
+    assert environment_of(objects)["GAUDI_OPERATOR_HPU_IMAGE"] == ""
 
 
 def test_image_reference_is_taken_whole() -> None:

@@ -75,7 +75,7 @@ def buckets(
     """Print all buckets that a server prepares.
 
     \b
-    gaudi-plan buckets -f examples/llama-3.1-8b-gaudi3.yaml
+    gaudi-plan buckets -f examples/vllm/llama-3.1-8b.yaml
     gaudi-plan buckets --from-cluster llama -n models --heat padding
     gaudi-plan buckets -f model.yaml --heat hits --trace requests.csv
     gaudi-plan buckets -f limits.json -o svg > plan.svg
@@ -121,7 +121,7 @@ def forecast(
     """Print what a deployment will need: memory, graphs and time, each figure with its source.
 
     \b
-    gaudi-plan forecast -f examples/llama-3.1-8b-gaudi3.yaml
+    gaudi-plan forecast -f examples/vllm/llama-3.1-8b.yaml
     gaudi-plan forecast -f limits.json --model Qwen/Qwen3-32B --card gaudi3
     gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
     """

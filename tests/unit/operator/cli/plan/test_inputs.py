@@ -23,7 +23,7 @@ def test_inference_is_planned_as_its_pods_would_plan() -> None:
 
 
 def test_kv_blocks_of_a_known_model_are_the_operators_estimate() -> None:
-    path = ROOT / "examples" / "llama-3.1-8b-gaudi3.yaml"
+    path = ROOT / "examples" / "vllm" / "llama-3.1-8b.yaml"
     inference = read_manifest(yaml.safe_load(path.read_text()))
     expected = forecast_plan(inference)
     assert expected is not None
@@ -35,7 +35,7 @@ def test_kv_blocks_of_a_known_model_are_the_operators_estimate() -> None:
 
 
 def test_given_kv_blocks_replace_the_estimate() -> None:
-    text = (ROOT / "examples" / "llama-3.1-8b-gaudi3.yaml").read_text()
+    text = (ROOT / "examples" / "vllm" / "llama-3.1-8b.yaml").read_text()
     assert not any("KV blocks are" in warning for warning in answer(text, "--kv-blocks", "4000")["warnings"])
 
 
