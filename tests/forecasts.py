@@ -14,7 +14,7 @@ SEED: Object = {
         "maxNumSeqs": 4,
         "maxNumPrefillSeqs": 4,
         "maxNumBatchedTokens": 4096,
-        "deviceMemoryUtilization": 0.5,
+        "deviceMemoryUtilizationPercent": 50,
         "contiguousPagedAttention": False,
     },
     "bucketing": {
@@ -25,7 +25,7 @@ SEED: Object = {
         },
         "decode": {"batchSize": {"min": 1, "step": 128, "max": 4}, "blocks": {"min": 128, "step": 128, "max": 2048}},
     },
-    "warmup": {"graphMemoryShare": 0.4},
+    "warmup": {"graphMemoryPercent": 40},
 }
 """Seed 000: Llama 3.1 8B on one Gaudi 2, of whose 24 prompt graphs 15 fit (docs/warmup.md, Capture budget).
 
