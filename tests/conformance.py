@@ -30,6 +30,17 @@ def violations(resource: Mapping[str, Any]) -> list[str]:
     return [*found, *_agreement(by_type)]
 
 
+def kstatus(resource: Mapping[str, Any]) -> str:
+    """What kstatus computes of any object: InProgress, Failed or Current, by generation and conditions."""
+    status = resource.get("status") or {}
+    shown = {each["type"]: each["status"] for each in status.get("conditions", [])}
+    if status.get("observedGeneration") != resource["metadata"]["generation"] or shown.get("Reconciling") == "True":
+        return "InProgress"
+    if shown.get("Stalled") == "True":
+        return "Failed"
+    return "Current" if shown.get("Ready", "True") == "True" else "InProgress"
+
+
 def _form(conditions: list[Mapping[str, Any]]) -> list[str]:
     types = [each["type"] for each in conditions]
     found = [f"C1: {kind} stands twice" for kind in set(types) if types.count(kind) > 1]

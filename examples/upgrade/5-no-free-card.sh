@@ -5,7 +5,7 @@
 
 begin cards.yaml
 
-step "Other buckets, and no card for the first pod; mode auto asks the scheduler for 30 s"
+step "Other buckets, and no card for the first pod; cards.yaml lets others mend that for 30 s"
 change <<'YAML'
 spec:
   bucketing:

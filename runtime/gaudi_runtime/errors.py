@@ -21,7 +21,8 @@ GraphRefused             the engine runs a shape without a graph, whatever memor
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Generic, ParamSpec
 
 Judged = ParamSpec("Judged")
@@ -31,12 +32,14 @@ Judged = ParamSpec("Judged")
 class Problem:
     """A stable reason for programs, and a sentence for people that says what is wrong and what to do.
 
-    `lasting` is the sentence that stays true when the pod it speaks of is gone, where that is another one.
+    `lasting` is the sentence that stays true when the pod it speaks of is gone, where that is another one. `since` is
+    when it began, where others than the reader may still mend it; None where only the reader can.
     """
 
     reason: str
     message: str
     lasting: str | None = None
+    since: datetime | None = field(default=None, kw_only=True)
 
     @property
     def kept(self) -> str:

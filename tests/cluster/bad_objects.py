@@ -167,6 +167,8 @@ ROLLOUTS = (
         "maxUnavailable must be above 0",
         {"rollout": {"mode": "inPlace"}},
     ),
+    Bad("surge_timeout_zero", "should be greater than or equal to 1", {"rollout": {"surgeTimeoutSeconds": 0}}),
+    Bad("deadline_zero", "should be greater than or equal to 1", {"rollout": {"progressDeadlineSeconds": 0}}),
     Bad("surge_without_percent_sign", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "25"}}),
     Bad("surge_over_hundred_percent", "spec.rollout.maxSurge in body should match", {"rollout": {"maxSurge": "101%"}}),
     Bad(

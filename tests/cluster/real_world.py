@@ -85,7 +85,8 @@ class RealWorld:
             await operator.start()
             self._background.spawn(self._keep(operator))
         self._background.spawn(self._schedule())
-        await self.api.create(gaudi_inference(NAME, replicas=2))
+        rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}
+        await self.api.create(gaudi_inference(NAME, replicas=2, rollout=rollout))
         await until(self._known, "the resource to be watched")
         return self
 

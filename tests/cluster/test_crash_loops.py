@@ -16,7 +16,7 @@ async def test_pods_a_node_refuses_serve_later_without_a_hot_loop(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
     kubelet.on_start, kubelet.refuses = FakeRuntime.warm, lambda _: True
-    await api.create(gaudi_inference("tiny", replicas=2))
+    await api.create(gaudi_inference("tiny", replicas=2, rollout={"progressDeadlineSeconds": 1}))
     row = await until(partial(told_pause, api), "a pause after two tries that users are told of", seconds=60)
     kubelet.refuses = lambda _: False
     await until(partial(ready, api), "the next try to serve", seconds=60)

@@ -41,7 +41,6 @@ async def test_pods_are_replaced_in_place_where_nodes_lack_room(
 ) -> None:
     await two_serve_and_one_may_be_missing(api, kubelet)
     kubelet.schedulable = lambda _: len(kubelet.runtimes) < 2
-    kubelet.seconds_without_node = 31
     await replaced_in_place(api)
 
 
@@ -120,7 +119,8 @@ async def quota_counts(api: KubeApi) -> bool:
 async def two_serve_and_one_may_be_missing(api: KubeApi, kubelet: Kubelet) -> None:
     """Make a resource of two replicas, and wait until both serve."""
     kubelet.on_start = FakeRuntime.warm
-    await api.create(gaudi_inference("tiny", replicas=2, rollout={"maxUnavailable": 1}))
+    rollout = {"maxUnavailable": 1, "surgeTimeoutSeconds": 1}
+    await api.create(gaudi_inference("tiny", replicas=2, rollout=rollout))
     await until(partial(ready, api), "the resource to be Ready")
 
 

@@ -94,6 +94,8 @@ def test_part_of_a_section_is_completed(created: Create) -> None:
         "mode": "auto",
         "maxSurge": "25%",
         "maxUnavailable": 0,
+        "surgeTimeoutSeconds": 300,
+        "progressDeadlineSeconds": 600,
         "paused": False,
         "canary": {"observeSeconds": 0, "maxRecompiles": 10, "maxErrorPercent": 5},
         "onFailure": "rollback",

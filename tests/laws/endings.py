@@ -46,13 +46,13 @@ def what_fails_is_given_up(history: History) -> Iterator[str]:
 def _finds_no_room(last: Moment, revision: str | None) -> bool:
     """Whether the status says that its pods have no place, and none of them runs: then nobody knows that it fails."""
     running = [pod for pod in last.pods.values() if pod.revision == revision and pod.uid in last.runtimes]
-    return not running and last.condition("Stalled").get("reason") in NO_ROOM
+    return not running and last.condition("Ready").get("reason") in NO_ROOM
 
 
 def an_upgrade_is_blocked_only_by_its_promise(history: History) -> Iterator[str]:
     """Where a replica may be missing, mode auto finds room for the next pod in the place of an old one."""
     last = history.last
-    blocked = last.condition("Stalled").get("reason") == "UpgradeBlocked"
+    blocked = last.condition("Ready").get("reason") == "UpgradeBlocked"
     mode, promised = last.spec.get("rollout", {}).get("mode", "auto"), promise(last.spec).floor
     if blocked and mode == "auto" and promised < last.spec.get("replicas", 1):
         yield f"the upgrade is blocked, although only {promised} pods are promised"

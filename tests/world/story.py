@@ -28,7 +28,8 @@ class Story(RuleBasedStateMachine):
     def begin(self, first: str) -> None:
         """A resource that was just created; gates of pods close while their requests wait for compiles."""
         readiness = {"stallTimeoutSeconds": 60, "onRecompiles": "closeGate"}
-        self.world = World(replicas=2, readiness=readiness, **runs(first))
+        rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}
+        self.world = World(replicas=2, readiness=readiness, rollout=rollout, **runs(first))
 
     def happen(self, action: Action, data: st.DataObject) -> None:
         """One command, and some time after it."""

@@ -7,6 +7,6 @@ rollout    which revision runs, and the next step towards its replicas
 children   the manifests that should exist, and the writes that are missing
 status     conditions, figures and rows, and the events that follow from them
 
-`state.py` gathers what is found, `actions.py` is what comes out, `deadlines.py` when to look again; `notation.py`
-has the text forms that all share.
+`state.py` gathers what is found, `actions.py` is what comes out, `deadlines.py` when to look again, `mending.py` whom
+a problem asks for; `notation.py` has the text forms that all share.
 """

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.mending import needs_a_person, worst
 from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.pods.terminations import Termination
 from gaudi_operator.core.pods.view import PodView
@@ -68,7 +69,7 @@ class State:
     their gates are written, its kept revisions, newest first, and what the installation allows.
 
     `terminations` are by pod, `attempts` by revision; `forbidden` says by revision why it gets no more pods.
-    `violation` is what is wrong with the spec, `problem` the worst thing that needs a person.
+    `violation` is what is wrong with the spec, `problem` the worst that keeps its pods from serving.
     """
 
     inference: Inference
@@ -84,6 +85,17 @@ class State:
     rollout: RolloutState
     violation: Problem | None = None
     problem: Problem | None = None
+
+    @property
+    def trouble(self) -> Problem | None:
+        """What keeps the resource from what is desired until somebody acts."""
+        return worst(each for each in (self.violation, self.problem) if each)
+
+    @property
+    def stalls(self) -> bool:
+        """Whether a person must act on the trouble: others cannot mend it, or have had their time."""
+        found, seconds = self.trouble, self.inference.spec.rollout.progress_deadline_seconds
+        return found is not None and needs_a_person(found, seconds, self.deadlines)
 
     @property
     def current(self) -> str | None:

@@ -250,7 +250,7 @@ def test_revision_that_fails_and_is_still_run() -> None:
 
 
 def test_revision_that_would_fail_and_finds_no_room() -> None:
-    blocked = {**UNREADY, "type": "Stalled", "status": "True", "reason": "UpgradeBlocked"}
+    blocked = {**UNREADY, "reason": "UpgradeBlocked"}
     accepted = {"type": "PlanAccepted", "status": "True"}
     status = {"revision": {"current": NEW, "stable": OLD}, "conditions": [blocked, accepted]}
     fields: dict[str, Any] = {"status": status, "replica_sets": {OLD: 2, NEW: 1}}
@@ -263,7 +263,7 @@ def test_revision_that_would_fail_and_finds_no_room() -> None:
 
 @pytest.mark.parametrize(("missing", "lies"), [(0, 0), (1, 1)])
 def test_upgrade_that_is_blocked_although_a_pod_may_be_missing(missing: int, lies: int) -> None:
-    blocked = {**UNREADY, "type": "Stalled", "status": "True", "reason": "UpgradeBlocked"}
+    blocked = {**UNREADY, "reason": "UpgradeBlocked"}
     spec = {"rollout": {"maxUnavailable": missing}}
     record = history(moment(0, A, B, status={"conditions": [blocked]}, spec=spec))
     assert len(list(endings.an_upgrade_is_blocked_only_by_its_promise(record))) == lies

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from gaudi_operator.api.base import ApiModel, Rule, validated_by
+from gaudi_operator.api.base import ApiModel, Rule, Seconds, validated_by
 
 MAX_REPLICAS = 1000
 IntOrPercent = (
@@ -78,6 +78,17 @@ class Rollout(ApiModel):
     max_unavailable: IntOrPercent = Field(
         0,
         description="Most replicas that may be missing during a rollout; percent is rounded down.",
+    )
+    surge_timeout_seconds: Seconds = Field(
+        300,
+        description="Mode auto: how long the first new pod waits for room beside the old ones before pods are replaced"
+        " in place; a node pool boots a node in two to five minutes. Where no node ever comes, 30 does.",
+    )
+    progress_deadline_seconds: Seconds = Field(
+        600,
+        description="How long others may mend what keeps pods from starting, such as a missing node, a pull that is"
+        " tried again or a quota; from then on the condition Stalled is True, as progressDeadlineSeconds of a"
+        " Deployment. What no waiting mends is Stalled at once.",
     )
     paused: bool = Field(False, description="Stops the rollout where it is; nothing already serving is touched.")
     revision: RevisionName | None = Field(

@@ -225,6 +225,7 @@ class BackOff(ApiModel):
     """Tries of a revision that ended before a pod of it served, and the pause after the last of them."""
 
     failures: Count = Field(description="Tries in a row that ended; forgotten when a pod serves.")
+    first: Timestamp | None = Field(None, description="When the first of them ended.")
     since: Timestamp = Field(description="When the last of them ended.")
     until: Timestamp = Field(description="No new pod of the revision is made before; those that live stay.")
 

@@ -5,8 +5,10 @@ gets no container there, because its volumes or its network do not come. And a b
 others like it, named long before it counts as a standstill (docs/warmup.md).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.notation import read_moment
@@ -15,7 +17,7 @@ from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import BucketPhase, Phase, Shape
 
 UNSCHEDULABLE_SECONDS = 30
-"""Shorter spells are usual: a pod that ends still holds its cards until it has drained."""
+"""Shorter spells are usual, and not told: a pod that ends still holds its cards until it has drained."""
 
 
 def unscheduled_since(pod: PodView) -> datetime | None:
@@ -26,35 +28,49 @@ def unscheduled_since(pod: PodView) -> datetime | None:
     return scheduled.since
 
 
-def why_unscheduled(pod: PodView, deadlines: Deadlines) -> str | None:
-    """What the scheduler says of a pod that has had no node for long; None while that is usual."""
+def why_unscheduled(pod: PodView, seconds: float, deadlines: Deadlines) -> str | None:
+    """What the scheduler says of a pod that has had no node for so long; None while it may yet find one."""
     since = unscheduled_since(pod)
-    if since is None or not deadlines.reached(since, UNSCHEDULABLE_SECONDS):
+    if since is None or not deadlines.reached(since, seconds):
         return None
     return pod.conditions["PodScheduled"].message or "no node fits"
 
 
-def why_refused(workload: Manifest, deadlines: Deadlines) -> str | None:
-    """What has kept a ReplicaSet from making pods for long, such as a quota; None when nothing has."""
-    for condition in (workload.get("status") or {}).get("conditions") or ():
-        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            since = read_moment(condition.get("lastTransitionTime"))
-            if since is None or deadlines.reached(since, UNSCHEDULABLE_SECONDS):
-                return str(condition.get("message") or condition.get("reason") or "no reason was given")
-    return None
+def refused_since(workload: Manifest) -> datetime | None:
+    """Since when something, such as a quota, has kept a ReplicaSet from making pods; None where nobody says."""
+    return read_moment(_refusal(workload).get("lastTransitionTime"))
+
+
+def why_refused(workload: Manifest, seconds: float, deadlines: Deadlines) -> str | None:
+    """What has kept a ReplicaSet from making pods for so long; None when nothing has."""
+    found, since = _refusal(workload), refused_since(workload)
+    if not found or (since is not None and not deadlines.reached(since, seconds)):
+        return None
+    return str(found.get("message") or found.get("reason") or "no reason was given")
+
+
+def _refusal(workload: Manifest) -> Mapping[str, Any]:
+    conditions = (workload.get("status") or {}).get("conditions") or ()
+    refusals = (each for each in conditions if (each["type"], each["status"]) == ("ReplicaFailure", "True"))
+    return next(refusals, {})
 
 
 UNPREPARED_SECONDS = 180
 """Attaching a disk takes a minute or two where all is well."""
 
 
-def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
-    """The sentence about a pod that has waited for long; None while it may yet be prepared.
+def unprepared_since(pod: PodView) -> datetime | None:
+    """Since when a pod with a node has had no sandbox there; None where it has one.
 
-    Nor is anything said of a pod that has no node, or whose kubelet does not tell (the condition came with 1.29).
+    Also None where it has no node, or its kubelet does not tell (the condition came with 1.29).
     """
     prepared = pod.conditions.get("PodReadyToStartContainers")
-    since = None if prepared is None or prepared.true else prepared.since
+    return None if prepared is None or prepared.true else prepared.since
+
+
+def why_unprepared(pod: PodView, deadlines: Deadlines) -> str | None:
+    """The sentence about a pod that has waited for long; None while that is usual."""
+    since = unprepared_since(pod)
     if since is None or not deadlines.reached(since, UNPREPARED_SECONDS):
         return None
     return (

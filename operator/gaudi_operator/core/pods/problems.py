@@ -1,4 +1,4 @@
-"""What keeps a revision from serving until a person acts: pod by pod, as the kubelet, scheduler and report say.
+"""What keeps a revision from serving until somebody acts: pod by pod, as the kubelet, scheduler and report say.
 
 Pods that end as a whole before they ever serve, refused by their node or evicted in the middle of a warm-up, are told
 of together: they are no replicas any more, and the ReplicaSet makes others in their stead; but they stay in the
@@ -11,8 +11,18 @@ from datetime import datetime
 from itertools import chain
 
 from gaudi_operator.core.deadlines import STALE_SECONDS
+from gaudi_operator.core.mending import MENDED_BY_OTHERS, worst
+from gaudi_operator.core.notation import read_moment
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.delays import why_refused, why_unprepared, why_unscheduled
+from gaudi_operator.core.pods.delays import (
+    UNSCHEDULABLE_SECONDS,
+    refused_since,
+    unprepared_since,
+    unscheduled_since,
+    why_refused,
+    why_unprepared,
+    why_unscheduled,
+)
 from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.terminations import Termination, at_work
 from gaudi_operator.core.pods.view import PodView
@@ -31,18 +41,7 @@ _WAITING = {
     "CreateContainerError": _CONTAINER,
     "RunContainerError": _CONTAINER,
 }
-_SURROUNDINGS = frozenset(_WAITING) - {"InvalidImageName"} | {
-    "Unschedulable",
-    "UpgradeBlocked",
-    "VolumeNotBound",
-    "PodNotPrepared",
-    "PodsRefused",
-    "HubUnreachable",
-    "DiskFull",
-    "DeviceUnavailable",
-    "EngineLost",
-    "PortUnavailable",
-}
+_SURROUNDINGS = MENDED_BY_OTHERS | {"HubUnreachable", "DiskFull", "DeviceUnavailable", "PortUnavailable"}
 """Reasons that another revision would meet too, or that may pass: they take no revision back."""
 
 FEWEST_ERRORS = 5
@@ -61,22 +60,24 @@ class Room:
     """What is known of room for new pods: whether more is `to_come`, for then a pod without a node only waits.
 
     `unblock` says what lets an upgrade start that finds no room beside old pods; None when none is waiting for that.
+    `soon` says what the operator itself does unless room comes first; None where it can do nothing.
     """
 
     to_come: bool
     unblock: str | None = None
+    soon: str | None = None
 
 
 def first_problem(
     pods: Iterable[PodView], replica_sets: Iterable[Manifest], state: State, room: Room
 ) -> Problem | None:
-    """The first problem of the current revision's `pods`, then of its ReplicaSet; None when all goes its way."""
+    """The worst problem of the current revision's `pods` and of its ReplicaSet; None when all goes its way."""
     refused = (found for each in replica_sets if (found := _refused_pods(each, state, room)))
-    return next(chain(pod_problems(pods, state, room), refused), None)
+    return worst(chain(pod_problems(pods, state, room), refused))
 
 
 def pod_problems(pods: Iterable[PodView], state: State, room: Room) -> Iterator[Problem]:
-    """What only a person can fix, pod by pod."""
+    """What does not go its way, pod by pod."""
     return (found for pod in pods if (found := pod_problem(pod, state, room)))
 
 
@@ -86,16 +87,21 @@ def blames_the_revision(problem: Problem) -> bool:
 
 
 def pod_problem(pod: PodView, state: State, room: Room) -> Problem | None:
-    """What only a person can fix about one pod."""
+    """What does not go its way with one pod."""
     return _CHECKS(pod, state, room)
+
+
+def _problem(reason: str, message: str, since: datetime | None, lasting: str | None = None) -> Problem:
+    """A problem that began at a moment, which counts where others may mend it."""
+    return Problem(reason, message, lasting, since=since if reason in MENDED_BY_OTHERS else None)
 
 
 def _failed_start(pod: PodView, _: State, __: Room) -> Problem | None:
     failure = pod.report.failure if pod.report else None
     if failure is None:
         return None
-    said = (f"Pod {pod.name} {could} start: {failure.message}" for could in ("cannot", "could not"))
-    return Problem(failure.reason, *said)
+    now, later = (f"Pod {pod.name} {could} start: {failure.message}" for could in ("cannot", "could not"))
+    return _problem(failure.reason, now, pod.received, later)
 
 
 def _container_waits(pod: PodView, _: State, __: Room) -> Problem | None:
@@ -103,8 +109,9 @@ def _container_waits(pod: PodView, _: State, __: Room) -> Problem | None:
     if pod.container is None or reason not in _WAITING:
         return None
     why = f"{_sentence(pod.container.waiting_message or reason)} {_WAITING[reason]}"
-    said = (f"Pod {pod.name} {could} start its container: {why}" for could in ("cannot", "could not"))
-    return Problem(reason, *said)
+    now, later = (f"Pod {pod.name} {could} start its container: {why}" for could in ("cannot", "could not"))
+    # The reason has no time of its own, and takes turns with another (ErrImagePull, ImagePullBackOff) in one wait.
+    return _problem(reason, now, pod.awaited_since, later)
 
 
 def _crash_loop(pod: PodView, state: State, _: Room) -> Problem | None:
@@ -140,28 +147,30 @@ def _kind_of_crash(last: Termination) -> tuple[str, Sequence[str]]:
 
 
 def _unscheduled(pod: PodView, state: State, room: Room) -> Problem | None:
-    said = None if room.to_come else why_unscheduled(pod, state.deadlines)
+    said = None if room.to_come else why_unscheduled(pod, UNSCHEDULABLE_SECONDS, state.deadlines)
     if said is None:
         return None
-    said = _sentence(said)
+    said, since = _sentence(said), unscheduled_since(pod)
     # The scheduler has no reason for it but its words.
     if any(word in said.lower() for word in _VOLUME_WORDS):
-        return Problem(
+        return _problem(
             "VolumeNotBound",
             f"Pod {pod.name} waits for a volume: {said} Check that the PVC of spec.model exists, that its storage "
             "class can provide it, and that its volume is reachable from a node with cards.",
+            since,
         )
+    found = f"Pod {pod.name} finds no node: {said}"
     if room.unblock:
-        return Problem("UpgradeBlocked", f"Pod {pod.name} finds no node: {said} {room.unblock}")
-    return Problem(
-        "Unschedulable",
-        f"Pod {pod.name} finds no node: {said} Free or add cards and memory, or lower spec.replicas.",
-    )
+        return _problem("UpgradeBlocked", f"{found} {room.unblock}", since)
+    # Others' time begins once we can do nothing ourselves.
+    if room.soon:
+        return _problem("Unschedulable", f"{found} {room.soon}", state.deadlines.now)
+    return _problem("Unschedulable", f"{found} Free or add cards and memory, or lower spec.replicas.", since)
 
 
 def _unprepared(pod: PodView, state: State, _: Room) -> Problem | None:
     sentence = why_unprepared(pod, state.deadlines)
-    return None if sentence is None else Problem("PodNotPrepared", sentence)
+    return None if sentence is None else _problem("PodNotPrepared", sentence, unprepared_since(pod))
 
 
 def _workers(pod: PodView, state: State, room: Room) -> Problem | None:
@@ -243,14 +252,17 @@ def _errors(pod: PodView, state: State, _: Room) -> Problem | None:
 
 
 def _refused_pods(replica_set: Manifest, state: State, room: Room) -> Problem | None:
-    found = None if room.to_come else why_refused(replica_set, state.deadlines)
+    found = None if room.to_come else why_refused(replica_set, UNSCHEDULABLE_SECONDS, state.deadlines)
     if found is None:
         return None
+    since = refused_since(replica_set)
     said = f"ReplicaSet {replica_set['metadata']['name']} cannot make pods: {_sentence(found)}"
     # An admission rule would refuse the pod whatever else runs; a quota has room again once old pods are gone.
     if room.unblock and "quota" in found:
-        return Problem("UpgradeBlocked", f"{said} {room.unblock}")
-    return Problem("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.")
+        return _problem("UpgradeBlocked", f"{said} {room.unblock}", since)
+    if room.soon:
+        return _problem("PodsRefused", f"{said} {room.soon}", state.deadlines.now)
+    return _problem("PodsRefused", f"{said} Check the quota and the admission rules of this namespace.", since)
 
 
 # In the order of a pod's life: what comes later in it is judged only when all before is well.
@@ -292,10 +304,11 @@ def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | Non
     if len(failed) < FEWEST:
         return None
     last = failed[-1]
-    return Problem(
+    return _problem(
         "PodsFail",
         f"{len(failed)} pods of revision {revision} ended before they served, the last one {last.name}: {last.ended} "
         f"Check its node and spec.pod.resources; `kubectl describe pod {last.name}` tells more.",
+        failed[0].ended_at,
     )
 
 
@@ -313,7 +326,8 @@ def with_next_try(problem: Problem | None, revision: str, state: State) -> Probl
     if there or error is None:
         return None
     said = f"{tries}, the last one with pod {error.pod}: {error.message.rstrip('.')}."
-    return Problem("PodsFail", f"{said} The next pod is made at {pause.until}.")
+    since = read_moment(pause.first or pause.since)
+    return _problem("PodsFail", f"{said} The next pod is made at {pause.until}.", since)
 
 
 def _when(found: tuple[datetime, PodView]) -> tuple[datetime, str]:

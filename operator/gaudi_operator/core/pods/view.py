@@ -106,6 +106,14 @@ class PodView:
         return here and len(self.workers) + 1 >= self.size and all(worker.placed for worker in self.workers)
 
     @property
+    def awaited_since(self) -> datetime | None:
+        """Since when its container is waited for: it has a node and a sandbox, and the container before has ended."""
+        met = (self.conditions.get(kind) for kind in ("PodScheduled", "PodReadyToStartContainers"))
+        last = self.container.last_exit.ended if self.container and self.container.last_exit else None
+        moments = (self.created, last, *(each.since for each in met if each and each.true))
+        return max(filter(None, moments), default=None)
+
+    @property
     def gate_open(self) -> bool:
         """Whether our gate is open."""
         return GATE in self.conditions and self.conditions[GATE].true

@@ -93,9 +93,11 @@ def _counted(known: BackOff | None, end: End) -> BackOff:
     since = datetime.fromisoformat(known.since) if known else None
     if known and since and end.began < since:
         return known
-    failures = min(MOST_COUNT, known.failures + 1) if known and since and end.at - since <= FORGOTTEN else 1
-    pause = timedelta(seconds=_pause_seconds(failures))
-    return BackOff(failures=failures, since=timestamp(end.at), until=timestamp(end.at + pause))
+    goes_on = known if known and since and end.at - since <= FORGOTTEN else None
+    failures = min(MOST_COUNT, goes_on.failures + 1) if goes_on else 1
+    ended, pause = timestamp(end.at), timedelta(seconds=_pause_seconds(failures))
+    first = (goes_on.first or goes_on.since) if goes_on else ended
+    return BackOff(failures=failures, first=first, since=ended, until=timestamp(end.at + pause))
 
 
 def _pause_seconds(failures: int) -> int:

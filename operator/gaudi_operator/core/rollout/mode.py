@@ -10,7 +10,7 @@ from gaudi_operator.api.v1alpha1.scaling import Rollout, RolloutMode
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.core.pods.delays import UNSCHEDULABLE_SECONDS, why_refused, why_unscheduled
+from gaudi_operator.core.pods.delays import why_refused, why_unscheduled
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.planner import scaled_amount
 
@@ -34,7 +34,7 @@ def why_in_place(
     Where no replica may be missing there is no place to take: then the surging pod goes on waiting for room, and
     unblock() says what a person may do.
     """
-    if rollout.mode is not RolloutMode.AUTO or scaled_amount(rollout.max_unavailable, desired, round_up=False) == 0:
+    if not may_go_in_place(rollout, desired):
         return None
     # Asked once per rollout: where the answer to change in the middle, pods would wait for room and hold it in turns.
     if known := ((replica_set or {}).get("metadata", {}).get("annotations") or {}).get(IN_PLACE_ANNOTATION):
@@ -42,12 +42,26 @@ def why_in_place(
     # A pod with a node proves that the rest fits too: each old pod leaves the room of the next.
     if room_to_come or any(pod.placed for pod in pods):
         return None
+    seconds = rollout.surge_timeout_seconds
     for pod in pods:
-        if pod.active and (said := why_unscheduled(pod, deadlines)):
-            return f"The scheduler found no room beside the old pods for {UNSCHEDULABLE_SECONDS} s: {said}"[:_MAX_TEXT]
-    if replica_set and (said := why_refused(replica_set, deadlines)):
-        return f"No pod beside the old ones was allowed for {UNSCHEDULABLE_SECONDS} s: {said}"[:_MAX_TEXT]
+        if pod.active and (said := why_unscheduled(pod, seconds, deadlines)):
+            return f"The scheduler found no room beside the old pods for {seconds} s: {said}"[:_MAX_TEXT]
+    if replica_set and (said := why_refused(replica_set, seconds, deadlines)):
+        return f"No pod beside the old ones was allowed for {seconds} s: {said}"[:_MAX_TEXT]
     return None
+
+
+def may_go_in_place(rollout: Rollout, desired: int) -> bool:
+    """Whether mode auto replaces pods in place where it finds no room beside them."""
+    return rollout.mode is RolloutMode.AUTO and scaled_amount(rollout.max_unavailable, desired, round_up=False) > 0
+
+
+def in_place_soon(rollout: Rollout) -> str:
+    """What follows when no room comes beside the old pods."""
+    return (
+        f"Unless room comes, pods are replaced in place {rollout.surge_timeout_seconds} s after that began "
+        "(spec.rollout.surgeTimeoutSeconds)."
+    )
 
 
 def unblock(rollout: Rollout) -> str:

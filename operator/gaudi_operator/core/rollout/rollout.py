@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from gaudi_operator.core.mending import worst
 from gaudi_operator.core.pods.problems import Room, failed_pods_problem, first_problem, with_next_try
-from gaudi_operator.core.rollout.mode import unblock, why_in_place
+from gaudi_operator.core.rollout.mode import in_place_soon, may_go_in_place, unblock, why_in_place
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step, next_step, rollout_policy
 from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas, live_workloads
 from gaudi_operator.core.rollout.revision import Revision, to_run
@@ -26,7 +27,7 @@ def roll_out(state: State, desired: Revision | None) -> State:
 
 
 def _problem(state: State) -> Problem | None:
-    """What asks for a person. A rollback does once it is over: until then the operator is at work."""
+    """What somebody must mend. A rollback asks for a person once it is over: until then the operator is at work."""
     rollout = state.rollout
     failed = rollout.choice.problem if rollout.choice else None
     # Held pods fail for a known reason, and their own problem would hide why nothing moves.
@@ -34,9 +35,10 @@ def _problem(state: State) -> Problem | None:
         return failed
     name, sets = state.current or "", live_workloads(state.observed)
     own = first_problem(state.updated, [sets[name]] if name in sets else [], state, _room(state))
-    own = with_next_try(own or failed_pods_problem(state.pods, name), name, state)
+    own = worst(each for each in (own, failed_pods_problem(state.pods, name)) if each)
+    own = with_next_try(own, name, state)
     if name in state.forbidden and len(state.updated) < state.desired:
-        own = own or state.forbidden[name]
+        own = worst(each for each in (own, state.forbidden[name]) if each)
     done = rollout.step is not None and rollout.step.progress is Progress.DONE
     return own or (failed if done else None)
 
@@ -47,12 +49,19 @@ def _is_ending(state: State) -> bool:
 
 def _room(state: State) -> Room:
     """With what the step does: one that takes pods away makes room, and an upgrade may wait for some."""
-    rollout, policy = state.rollout, state.rollout.policy
+    rollout, policy, spec = state.rollout, state.rollout.policy, state.inference.spec
     # Its own step makes the room: to call the pod unschedulable now would be news for one reconcile.
     moving = rollout.in_place is not None and rollout.step is not None and bool(rollout.step.scales)
     stays = policy.max_surge > 0 and (policy.trial or policy.max_unavailable == 0)
-    waits = stays and state.current is not None and _is_upgrading(state, state.current)
-    return Room(_is_ending(state) or moving, unblock(state.inference.spec.rollout) if waits else None)
+    upgrading = state.current is not None and _is_upgrading(state, state.current)
+    # The answer of the scheduler is still awaited: once it is late, old pods go first.
+    asks = upgrading and rollout.in_place is None and may_go_in_place(spec.rollout, spec.replicas)
+    asks = asks and not any(pod.placed for pod in state.updated)
+    return Room(
+        to_come=_is_ending(state) or moving,
+        unblock=unblock(spec.rollout) if stays and upgrading and not asks else None,
+        soon=in_place_soon(spec.rollout) if asks else None,
+    )
 
 
 def _is_upgrading(state: State, current: str) -> bool:

@@ -3,8 +3,9 @@
 docs/conditions.md lists all of them with their reasons; the table of all is in status.py. Here stand three groups, and
 plan.py has the fourth:
 Ready, Reconciling and Stalled say how far a resource is on the way to what is desired. Ready alone says whether all is
-as desired; Reconciling is True while the operator is at it; Stalled is True only when nothing moves on without
-a person. The last two are never True together, and one of them is True whenever Ready is False.
+as desired; Reconciling is True while the operator is at it, or others may still mend what is in its way; Stalled is
+True only when nothing moves on without a person. The last two are never True together, and one of them is True
+whenever Ready is False.
 Available, WarmedUp and Degraded compare what the pods give now with what was promised.
 AutoscalerActive says whether the autoscaler of spec.autoscaling counts and may scale (docs/scaling.md).
 """
@@ -30,8 +31,8 @@ from gaudi_runtime.units import plural
 
 def judge_ready(s: State) -> Verdict:
     """Whether the spec as it stands is fully rolled out and every desired replica takes traffic."""
-    # kstatus reads Ready first: a cause that a person must fix hides all progress.
-    if found := s.violation or s.problem:
+    # A cause that somebody must mend hides all progress, whoever that is.
+    if found := s.trouble:
         return Verdict(FALSE, found.reason, found.message)
     if s.desired == 0:
         return _zero(s)
@@ -94,14 +95,14 @@ def judge_reconciling(s: State) -> Verdict:
     ready = judge_ready(s)
     if ready.status is TRUE:
         return Verdict(FALSE, "Settled", "Everything is as the spec asks.")
-    if s.violation or s.problem:
+    if s.stalls:
         return Verdict(FALSE, "Stalled", "Nothing moves on by itself; the condition Stalled says why.")
     return Verdict(TRUE, ready.reason, ready.message)
 
 
 def judge_stalled(s: State) -> Verdict:
     """Whether a person must act."""
-    if found := s.violation or s.problem:
+    if (found := s.trouble) and s.stalls:
         return Verdict(TRUE, found.reason, found.message)
     return Verdict(FALSE, "NotStalled", "Nothing asks for a person.")
 

@@ -154,7 +154,7 @@ def _phase(state: State) -> str:
     ready = judge_ready(state)
     if state.problem and state.problem.reason == "RolledBack":
         return "RolledBack"
-    if state.violation or state.problem:
+    if state.stalls:
         return "Stalled"
     if ready.reason in ("ScaledToZero", "Serving"):
         return ready.reason

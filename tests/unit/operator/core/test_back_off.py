@@ -72,12 +72,12 @@ def row_of(count: int) -> list[PodView]:
 
 
 def test_first_end_may_be_chance_and_brings_no_pause() -> None:
-    assert judged(refused("a", 0, 1)).back_off == BackOff(failures=1, since=at(1), until=at(1))
+    assert judged(refused("a", 0, 1)).back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
 
 
 def test_second_end_is_followed_by_ten_seconds() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2))
-    assert found.back_off == BackOff(failures=2, since=at(2), until=at(12))
+    assert found.back_off == BackOff(failures=2, first=at(1), since=at(2), until=at(12))
 
 
 def test_pause_is_doubled_up_to_five_minutes() -> None:
@@ -88,17 +88,17 @@ def test_pause_is_doubled_up_to_five_minutes() -> None:
 
 def test_pods_that_were_made_together_are_one_try() -> None:
     found = judged(*(refused(name, 0, ended) for name, ended in (("a", 1), ("b", 1), ("c", 2), ("d", 30))))
-    assert found.back_off == BackOff(failures=1, since=at(1), until=at(1))
+    assert found.back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
 
 
 def test_end_ten_minutes_after_the_last_begins_a_new_count() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 603))
-    assert found.back_off == BackOff(failures=1, since=at(603), until=at(603))
+    assert found.back_off == BackOff(failures=1, first=at(603), since=at(603), until=at(603))
 
 
 def test_end_within_ten_minutes_of_the_last_goes_on_counting() -> None:
     found = judged(refused("a", 0, 1), refused("b", 1, 2), refused("c", 12, 602))
-    assert found.back_off == BackOff(failures=3, since=at(602), until=at(622))
+    assert found.back_off == BackOff(failures=3, first=at(1), since=at(602), until=at(622))
 
 
 def test_end_in_the_second_of_becoming_ready_does_not_count() -> None:
@@ -122,7 +122,7 @@ def test_pod_that_became_ready_ends_the_count_not_the_error() -> None:
 
 def test_ends_beside_a_pod_that_serves_for_long_count() -> None:
     found = judged(ready(since=-100), refused("a", 0, 1), refused("b", 1, 2))
-    assert found.back_off == BackOff(failures=2, since=at(2), until=at(12))
+    assert found.back_off == BackOff(failures=2, first=at(1), since=at(2), until=at(12))
 
 
 def test_pod_that_served_proves_its_revision_when_it_ends() -> None:
@@ -131,7 +131,7 @@ def test_pod_that_served_proves_its_revision_when_it_ends() -> None:
 
 def test_container_that_never_served_counts_although_its_pod_lives() -> None:
     known = judged(crashed(0, 1))
-    assert judged(crashed(2, 5), known=known).back_off == BackOff(failures=2, since=at(5), until=at(15))
+    assert judged(crashed(2, 5), known=known).back_off == BackOff(failures=2, first=at(1), since=at(5), until=at(15))
 
 
 def test_container_that_began_before_the_last_end_is_its_try() -> None:
@@ -156,14 +156,14 @@ def test_pod_that_somebody_deletes_does_not_count() -> None:
 def test_pod_refused_by_its_node_counts_although_deleted_at_once() -> None:
     gone = made("a", 0, container=None, phase="Failed", terminating=True)
     gone["status"] |= {"reason": "UnexpectedAdmissionError", "startTime": at(1)}
-    assert judged(view(gone)).back_off == BackOff(failures=1, since=at(1), until=at(1))
+    assert judged(view(gone)).back_off == BackOff(failures=1, first=at(1), since=at(1), until=at(1))
 
 
 def test_status_remembers_pods_that_are_gone() -> None:
     known = judged(refused("a", 0, 1), refused("b", 1, 2))
     assert judged(known=known) == known
     found = judged(refused("c", 13, 14), known=known)
-    assert found.back_off == BackOff(failures=3, since=at(14), until=at(34))
+    assert found.back_off == BackOff(failures=3, first=at(1), since=at(14), until=at(34))
     assert found.last_error == LastError(time=at(14), pod="c", message="UnexpectedAdmissionError: No card.")
 
 
@@ -255,7 +255,7 @@ def test_pods_refused_at_once_are_made_ever_more_seldom() -> None:
 
 
 def test_user_reads_the_last_error_and_when_pods_come_again() -> None:
-    cluster = Cluster(resource(replicas=1))
+    cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": 10}))
     refuse_all(cluster, 20)
     (row,) = status(cluster)["revisions"]
     until, last = row["backOff"]["until"], row["lastError"]
@@ -304,7 +304,7 @@ def test_deleted_revision_backs_off_too_and_regains_its_pods() -> None:
 
 
 def test_pods_that_are_gone_are_told_while_none_is_made() -> None:
-    cluster = Cluster(resource(replicas=1))
+    cluster = Cluster(resource(replicas=1, rollout={"progressDeadlineSeconds": 10}))
     refuse_all(cluster, 20)
     for each in failed_pods(cluster):
         cluster.delete("Pod", each["metadata"]["name"])

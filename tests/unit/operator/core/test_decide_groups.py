@@ -176,7 +176,7 @@ def test_stalling_revision_is_rolled_back_while_the_good_one_serves() -> None:
 
 
 def test_group_with_a_pod_without_node_is_as_without_any() -> None:
-    cluster = fresh(replicas=1)
+    cluster = fresh(replicas=1, rollout={"progressDeadlineSeconds": 30})
     cluster.cards = 1
     for _ in range(3):
         turn(cluster, warm=False)
@@ -192,6 +192,7 @@ def test_worker_that_cannot_start_its_container_is_named() -> None:
     (revision,) = revisions(cluster)
     (container,) = cluster.objects["Pod", f"tiny-{revision}-0-1"]["status"]["containerStatuses"]
     container |= {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+    cluster.now += timedelta(seconds=600)
     cluster.operate()
     assert condition(cluster, "Stalled") == ("True", "ImagePullBackOff")
     assert f"Pod tiny-{revision}-0-1 cannot start its container: no such image." in message(cluster, "Stalled")

@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.scaling import Rollout
 from gaudi_operator.core.names import IN_PLACE_ANNOTATION
-from gaudi_operator.core.rollout.mode import unblock
+from gaudi_operator.core.rollout.mode import in_place_soon, unblock
 from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.stories import condition, revisions, served, status
 
@@ -38,7 +38,7 @@ def turns(cluster: Cluster, count: int) -> list[int]:
 def asked(cluster: Cluster) -> Cluster:
     """The same when the scheduler has been asked for longer than the operator waits for an answer."""
     turns(cluster, 3)
-    cluster.now += timedelta(seconds=30)
+    cluster.now += timedelta(seconds=300)
     return cluster
 
 
@@ -60,14 +60,17 @@ def marked(cluster: Cluster) -> list[str]:
     ]
 
 
-def test_pod_without_room_is_waited_for_half_a_minute() -> None:
-    cluster = crowded(maxUnavailable=1)
+@pytest.mark.parametrize("deadline", [600, 60])
+def test_pod_without_room_is_waited_for_and_not_stalled(deadline: int) -> None:
+    cluster = crowded(maxUnavailable=1, progressDeadlineSeconds=deadline)
     turns(cluster, 3)
-    cluster.now += timedelta(seconds=20)
+    cluster.now += timedelta(seconds=290)
     assert min(turns(cluster, 3)) == 2
     assert len(cluster.kind("Pod")) == 3
     assert marked(cluster) == []
     assert condition(cluster, "Stalled") == ("False", "NotStalled")
+    assert condition(cluster, "Reconciling") == ("True", "Unschedulable")
+    assert in_place_soon(Rollout()) in message(cluster, "Reconciling")
 
 
 def test_then_pods_are_replaced_in_place_within_what_may_miss() -> None:
@@ -124,7 +127,7 @@ def test_operator_that_starts_anew_goes_on_in_place() -> None:
 
 
 def test_pod_above_the_cards_stays_where_none_may_be_missing() -> None:
-    cluster = crowded()
+    cluster = crowded(progressDeadlineSeconds=300)
     assert min(turns(asked(cluster), 3)) == 2
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "0/1 nodes are available" in message(cluster, "Stalled")
@@ -148,7 +151,7 @@ def test_blocked_upgrade_goes_on_in_place_once_one_may_miss() -> None:
 
 
 def test_forced_surge_waits_for_a_card() -> None:
-    cluster = crowded(mode="surge", maxUnavailable=1)
+    cluster = crowded(mode="surge", maxUnavailable=1, progressDeadlineSeconds=300)
     turns(asked(cluster), 3)
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
     assert "as spec.rollout.mode is surge" in message(cluster, "Stalled")
@@ -167,8 +170,8 @@ def test_quota_that_refuses_the_pod_is_an_answer_too() -> None:
     assert why.endswith("exceeded quota: cards")
 
 
-def test_quota_is_waited_for_half_a_minute_and_no_longer() -> None:
-    cluster = served(rollout={"maxUnavailable": 1})
+def test_quota_is_waited_for_until_the_surge_timeout() -> None:
+    cluster = served(rollout={"maxUnavailable": 1, "surgeTimeoutSeconds": 20})
     cluster.change(model=BIGGER)
     for _ in range(3):  # when the revision was made is told a moment later
         cluster.operate()
@@ -176,7 +179,7 @@ def test_quota_is_waited_for_half_a_minute_and_no_longer() -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
     new["status"] = {"conditions": [{**refused, "lastTransitionTime": stamp(cluster.now)}]}
     again = cluster.operate().look_again_seconds
-    assert again == pytest.approx(29.1)
+    assert again == pytest.approx(19.1)
     assert condition(cluster, "Stalled") == ("False", "NotStalled")
     cluster.now += timedelta(seconds=again)
     cluster.operate()
@@ -184,7 +187,7 @@ def test_quota_is_waited_for_half_a_minute_and_no_longer() -> None:
 
 
 def test_scaling_up_beyond_the_cards_is_no_upgrade() -> None:
-    cluster = served(rollout={"maxUnavailable": 1})
+    cluster = served(rollout={"maxUnavailable": 1, "progressDeadlineSeconds": 300})
     cluster.cards = 2
     cluster.change(replicas=3)
     turns(asked(cluster), 3)

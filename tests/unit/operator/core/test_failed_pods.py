@@ -102,7 +102,7 @@ def test_revision_whose_last_error_is_lost_has_no_problem() -> None:
 
 
 def test_resource_stalls_while_pods_fail_until_one_serves() -> None:
-    cluster = served(replicas=1)
+    cluster = served(replicas=1, rollout={"progressDeadlineSeconds": 1})
     cluster.change(replicas=2)
     cluster.operate()
     for _ in range(2):

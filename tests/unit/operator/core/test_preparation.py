@@ -28,6 +28,7 @@ def test_pod_that_waits_for_its_volumes_for_long() -> None:
         "Pod a has a node and waits for its volumes or its network for more than 180 s. The events of "
         "`kubectl describe pod a` name what is missing. A ReadWriteOnce PVC serves the pods of one node only: use "
         "ReadWriteMany, or spec.pod.nodeSelector.",
+        since=NOW - timedelta(seconds=181),
     )
 
 

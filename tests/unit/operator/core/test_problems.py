@@ -187,6 +187,7 @@ def test_pod_without_a_node_for_long() -> None:
     assert pod_problem(unschedulable(31), state_of(), ROOM) == Problem(
         "Unschedulable",
         f"{NO_NODE} Free or add cards and memory, or lower spec.replicas.",
+        since=NOW - timedelta(seconds=31),
     )
 
 
@@ -198,7 +199,7 @@ def test_scheduler_without_words_found_no_node() -> None:
 
 def test_pod_without_a_node_that_holds_up_an_upgrade() -> None:
     assert pod_problem(unschedulable(31), state_of(), Room(to_come=False, unblock="Free cards.")) == Problem(
-        "UpgradeBlocked", f"{NO_NODE} Free cards."
+        "UpgradeBlocked", f"{NO_NODE} Free cards.", since=NOW - timedelta(seconds=31)
     )
 
 

@@ -17,7 +17,7 @@ from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import warming
 
 AUTO = Rollout(max_unavailable=1)
-ANSWER = "The scheduler found no room beside the old pods for 30 s: 0/1 nodes are available"
+ANSWER = "The scheduler found no room beside the old pods for 300 s: 0/1 nodes are available"
 
 
 def waiting(seconds: int, name: str = "n") -> PodView:
@@ -42,15 +42,23 @@ def answer(
     return why_in_place(rollout, 3, live, pods, Deadlines(NOW), **fields)
 
 
-def test_pod_without_node_for_half_a_minute_is_the_answer() -> None:
-    assert answer(pods=(waiting(30),)) == ANSWER
-    assert answer(pods=(waiting(29),)) is None
+def test_pod_without_node_for_the_surge_timeout_is_the_answer() -> None:
+    assert answer(pods=(waiting(300),)) == ANSWER
+    assert answer(pods=(waiting(299),)) is None
 
 
-def test_quota_for_half_a_minute_is_the_answer() -> None:
-    found = "No pod beside the old ones was allowed for 30 s: exceeded quota: cards"
-    assert answer(live=replica_set(refused_for=30)) == found
-    assert answer(live=replica_set(refused_for=29)) is None
+def test_surge_timeout_is_the_specs() -> None:
+    hurried = Rollout(max_unavailable=1, surge_timeout_seconds=7)
+    assert (answer(hurried, pods=(waiting(7),)) or "").startswith(
+        "The scheduler found no room beside the old pods for 7"
+    )
+    assert answer(hurried, pods=(waiting(6),)) is None
+
+
+def test_quota_for_the_surge_timeout_is_the_answer() -> None:
+    found = "No pod beside the old ones was allowed for 300 s: exceeded quota: cards"
+    assert answer(live=replica_set(refused_for=300)) == found
+    assert answer(live=replica_set(refused_for=299)) is None
 
 
 def test_answer_on_the_replica_set_is_not_asked_for_again() -> None:

@@ -1,0 +1,274 @@
+"""What others may mend is Stalled once they have had their time, and no sooner; what no waiting mends is at once."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gaudi_operator.core.mending import MENDED_BY_OTHERS, worst
+from gaudi_operator.core.names import FAILURE_ANNOTATION
+from gaudi_operator.core.pods.problems import Room, blames_the_revision, pod_problem
+from gaudi_runtime.contract.report import Phase, RuntimeFailure
+from gaudi_runtime.errors import Problem
+from tests.conformance import kstatus, violations
+from tests.unit.operator.core.cluster import Cluster, stamp
+from tests.unit.operator.core.group_cluster import GroupCluster
+from tests.unit.operator.core.pod_objects import condition as pod_condition
+from tests.unit.operator.core.pod_objects import pod, view
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import NOW, resource
+from tests.unit.operator.core.states import state_of
+from tests.unit.operator.core.stories import condition, served, status
+
+PAGE = (Path(__file__).parents[4] / "docs" / "conditions.md").read_text()
+SECTION = PAGE.partition("## Stalled: ")[2].partition("\n## ")[0]
+ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in SECTION.splitlines() if line.startswith("| `")]
+CLASSES = {reason: cells[2] for cells in ROWS if len(cells) == 4 for reason in re.findall(r"`(\w+)`", cells[0])}
+DEADLINE = 600
+
+
+def stalled(cluster: Cluster) -> tuple[str, str]:
+    """The condition, in a status that GitOps tools understand."""
+    assert violations(cluster.resource) == []
+    return condition(cluster, "Stalled")
+
+
+def after(cluster: Cluster, seconds: float) -> str:
+    """What kstatus says when the operator looks so long after NOW."""
+    cluster.now = NOW + timedelta(seconds=seconds - 1)
+    cluster.operate()
+    assert violations(cluster.resource) == []
+    return kstatus(cluster.resource)
+
+
+def waits(cluster: Cluster, reason: str) -> None:
+    """The kubelet says why the container of the only pod does not start; the pod was made and got its node at NOW."""
+    (made,) = cluster.kind("Pod")
+    made["metadata"]["creationTimestamp"] = stamp(NOW)
+    made["status"]["conditions"] = [pod_condition("PodScheduled", True, since=stamp(NOW))]
+    (container,) = made["status"]["containerStatuses"]
+    container |= {"state": {"waiting": {"reason": reason, "message": "not yet"}}, "ready": False}
+
+
+def starting(reason: str = "ErrImagePull", **spec: object) -> Cluster:
+    """The first pod of a resource does not start."""
+    cluster = Cluster(resource(replicas=1, **spec))
+    cluster.operate()
+    cluster.controllers()
+    waits(cluster, reason)
+    return cluster
+
+
+@pytest.mark.parametrize("reason", sorted(CLASSES))
+def test_page_says_of_each_reason_how_long_others_have(reason: str) -> None:
+    assert CLASSES[reason] == ("after the deadline" if reason in MENDED_BY_OTHERS else "at once")
+
+
+def test_page_names_every_reason_that_others_may_mend() -> None:
+    assert set(CLASSES) >= MENDED_BY_OTHERS
+
+
+@pytest.mark.parametrize("reason", sorted(MENDED_BY_OTHERS))
+def test_what_others_may_mend_takes_no_revision_back(reason: str) -> None:
+    assert not blames_the_revision(Problem(reason, ""))
+
+
+@pytest.mark.parametrize("reason", sorted({"ErrImagePull", "CreateContainerConfigError", "RunContainerError"}))
+def test_gitops_waits_until_the_deadline_and_fails_then(reason: str) -> None:
+    cluster = starting(reason)
+    assert after(cluster, DEADLINE - 1) == "InProgress"
+    assert (condition(cluster, "Ready"), condition(cluster, "Reconciling")) == (("False", reason), ("True", reason))
+    assert status(cluster)["phase"] != "Stalled"
+    assert after(cluster, DEADLINE) == "Failed"
+    assert (stalled(cluster), condition(cluster, "Ready")) == (("True", reason), ("False", reason))
+    assert status(cluster)["phase"] == "Stalled"
+
+
+def test_image_name_that_nobody_can_pull_fails_at_once() -> None:
+    assert after(starting("InvalidImageName"), 1) == "Failed"
+
+
+def test_deadline_is_the_specs_and_its_moment_is_noted() -> None:
+    cluster = starting(rollout={"progressDeadlineSeconds": 20})
+    cluster.now = NOW + timedelta(seconds=11)
+    assert cluster.operate().look_again_seconds == pytest.approx(8.1)
+    assert after(cluster, 20) == "Failed"
+
+
+def test_raised_deadline_gives_others_more_time() -> None:
+    cluster = starting()
+    assert after(cluster, DEADLINE) == "Failed"
+    cluster.change(rollout={"progressDeadlineSeconds": 900})
+    assert after(cluster, DEADLINE + 2) == "InProgress"
+
+
+def test_tries_that_fail_in_turns_are_one_wait() -> None:
+    cluster = starting()
+    for seconds in range(10, DEADLINE, 100):
+        waits(cluster, "ErrImagePull" if seconds // 100 % 2 else "ImagePullBackOff")
+        assert after(cluster, seconds) == "InProgress"
+    assert after(cluster, DEADLINE) == "Failed"
+    turned = [each["lastTransitionTime"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
+    waits(cluster, "ErrImagePull")
+    assert after(cluster, DEADLINE + 30) == "Failed"
+    assert [each["lastTransitionTime"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"] == turned
+
+
+def test_operator_that_starts_anew_begins_no_new_wait() -> None:
+    cluster = starting()
+    assert after(cluster, DEADLINE - 60) == "InProgress"
+    del cluster.resource["status"]
+    cluster.reports.clear()
+    assert after(cluster, DEADLINE) == "Failed"
+
+
+def test_mended_in_time_was_never_stalled() -> None:
+    cluster = starting()
+    after(cluster, DEADLINE - 10)
+    (made,) = cluster.kind("Pod")
+    (container,) = made["status"]["containerStatuses"]
+    container["state"] = {"running": {}}
+    cluster.settle()
+    assert kstatus(cluster.resource) == "Current"
+    assert not [event for event in cluster.events if event.reason == "Stalled"]
+
+
+def test_pull_after_a_restart_has_its_own_time() -> None:
+    ended = {"terminated": {"exitCode": 1, "finishedAt": stamp(NOW - timedelta(seconds=5))}}
+    waiting = {"waiting": {"reason": "ImagePullBackOff"}}
+    long_placed = pod(state=waiting, last_state=ended, conditions=(pod_condition("PodScheduled", True),))
+    found = pod_problem(view(long_placed), state_of(), Room(to_come=False))
+    assert found
+    assert found.since == NOW - timedelta(seconds=5)
+
+
+def test_pull_that_never_ends_keeps_the_revision_and_serves_on() -> None:
+    cluster = served(replicas=1)
+    cluster.change(model={"maxModelLen": 512})
+    cluster.operate()
+    cluster.controllers()
+    (new,) = (each for each in cluster.kind("Pod") if not cluster.reports.get(each["metadata"]["uid"]))
+    new["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}
+    cluster.now += timedelta(seconds=DEADLINE)
+    cluster.operate()
+    assert (stalled(cluster), status(cluster)["ready"]) == (("True", "ImagePullBackOff"), "1/1")
+    kept = [each["metadata"]["annotations"] for each in cluster.kind("ControllerRevision")]
+    assert not [each for each in kept if FAILURE_ANNOTATION in each]
+
+
+def test_node_pool_that_boots_in_time_is_no_stall() -> None:
+    cluster = Cluster(resource(replicas=1), cards=0)
+    for _ in range(3):
+        cluster.operate()
+        cluster.controllers()
+    cluster.now += timedelta(seconds=300)
+    cluster.operate()
+    assert (kstatus(cluster.resource), condition(cluster, "Reconciling")) == ("InProgress", ("True", "Unschedulable"))
+    cluster.cards = 1
+    cluster.settle()
+    assert kstatus(cluster.resource) == "Current"
+    assert not [event for event in cluster.events if event.reason == "Stalled"]
+
+
+def test_node_that_never_comes_stalls_at_the_deadline() -> None:
+    cluster = Cluster(resource(replicas=1), cards=0)
+    for _ in range(3):
+        cluster.operate()
+        cluster.controllers()
+    since = NOW.fromisoformat(cluster.kind("Pod")[0]["status"]["conditions"][0]["lastTransitionTime"])
+    begun = (since - NOW).total_seconds()
+    assert after(cluster, begun + DEADLINE - 1) == "InProgress"
+    assert after(cluster, begun + DEADLINE) == "Failed"
+    assert stalled(cluster) == ("True", "Unschedulable")
+
+
+def test_quota_is_waited_for_until_the_deadline() -> None:
+    cluster = Cluster(resource(replicas=1))
+    cluster.operate()
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: cards"}
+    (workload,) = cluster.kind("ReplicaSet")
+    workload["status"] = {"conditions": [{**refused, "lastTransitionTime": stamp(NOW)}]}
+    assert after(cluster, DEADLINE - 1) == "InProgress"
+    assert condition(cluster, "Reconciling") == ("True", "PodsRefused")
+    assert after(cluster, DEADLINE) == "Failed"
+
+
+def refuse(cluster: Cluster) -> None:
+    """The node refuses whatever pod the ReplicaSet has made."""
+    cluster.controllers()
+    for each in cluster.kind("Pod"):
+        if each["status"]["phase"] != "Failed":
+            said = {"reason": "UnexpectedAdmissionError", "startTime": stamp(cluster.now)}
+            each["status"] = {"phase": "Failed", "conditions": [], **said}
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["pods stay", "pods are gone"])
+def test_pods_refused_again_begin_no_new_wait(kept: bool) -> None:
+    cluster = Cluster(resource(replicas=1))
+    first = None
+    while first is None or (cluster.now - first).total_seconds() < DEADLINE - 20:
+        cluster.operate()
+        refuse(cluster)
+        first = first or cluster.now
+        cluster.operate()
+        assert condition(cluster, "Stalled") == ("False", "NotStalled")
+        for each in () if kept else cluster.kind("Pod"):
+            cluster.delete("Pod", each["metadata"]["name"])
+        cluster.now += timedelta(seconds=15)
+    assert after(cluster, (first - NOW).total_seconds() + DEADLINE) == "Failed"
+    assert stalled(cluster) == ("True", "PodsFail")
+
+
+def groups(**rollout: int) -> GroupCluster:
+    pair = {"engine": {"name": "sim"}, "parallelism": {"tensor": 2, "nodes": 2}}
+    return GroupCluster(resource(rollout=rollout, **pair), groups_served=False)
+
+
+def test_leader_worker_sets_may_be_installed_beside_us() -> None:
+    cluster = groups()
+    assert after(cluster, 1) == "InProgress"
+    assert condition(cluster, "PlanAccepted") == ("False", "LeaderWorkerSetMissing")
+    assert after(cluster, DEADLINE) == "InProgress"
+    assert after(cluster, DEADLINE + 1) == "Failed"
+    assert after(cluster, DEADLINE + 2) == "Failed"
+    cluster.groups_served = True
+    cluster.settle()
+    assert kstatus(cluster.resource) == "Current"
+
+
+def test_spec_refused_for_another_reason_before_has_its_time() -> None:
+    cluster = groups()
+    cluster.change(accelerator={"deviceMemory": "1"})
+    assert after(cluster, 1) == "Failed"
+    cluster.change(accelerator={"deviceMemory": None})
+    for seconds in (1000, 1001, 1000 + DEADLINE - 1):
+        assert after(cluster, seconds) == "InProgress"
+    assert after(cluster, 1000 + DEADLINE) == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("reason", "waited"),
+    [("EngineLost", True), ("HubUnreachable", False), ("DiskFull", False), ("DeviceUnavailable", False)],
+)
+def test_failed_runtime_is_waited_for_where_it_starts_anew(reason: str, waited: bool) -> None:
+    failed = view(report=report(Phase.FAILED, failure=RuntimeFailure(reason=reason, message="Gone.")))
+    found = pod_problem(failed, state_of(), Room(to_come=False))
+    assert found
+    assert (found.since is not None) is waited
+
+
+def at(seconds: int) -> Problem:
+    return Problem("Unschedulable", "", since=NOW + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([at(5), at(3)], at(3)),
+        ([at(3), Problem("WarmupStalled", ""), Problem("StartFailed", "")], Problem("WarmupStalled", "")),
+        ([], None),
+    ],
+)
+def test_worst_needs_a_person_or_began_first(found: list[Problem], expected: Problem | None) -> None:
+    assert worst(found) == expected
