@@ -35,12 +35,20 @@ def _problem(state: State) -> Problem | None:
         return failed
     name, sets = state.current or "", live_workloads(state.observed)
     own = first_problem(state.updated, [sets[name]] if name in sets else [], state, _room(state))
-    own = worst(each for each in (own, failed_pods_problem(state.pods, name)) if each)
+    own = worst(each for each in (own, _failed_pods(state, name)) if each)
     own = with_next_try(own, name, state)
     if name in state.forbidden and len(state.updated) < state.desired:
         own = worst(each for each in (own, state.forbidden[name]) if each)
     done = rollout.step is not None and rollout.step.progress is Progress.DONE
     return own or (failed if done else None)
+
+
+def _failed_pods(state: State, revision: str) -> Problem | None:
+    found = failed_pods_problem(state.pods, revision)
+    running = sum(pod.container is not None and pod.container.running for pod in state.updated)
+    # The next try is on its way in every place: nobody is waited for, however long a warm-up takes.
+    tries = found is not None and running >= state.desired
+    return replace(found, since=state.deadlines.now) if found and tries else found
 
 
 def _is_ending(state: State) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_operator.core.mending import MENDED_BY_OTHERS, worst
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.pods.problems import Room, blames_the_revision, pod_problem
+from gaudi_operator.core.pods.problems import Room, blames_the_revision, first_problem, pod_problem
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.errors import Problem
 from tests.conformance import kstatus, violations
@@ -218,6 +218,46 @@ def test_pods_refused_again_begin_no_new_wait(kept: bool) -> None:
         cluster.now += timedelta(seconds=15)
     assert after(cluster, (first - NOW).total_seconds() + DEADLINE) == "Failed"
     assert stalled(cluster) == ("True", "PodsFail")
+
+
+def test_try_that_warms_up_for_long_is_no_stall() -> None:
+    cluster = Cluster(resource(replicas=1))
+    for _ in range(2):
+        cluster.operate()
+        refuse(cluster)
+        cluster.now += timedelta(seconds=15)
+    cluster.operate()
+    cluster.controllers()
+    assert after(cluster, 2 * DEADLINE) == "InProgress"
+    assert condition(cluster, "Reconciling") == ("True", "PodsFail")
+    (tried,) = (each["metadata"]["name"] for each in cluster.kind("Pod") if each["status"]["phase"] != "Failed")
+    cluster.objects["Pod", tried]["status"] = {"phase": "Failed", "conditions": [], "reason": "Evicted"}
+    assert after(cluster, 2 * DEADLINE + 1) == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"), [("no cards", "Unschedulable"), ("unbound immediate", "VolumeNotBound")]
+)
+def test_pod_without_node_waits_since_the_scheduler_found_none(message: str, reason: str) -> None:
+    since = NOW - timedelta(seconds=40)
+    scheduled = pod_condition("PodScheduled", False, "Unschedulable", message, stamp(since))
+    found = pod_problem(view(pod(container=None, conditions=(scheduled,))), state_of(), Room(to_come=False))
+    assert found
+    assert (found.reason, found.since) == (reason, since)
+
+
+def test_nobody_is_waited_for_while_the_operator_goes_on_itself() -> None:
+    refused = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "message": "exceeded quota",
+        "lastTransitionTime": stamp(NOW),
+    }
+    later = NOW + timedelta(seconds=40)
+    workload = {"metadata": {"name": "tiny-1"}, "status": {"conditions": [refused]}}
+    found = first_problem([], [workload], state_of(now=later), Room(to_come=False, soon="Soon in place."))
+    assert found
+    assert (found.reason, found.since, found.message[-14:]) == ("PodsRefused", later, "Soon in place.")
 
 
 def groups(**rollout: int) -> GroupCluster:
