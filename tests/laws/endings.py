@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from tests.laws.history import History, Moment
 from tests.laws.promise import promise
-
-NO_ROOM = ("Unschedulable", "UpgradeBlocked", "PodsRefused")
+from tests.laws.showing import NO_ROOM
 
 
 def every_rollout_ends(history: History) -> Iterator[str]:

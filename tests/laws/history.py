@@ -132,6 +132,13 @@ class History:
             oldest = min(late) - self.lag
         return oldest
 
+    def between(self, first: float, last: float) -> Sequence[Moment]:
+        """The world from `first` to `last`; nothing where that is not before."""
+        if first >= last:
+            return ()
+        begin, end = (bisect_right(self.moments, at, key=lambda moment: moment.at) for at in (first, last))
+        return self.moments[max(0, begin - 1) : end]
+
     def pictures(self, number: int) -> Sequence[Moment]:
         """The moments on which the operator may have acted when it made that of `number`, itself among them."""
         oldest = self.seen_from(self.moments[number].at)

@@ -21,6 +21,7 @@ ALWAYS: tuple[Law, ...] = (
     rollout.no_pods_are_made_in_a_hot_loop,
     showing.status_tells_the_truth_about_pods,
     showing.status_has_its_form,
+    showing.others_have_their_time,
     endings.every_child_is_owned,
     endings.only_the_holder_of_the_lease_writes,
 )

@@ -6,6 +6,9 @@ from typing import Any
 from tests.conformance import violations
 from tests.laws.history import History, Moment
 
+NO_ROOM = ("Unschedulable", "UpgradeBlocked", "PodsRefused")
+"""Reasons of pods that find no place."""
+
 
 def status_tells_the_truth_about_pods(history: History) -> Iterator[str]:
     """Every row was so in a picture that the operator could have; at rest, rows and pods are the same."""
@@ -29,6 +32,20 @@ def status_has_its_form(history: History) -> Iterator[str]:
     for _, before, now in history.steps():
         if now.status and now.status != before.status:
             yield from (f"{now.at:.0f} s: {each}" for each in violations(dict(now.resource)))
+
+
+def others_have_their_time(history: History) -> Iterator[str]:
+    """Stalled for want of room only where somebody has found none for as long as progressDeadlineSeconds."""
+    for _, before, now in history.steps():
+        told, deadline = now.condition("Stalled"), now.spec.get("rollout", {}).get("progressDeadlineSeconds", 600)
+        turned = told.get("status") == "True" and before.condition("Stalled").get("status") != "True"
+        if not turned or told["reason"] not in NO_ROOM:
+            continue
+        # Times in the cluster are whole seconds.
+        for each in history.between(now.at - deadline + 1, history.seen_from(now.at)):
+            running = sum(pod.uid in each.runtimes for pod in each.counted)
+            if running >= sum(each.replica_sets.values()):
+                yield f"{now.at:.0f} s: {told['reason']} is Stalled, although all pods ran at {each.at:.0f} s"
 
 
 def _row_holds(row: Mapping[str, Any], moment: Moment) -> bool:

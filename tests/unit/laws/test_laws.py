@@ -206,6 +206,16 @@ def test_pod_that_the_status_never_names() -> None:
     assert "at rest" in next(showing.status_tells_the_truth_about_pods(history(moment(0, A))))
 
 
+@pytest.mark.parametrize(("since", "lies"), [(39, 0), (42, 1)])
+def test_stalled_for_want_of_room_before_the_deadline(since: int, lies: int) -> None:
+    stalled = {"type": "Stalled", "status": "True", "reason": "Unschedulable"}
+    spec = {"rollout": {"progressDeadlineSeconds": 60}}
+    waiting: dict[str, Any] = {"runtimes": {"a": Runtime("a-1", serving=True)}, "spec": spec}
+    told = moment(100, A, B, status={"conditions": [UNREADY, stalled]}, **waiting)
+    record = history(moment(0, A, B), moment(since, A, B, **waiting), told)
+    assert len(list(showing.others_have_their_time(record))) == lies
+
+
 def test_status_without_its_form() -> None:
     bad = history(moment(0), moment(9, status={"conditions": []}))
     assert any("C3" in found for found in showing.status_has_its_form(bad))
