@@ -8,7 +8,7 @@ from gaudi_operator.core.admission.checks import first_violation, groups_are_not
 from gaudi_operator.core.admission.review import estimated_violation
 from gaudi_operator.core.children.desired import child_actions
 from gaudi_operator.core.deadlines import Deadlines
-from gaudi_operator.core.mending import refused_since
+from gaudi_operator.core.mending import MENDED_BY_OTHERS, refused_since
 from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.pods.gate import judge_gates, with_gates
 from gaudi_operator.core.pods.terminations import terminations
@@ -82,10 +82,11 @@ def _admit(state: State) -> tuple[Problem | None, Revision | None]:
     inference, defaults = state.inference, state.defaults
     if lost := why_not_kept(inference, state.stored):
         return Problem("RevisionNotKept", lost), None
-    if found := first_violation(inference, defaults):
+    if found := first_violation(inference, defaults) or groups_are_not_served(inference, state.observed):
+        if found.reason in MENDED_BY_OTHERS:
+            known = refused_since(found.reason, state.before.conditions)
+            found = replace(found, since=known or state.deadlines.now)
         return found, None
-    if found := groups_are_not_served(inference, state.observed):
-        return replace(found, since=refused_since(found.reason, state.before.conditions) or state.deadlines.now), None
     desired = desired_revision(inference, state.stored, defaults)
     if desired.name in {revision.name for revision in state.stored}:
         found = revision_is_not_allowed(desired, defaults)

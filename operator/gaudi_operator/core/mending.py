@@ -34,8 +34,9 @@ MENDED_BY_OTHERS = frozenset(
         "PodsFail",
         # Its process ends by itself, and its kubelet starts another.
         "EngineLost",
-        # We look again: its controller may be installed beside us.
+        # We look again: its controller may be installed beside us, the text may come with the next sync.
         "LeaderWorkerSetMissing",
+        "ConfigMapKeyMissing",
     }
 )
 """All other reasons need a person at once: waiting changes nothing."""

@@ -107,7 +107,7 @@ def test_end_in_the_second_of_becoming_ready_does_not_count() -> None:
 
 def test_count_begins_anew_after_an_end_beside_becoming_ready() -> None:
     found = judged(refused("a", 0, 1), ready(since=1), refused("b", 2, 3))
-    assert found.back_off == BackOff(failures=1, since=at(3), until=at(3))
+    assert found.back_off == BackOff(failures=1, first=at(3), since=at(3), until=at(3))
 
 
 def test_pod_ready_in_the_ends_second_ends_the_count() -> None:

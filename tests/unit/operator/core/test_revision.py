@@ -60,7 +60,7 @@ def test_newest_revision_comes_first() -> None:
 def test_revision_that_says_nothing_is_an_empty_one() -> None:
     at = "2026-08-01T11:00:00Z"
     manifest = {"metadata": {**OURS, "creationTimestamp": at}, "revision": 1}
-    assert stored_revisions([manifest]) == (Revision("r", 1, {}, {}, "", created=at),)
+    assert stored_revisions([manifest]) == (Revision("r", 1, {}, {}, "", created=at, kept={}),)
 
 
 def test_revision_without_a_number_is_the_oldest() -> None:

@@ -22,7 +22,7 @@ from tests.unit.operator.core.states import serving, state_of, warming
 NEW, OLD = Revision("new", 2, {}, {}, ""), Revision("old", 1, {}, {}, "")
 OLDS = [serving("o1", "old"), serving("o2", "old")]
 PROVEN = serving("n1")
-IN_PLACE = {"mode": "auto", "maxUnavailable": "50%"}
+IN_PLACE = {"mode": "auto", "maxUnavailable": "50%", "surgeTimeoutSeconds": 30}
 
 
 def without_node() -> PodView:

@@ -74,7 +74,7 @@ def serving() -> Cluster:
 
 def test_spec_waits_for_its_text_and_starts_no_pod() -> None:
     cluster = waiting()
-    assert condition(cluster, "Stalled") == ("True", "ConfigMapKeyMissing")
+    assert condition(cluster, "Ready") == ("False", "ConfigMapKeyMissing")
     assert not pod_names(cluster)
 
 
@@ -92,4 +92,4 @@ def test_text_that_vanishes_leaves_pods_alone() -> None:
     cluster.texts = {}
     cluster.settle()
     assert pod_names(cluster) == before
-    assert condition(cluster, "Stalled") == ("True", "ConfigMapKeyMissing")
+    assert condition(cluster, "Ready") == ("False", "ConfigMapKeyMissing")
