@@ -14,16 +14,22 @@ a loop without a pause makes one each second.
 
 
 def never_fewer_available_than_promised(history: History) -> Iterator[str]:
-    """No pod that serves goes below the promise, beyond what faults took since the picture that decided it."""
+    """No pod that serves goes below the promise, beyond what faults took since the picture that decided it.
+
+    Nor does it count that a pod had just begun to serve: the picture may be one in which it was none to wait for.
+    """
     for number, before, now in history.steps():
         lost, left = before.endpoints - now.endpoints, len(now.endpoints)
         if not lost or left >= promise(now.spec).floor:
             continue
         since = history.seen_from(now.at)
         taken = {uid for at, uid in history.taken if since <= at <= now.at}
-        floor = min(promise(each.spec).floor for each in history.pictures(number))
-        if lost - taken and left + len(taken & _served(history.pictures(number))) < floor:
-            names = ", ".join(before.pods[uid].name for uid in sorted(lost - taken))
+        pictures = history.pictures(number)
+        floor = min(promise(each.spec).floor for each in pictures)
+        known = frozenset.intersection(*(each.endpoints for each in (before, *pictures[:-1])))
+        wanted = (lost & known) - taken
+        if wanted and left + len(taken & _served(pictures)) < floor:
+            names = ", ".join(before.pods[uid].name for uid in sorted(wanted))
             yield f"{now.at:.0f} s: {names} went, and {left} of {floor} promised pods serve"
 
 

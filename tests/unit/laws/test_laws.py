@@ -114,6 +114,16 @@ def test_pod_that_a_fault_took_breaks_no_promise() -> None:
     )
 
 
+def test_pod_that_just_began_to_serve_breaks_no_promise() -> None:
+    just = history(moment(0, A), moment(8.5, A, B), moment(9, A))
+    assert not list(rollout.never_fewer_available_than_promised(just))
+
+
+def test_pod_that_served_for_long_is_promised() -> None:
+    bad = history(moment(0, A), moment(1, A, B), moment(9, A))
+    assert list(rollout.never_fewer_available_than_promised(bad))
+
+
 def test_fault_long_ago_excuses_nothing() -> None:
     bad = history(moment(0, A, B), moment(9, A), taken=[(1.0, "b")])
     assert list(rollout.never_fewer_available_than_promised(bad))
