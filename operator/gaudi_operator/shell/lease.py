@@ -27,7 +27,7 @@ class Election:
         self._cluster = cluster
         self._settings = settings
         self._renewed = float("-inf")
-        self._seen: tuple[Any, ...] = ()
+        self._seen: Mapping[str, Any] | None = None
         self._seen_at = self._clock.monotonic()
 
     def leads(self) -> bool:
@@ -88,9 +88,8 @@ class Election:
 
     def _expired(self, spec: Mapping[str, Any]) -> bool:
         """Whether the holder was silent for its whole duration on *our* clock; clocks of machines differ."""
-        seen = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, self._clock.monotonic()
+        if spec != self._seen:
+            self._seen, self._seen_at = dict(spec), self._clock.monotonic()
         silent = self._clock.monotonic() - self._seen_at
         return not spec.get("holderIdentity") or silent > float(spec.get("leaseDurationSeconds") or 0)
 

@@ -27,29 +27,36 @@ SETTINGS = Settings(
 
 
 class Candidate:
-    """One replica's way to the API server, its clock and its election. `skew` is how far its wall clock is off."""
+    """One replica's way to the API server, its clock and its election. `skew` is how far its wall clock is off.
+
+    Requests of the methods in `hang` never arrive; those in `answers_late` do, and are answered after so many seconds.
+    """
 
     def __init__(self, loop: Loop, server: ApiServer, name: str, skew: float = 0.0) -> None:
         """A follower."""
         self.loop, self.server = loop, server
-        self.cut_off = self.hangs = False
-        self.latency = self.answers_late = 0.0
+        self.cut_off, self.latency = False, 0.0
+        self.hang, self.answers_late = frozenset[str](), dict[str, float]()
         clock = Clock(now=lambda: moment(loop.time() + skew), monotonic=loop.time)
         cluster = Cluster(self, lambda *_: None)
         self.election = Election(cluster, SETTINGS.model_copy(update={"identity": name}), clock)
+        cluster.may_write = self.election.leads
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
     ) -> Answer:
-        """A request, after its latency; one that hangs is given up after `seconds`."""
-        if self.hangs:
+        """A request, after its latency; one that is not answered is given up after `seconds`."""
+        if method in self.hang:
             await asyncio.sleep(seconds)
             raise TimeoutError
         await asyncio.sleep(self.latency)
         if self.cut_off:
             raise ConnectionError
         answer = self.server.answer(method, path, body, content_type)
-        await asyncio.sleep(self.answers_late)
+        late = self.answers_late.get(method, 0.0)
+        await asyncio.sleep(min(late, seconds))
+        if late > seconds:
+            raise TimeoutError
         return answer
 
     def begin(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -83,6 +90,14 @@ class Two:
             assert self.loop.time() < end, f"still {self.leading()}"
             self.loop.run_until(self.loop.time() + step)
         return self.loop.time()
+
+    def leaders_until(self, end: float, step: float = 0.25) -> set[str]:
+        """Who leads up to the second `end`; the empty name stands for nobody."""
+        found = set[str]()
+        while self.loop.time() < end:
+            self.loop.run_until(self.loop.time() + step)
+            found.update(self.leading() or [""])
+        return found
 
 
 @pytest.fixture
@@ -126,20 +141,25 @@ def test_follower_takes_over_after_the_leader_is_gone(two: Two) -> None:
 
 
 def test_leader_whose_requests_hang_is_gone_by_its_deadline(two: Two) -> None:
-    two.first.hangs = True
+    two.first.hang = frozenset({"GET", "PUT"})
     assert two.when([]) <= 30 + DEADLINE
 
 
-def test_one_hanging_request_costs_no_lease(two: Two) -> None:
-    two.first.hangs = True
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_one_hanging_request_costs_no_lease(two: Two, method: str) -> None:
+    two.first.hang = frozenset({method})
     two.loop.run_until(30 + RETRY + 1)
-    two.first.hangs = False
-    two.loop.run_until(60)
-    assert two.leading() == ["first"]
+    two.first.hang = frozenset()
+    assert two.leaders_until(60) == {"first"}
+
+
+def test_renewals_within_a_third_of_the_deadline_cost_no_lease(two: Two) -> None:
+    two.first.answers_late = {"PUT": DEADLINE / 3 - 0.1}
+    assert two.leaders_until(60) == {"first"}
 
 
 def test_leadership_counts_from_before_a_renewal_that_is_answered_late(two: Two) -> None:
-    two.first.answers_late = 3.0
+    two.first.answers_late = {"GET": 3.0, "PUT": 3.0}
     two.loop.run_until(40)
     two.first.cut_off = True
     gone = two.when([])
@@ -151,6 +171,28 @@ def test_takeover_is_counted(two: Two) -> None:
     two.first.cut_off = True
     two.when(["second"])
     assert two.spec["leaseTransitions"] == 1
+
+
+def test_takeover_says_since_when_and_renewals_keep_it(two: Two) -> None:
+    two.first.cut_off = True
+    taken = two.when(["second"])
+    two.loop.run_until(taken + 3 * RETRY)
+    since = (datetime.fromisoformat(two.spec["acquireTime"]) - moment(0)).total_seconds()
+    assert taken - 1 <= since <= taken
+
+
+def test_takeover_keeps_what_others_say_of_the_lease(two: Two) -> None:
+    [lease] = two.api.kind("Lease")
+    two.api.put({**lease, "spec": {**lease["spec"], "strategy": "OldestEmulationVersion"}})
+    two.first.cut_off = True
+    two.when(["second"])
+    assert two.spec["strategy"] == "OldestEmulationVersion"
+
+
+def test_new_lease_is_of_its_kind_and_namespace(two: Two) -> None:
+    [lease] = two.api.kind("Lease")
+    assert lease["apiVersion"] == "coordination.k8s.io/v1"
+    assert lease["metadata"]["namespace"] == SETTINGS.namespace
 
 
 def test_lease_that_was_taken_away_ends_leadership(two: Two) -> None:
@@ -169,6 +211,12 @@ def test_released_lease_is_taken_at_the_next_try(two: Two) -> None:
     two.loop.run_until_complete(two.first.election.release())
     assert two.leading() == []
     assert two.when(["second"]) <= 30 + RETRY
+
+
+def test_released_lease_is_nobodys_and_as_short_as_allowed(two: Two) -> None:
+    two.loop.run_until_complete(two.first.election.release())
+    assert two.spec["holderIdentity"] == ""
+    assert two.spec["leaseDurationSeconds"] == 1
 
 
 def test_lease_of_another_one_is_not_released(two: Two) -> None:
