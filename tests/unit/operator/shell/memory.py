@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.client import Answer, Cluster
@@ -16,13 +17,14 @@ KEY = Key(NAMESPACE, "tiny")
 
 
 class Memory:
-    """A transport. `asked` are the requests that came; `answers` stand in for those of the API server, one each, and
-    `always` do so by path.
+    """A transport. `asked` are the requests that came, `said` their queries and bodies; `answers` stand in for those of
+    the API server, one each, and `always` do so by path.
     """
 
     def __init__(self) -> None:
         """Nothing exists."""
         self.api, self.asked = Api(), list[tuple[str, str]]()
+        self.said = list[tuple[dict[str, str], Mapping[str, Any]]]()
         self.answers, self.always = list[Answer | OSError](), dict[str, Answer]()
         self.server = ApiServer({(NAMESPACE, ""): self.api}, lambda: 0.0)
         self.cluster = Cluster(self, lambda *_: None)
@@ -35,7 +37,9 @@ class Memory:
 
     async def send(self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, _: float) -> Answer:
         """One request."""
-        self.asked.append((method, path.partition("?")[0]))
+        parts = urlsplit(path)
+        self.asked.append((method, parts.path))
+        self.said.append((dict(parse_qsl(parts.query)), body or {}))
         answer = self.answers.pop(0) if self.answers else self.always.get(path)
         answer = answer or self.server.answer(method, path, body, content_type)
         if isinstance(answer, OSError):

@@ -4,19 +4,29 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, PodState
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Apply, Delete, SetDeletionCost, SetGate
-from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GATE
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
 from gaudi_operator.errors import Stalled, Transient, Waiting
-from gaudi_operator.shell.apply import Writer
+from gaudi_operator.shell.apply import DELETION_COST_MANAGER, GATE_MANAGER, GONE_SECONDS, Writer
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import POD, SERVICE
-from tests.unit.operator.shell.memory import KEY, Memory, manifest
+from tests.builders import merged
+from tests.unit.operator.shell.memory import KEY, NAMESPACE, Memory, manifest
 from tests.world.api import Object, condition
 
 LATER = datetime(2026, 8, 1, 12, 30, tzinfo=UTC)
 CLOCK = Clock(now=lambda: LATER)
+SETTLED = GaudiInferenceStatus(
+    observed_generation=3,
+    pods=(PodState(name="a", revision="r1", phase="Ready", gate=True, ready=True),),
+    conditions=(
+        Condition(
+            type="Ready", status="True", reason="Serving", message="", last_transition_time="2026-08-01T12:00:00Z"
+        ),
+    ),
+)
 
 
 @pytest.fixture
@@ -76,6 +86,20 @@ async def test_deletion_spares_a_successor_of_the_name(memory: Memory, writer: W
     assert memory.api.get("Service", "tiny") == successor
 
 
+async def test_deletion_of_what_no_watch_shows_any_more_works(memory: Memory, writer: Writer, service: Object) -> None:
+    memory.store.remove(service)
+    await writer.perform(KEY, deletion(service))
+    assert memory.api.get("Service", "tiny") is None
+
+
+async def test_deletion_lets_the_pods_of_an_object_end_behind_it(
+    memory: Memory, writer: Writer, service: Object
+) -> None:
+    await writer.perform(KEY, deletion(service))
+    [(_, options)] = memory.said
+    assert options["propagationPolicy"] == "Background"
+
+
 async def test_object_that_ends_slowly_stays_known(memory: Memory, writer: Writer, pod: Object) -> None:
     await writer.perform(KEY, deletion(pod))
     known = memory.store.get(KEY, POD, "a")
@@ -107,14 +131,17 @@ async def test_gate_of_a_pod_that_is_gone_is_dropped(memory: Memory, writer: Wri
     assert memory.api.get("Pod", "a") is None
 
 
-@pytest.mark.parametrize(("before", "since"), [("True", "2020-01-01T00:00:00Z"), ("False", "2026-08-01T12:30:00Z")])
-async def test_gate_keeps_its_time_while_it_stays_open(
-    memory: Memory, writer: Writer, pod: Object, before: str, since: str
+@pytest.mark.parametrize(("is_open", "status"), [(True, "True"), (False, "False")])
+@pytest.mark.parametrize("before", ["True", "False"])
+async def test_gate_keeps_its_time_while_its_status_stays(
+    memory: Memory, writer: Writer, pod: Object, before: str, is_open: bool, status: str
 ) -> None:
     known = {"type": GATE, "status": before, "reason": "Old", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     seen = memory.exists({**pod, "status": {"phase": "Running", "conditions": [known]}})
-    await writer.perform(KEY, gate(seen))
-    assert condition(memory.api.objects["Pod", "a"], GATE)["lastTransitionTime"] == since
+    await writer.perform(KEY, gate(seen, is_open))
+    found = condition(memory.api.objects["Pod", "a"], GATE)
+    assert found["status"] == status
+    assert (found["lastTransitionTime"] == "2020-01-01T00:00:00Z") == (status == before)
 
 
 async def test_gate_leaves_the_conditions_of_the_kubelet(memory: Memory, writer: Writer, pod: Object) -> None:
@@ -125,7 +152,8 @@ async def test_gate_leaves_the_conditions_of_the_kubelet(memory: Memory, writer:
 
 async def test_cost_is_given_and_taken_back(memory: Memory, writer: Writer, pod: Object) -> None:
     await writer.perform(KEY, cost(pod, removed_first=True))
-    assert DELETION_COST_ANNOTATION in memory.api.objects["Pod", "a"]["metadata"]["annotations"]
+    annotations = memory.api.objects["Pod", "a"]["metadata"]["annotations"]
+    assert annotations[DELETION_COST_ANNOTATION] == str(REMOVED_FIRST)
     await writer.perform(KEY, cost(pod, removed_first=False))
     assert DELETION_COST_ANNOTATION not in memory.api.objects["Pod", "a"]["metadata"].get("annotations", {})
 
@@ -141,6 +169,38 @@ async def test_answer_is_known_before_a_watch_shows_it(memory: Memory, writer: W
     await writer.perform(KEY, asking_for(2))
     assert memory.store.get(KEY, SERVICE, "tiny") == memory.api.get("Service", "tiny")
     assert memory.api.objects["Service", "tiny"]["spec"] == {"port": 2}
+
+
+async def test_known_object_is_applied_without_a_look(memory: Memory, writer: Writer, service: Object) -> None:
+    await writer.perform(KEY, asking_for(2))
+    assert [method for method, _ in memory.asked] == ["PATCH"]
+
+
+async def test_child_is_made_in_the_namespace_of_its_resource(memory: Memory, writer: Writer) -> None:
+    memory.resource()
+    desired = manifest(SERVICE, "tiny")
+    del desired["metadata"]["namespace"]
+    await writer.perform(KEY, Apply(desired, "new"))
+    assert memory.store.get(KEY, SERVICE, "tiny")
+
+
+async def test_each_purpose_has_a_field_manager_that_insists(memory: Memory, writer: Writer, pod: Object) -> None:
+    resource = memory.resource()
+    await writer.perform(KEY, asking_for(1))
+    await writer.perform(KEY, gate(pod))
+    await writer.perform(KEY, cost(pod, removed_first=True))
+    await writer.show(resource, GaudiInferenceStatus(replicas=1))
+    queries = [query for (method, _), (query, _) in zip(memory.asked, memory.said, strict=True) if method == "PATCH"]
+    managers = (FIELD_MANAGER, GATE_MANAGER, DELETION_COST_MANAGER, FIELD_MANAGER)
+    assert queries == [{"fieldManager": manager, "force": "true"} for manager in managers]
+
+
+async def test_write_names_its_object_whole(memory: Memory, writer: Writer, pod: Object) -> None:
+    await writer.perform(KEY, gate(pod))
+    await writer.perform(KEY, cost(pod, removed_first=True))
+    whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": NAMESPACE, "name": "a"}}
+    for _, body in memory.said:
+        assert merged(whole, body) == body
 
 
 async def test_fields_of_others_stay(memory: Memory, writer: Writer, service: Object) -> None:
@@ -174,6 +234,7 @@ async def test_nothing_is_made_for_a_resource_that_is_gone(memory: Memory, write
     with pytest.raises(Waiting) as waiting:
         await writer.recheck(KEY, [asking_for(1)])
     assert waiting.value.reason == "ResourceGone"
+    assert waiting.value.seconds == GONE_SECONDS
 
 
 async def test_nothing_is_made_for_a_resource_that_went_unseen(memory: Memory, writer: Writer) -> None:
@@ -197,6 +258,20 @@ async def test_status_is_written_once(memory: Memory, writer: Writer) -> None:
     resource, status = memory.resource(), GaudiInferenceStatus(replicas=2)
     await writer.show(resource, status)
     await writer.show(memory.api.objects["GaudiInference", "tiny"], status)
+    assert len(memory.writes) == 1
+
+
+async def test_status_stands_as_kubernetes_writes_it(memory: Memory, writer: Writer) -> None:
+    await writer.show(memory.resource(), SETTLED)
+    shown = memory.api.objects["GaudiInference", "tiny"]["status"]
+    assert shown["observedGeneration"] == 3
+    assert {"message", "capturedPercent"}.isdisjoint(shown["pods"][0])
+
+
+async def test_status_that_stands_is_not_written_after_a_restart(memory: Memory, writer: Writer) -> None:
+    await writer.show(memory.resource(), SETTLED)
+    successor = Writer(memory.cluster, memory.store, CLOCK)
+    await successor.show(memory.api.objects["GaudiInference", "tiny"], SETTLED)
     assert len(memory.writes) == 1
 
 
@@ -248,3 +323,14 @@ async def test_time_of_the_last_status_is_kept_by_uid(memory: Memory, writer: Wr
     assert writer.status_written_at(resource["metadata"]["uid"]) is None
     await writer.show(resource, GaudiInferenceStatus(replicas=1))
     assert writer.status_written_at(resource["metadata"]["uid"]) == LATER
+
+
+async def test_times_of_statuses_are_kept_for_the_latest_resources(memory: Memory, writer: Writer) -> None:
+    resource = memory.resource()
+    memory.answers = [Answer(404, b"{}")] * 10_001
+    for number in range(10_001):
+        gone = {**resource, "metadata": {**resource["metadata"], "uid": str(number)}}
+        await writer.show(gone, GaudiInferenceStatus(replicas=1))
+    assert writer.status_written_at("0") is None
+    assert writer.status_written_at("1") == LATER
+    assert writer.status_written_at("10000") == LATER

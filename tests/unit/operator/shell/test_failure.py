@@ -1,5 +1,7 @@
 """A request that was refused is shown on the resource, whatever else is known of it."""
 
+import pytest
+
 from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event
 from gaudi_operator.errors import Stalled
@@ -47,9 +49,17 @@ def test_refusal_leaves_the_rest_of_the_status() -> None:
     assert condition("WarmedUp", "True", "AllCaptured") in status.conditions
 
 
-def test_new_refusal_is_an_event() -> None:
-    events = with_failure(DECIDED, shown(), REFUSED, moment(60)).events
-    assert [each.reason for each in events] == ["RolloutDone", "NameTaken"]
+def test_refusal_is_judged_for_the_generation_that_was_decided() -> None:
+    status = with_failure(DECIDED, shown(), REFUSED, moment(60)).status
+    assert {each.observed_generation for each in status.conditions if each.type != "WarmedUp"} == {3}
+
+
+@pytest.mark.parametrize("before", [(), ("Stalled", "True", "ApiRefused"), ("Ready", "False", "NameTaken")])
+def test_new_refusal_is_a_warning_after_the_decided_events(before: tuple[str, str, str] | tuple[()]) -> None:
+    known = [condition(*before)] if before else []
+    *earlier, news = with_failure(DECIDED, shown(*known), REFUSED, moment(60)).events
+    assert tuple(earlier) == DECIDED.events
+    assert news == Event("Warning", "NameTaken", REFUSED.message)
 
 
 def test_known_refusal_is_no_event() -> None:
