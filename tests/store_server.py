@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.state.damage:
             self.state.damage -= 1
             return bytes([content[0] ^ 1]) + content[1:]
-        return content * 1000 if self.state.endless else content
+        return content * 3 if self.state.endless else content
 
     def _say(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         self.send_response(status)

@@ -38,7 +38,7 @@ def signed_headers(
     names = ";".join(sorted(headers))
     lines = "".join(f"{name}:{headers[name].strip()}\n" for name in sorted(headers))
     # The path as the server will write it: every byte is quoted once.
-    request = f"GET\n{quote(unquote(split.path) or '/')}\n\n{lines}\n{names}\n{NO_BODY}"
+    request = f"GET\n{quote(unquote(split.path))}\n\n{lines}\n{names}\n{NO_BODY}"
     scope = f"{stamp[:8]}/{region}/s3/aws4_request"
     to_sign = f"{ALGORITHM}\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     signature = _hmac(_signing_key(keys.secret, scope), to_sign).hex()

@@ -1,12 +1,15 @@
 """Starts of the sim engine that share a folder, each with a disk of its own: the real files, the real warm-up."""
 
 import fcntl
+import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gaudi_runtime.artifacts.recipe_cache.cache import STAGING, RecipeCache
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
 from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
 from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig, WarmupConfig
@@ -37,6 +40,7 @@ async def test_the_first_start_seeds_and_the_second_finds_all(site: Site) -> Non
 async def test_what_bringing_recipes_took_is_told_and_is_not_saved(site: Site) -> None:
     site.start("a")
     clock = VirtualClock()
+    clock.sleep(100)
     read = Entry.read
 
     def slowly(entry: Entry) -> Manifest | None:
@@ -101,6 +105,10 @@ def damage_manifest(site: Site) -> None:
         file.write(b"#")
 
 
+def garble_manifest(site: Site) -> None:
+    (Entry(site.shared, site.key()).folder / "manifest").write_bytes(b"\xff")
+
+
 def swap_entries(site: Site) -> None:
     other = site.put("other", b"x", days_ago=0)
     mine = Entry(site.shared, site.key())
@@ -113,6 +121,7 @@ def swap_entries(site: Site) -> None:
         (damage_content, "checksum"),
         (lose_content, "is missing in it"),
         (damage_manifest, "its manifest is damaged"),
+        (garble_manifest, "its manifest is damaged"),
         (swap_entries, "another software"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
@@ -126,6 +135,15 @@ async def test_unusable_entry_is_ignored_with_a_reason_and_written_anew(site: Si
     assert why in (told(second).reason or "")
     third = site.start("c")
     assert (told(third).outcome, cached(third)) == (HIT, PLANNED)
+
+
+async def test_damaged_volume_is_mended_although_the_image_is_damaged_too(site: Site, tmp_path: Path) -> None:
+    site.start("a")
+    seed = shutil.copytree(site.shared, tmp_path / "image")
+    for each in (*site.objects(), *seed.glob("*/objects/*")):
+        each.write_bytes(b"damaged")
+    assert told(site.start("b", seed=str(seed))).outcome is SEEDED
+    assert told(site.start("c")).outcome is HIT
 
 
 async def test_damaged_entry_leaves_nothing_on_the_disk_of_the_pod(site: Site) -> None:
@@ -184,12 +202,31 @@ async def test_entries_that_nobody_used_for_too_long_are_removed(site: Site) -> 
     old, young = site.put("old", b"x", days_ago=2), site.put("young", b"y", days_ago=0.5)
     site.start("a")
     assert (old.folder.exists(), site.mark(old).exists(), young.folder.exists()) == (False, False, True)
+    assert not list(site.shared.glob("*.gone"))
+
+
+@pytest.mark.parametrize(("days", "stays"), [(0.5, True), (2, False)])
+async def test_entry_that_nobody_has_marked_goes_by_its_age(site: Site, days: float, stays: bool) -> None:
+    entry = site.put("unmarked", b"x", days_ago=0)
+    site.mark(entry).unlink()
+    made = entry.folder.stat().st_mtime - days * 86_400
+    os.utime(entry.folder, (made, made))
+    site.start("a")
+    assert entry.folder.exists() == stays
+
+
+async def test_what_a_killed_cleaner_left_is_removed(site: Site) -> None:
+    left = site.put("other", b"x", days_ago=0).folder
+    left.rename(site.shared / f"{left.name}.half.gone")
+    site.start("a")
+    assert not list(site.shared.glob("*.gone"))
 
 
 async def test_what_is_no_entry_is_let_be(site: Site) -> None:
     for name in ("lost+found", "notes"):
         (site.shared / name).mkdir()
-    site.start("a", limit=0)
+        os.utime(site.shared / name, (0, 0))
+    site.start("a")
     assert {"lost+found", "notes"} <= {each.name for each in site.shared.iterdir()}
 
 
@@ -200,6 +237,32 @@ async def test_image_with_recipes_is_taken_where_the_volume_has_none(site: Site,
     second, third = site.start("b", seed=str(seed)), site.start("c")
     assert (told(second).outcome, cached(second)) == (HIT, PLANNED)
     assert (told(third).outcome, cached(third)) == (HIT, PLANNED)
+
+
+async def test_files_of_an_entry_come_in_folders_of_their_own(site: Site) -> None:
+    compiled(site, "a", "deep/er/recipe", 1)
+    site.start("a")
+    site.start("b")
+    assert (site.disk("b") / "deep" / "er" / "recipe").is_file()
+
+
+async def test_what_a_killed_start_has_left_is_dropped(site: Site) -> None:
+    site.start("a")
+    half = compiled(site, "b", f"{STAGING}/half", 1)
+    assert told(site.start("b")).outcome is HIT
+    assert not half.parent.exists()
+
+
+async def test_engine_that_keeps_no_code_is_miss_with_reason(site: Site) -> None:
+    board = ReportBoard("0" * 64)
+    RecipeCache(site.config("a"), None, board, threading.Event()).take()
+    found = told(board.report())
+    assert (found.outcome, found.seconds) == (MISS, 0)
+    assert "keeps no compiled code" in (found.reason or "")
+
+
+async def test_long_reason_is_cut_to_what_a_report_holds(site: Site) -> None:
+    assert len(told(site.start("a", seed="/missing" * 300)).reason or "") == 2048
 
 
 async def test_without_warm_up_nothing_is_shared(site: Site) -> None:
@@ -217,9 +280,7 @@ async def test_a_stop_while_recipes_are_copied_ends_the_start(site: Site) -> Non
 
 async def test_recipes_that_outgrow_volume_stay_as_they_are_with_reason(site: Site) -> None:
     site.start("a", limit=100)
-    large = site.disk("b") / "large"
-    large.parent.mkdir(parents=True)
-    large.write_bytes(b"x" * 101)
+    compiled(site, "b", "large", 101)
     other = site.put("other", b"y", days_ago=0.5)
     second = told(site.start("b", limit=100))
     assert (second.outcome, second.reason) == (
@@ -228,3 +289,20 @@ async def test_recipes_that_outgrow_volume_stay_as_they_are_with_reason(site: Si
     )
     assert other.folder.exists()
     assert cached(site.start("c", limit=100)) == PLANNED
+
+
+async def test_recipes_that_just_fit_the_volume_are_added(site: Site) -> None:
+    compiled(site, "a", "large", 60)
+    site.start("a", limit=100)
+    compiled(site, "b", "small", 40)
+    assert told(site.start("b", limit=100)).reason is None
+    site.start("c", limit=100)
+    assert {"large", "small"} <= {each.name for each in site.disk("c").iterdir()}
+
+
+def compiled(site: Site, pod: str, path: str, size: int) -> Path:
+    """A file on the disk of `pod`, as an engine leaves it there."""
+    file = site.disk(pod) / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"x" * size)
+    return file

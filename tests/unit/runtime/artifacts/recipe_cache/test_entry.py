@@ -1,5 +1,6 @@
 """One entry on disk: what writers leave behind when they are killed, and what readers see meanwhile."""
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
-from gaudi_runtime.artifacts.recipe_cache.entry import Alive, Entry, files_below
-from gaudi_runtime.artifacts.recipe_cache.manifest import Manifest
+from gaudi_runtime.artifacts.recipe_cache.entry import CHUNK_BYTES, Alive, Entry, files_below
+from gaudi_runtime.artifacts.recipe_cache.manifest import MAX_MANIFEST_BYTES, EntryUnusable, Manifest
 from gaudi_runtime.contract.config import SharedRecipes
 from gaudi_runtime.contract.report import RecipeOutcome
 from gaudi_runtime.engines.protocol import RecipeKey
@@ -64,8 +65,8 @@ def test_what_a_killed_writer_left_is_removed_by_next_one(entry: Entry, tmp_path
     with pytest.raises(Killed):
         entry.write(manifest, tmp_path / "disk", killed_at(1), again=False)
     (entry.folder / "manifest.half").touch()
+    (entry.folder / "objects" / "content.half").touch()
     entry.write(manifest, tmp_path / "disk", alive, again=False)
-    entry.drop_unnamed(manifest)
     assert {file.name for file in (entry.folder / "objects").iterdir()} == {
         file.sha256 for file in manifest.files.values()
     }
@@ -80,6 +81,23 @@ def test_written_files_are_copied_with_the_right_to_execute(entry: Entry, tmp_pa
     entry.copy(manifest.files.items(), tmp_path / "other", alive)
     assert (tmp_path / "other" / "code" / "a").read_text() == "one"
     assert (tmp_path / "other" / "code" / "tool").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "other" / "code" / "a").stat().st_mode & 0o777 == 0o644
+
+
+def test_large_file_is_looked_after_between_its_pieces(tmp_path: Path) -> None:
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", CHUNK_BYTES + 1)
+    assert files_below(tmp_path, lambda _: False, alive)["large"].size == CHUNK_BYTES + 1
+    with pytest.raises(Killed):
+        files_below(tmp_path, lambda _: False, killed_at(2))
+
+
+def test_manifest_larger_than_any_is_not_read(entry: Entry) -> None:
+    entry.folder.mkdir(parents=True)
+    (entry.folder / "manifest").touch()
+    os.truncate(entry.folder / "manifest", MAX_MANIFEST_BYTES + 1)
+    with pytest.raises(EntryUnusable, match="its manifest has more than 128 MiB"):
+        entry.read()
 
 
 def test_links_are_no_recipes(tmp_path: Path) -> None:

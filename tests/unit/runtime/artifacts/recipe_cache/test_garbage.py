@@ -1,6 +1,7 @@
 """What goes when a revision is forgotten: real files, and starts of two revisions that know different histories."""
 
 import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,8 @@ async def test_mark_that_cannot_be_opened_keeps_only_its_entry(site: Site, monke
     foreign, forgotten = site.put("foreign", b"x", HALF_A_DAY, OLD), site.put("forgotten", b"y", HALF_A_DAY, OLD)
     site.mark(foreign, OLD).unlink()
     site.mark(foreign, OLD).mkdir()  # opening it fails for every user
+    used = site.mark(forgotten, OLD).stat().st_mtime
+    os.utime(site.mark(foreign, OLD), (used, used))
     start(site, monkeypatch, "new", "new")
     assert (foreign.folder.exists(), forgotten.folder.exists()) == (True, False)
 
@@ -81,6 +84,24 @@ async def test_a_pod_that_cannot_read_what_is_kept_removes_nothing(site: Site, m
 async def test_a_start_marks_its_entry_for_its_revision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     start(site, monkeypatch, "new", "new")
     assert [each.name for each in site.shared.glob("*.use")] == [site.mark(Entry(site.shared, site.key()), NEW).name]
+
+
+async def test_start_that_knows_no_revision_marks_its_entry_for_nobody(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.kept_revisions.write_text(KeptRevisions(resource=RESOURCE, revisions=("new",)).model_dump_json())
+    monkeypatch.delenv(REVISION_VARIABLE, raising=False)
+    site.start("any")
+    assert [each.name for each in site.shared.glob("*.use")] == [site.mark(Entry(site.shared, site.key())).name]
+
+
+@pytest.mark.parametrize(("user", "days"), [(NEW, HALF_A_DAY), (OLD, A_MINUTE)], ids=["needed", "just now"])
+async def test_mark_that_still_means_something_stays(
+    site: Site, monkeypatch: pytest.MonkeyPatch, user: User, days: float
+) -> None:
+    entry = site.put("marked", b"x", days, user)
+    start(site, monkeypatch, "new", "new")
+    assert site.mark(entry, user).exists()
 
 
 async def test_marks_of_entries_that_never_came_are_dropped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

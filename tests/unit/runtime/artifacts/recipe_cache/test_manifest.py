@@ -1,5 +1,7 @@
 """What an entry says of itself: it says back what was written, and anything else is unusable with a reason."""
 
+import hashlib
+import json
 from contextlib import suppress
 from dataclasses import fields, replace
 
@@ -68,6 +70,31 @@ def test_files_outside_of_the_folder_are_refused(path: str) -> None:
 def test_any_text_is_a_manifest_or_unusable(text: str) -> None:
     with suppress(EntryUnusable):
         parse_manifest(text, KEY)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [({"format": 2}, "its manifest is of another form"), ({"journal": "no journal"}, "its journal is unusable")],
+    ids=["form", "journal"],
+)
+def test_whole_text_that_is_no_manifest_of_ours_says_why(changes: dict[str, object], why: str) -> None:
+    whole = json.loads(manifest_text(manifest(), KEY).partition("\n")[2])
+    body = json.dumps({**whole, **changes})
+    with pytest.raises(EntryUnusable, match=why):
+        parse_manifest(f"{hashlib.sha256(body.encode()).hexdigest()}\n{body}", KEY)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_news"),
+    [
+        (Manifest({"a": stored("a")}, Recipes({COMPILED: 9.0})), False),
+        (Manifest({"a": stored("b")}, Recipes({COMPILED: 2.5})), True),
+        (Manifest({"a": stored("a")}, Recipes({})), True),
+    ],
+    ids=["seconds", "content", "step"],
+)
+def test_new_files_and_steps_are_news(other: Manifest, is_news: bool) -> None:
+    assert manifest(a=stored("a")).matches(other) is not is_news
 
 
 def test_what_two_pods_made_is_kept_and_stored_file_stays() -> None:

@@ -1,15 +1,23 @@
 """Starts of the sim engine whose volume has no recipes, beside a store over real HTTP that has some."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry
+from gaudi_runtime.artifacts.recipe_cache.s3_signature import Keys, signed_headers
 from gaudi_runtime.contract.config import RecipeStore
-from gaudi_runtime.contract.ports import STORE_KEY_ID_VARIABLE, STORE_SECRET_VARIABLE, STORE_TOKEN_VARIABLE
+from gaudi_runtime.contract.ports import (
+    STORE_KEY_ID_VARIABLE,
+    STORE_SECRET_VARIABLE,
+    STORE_SESSION_VARIABLE,
+    STORE_TOKEN_VARIABLE,
+)
 from gaudi_runtime.contract.report import RecipeOutcome, WarmupReport
 from tests.store_server import StoreState, store_server
 from tests.unit.runtime.artifacts.recipe_cache.site import PLANNED, Site, cached, told
@@ -56,7 +64,14 @@ async def test_store_without_recipes_of_the_key_is_reason_to_seed(site: Site, st
     store.folder = site.shared
     second = start(site, store)
     assert (told(second).outcome, cached(second)) == (SEEDED, 0)
-    assert f"{store.url} has no recipes" in (told(second).reason or "")
+    assert f"{site.shared} has no recipes" in (told(second).reason or "")
+    assert f" yet. {store.url} has no recipes" in (told(second).reason or "")
+
+
+async def test_entry_without_one_of_its_files_is_looked_at_twice(site: Site, store: StoreState) -> None:
+    next(store.folder.glob("*/objects/*")).unlink()
+    assert "is missing in it" in (told(start(site, store)).reason or "")
+    assert sum(path.endswith("/manifest") for path, _ in store.requests) == 2
 
 
 async def test_recipes_of_another_key_under_our_name_are_ignored(site: Site, store: StoreState) -> None:
@@ -76,7 +91,7 @@ async def test_store_that_refuses_is_a_reason_that_quotes_no_secret(
     store.statuses = [403]
     second = start(site, store)
     assert told(second).outcome is SEEDED
-    assert f"{store.url} are ignored: it answers with HTTP 403" in (told(second).reason or "")
+    assert f"{store.url} are ignored: it answers with HTTP 403: check its credentials" in (told(second).reason or "")
     assert SECRET not in (told(second).reason or "")
 
 
@@ -86,17 +101,53 @@ async def test_a_token_is_shown_to_the_store(site: Site, store: StoreState, monk
     assert {headers["authorization"] for _, headers in store.requests} == {f"Bearer {SECRET}"}
 
 
+async def test_store_for_everybody_is_shown_no_credentials(site: Site, store: StoreState) -> None:
+    assert told(start(site, store)).outcome is HIT
+    assert not any("authorization" in headers for _, headers in store.requests)
+
+
+@pytest.mark.parametrize("token", ["two\nlines", "s\N{LATIN SMALL LETTER E WITH ACUTE}cret"], ids=["lines", "letters"])
+async def test_token_that_fits_no_header_is_not_shown(
+    site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv(STORE_TOKEN_VARIABLE, token)
+    assert "its credentials have characters that none have" in (told(start(site, store)).reason or "")
+    assert store.requests == []
+
+
+@pytest.fixture
+def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose clock shows local time."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_tokyo")
 async def test_requests_are_signed_for_a_region(site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STORE_KEY_ID_VARIABLE, "id-of-a-key")
     monkeypatch.setenv(STORE_SECRET_VARIABLE, SECRET)
+    monkeypatch.setenv(STORE_SESSION_VARIABLE, "session")
     assert told(start(site, store, s3_region="eu-1")).outcome is HIT
-    _, headers = store.requests[0]
-    assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=id-of-a-key/")
-    assert headers["host"] in store.url
+    for path, headers in store.requests:
+        moment = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        assert abs(datetime.now(UTC) - moment) < timedelta(minutes=5)
+        address = f"http://{headers['host']}{path}"
+        expected = signed_headers(address, "eu-1", Keys("id-of-a-key", SECRET, "session"), moment)
+        assert expected.items() <= headers.items()
     assert SECRET not in str(store.requests)
 
 
-async def test_without_keys_nothing_is_asked_of_a_region(site: Site, store: StoreState) -> None:
+@pytest.mark.parametrize(
+    "given", [(), (STORE_KEY_ID_VARIABLE,), (STORE_SECRET_VARIABLE,)], ids=["none", "id", "secret"]
+)
+async def test_without_both_keys_nothing_is_asked_of_a_region(
+    site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+) -> None:
+    for name in given:
+        monkeypatch.setenv(name, SECRET)
     found = told(start(site, store, s3_region="eu-1"))
     assert found.outcome is SEEDED
     assert "its Secret has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY" in (found.reason or "")
@@ -109,5 +160,7 @@ async def test_a_redirect_is_not_followed(
     monkeypatch.setenv(STORE_TOKEN_VARIABLE, SECRET)
     with store_server(tmp_path / "bucket") as other:
         store.elsewhere = f"{other.url}/{site.key().digest}/manifest"
-        assert "it answers with HTTP 302" in (told(start(site, store)).reason or "")
+        reason = told(start(site, store)).reason or ""
+        assert "it answers with HTTP 302" in reason
+        assert "credentials" not in reason
         assert other.requests == []

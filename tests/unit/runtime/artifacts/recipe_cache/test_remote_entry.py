@@ -3,6 +3,7 @@
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry, files_below
-from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest
-from gaudi_runtime.artifacts.recipe_cache.remote_entry import SILENCE_SECONDS, HttpStore, RemoteEntry
+from gaudi_runtime.artifacts.recipe_cache.manifest import EntryUnusable, Manifest, StoredFile, manifest_text
+from gaudi_runtime.artifacts.recipe_cache.remote_entry import PIECE_BYTES, SILENCE_SECONDS, HttpStore, RemoteEntry
 from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.process.signals import Stopped
 from gaudi_runtime.warmup.journal import NOTHING_KNOWN
@@ -57,7 +58,28 @@ def test_all_files_come_as_they_are_and_may_be_executed(store: StoreState, tmp_p
     bring(remote(store), tmp_path / "target")
     found = {path: (tmp_path / "target" / path).read_bytes() for path in CONTENTS}
     assert found == CONTENTS
-    assert (tmp_path / "target" / "code/a").stat().st_mode & 0o100
+    assert (tmp_path / "target" / "code/a").stat().st_mode & 0o777 == 0o755
+
+
+def test_address_may_end_with_a_slash(store: StoreState) -> None:
+    store.url += "/"
+    assert remote(store).read()
+    assert [path for path, _ in store.requests] == [f"/recipes/{KEY.digest}/manifest"]
+
+
+def test_manifest_that_comes_in_pieces_is_put_together(store: StoreState) -> None:
+    name = "x" * 100
+    files = {f"{name}{number}": StoredFile(sha256="0" * 64, size=1) for number in range(10_000)}
+    (store.folder / KEY.digest / "manifest").write_text(manifest_text(Manifest(files, NOTHING_KNOWN), KEY))
+    found = remote(store).read()
+    assert found
+    assert len(found.files) == 10_000
+
+
+def test_manifest_that_is_no_text_is_damaged(store: StoreState) -> None:
+    (store.folder / KEY.digest / "manifest").write_bytes(b"\xff")
+    with pytest.raises(EntryUnusable, match="its manifest is damaged"):
+        remote(store).read()
 
 
 def test_an_entry_that_is_not_there_is_none(store: StoreState, tmp_path: Path) -> None:
@@ -89,6 +111,13 @@ def test_an_object_that_is_missing_makes_the_entry_unusable(store: StoreState, t
 def test_a_store_that_is_busy_is_asked_again(store: StoreState, tmp_path: Path) -> None:
     store.statuses = [503, 429]
     bring(remote(store), tmp_path / "target")
+
+
+def test_busy_store_is_given_time_between_the_tries(store: StoreState) -> None:
+    store.statuses = [503]
+    begun = time.monotonic()
+    assert remote(store, pauses=(0.1,)).read()
+    assert time.monotonic() - begun >= 0.1
 
 
 def test_a_store_that_stays_busy_is_given_up(store: StoreState) -> None:
@@ -131,7 +160,7 @@ def test_an_authority_of_ones_own_is_named_by_the_environment(
 
 def test_a_store_that_falls_silent_is_given_up(store: StoreState, tmp_path: Path) -> None:
     store.hold = threading.Event()
-    with pytest.raises(EntryUnusable, match="it does not answer"):
+    with pytest.raises(EntryUnusable, match=r"it does not answer \(timed out\)"):
         bring(remote(store, silence_seconds=0.05), tmp_path / "target")
 
 
@@ -147,10 +176,19 @@ def test_entry_beyond_the_limit_is_refused_before_its_files(store: StoreState, t
     assert objects(store) == 0
 
 
+def test_entry_that_just_fits_is_taken(store: StoreState) -> None:
+    assert remote(store, limit_bytes=sum(map(len, CONTENTS.values()))).read()
+
+
 def test_object_that_goes_on_behind_its_end_fills_no_disk(store: StoreState, tmp_path: Path) -> None:
+    # No piece of it is too large.
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "recipe").write_bytes(b"x" * (PIECE_BYTES + 1))
+    manifest = Manifest(files_below(tmp_path / "large", lambda _: False, alive), NOTHING_KNOWN)
+    Entry(store.folder, KEY).write(manifest, tmp_path / "large", alive, again=False)
     store.endless = True
     with pytest.raises(EntryUnusable, match="is larger than"):
-        bring(remote(store), tmp_path / "target")
+        bring(remote(store, limit_bytes=10**7), tmp_path / "target")
 
 
 def test_a_stop_ends_it_in_the_middle(store: StoreState, tmp_path: Path) -> None:
