@@ -45,10 +45,11 @@ async def test_stream_with_usage_ends_with_a_chunk_without_choices(api: Served) 
     stream = await api.openai.chat.completions.create(
         model="echo", messages=HELLO, stream=True, stream_options={"include_usage": True}
     )
-    last = [chunk async for chunk in stream][-1]
+    *others, last = [chunk async for chunk in stream]
     assert last.choices == []
     assert last.usage is not None
     assert last.usage.total_tokens == 38
+    assert all("usage" in each.model_fields_set and each.usage is None for each in others)
 
 
 async def test_n_makes_as_many_choices_in_order(api: Served) -> None:

@@ -2,12 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import nullcontext, suppress
+from typing import cast
 
 import openai
 import pytest
+from starlette.types import Message
 
 from gaudi_runtime.contract.report import Requests
+from gaudi_runtime.engines.sim.engine import SimEngine
+from gaudi_runtime.engines.sim.serving import ByteTokenizer
+from gaudi_runtime.http.openai_api.answer import EventStream
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.serving import Served, served
 
@@ -48,6 +55,49 @@ async def test_closing_a_stream_frees_its_sequence_and_its_blocks() -> None:
         assert (api.engine.load_now().running, api.engine.load_now().used_blocks) == (1, 4)
         await stream.close()
         await until(lambda: (api.engine.load_now().running, api.engine.load_now().used_blocks) == (0, 0))
+
+
+async def test_stream_that_breaks_off_ends_its_generation_at_once() -> None:
+    ended = threading.Event()
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"data: {}\n\n"
+        finally:
+            ended.set()
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            raise ConnectionError
+
+    events = endless()
+    with pytest.raises(ConnectionError):
+        await EventStream(events, nullcontext()).stream_response(send)
+    assert ended.is_set()
+
+
+class Alone(ByteTokenizer):
+    """Notices when two threads ask it at once."""
+
+    def __init__(self) -> None:
+        self.met = False
+        self._meeting = threading.Barrier(2, timeout=0.1)
+
+    def encode(self, text: str) -> list[int]:
+        """As it does, once another thread has come or none has come for a while."""
+        with suppress(threading.BrokenBarrierError):
+            self._meeting.wait()
+            self.met = True
+        return super().encode(text)
+
+
+async def test_tokenizer_is_asked_by_one_thread_at_a_time() -> None:
+    tokenizer = Alone()
+    async with served(sim_config()) as api:
+        cast("SimEngine", api.engine).tokenizer = tokenizer
+        await asyncio.gather(*(api.openai.completions.create(model="echo", prompt="abc") for _ in range(2)))
+    assert not tokenizer.met
 
 
 async def test_client_that_goes_away_frees_all_choices_of_whole_answer() -> None:
