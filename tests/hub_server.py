@@ -28,6 +28,8 @@ class HubState:
     """For each of the next downloads of a large file, the byte after which the connection breaks."""
     damage: int = 0
     """How many of the next downloads of large files have a wrong byte."""
+    excess: int = 0
+    """How many of the next downloads of large files go on behind their end."""
     statuses: list[int] = field(default_factory=list)
     """Answers to the next requests, whatever they ask."""
     ranges: bool = True
@@ -103,6 +105,9 @@ class HubHandler(BaseHTTPRequestHandler):
         if state.damage:
             state.damage -= 1
             content = bytes([content[0] ^ 1]) + content[1:]
+        if state.excess:
+            state.excess -= 1
+            content += b"more"
         begin = int(self.headers["Range"].removeprefix("bytes=").rstrip("-")) if "Range" in self.headers else 0
         begin = begin if state.ranges else 0
         end = state.break_after.pop(0) if state.break_after else len(content)

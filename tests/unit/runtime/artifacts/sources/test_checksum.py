@@ -1,11 +1,12 @@
 """A file is taken for what its source says it is, and for nothing else."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.download import is_as_stated
+from gaudi_runtime.artifacts.sources.download import CHUNK_BYTES, is_as_stated
 from gaudi_runtime.artifacts.sources.listing import RemoteFile
 
 CONTENT = b'{"model_type": "llama"}'
@@ -16,6 +17,14 @@ def stated(*, sha256: bool) -> RemoteFile:
     blob = hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT, usedforsecurity=False).hexdigest()
     digest = hashlib.sha256(CONTENT).hexdigest() if sha256 else None
     return RemoteFile(path="config.json", size=len(CONTENT), blob_id=blob, sha256=digest)
+
+
+def test_large_file_is_progress_every_few_megabytes(tmp_path: Path) -> None:
+    file, seen = tmp_path / "large", list[None]()
+    file.touch()
+    os.truncate(file, CHUNK_BYTES + 1)
+    is_as_stated(file, stated(sha256=True), lambda: seen.append(None))
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("sha256", [False, True])

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,27 @@ def test_server_without_ranges_begins_anew(site: Site) -> None:
     site.hub.break_after, site.hub.ranges = [HALF], False
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
     assert site.hub.downloads() == [("model.safetensors", None), ("model.safetensors", f"bytes={HALF}-")]
+
+
+def test_bytes_that_are_thrown_away_are_counted_no_more(site: Site) -> None:
+    site.hub.break_after, site.hub.ranges = [HALF], False
+    site.fetch()
+    total = sum(map(len, site.hub.files.values()))
+    assert max(each.done_bytes for each in site.told) == site.told[-1].done_bytes == total
+
+
+def test_file_that_was_whole_already_is_not_asked_for(site: Site) -> None:
+    part = site.root / "tiny--model" / f"{COMMIT}.parts" / "model.safetensors"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(WEIGHTS)
+    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+    assert site.hub.downloads() == []
+
+
+def test_file_that_came_too_long_is_fetched_anew(site: Site) -> None:
+    site.hub.excess = 1
+    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+    assert site.hub.downloads() == [("model.safetensors", None)] * 2
 
 
 def test_hub_that_is_away_is_asked_again_and_reported(site: Site) -> None:
@@ -198,6 +220,23 @@ def test_disk_that_becomes_full_is_reported(site: Site, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DiskFull, match=r"^The disk became full while "):
+        site.fetch()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "why"),
+    [
+        (errno.ENOSPC, DiskFull, "is full: free space"),
+        (errno.EDQUOT, DiskFull, "is full: free space"),
+        (errno.EIO, ConfigError, r"Nothing can be fetched into .* check its volume"),
+    ],
+)
+def test_volume_that_fails_is_named(number: int, kind: type[RuntimeStartError], why: str, site: Site) -> None:
+    def fail(_: Path) -> int:
+        raise OSError(number, os.strerror(number))
+
+    site.free = fail
+    with pytest.raises(kind, match=why):
         site.fetch()
 
 

@@ -20,6 +20,7 @@ from gaudi_runtime.contract.config import (
 from gaudi_runtime.contract.report import Phase
 from gaudi_runtime.errors import ConfigError, DiskFull, ModelUnreadable
 from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.process.signals import Stopped
 from tests.hub_server import COMMIT, REPO
 from tests.unit.runtime.artifacts.sources.conftest import FILES, WEIGHTS, Site
 from tests.unit.runtime.configs import sim_config
@@ -106,15 +107,25 @@ async def test_image_without_the_library_says_so(site: Site, board: Board, monke
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
 
 
+def mounted(folder: Path) -> RuntimeConfig:
+    """A configuration whose checkpoint a volume holds."""
+    plain = sim_config()
+    model = plain.model.model_copy(update={"path": str(folder)})
+    return plain.model_copy(update={"model": model, "engine": EngineConfig(name=EngineName.VLLM)})
+
+
 async def test_cut_off_mounted_checkpoint_is_refused_before_an_engine_loads(board: Board, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(WEIGHTS[:-1])
-    plain = sim_config()
-    mounted = {
-        "model": plain.model.model_copy(update={"path": str(tmp_path)}),
-        "engine": EngineConfig(name=EngineName.VLLM),
-    }
     with pytest.raises(ModelUnreadable, match=r"model\.safetensors is damaged"):
-        with_model_here(plain.model_copy(update=mounted), board, threading.Event())
+        with_model_here(mounted(tmp_path), board, threading.Event())
+
+
+async def test_stop_ends_the_look_at_a_mounted_checkpoint(board: Board, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(WEIGHTS)
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Stopped):
+        with_model_here(mounted(tmp_path), board, stop)
 
 
 async def test_space_below_limit_of_pods_folder_is_all_that_counts(site: Site, board: Board) -> None:
