@@ -42,9 +42,9 @@ class Store:
         return self.folder / f"{commit}.parts"
 
     def known(self, revision: str) -> Path | None:
-        """The complete snapshot of a commit, or the one that was fetched last of a branch or tag."""
+        """The complete snapshot that was fetched last of a branch or tag."""
         ref = self._ref(revision)
-        commit = revision if is_pinned(revision) else ref.read_text() if ref.exists() else None
+        commit = ref.read_text() if ref.exists() else None
         return self.snapshot(commit) if commit and self.is_whole(commit) else None
 
     def is_whole(self, commit: str) -> bool:

@@ -62,6 +62,14 @@ def test_file_that_was_whole_already_is_not_asked_for(site: Site) -> None:
     assert site.hub.downloads() == []
 
 
+def test_finished_files_of_an_ended_process_are_kept(site: Site) -> None:
+    finished = site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors"
+    finished.parent.mkdir(parents=True)
+    finished.write_bytes(WEIGHTS)
+    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+    assert site.hub.downloads() == []
+
+
 def test_file_that_came_too_long_is_fetched_anew(site: Site) -> None:
     site.hub.excess = 1
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS

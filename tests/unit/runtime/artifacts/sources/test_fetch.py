@@ -63,6 +63,11 @@ def test_weights_in_other_formats_stay_where_they_are(site: Site) -> None:
     }
 
 
+def test_weights_in_their_original_layout_alone_are_fetched(site: Site) -> None:
+    site.hub.files["consolidated.safetensors"] = site.hub.files.pop("model.safetensors")
+    assert (site.fetch() / "consolidated.safetensors").read_bytes() == WEIGHTS
+
+
 def test_token_goes_to_hub_and_not_to_host_of_content(site: Site) -> None:
     site.hub.token = "hf_secret"
     site.fetch(token="hf_secret")
