@@ -2,12 +2,14 @@
 
 from typing import cast
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from gaudi_runtime.engines.protocol import SamplingParams, TokenEngine
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.generation import Choice, Generation, Usage
-from tests.unit.runtime.serving import Served
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.serving import Served, served
 
 
 async def test_time_to_first_token_is_from_arrival_to_first_tokens(api: Served) -> None:
@@ -19,3 +21,14 @@ async def test_time_to_first_token_is_from_arrival_to_first_tokens(api: Served) 
     texts = [chunk.text async for _, chunk in generation.pieces()]
     assert "".join(texts) == "abab"
     assert registry.get_sample_value("gaudi_time_to_first_token_seconds_sum") == 2.5
+
+
+async def test_failure_of_one_choice_ends_those_that_wait() -> None:
+    async with served(sim_config({"failAtToken": 2}, max_num_seqs=1)) as api:
+        choices = [Choice(index, [97, 98, 99], SamplingParams(max_tokens=3)) for index in range(3)]
+        metrics = RequestMetrics(CollectorRegistry())
+        generation = Generation(cast("TokenEngine", api.engine), choices, Usage(3), metrics)
+        with pytest.raises(RuntimeError, match="failAtToken=2"):
+            _ = [piece async for piece in generation.pieces()]
+        load = api.engine.load_now()
+    assert (load.running, load.waiting) == (0, 0)

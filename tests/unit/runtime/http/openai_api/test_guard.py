@@ -103,6 +103,19 @@ async def test_failure_of_a_page_is_no_failed_request() -> None:
     assert house.metrics.report() == Requests()
 
 
+@pytest.mark.parametrize(("path", "running"), [(GENERATING, 1), ("/v1/models", 0)])
+async def test_only_requests_that_make_the_engine_work_run(path: str, running: int) -> None:
+    seen: list[Requests] = []
+
+    async def looks(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(house.metrics.report())
+        await theirs(scope, receive, send)
+
+    house = House(looks)
+    await house.client.get(path)
+    assert [each.running for each in seen] == [running]
+
+
 async def test_answer_that_breaks_off_is_counted_once() -> None:
     house = House(breaks_off)
     await house.client.post(GENERATING)
