@@ -58,4 +58,6 @@ def _plain(manifest: Object, kind: str) -> Object:
     kept = {key: each for key, each in manifest.items() if kind == "GaudiInference" or key != "status"}
     if owners:
         metadata["ownerReferences"] = owners
+    if kind == "Service":  # its address may be another's in the cluster that it is put into
+        kept = {**kept, "spec": {key: each for key, each in kept["spec"].items() if not key.startswith("clusterIP")}}
     return {**kept, "apiVersion": api_version(kind), "kind": kind, "metadata": metadata}

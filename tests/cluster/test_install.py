@@ -18,7 +18,7 @@ from tests.builders import gaudi_inference
 pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gaudi-operator"
-RELEASE = ("gaudi-operator", str(CHART), "--namespace", NAMESPACE)
+RELEASE = ("gaudi-operator", str(CHART), "--namespace", NAMESPACE, "--set", "image.prefix=registry.test/")
 Helm = Callable[..., str]
 
 
