@@ -41,6 +41,10 @@ def test_removing_what_does_not_run_starts_nothing(monkeypatch: pytest.MonkeyPat
     assert not (cache_dir() / "run" / "never-started").exists()
 
 
+# Workers share the cache, where the file for kubectl has the name of kind's cluster: each calls its own.
+THERE = f"there-{os.getpid()}"
+
+
 @pytest.fixture
 def calls(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Programs named kind and docker that write down how they were called; kind's cluster is our node."""
@@ -49,21 +53,21 @@ def calls(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         program = tmp_path / name
         program.write_text(
             f'#!/bin/sh\necho "{name} $*" >> {calls}\n'
-            f'case "$*" in "get kubeconfig"*) cat {node.kubeconfig};; "get clusters") echo there;; esac\n'
+            f'case "$*" in "get kubeconfig"*) cat {node.kubeconfig};; "get clusters") echo {THERE};; esac\n'
         )
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("KUBECONFIG", raising=False)
     yield calls
-    remove_cluster("there")
+    remove_cluster(THERE)
 
 
 def test_kind_is_used_where_docker_answers(calls: Path) -> None:
-    cluster("there").build_image("operator", "localhost/operator:1", {"VERSION": "1"})
+    cluster(THERE).build_image("operator", "localhost/operator:1", {"VERSION": "1"})
     said = calls.read_text()
     assert "kind create" not in said
     assert "docker build --target operator --tag localhost/operator:1 --build-arg VERSION=1 " in said
-    assert "kind load docker-image localhost/operator:1 --name there" in said
+    assert f"kind load docker-image localhost/operator:1 --name {THERE}" in said
 
 
 def test_kind_cluster_is_created_when_missing_and_removed_when_asked(calls: Path) -> None:
@@ -77,6 +81,6 @@ def test_kind_cluster_is_created_when_missing_and_removed_when_asked(calls: Path
 def test_nodes_of_kind_get_cards(node: Node, calls: Path) -> None:
     remove = [{"op": "remove", "path": "/status/capacity/habana.ai~1gaudi"}]
     node.kubectl("patch", "node", "used", "--subresource=status", "--type=json", "-p", json.dumps(remove))
-    cluster("there")
+    cluster(THERE)
     assert node.kubectl("get", "node", "used", "-o", r"jsonpath={.status.capacity.habana\.ai/gaudi}") == "8"
     assert calls.exists()
