@@ -107,14 +107,16 @@ Labels = Annotated[dict[KeyText, LabelValue], Field(max_length=32, json_schema_e
 Annotations = Annotated[dict[KeyText, AnnotationValue], Field(max_length=32, json_schema_extra=rules(VALID_KEYS))]
 
 
+DataKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+"""A key of the data of a Secret or a ConfigMap."""
+
+
 class SecretKey(ApiModel):
     """A key of a Secret in the same namespace; the operator never reads it, only the kubelet does."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     name: ObjectName = Field(description="Name of the Secret.")
-    key: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = Field(
-        description="Key inside the Secret."
-    )
+    key: DataKey = Field(description="Key inside the Secret.")
 
 
 class ConfigMapKey(ApiModel):
@@ -122,6 +124,4 @@ class ConfigMapKey(ApiModel):
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
     name: ObjectName = Field(description="Name of the ConfigMap.")
-    key: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = Field(
-        description="Key inside the ConfigMap."
-    )
+    key: DataKey = Field(description="Key inside the ConfigMap.")

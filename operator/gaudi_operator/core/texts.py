@@ -8,10 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gaudi_operator.core.observed import Manifest, TextKey
-
-MOST_CHARACTERS = 65_536
-"""As in the schema for a text that stands in the spec."""
-
+from gaudi_runtime.contract.bucketing import MOST_TEXT
 
 _PLACES = (
     (("bucketing",), "fileFrom", "file"),
@@ -30,7 +27,7 @@ def with_texts(resource: Manifest, texts: Mapping[TextKey, str]) -> Manifest:
     spec = resource.get("spec")
     for section, reference, field, key in _named(resource):
         text = texts.get(key)
-        if text is not None and len(text) <= MOST_CHARACTERS:
+        if text is not None and len(text) <= MOST_TEXT:
             spec = _replaced(spec, section, reference, {field: text})
     return {**resource, "spec": spec}
 

@@ -10,6 +10,8 @@ from gaudi_runtime.contract.base import Wire
 Tokens = Annotated[int, Field(ge=1, le=16_777_216)]
 Sequences = Annotated[int, Field(ge=1, le=65_536)]
 GraphCount = Annotated[int, Field(ge=1, le=20_000)]
+MOST_TEXT = 65_536
+"""Characters of a bucket file or of traffic, which the resource, its revisions and their ConfigMaps all carry."""
 RangeValue = Annotated[int, Field(ge=0, le=16_777_216)]
 
 
@@ -60,7 +62,7 @@ class OptimalSettings(Wire):
     gets as many graphs as strategy exponential would have.
     """
 
-    traffic: Annotated[str, Field(min_length=1, max_length=65_536)] = Field(
+    traffic: Annotated[str, Field(min_length=1, max_length=MOST_TEXT)] = Field(
         description="What the server meets, one shape per line: phase, batch size, query, blocks and weight, such as "
         "'prompt 1 412 0 17'. `gaudi-plan trace --save-traffic` makes it from a trace.",
     )
@@ -81,7 +83,7 @@ class BucketPolicy(Wire):
     strategy: Strategy = Field(Strategy.EXPONENTIAL, description="How the values of each dimension are chosen.")
     prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
     decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")
-    file: Annotated[str, Field(max_length=65_536)] | None = Field(
+    file: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
         None,
         description="Buckets of the file strategy: one (batch size, query, blocks) per line, as text.",
     )

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from math import isfinite
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.units import quoted
 
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500
-# Characters of bucketing.optimal.traffic, which the resource, its revisions and their ConfigMaps all carry.
-MOST_TEXT = 65_536
 MOST_DIGITS = 11
 # Shapes of a phase that are told apart while a trace is read: tens of megabytes.
 MOST_COUNTED = 100_000

@@ -92,9 +92,9 @@ class OptimalSettings(contract.OptimalSettings):
             ),
         ),
     )
-    traffic: Annotated[str, Field(max_length=65_536)] = Field(
+    traffic: Annotated[str, Field(max_length=contract.MOST_TEXT)] = Field(
         "",
-        description=f"{contract.OptimalSettings.model_fields['traffic'].description}",
+        description=contract.OptimalSettings.model_fields["traffic"].description,
         json_schema_extra=meant_when_left_out,
     )
     traffic_from: TextSource | None = Field(None, description="A ConfigMap that has the traffic.")

@@ -43,7 +43,8 @@ def whole_percent(share: Any) -> Any:
     """A share from 0 to 1 in percent: 1 to 99 where it is neither nothing nor all. What is no number stays as it is."""
     if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
         return share
-    return share * 100 if share in (0, 1) else min(99, max(1, round(share * 100)))
+    percent = round(share * 100)
+    return percent if share in (0, 1) else min(99, max(1, percent))
 
 
 class _Fields(NamedTuple):

@@ -14,10 +14,10 @@ from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.optimal.cost import Score, score, token_cost
 from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.contract.bucketing import BucketPolicy, OptimalSettings, Strategy
+from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
-from gaudi_runtime.traffic.histogram import MOST_TEXT, Traffic, Weights, read_traffic, write_traffic
+from gaudi_runtime.traffic.histogram import Traffic, Weights, read_traffic, write_traffic
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -29,9 +29,9 @@ from gaudi_operator.core.notation import MOST_MEMORY, at_least, whole_bytes
 from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_operator.core.texts import MOST_CHARACTERS
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.ranges import ignored_settings
+from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
 from gaudi_runtime.errors import Checks, PlanImpossible, Problem
 from gaudi_runtime.knobs.check import ignored_knobs, wrong_arguments, wrong_settings, wrong_variables
@@ -99,7 +99,7 @@ def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | 
             return Problem(
                 "ConfigMapKeyMissing",
                 f"spec.bucketing.{field}From: this namespace has no ConfigMap {named.name} with a key {named.key} of "
-                f"{MOST_CHARACTERS} characters at most: create it, or write the text into spec.bucketing.{field}.",
+                f"{MOST_TEXT} characters at most: create it, or write the text into spec.bucketing.{field}.",
             )
     return None
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.core.observed import TextKey
-from gaudi_operator.core.texts import MOST_CHARACTERS, named_texts, with_texts
+from gaudi_operator.core.texts import named_texts, with_texts
+from gaudi_runtime.contract.bucketing import MOST_TEXT
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, revisions
@@ -38,7 +39,7 @@ def test_resource_is_not_changed() -> None:
     assert named_texts(named) == (KEY,)
 
 
-@pytest.mark.parametrize("texts", [{}, {KEY: "x" * (MOST_CHARACTERS + 1)}], ids=["missing", "too long"])
+@pytest.mark.parametrize("texts", [{}, {KEY: "x" * (MOST_TEXT + 1)}], ids=["missing", "too long"])
 def test_text_that_cannot_be_taken_stays_a_reference(texts: dict[TextKey, str]) -> None:
     named = resource(bucketing=NAMED)
     assert with_texts(named, texts) == named
