@@ -3,6 +3,7 @@
 from tests.builders import Object
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
 from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
+from tests.cluster.bad_pods import PLATFORM_PODS
 from tests.cluster.bad_recipes import RECIPES
 
 ENGINES = (
@@ -244,4 +245,5 @@ BAD_OBJECTS = (
     *ROLLOUTS,
     *NETWORKS,
     *PODS,
+    *PLATFORM_PODS,
 )

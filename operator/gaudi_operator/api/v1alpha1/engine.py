@@ -16,6 +16,7 @@ from gaudi_operator.api.base import (
     rules,
     validated_by,
 )
+from gaudi_operator.api.v1alpha1.containers import Argument, EnvVar, VariableValue
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.renamed import RENAMED
 from gaudi_runtime.contract import bucketing as contract
@@ -30,29 +31,6 @@ Setting = Annotated[
     Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
 ]
 """People write whole numbers without quotes, so the wire takes both."""
-VariableName = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-SettingValue = Annotated[str, StringConstraints(max_length=1024)]
-Argument = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-
-
-class EnvVarSource(ApiModel):
-    """Where the value of a variable comes from."""
-
-    secret_key_ref: SecretKey = Field(description="Key of a Secret in the same namespace.")
-
-
-class EnvVar(ApiModel):
-    """An environment variable of the runtime container, written as in a Pod."""
-
-    model_config = validated_by(
-        Rule(
-            rule="has(self.value) != has(self.valueFrom)",
-            message="spec.engine.env: every entry needs exactly one of value or valueFrom",
-        )
-    )
-    name: VariableName = Field(description="Name of the variable.")
-    value: SettingValue | None = Field(None, description="Plain value; never put a secret here.")
-    value_from: EnvVarSource | None = Field(None, description="Where the value comes from.")
 
 
 class SlidingWindowSlices(contract.AttentionSlices):
@@ -167,6 +145,6 @@ class Engine(ApiModel):
         description="Environment of the runtime container.",
         json_schema_extra=list_map("name"),
     )
-    simulation: Annotated[dict[ShortText, SettingValue], Field(max_length=32)] | None = Field(
+    simulation: Annotated[dict[ShortText, VariableValue], Field(max_length=32)] | None = Field(
         None, description="Card and faults of the sim engine, by name."
     )

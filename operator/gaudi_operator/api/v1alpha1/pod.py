@@ -1,6 +1,5 @@
 """spec.pod: what may be said about the pods."""
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -9,9 +8,7 @@ from gaudi_operator.api.base import (
     VALID_KEYS,
     Annotations,
     ApiModel,
-    KeyText,
     Labels,
-    LabelValue,
     ObjectName,
     Quantity,
     Rule,
@@ -19,59 +16,47 @@ from gaudi_operator.api.base import (
     rules,
     validated_by,
 )
+from gaudi_operator.api.v1alpha1.containers import SideContainers
+from gaudi_operator.api.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraints
+from gaudi_operator.api.v1alpha1.volumes import OUTSIDE_OF_OURS, Volume, VolumeMounts
 
-
-class TolerationOperator(StrEnum):
-    """How a toleration compares."""
-
-    EXISTS = "Exists"
-    EQUAL = "Equal"
-
-
-class TaintEffect(StrEnum):
-    """Effect of a taint."""
-
-    NO_SCHEDULE = "NoSchedule"
-    PREFER_NO_SCHEDULE = "PreferNoSchedule"
-    NO_EXECUTE = "NoExecute"
-
-
-class Toleration(ApiModel):
-    """A taint that the pods tolerate, written as in a Pod."""
-
-    model_config = validated_by(
-        Rule(
-            rule="self.operator != 'Exists' || !has(self.value)",
-            message="spec.pod.tolerations: value must be left out when operator is Exists",
-        ),
-        Rule(
-            rule="self.operator != 'Equal' || has(self.key)",
-            message="spec.pod.tolerations: key is needed when operator is Equal",
-        ),
-        Rule(
-            rule="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-            message="spec.pod.tolerations: tolerationSeconds is only for effect NoExecute",
-        ),
-    )
-
-    key: KeyText | None = Field(None, description="Key of the taint; all taints when left out with Exists.")
-    operator: TolerationOperator = Field(TolerationOperator.EQUAL, description="Exists or Equal.")
-    value: LabelValue | None = Field(None, description="Value of the taint.")
-    effect: TaintEffect | None = Field(None, description="Effect of the taint; all effects when left out.")
-    toleration_seconds: Annotated[int, Field(ge=0, le=604_800)] | None = Field(
-        None, description="How long a NoExecute taint is tolerated, in seconds."
-    )
+DEFAULT_USER = 65532
 
 
 class Resources(ApiModel):
-    """CPU and memory of the runtime container; cards stand in spec.accelerator."""
+    """CPU, memory and disk of the runtime container; cards stand in spec.accelerator."""
 
+    model_config = validated_by(
+        Rule(
+            rule="!has(self.cpu) || !has(self.cpuLimit) ||"
+            " quantity(string(self.cpu)).compareTo(quantity(string(self.cpuLimit))) <= 0",
+            message="spec.pod.resources.cpuLimit must be at least cpu",
+        )
+    )
     cpu: Quantity | None = Field(None, description="CPU request, for example 4 or 500m.")
+    cpu_limit: Quantity | None = Field(
+        None, description="CPU limit; none when left out. A limit slows compiles, where a node has cores to spare."
+    )
     memory: Quantity | None = Field(None, description="Memory request and limit, for example 64Gi.")
     shared_memory: Quantity | None = Field(
         None,
         description="Most that may be written to /dev/shm, which counts as memory of the container; 1Gi, and 512Mi for"
         " every rank of several, when left out.",
+    )
+    ephemeral_storage: Quantity | None = Field(
+        None,
+        description="Request and limit of space on the node's disk, for logs, /cache, /tmp and what is fetched into no"
+        " PVC; a pod that takes more is evicted.",
+    )
+    cache_size: Quantity | None = Field(
+        None,
+        description="Most that may lie in /cache on the node's disk: what the engine has compiled, and the caches of"
+        " its libraries. A pod that writes more is evicted; no limit of its own when left out.",
+    )
+    tmp_size: Quantity | None = Field(
+        None,
+        description="Most that may lie in /tmp on the node's disk: temporary files, and the logs of a card's software."
+        " A pod that writes more is evicted; no limit of its own when left out.",
     )
 
 
@@ -81,9 +66,35 @@ class SecretName(ApiModel):
     name: ObjectName = Field(description="Name of the Secret.")
 
 
+_DECLARED = "has(self.volumes) && self.volumes.exists(volume, volume.name == mount.name)"
+
+
 class Pod(ApiModel):
     """What may be said about the pods: an allowlist, so that nothing here weakens their security."""
 
+    model_config = validated_by(
+        Rule(
+            rule=f"!self.userFromCluster || self.runAsUser == {DEFAULT_USER}",
+            message="spec.pod.runAsUser must be left out when userFromCluster is true: the cluster assigns one",
+        ),
+        Rule(
+            rule=f"!has(self.volumeMounts) || self.volumeMounts.all(mount, {_DECLARED})",
+            message="spec.pod.volumeMounts: every name must be that of a volume in spec.pod.volumes",
+        ),
+        *(
+            Rule(
+                rule=f"!has(self.{field}) || self.{field}.all(each, !has(each.volumeMounts) ||"
+                f" each.volumeMounts.all(mount, {_DECLARED}))",
+                message=f"spec.pod.{field}: every name in volumeMounts must be that of a volume in spec.pod.volumes",
+            )
+            for field in ("initContainers", "sidecars")
+        ),
+        Rule(
+            rule="!has(self.initContainers) || !has(self.sidecars) ||"
+            " !self.initContainers.exists(one, self.sidecars.exists(other, one.name == other.name))",
+            message="spec.pod.sidecars must not have the name of one of initContainers: choose another",
+        ),
+    )
     labels: Labels = Field(
         {},
         description="Further labels of the pods.",
@@ -100,6 +111,12 @@ class Pod(ApiModel):
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = Field(
         (), description="Taints that the pods tolerate."
     )
+    affinity: Affinity | None = Field(None, description="Which nodes and pods they run near, or far from.")
+    topology_spread_constraints: TopologySpreadConstraints = Field(
+        (),
+        description="How the pods are spread over places. One for kubernetes.io/hostname replaces the operator's own,"
+        " which prefers another node for each pod of a revision.",
+    )
     priority_class_name: ObjectName | None = Field(None, description="Priority class of the pods.")
     scheduler_name: ObjectName | None = Field(None, description="Scheduler of the pods.")
     runtime_class_name: ObjectName | None = Field(None, description="Runtime class of the pods.")
@@ -110,10 +127,37 @@ class Pod(ApiModel):
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
         (), description="Secrets for pulling images.", json_schema_extra=list_map("name")
     )
-    resources: Resources = Field(Resources(), description="CPU and memory of the runtime container.")
+    resources: Resources = Field(Resources(), description="CPU, memory and disk of the runtime container.")
     run_as_user: Annotated[int, Field(ge=1, le=2_147_483_647)] = Field(
-        65532, description="User and group id of the pods; never root."
+        DEFAULT_USER, description="User and group id of the pods; never root."
+    )
+    user_from_cluster: bool = Field(
+        False,
+        description="Whether the cluster assigns user and groups, as OpenShift does: runAsUser, runAsGroup and fsGroup"
+        " are then left out of the pods, which still must not run as root.",
+    )
+    supplemental_groups: Annotated[tuple[Annotated[int, Field(ge=1, le=2_147_483_647)], ...], Field(max_length=16)] = (
+        Field((), description="Further group ids of the pods, such as that of the files on a shared file system.")
     )
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         30, description="How long running requests may take to finish when a pod is stopped, in seconds."
+    )
+    volumes: Annotated[tuple[Volume, ...], Field(max_length=16)] = Field(
+        (), description="Further volumes of the pods.", json_schema_extra=list_map("name")
+    )
+    volume_mounts: VolumeMounts = Field(
+        (),
+        description="Where the runtime container sees them; outside of what the operator mounts there.",
+        json_schema_extra=list_map("mountPath") | rules(OUTSIDE_OF_OURS),
+    )
+    init_containers: SideContainers = Field(
+        (),
+        description="Containers that run one after another and end, before sidecars and the runtime start.",
+        json_schema_extra=list_map("name"),
+    )
+    sidecars: SideContainers = Field(
+        (),
+        description="Containers that start before the runtime and end after it (init containers with restartPolicy"
+        " Always).",
+        json_schema_extra=list_map("name"),
     )

@@ -3,9 +3,28 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
-from gaudi_operator.api.base import ApiModel, KeyText, Labels, LabelValue, Rule, validated_by
+from gaudi_operator.api.base import ApiModel, Labels, LabelValue, Rule, validated_by
+
+LabelKey = Annotated[
+    str,
+    StringConstraints(
+        min_length=1,
+        max_length=317,
+        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+    ),
+]
+ComparedValues = Annotated[tuple[LabelValue, ...], Field(max_length=16)]
+
+VALUES_OF_A_COMPARISON = Rule(
+    rule="!(self.operator in ['In', 'NotIn']) || (has(self.values) && self.values.size() > 0)",
+    message="values is needed when operator is In or NotIn",
+)
+NO_VALUES_OF_EXISTENCE = Rule(
+    rule="!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || self.values.size() == 0",
+    message="values must be left out when operator is Exists or DoesNotExist",
+)
 
 
 class SelectorOperator(StrEnum):
@@ -20,17 +39,10 @@ class SelectorOperator(StrEnum):
 class LabelRequirement(ApiModel):
     """One comparison of a label."""
 
-    model_config = validated_by(
-        Rule(
-            rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
-            message="matchExpressions: values belong to the operators In and NotIn, and only to them",
-        )
-    )
-    key: KeyText = Field(description="Name of the label.")
+    model_config = validated_by(VALUES_OF_A_COMPARISON, NO_VALUES_OF_EXISTENCE)
+    key: LabelKey = Field(description="Name of the label.")
     operator: SelectorOperator = Field(description="In, NotIn, Exists or DoesNotExist.")
-    values: Annotated[tuple[LabelValue, ...], Field(max_length=16)] = Field(
-        (), description="Values that In and NotIn compare with."
-    )
+    values: ComparedValues = Field((), description="Values that In and NotIn compare with.")
 
 
 class LabelSelector(ApiModel):

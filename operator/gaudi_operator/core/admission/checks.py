@@ -11,11 +11,13 @@ What is refused here can never work. What passes may still fall short: that is f
 from collections.abc import Iterator
 from math import ceil
 
+from gaudi_operator.api.v1alpha1.containers import SideContainer
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures, least_memory, most_kv_blocks, usable_bytes
 from gaudi_operator.core.admission.plans import check_plan, plan_of
 from gaudi_operator.core.children.manifests.container import image
+from gaudi_operator.core.children.manifests.metadata import as_written
 from gaudi_operator.core.children.manifests.volumes import shared_memory
 from gaudi_operator.core.children.runtime_config import (
     bucket_policy,
@@ -25,7 +27,7 @@ from gaudi_operator.core.children.runtime_config import (
     runtime_config,
     tokens,
 )
-from gaudi_operator.core.notation import MOST_MEMORY, at_least, whole_bytes
+from gaudi_operator.core.notation import MOST_MEMORY, at_least, parse_quantity, whole_bytes
 from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
@@ -183,6 +185,26 @@ def shared_memory_takes_all(inference: Inference, _: InstallationDefaults) -> Pr
     )
 
 
+def requests_are_above_limits(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """Kubernetes would refuse every pod. To compare quantities of a list is too dear for a rule of the API server."""
+    pod = inference.spec.pod
+    fields = (("initContainers", pod.init_containers), ("sidecars", pod.sidecars))
+    found = (why for field, containers in fields for each in containers if (why := _why_above(field, each)))
+    sentence = next(found, None)
+    return Problem("ResourcesWrong", sentence) if sentence else None
+
+
+def _why_above(field: str, container: SideContainer) -> str | None:
+    requests, limits = (as_written(each) for each in (container.resources.requests, container.resources.limits))
+    for name in (each for each in requests if each in limits):
+        if parse_quantity(requests[name]) > parse_quantity(limits[name]):
+            return (
+                f"spec.pod.{field}: {container.name} requests {requests[name]} of {name}, more than its limit "
+                f"{limits[name]}: lower the request, or raise the limit."
+            )
+    return None
+
+
 def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """No KV block fits, or no bucket is left."""
     spec = inference.spec
@@ -322,6 +344,7 @@ first_violation = Checks(
     no_image_is_known,
     memory_is_above_all_devices,
     shared_memory_takes_all,
+    requests_are_above_limits,
     plan_is_impossible,
     thresholds_are_unreachable,
 )

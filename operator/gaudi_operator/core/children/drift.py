@@ -63,7 +63,12 @@ def _sequence(applied: Sequence[Any], live: object, path: tuple[str, ...]) -> st
 def _list_key(entries: Sequence[Any]) -> str | None:
     if not entries or not all(isinstance(entry, Mapping) for entry in entries):
         return None
-    return next((key for key in _LIST_KEYS if all(key in entry for entry in entries)), None)
+    return next((key for key in _LIST_KEYS if _tells_apart(key, entries)), None)
+
+
+def _tells_apart(key: str, entries: Sequence[Any]) -> bool:
+    """Whether every entry has another value there: one volume may be mounted twice, at several paths."""
+    return all(key in entry for entry in entries) and len({str(entry[key]) for entry in entries}) == len(entries)
 
 
 def _same_amount(applied: object, live: object, path: tuple[str, ...]) -> bool:

@@ -115,12 +115,22 @@ def test_lists_that_several_write_are_merged_by_key() -> None:
         "spec.engine.env",
         "spec.model.adapters",
         "spec.pod.imagePullSecrets",
+        "spec.pod.initContainers",
+        "spec.pod.initContainers[].env",
+        "spec.pod.initContainers[].volumeMounts",
+        "spec.pod.sidecars",
+        "spec.pod.sidecars[].env",
+        "spec.pod.sidecars[].volumeMounts",
+        "spec.pod.topologySpreadConstraints",
+        "spec.pod.volumeMounts",
+        "spec.pod.volumes",
         "status.conditions",
     }
 
 
 def test_field_name_is_camel_case() -> None:
-    names = {path.rpartition(".")[2] for path in NODES}
+    of_kubernetes = {"ephemeral-storage"}
+    names = {path.rpartition(".")[2] for path in NODES} - of_kubernetes
     every("not camelCase", [name for name in names if not re.fullmatch(r"[a-z][A-Za-z0-9]*(\[\]|\{\})*", name)])
 
 
@@ -135,9 +145,13 @@ def test_own_enum_value_is_camel_case_unless_kubernetes_has_it() -> None:
         "recipeCache.accessMode",
         "recipeCache.retentionPolicy",
         "service.type",
-        "tolerations[].operator",
+        "[].operator",
         "tolerations[].effect",
-        "matchExpressions[].operator",
+        "topologySpreadConstraints[].whenUnsatisfiable",
+        "topologySpreadConstraints[].nodeAffinityPolicy",
+        "topologySpreadConstraints[].nodeTaintsPolicy",
+        "volumes[].emptyDir.medium",
+        "resourceFieldRef.resource",
     )
     own = {path: node["enum"] for path, node in SPEC.items() if "enum" in node and not path.endswith(of_kubernetes)}
     every(

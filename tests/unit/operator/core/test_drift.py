@@ -4,6 +4,8 @@ import pytest
 
 from gaudi_operator.core.children.drift import has_drifted
 
+TWICE = [{"name": "v", "mountPath": "/a", "subPath": "a"}, {"name": "v", "mountPath": "/b", "subPath": "b"}]
+TERMS = [{"topologyKey": "zone", "weight": 1}, {"topologyKey": "zone", "weight": 2}]
 CASES: dict[str, tuple[Any, Any, str | None]] = {
     "equal_objects": ({"a": {"b": 1}}, {"a": {"b": 1}}, None),
     "changed_value": ({"spec": {"replicas": 2}}, {"spec": {"replicas": 3}}, "spec.replicas"),
@@ -24,6 +26,10 @@ CASES: dict[str, tuple[Any, Any, str | None]] = {
     "foreign_entry_of_an_empty_list": ({"args": []}, {"args": ["--debug"]}, "args"),
     "value_in_place_of_an_empty_list": ({"args": []}, {"args": "serve"}, "args"),
     "longer_plain_list": ({"spec": {"args": ["serve"]}}, {"spec": {"args": ["serve", "--debug"]}}, "spec.args"),
+    "volume_mounted_twice": (TWICE, TWICE, None),
+    "changed_mount_of_a_volume_mounted_twice": (TWICE, [{**TWICE[0], "subPath": "c"}, TWICE[1]], "/a.subPath"),
+    "two_terms_for_one_place": (TERMS, TERMS, None),
+    "changed_term_of_two_for_one_place": (TERMS, [TERMS[0], {**TERMS[1], "weight": 3}], "1.weight"),
     "longer_list_without_names": ({"peers": [{"a": 1}]}, {"peers": [{"a": 1}, {"b": 2}]}, "peers"),
     "changed_list_without_names": ({"peers": [{"a": 1}]}, {"peers": [{"a": 2}]}, "peers.0.a"),
     "changed_plain_list": ({"args": ["serve"]}, {"args": ["sleep"]}, "args"),

@@ -45,6 +45,10 @@ def inputs(**overrides: Any) -> RevisionInputs:
         {"pod": {"labels": {"team": "a"}}},
         {"pod": {"tolerations": [{"key": "gaudi"}]}},
         {"pod": {"drainSeconds": 60}},
+        {"pod": {"affinity": {"podAffinity": {}}}},
+        {"pod": {"volumes": [{"name": "a", "emptyDir": {}}]}},
+        {"pod": {"sidecars": [{"name": "log", "image": "log:1"}]}},
+        {"pod": {"userFromCluster": True}},
         {"readiness": {"stallTimeoutSeconds": 60}},
         {"annotations": {RESTARTED_AT_ANNOTATION: "2026-08-01"}},
     ],
@@ -77,6 +81,13 @@ def test_change_of_what_surrounds_a_pod_makes_none(change: dict[str, Any]) -> No
 def test_field_of_a_newer_crd_at_its_default_makes_none() -> None:
     stored = stored_form(inputs())
     del stored["engine"]["prefixCaching"], stored["warmup"], stored["pod"]["drainSeconds"]
+    assert same_inputs(stored, inputs())
+
+
+def test_pods_of_before_their_fields_for_platforms_make_none() -> None:
+    stored = stored_form(inputs())
+    before = {"labels", "annotations", "nodeSelector", "tolerations", "imagePullSecrets", "runAsUser", "drainSeconds"}
+    stored["pod"] = {name: value for name, value in stored["pod"].items() if name in before} | {"resources": {}}
     assert same_inputs(stored, inputs())
 
 

@@ -1,14 +1,16 @@
 """The runtime container: image, arguments, environment, resources, ports, probes and its rights.
 
-Where recipes are shared it gets more variables: its revision, and what a store of recipes wants to see.
+Where recipes are shared it gets more variables: its revision, and what a store of recipes wants to see. The user's
+containers beside it have its rights, and nothing else of it.
 """
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator
-from gaudi_operator.api.v1alpha1.engine import EnvVar
+from gaudi_operator.api.v1alpha1.containers import EnvVar, SideContainer
+from gaudi_operator.api.v1alpha1.pod import Pod, Resources
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
-from gaudi_operator.core.children.manifests.metadata import Object
-from gaudi_operator.core.children.manifests.volumes import TEMPORARY_PATH, mounts
+from gaudi_operator.core.children.manifests.metadata import Object, as_written
+from gaudi_operator.core.children.manifests.volumes import TEMPORARY_PATH, mount, mounts
 from gaudi_operator.core.children.runtime_config import on_cpu, repositories, runtime_config, tokens
 from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
 from gaudi_operator.core.observed import InstallationDefaults
@@ -37,7 +39,7 @@ PROBE_TIMEOUT_SECONDS = 5
 
 
 def container(inference: Inference, defaults: InstallationDefaults) -> Object:
-    """The one container of a pod."""
+    """The container that serves."""
     spec, ports = inference.spec, ServingConfig()
     return {
         "name": CONTAINER,
@@ -56,12 +58,35 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
         "volumeMounts": mounts(spec),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": _rights(),
         # A crash of native code writes no termination message: the last lines of the log are then the only words.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _rights() -> Object:
+    """Of every container; the pod says the rest (pod_template.py)."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def side_containers(pod: Pod) -> list[Object]:
+    """In the order in which they start: those that end first, then those that stay while the runtime runs."""
+    return [
+        *map(_side_container, pod.init_containers),
+        *({**_side_container(each), "restartPolicy": "Always"} for each in pod.sidecars),
+    ]
+
+
+def _side_container(asked: SideContainer) -> Object:
+    return {
+        **as_written(asked),
+        "imagePullPolicy": asked.image_pull_policy.value,
+        "volumeMounts": [mount(each) for each in asked.volume_mounts],
+        "securityContext": _rights(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
@@ -141,11 +166,16 @@ def _probe(path: str, period: int, failures: int) -> Object:
 
 def _resources(spec: GaudiInferenceSpec) -> Object:
     desired, accelerator = spec.pod.resources, spec.accelerator
-    fixed = {"memory": desired.memory, "hugepages-2Mi": accelerator.hugepages}
+    fixed = {
+        "memory": desired.memory,
+        "ephemeral-storage": desired.ephemeral_storage,
+        "hugepages-2Mi": accelerator.hugepages,
+    }
     if not on_cpu(accelerator) and not accelerator.resource_claim_template_name:
         fixed[accelerator.resource_name] = str(cards_per_pod(spec))
-    limits = {name: amount for name, amount in fixed.items() if amount}
-    resources: Object = {"limits": limits, "requests": {**limits, **_cpu(desired.cpu, accelerator)}}
+    both = {name: amount for name, amount in fixed.items() if amount}
+    limits = {**both, **({"cpu": desired.cpu_limit} if desired.cpu_limit else {})}
+    resources: Object = {"limits": limits, "requests": {**both, **_cpu(desired, accelerator)}}
     if accelerator.resource_claim_template_name:
         resources["claims"] = [{"name": "cards"}]
     return {key: value for key, value in resources.items() if value}
@@ -157,9 +187,9 @@ def cards_per_pod(spec: GaudiInferenceSpec) -> int:
     return spec.accelerator.cards or ranks.tensor * ranks.pipeline * ranks.data // ranks.nodes
 
 
-def _cpu(cpu: str | None, accelerator: Accelerator) -> dict[str, str]:
-    """Kubernetes refuses hugepages in a container that requests neither CPU nor memory."""
-    cpu = cpu or ("1" if accelerator.hugepages else None)
+def _cpu(desired: Resources, accelerator: Accelerator) -> dict[str, str]:
+    """Kubernetes refuses hugepages in a container that requests neither CPU nor memory; a limit is a request too."""
+    cpu = desired.cpu or ("1" if accelerator.hugepages and not desired.cpu_limit else None)
     return {"cpu": cpu} if cpu else {}
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gaudi_operator.api.base import ApiModel
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
 from gaudi_operator.core.names import (
     APPLIED_HASH_ANNOTATION,
@@ -16,6 +17,11 @@ from gaudi_operator.core.notation import short_hash
 from gaudi_operator.core.resource import Identity, Inference
 
 Object = dict[str, Any]
+
+
+def as_written(model: ApiModel) -> Object:
+    """What a user wrote in the form of Kubernetes, as it is, without what means the same when it is left out."""
+    return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def child(

@@ -1,15 +1,24 @@
-"""The pod template of a revision: one runtime container, its gate, its probes and its volumes."""
+"""The pod template of a revision: its containers, its gate, its volumes, its user and its place."""
 
+from itertools import chain
 from typing import Any
 
+from gaudi_operator.api.v1alpha1.pod import Pod
+from gaudi_operator.api.v1alpha1.scheduling import PodAffinity
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.children.manifests.container import container
-from gaudi_operator.core.children.manifests.metadata import Object, child_labels, revision_labels
+from gaudi_operator.core.children.manifests.container import container, side_containers
+from gaudi_operator.core.children.manifests.metadata import (
+    Object,
+    as_written,
+    child_labels,
+    revision_labels,
+    selector_labels,
+)
 from gaudi_operator.core.children.manifests.volumes import volumes
 from gaudi_operator.core.children.runtime_config import repositories
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import InstallationDefaults
-from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.resource import Identity, Inference
 
 PRESTOP_SECONDS = 5
 EXIT_SECONDS = 10
@@ -35,8 +44,9 @@ def pod_template(
             "automountServiceAccountToken": False,
             # A variable for each Service of the namespace: thousands would make the environment too large to start.
             "enableServiceLinks": False,
-            "topologySpreadConstraints": [_spread(inference, revision)],
+            "topologySpreadConstraints": _spread(inference, revision),
             **_placement(inference),
+            **({"initContainers": beside} if (beside := side_containers(inference.spec.pod)) else {}),
         },
     }
 
@@ -57,39 +67,84 @@ def _annotations(inference: Inference, plan_hash: str) -> dict[str, str]:
 
 
 def _security(spec: GaudiInferenceSpec) -> Object:
-    user = spec.pod.run_as_user
+    """Where the cluster assigns user and groups, as OpenShift does, a pod that names its own is refused there."""
+    user, pod = spec.pod.run_as_user, spec.pod
     return {
         "runAsNonRoot": True,
-        "runAsUser": user,
-        "runAsGroup": user,
+        **({} if pod.user_from_cluster else {"runAsUser": user, "runAsGroup": user}),
         "seccompProfile": {"type": "RuntimeDefault"},
         **_group_of_volumes(spec),
+        **({"supplementalGroups": list(pod.supplemental_groups)} if pod.supplemental_groups else {}),
     }
 
 
 def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
     """A fresh volume belongs to root; what is there already is walked through only when its root has another group."""
     fetched = repositories(spec.model) and spec.model.cache.persistent_volume_claim
-    if not (fetched or spec.recipe_cache.enabled):
+    if not (fetched or spec.recipe_cache.enabled or _writes_to_a_claim(spec.pod)):
         return {}
     # Walking through a large cache at each start would take minutes.
-    return {"fsGroup": spec.pod.run_as_user, "fsGroupChangePolicy": "OnRootMismatch"}
+    lazily = {"fsGroupChangePolicy": "OnRootMismatch"}
+    return lazily if spec.pod.user_from_cluster else {"fsGroup": spec.pod.run_as_user, **lazily}
 
 
-def _spread(inference: Inference, revision: str) -> Object:
-    """Preferred, not required: replicas on several nodes outlive the loss of one, but any node is better than none."""
-    return {
+def _writes_to_a_claim(pod: Pod) -> bool:
+    claims = {each.name for each in pod.volumes if each.persistent_volume_claim}
+    beside = chain.from_iterable(each.volume_mounts for each in (*pod.init_containers, *pod.sidecars))
+    return any(each.name in claims and not each.read_only for each in (*pod.volume_mounts, *beside))
+
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def _spread(inference: Inference, revision: str) -> list[Object]:
+    """Ours is preferred, not required: replicas on several nodes outlive the loss of one, but any node beats none."""
+    asked = inference.spec.pod.topology_spread_constraints
+    ours = {
         "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
+        "topologyKey": HOSTNAME,
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": revision_labels(inference.identity, revision)},
     }
+    theirs = [_of_own_pods(as_written(each), inference.identity) for each in asked]
+    return theirs if any(each.topology_key == HOSTNAME for each in asked) else [ours, *theirs]
+
+
+def _of_own_pods(term: Object, identity: Identity) -> Object:
+    """Where it selects no pods by itself, those of the resource."""
+    return {"labelSelector": {"matchLabels": selector_labels(identity)}, **term}
+
+
+def _affinity(inference: Inference) -> Object:
+    asked, identity = inference.spec.pod.affinity, inference.identity
+    if asked is None:
+        return {}
+    parts = {
+        "nodeAffinity": as_written(asked.node_affinity) if asked.node_affinity else {},
+        "podAffinity": _pod_affinity(asked.pod_affinity, identity),
+        "podAntiAffinity": _pod_affinity(asked.pod_anti_affinity, identity),
+    }
+    return {name: part for name, part in parts.items() if part}
+
+
+def _pod_affinity(asked: PodAffinity | None, identity: Identity) -> Object:
+    found = as_written(asked) if asked else {}
+    required, preferred = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
+    terms = {
+        required: [_of_own_pods(each, identity) for each in found.get(required, ())],
+        preferred: [
+            {**each, "podAffinityTerm": _of_own_pods(each["podAffinityTerm"], identity)}
+            for each in found.get(preferred, ())
+        ],
+    }
+    return {kind: each for kind, each in terms.items() if each}
 
 
 def _placement(inference: Inference) -> Object:
     pod, claim = inference.spec.pod, inference.spec.accelerator.resource_claim_template_name
     fields: dict[str, Any] = {
         "nodeSelector": dict(pod.node_selector),
+        "affinity": _affinity(inference),
         "tolerations": [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in pod.tolerations],
         "priorityClassName": pod.priority_class_name,
         "schedulerName": pod.scheduler_name,

@@ -5,8 +5,9 @@ from posixpath import dirname
 from gaudi_operator.api.base import Quantity
 from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, OciImageSource
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache
-from gaudi_operator.core.children.manifests.metadata import Object
+from gaudi_operator.core.children.manifests.metadata import Object, as_written
 from gaudi_operator.core.children.manifests.recipe_pvc import recipe_pvc_name
 from gaudi_operator.core.children.runtime_config import adapter_mount, repositories
 from gaudi_operator.core.resource import Inference
@@ -35,9 +36,10 @@ def volumes(inference: Inference, config_map: str) -> list[Object]:
         *_adapter_volumes(spec.model),
         *([{"name": "fetched", **_fetched(spec.model.cache)}] if repositories(spec.model) else []),
         *_recipe_volumes(spec.recipe_cache, recipe_pvc_name(inference.identity)),
-        {"name": "cache", "emptyDir": {}},
-        {"name": "tmp", "emptyDir": {}},
+        {"name": "cache", "emptyDir": _limited(spec.pod.resources.cache_size)},
+        {"name": "tmp", "emptyDir": _limited(spec.pod.resources.tmp_size)},
         {"name": "shared-memory", "emptyDir": shared},
+        *map(as_written, spec.pod.volumes),
     ]
 
 
@@ -53,7 +55,14 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
         {"name": "cache", "mountPath": CACHE_PATH},
         {"name": "tmp", "mountPath": TEMPORARY_PATH},
         {"name": "shared-memory", "mountPath": SHARED_MEMORY_PATH},
+        *map(mount, spec.pod.volume_mounts),
     ]
+
+
+def mount(asked: VolumeMount) -> Object:
+    """Where a container sees a volume of the user's. Kubernetes lets write where nothing is said, we do not."""
+    found = {"name": asked.name, "mountPath": asked.mount_path, "subPath": asked.sub_path, "readOnly": asked.read_only}
+    return {key: value for key, value in found.items() if value}
 
 
 def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
@@ -121,5 +130,8 @@ def _fetched(cache: FetchCache) -> Object:
     """A PVC that outlives its pods, or a folder that outlives a restart of the container."""
     if claim := cache.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": claim.claim_name}}
-    limit = cache.empty_dir.size_limit if cache.empty_dir else None
-    return {"emptyDir": {"sizeLimit": limit} if limit else {}}
+    return {"emptyDir": _limited(cache.empty_dir.size_limit if cache.empty_dir else None)}
+
+
+def _limited(size: Quantity | None) -> Object:
+    return {"sizeLimit": size} if size else {}

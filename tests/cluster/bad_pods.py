@@ -1,0 +1,189 @@
+"""Pods that the API server must refuse: what a platform asks of them, said wrongly."""
+
+from typing import Any
+
+from tests.cluster.bad_object import Bad
+
+FOLDER = {"name": "shared", "emptyDir": {}}
+SIDE = {"name": "log", "image": "log:1"}
+
+
+def pod(**fields: Any) -> dict[str, Any]:
+    """A spec with these fields of spec.pod."""
+    return {"pod": fields}
+
+
+def mounted(path: str) -> dict[str, Any]:
+    """A declared volume, mounted at that path."""
+    return pod(volumes=[FOLDER], volumeMounts=[{"name": "shared", "mountPath": path}])
+
+
+def volume(**fields: Any) -> dict[str, Any]:
+    """One volume."""
+    return pod(volumes=[{"name": "a", **fields}])
+
+
+def beside(**fields: Any) -> dict[str, Any]:
+    """One sidecar."""
+    return pod(volumes=[FOLDER], sidecars=[{**SIDE, **fields}])
+
+
+def near(**term: Any) -> dict[str, Any]:
+    """A required term of podAntiAffinity."""
+    return pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+
+
+def on_nodes(**term: Any) -> dict[str, Any]:
+    """A required term of nodeAffinity."""
+    terms = {"nodeSelectorTerms": [term]}
+    return pod(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+
+
+def spread(**fields: Any) -> dict[str, Any]:
+    """One constraint."""
+    zone = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    return pod(topologySpreadConstraints=[{**zone, **fields}])
+
+
+def variable(**source: Any) -> dict[str, Any]:
+    """A variable of the runtime from somewhere."""
+    return {"engine": {"env": [{"name": "A", "valueFrom": source}]}}
+
+
+SECRET, CONFIG_MAP = {"name": "s", "key": "k"}, {"name": "c", "key": "k"}
+
+PLATFORM_PODS = (
+    Bad("user_beside_that_of_the_cluster", "userFromCluster is true", pod(userFromCluster=True, runAsUser=1000)),
+    Bad("group_of_root", "spec.pod.supplementalGroups[0] in body should be greater", pod(supplementalGroups=[0])),
+    Bad("cpu_limit_under_cpu", "cpuLimit must be at least cpu", pod(resources={"cpu": 4, "cpuLimit": "3500m"})),
+    Bad("volume_of_the_node", 'unknown field "spec.pod.volumes[0].hostPath"', volume(hostPath={"path": "/"})),
+    Bad("volume_of_two_kinds", "exactly one of configMap", volume(emptyDir={}, secret={"secretName": "s"})),
+    Bad("volume_of_no_kind", "exactly one of configMap", volume()),
+    Bad("volume_twice", 'Duplicate value: {"name":"shared"}', pod(volumes=[FOLDER, FOLDER])),
+    Bad("volume_of_the_operator", "one of the operator's own volumes", pod(volumes=[{"name": "tmp", "emptyDir": {}}])),
+    Bad(
+        "volume_of_an_adapter",
+        "one of the operator's own volumes",
+        pod(volumes=[{"name": "adapter-0", "emptyDir": {}}]),
+    ),
+    Bad("medium_unknown", 'Unsupported value: "HugePages"', volume(emptyDir={"medium": "HugePages"})),
+    Bad(
+        "projection_of_two_kinds",
+        "exactly one of configMap, secret or downwardAPI",
+        volume(projected={"sources": [{"configMap": {"name": "a"}, "secret": {"name": "b"}}]}),
+    ),
+    Bad(
+        "projected_token",
+        'unknown field "spec.pod.volumes[0].projected.sources[0].serviceAccountToken"',
+        volume(projected={"sources": [{"serviceAccountToken": {"path": "token"}}]}),
+    ),
+    Bad(
+        "file_outside_of_its_volume",
+        "must be a relative path that",
+        volume(configMap={"name": "a", "items": [{"key": "a", "path": "a/../../b"}]}),
+    ),
+    Bad(
+        "mode_with_a_fourth_digit", "less than or equal to 511", volume(secret={"secretName": "a", "defaultMode": 2048})
+    ),
+    Bad(
+        "mount_of_no_volume", "spec.pod.volumeMounts: every name", pod(volumeMounts=[{"name": "a", "mountPath": "/a"}])
+    ),
+    Bad("mount_relative", "must be an absolute path such as", mounted("etc/company")),
+    Bad("mount_with_dots", "must be an absolute path such as", mounted("/etc/../models")),
+    Bad("mount_with_slash_at_its_end", "must be an absolute path such as", mounted("/etc/company/")),
+    Bad("mount_over_the_model", "one of the operator's own", mounted("/models")),
+    Bad("mount_in_the_cache", "one of the operator's own", mounted("/cache/recipes")),
+    Bad("mount_above_the_configuration", "one of the operator's own", mounted("/etc")),
+    Bad(
+        "two_mounts_at_a_path",
+        "Duplicate value",
+        pod(volumes=[FOLDER], volumeMounts=[{"name": "shared", "mountPath": "/a"}] * 2),
+    ),
+    Bad("sidecar_named_as_the_runtime", "must not be runtime", beside(name="runtime")),
+    Bad(
+        "sidecar_named_as_an_init_container", "spec.pod.sidecars must not", pod(initContainers=[SIDE], sidecars=[SIDE])
+    ),
+    Bad("sidecar_twice", 'Duplicate value: {"name":"log"}', pod(sidecars=[SIDE, SIDE])),
+    Bad("sidecar_without_image", "spec.pod.sidecars[0].image: Required value", pod(sidecars=[{"name": "log"}])),
+    Bad(
+        "sidecar_with_rights",
+        'unknown field "spec.pod.sidecars[0].securityContext"',
+        beside(securityContext={"privileged": True}),
+    ),
+    Bad(
+        "sidecar_that_mounts_no_volume",
+        "spec.pod.sidecars: every name in volumeMounts",
+        beside(volumeMounts=[{"name": "other", "mountPath": "/a"}]),
+    ),
+    Bad(
+        "init_container_that_mounts_no_volume",
+        "spec.pod.initContainers: every name in volumeMounts",
+        pod(initContainers=[{**SIDE, "volumeMounts": [{"name": "shared", "mountPath": "/a"}]}]),
+    ),
+    Bad(
+        "sidecars_too_many", "must have at most 4 items", pod(sidecars=[{**SIDE, "name": f"l{at}"} for at in range(5)])
+    ),
+    Bad("pod_term_without_place", "topologyKey: Required value", near(labelSelector={})),
+    Bad(
+        "comparison_without_values",
+        "values is needed when operator is In",
+        near(topologyKey="zone", labelSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
+    ),
+    Bad(
+        "existence_with_values",
+        "values must be left out when operator is Exists",
+        on_nodes(matchExpressions=[{"key": "a", "operator": "Exists", "values": ["b"]}]),
+    ),
+    Bad(
+        "node_greater_than_a_word",
+        "one whole number when operator is Gt",
+        on_nodes(matchExpressions=[{"key": "a", "operator": "Gt", "values": ["many"]}]),
+    ),
+    Bad(
+        "field_of_a_node_but_its_name",
+        "must compare metadata.name",
+        on_nodes(matchFields=[{"key": "zone", "operator": "In", "values": ["a"]}]),
+    ),
+    Bad(
+        "preferred_nodes_too_heavy",
+        "weight in body should be less than or equal to 100",
+        pod(
+            affinity={
+                "nodeAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 101, "preference": {}}],
+                }
+            }
+        ),
+    ),
+    Bad("skew_of_none", "maxSkew in body should be greater than or equal to 1", spread(maxSkew=0)),
+    Bad("fewest_places_when_only_preferred", "minDomains is only for", spread(minDomains=2)),
+    Bad(
+        "spread_by_a_label_twice",
+        "matchLabelKeys must not name",
+        spread(labelSelector={"matchLabels": {"app": "a"}}, matchLabelKeys=["app"]),
+    ),
+    Bad(
+        "spread_by_the_name_of_the_resource",
+        "matchLabelKeys must not name",
+        spread(matchLabelKeys=["inference.gaudi.dev/name"]),
+    ),
+    Bad(
+        "spread_twice_over_a_place",
+        "Duplicate value",
+        pod(
+            topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}] * 2
+        ),
+    ),
+    Bad(
+        "variable_from_two_places",
+        "exactly one of secretKeyRef",
+        variable(secretKeyRef=SECRET, configMapKeyRef=CONFIG_MAP),
+    ),
+    Bad("variable_from_nowhere", "exactly one of secretKeyRef", variable()),
+    Bad("variable_from_a_foreign_field", "fieldPath in body should match", variable(fieldRef={"fieldPath": "spec.x"})),
+    Bad(
+        "variable_from_a_foreign_resource",
+        'Unsupported value: "limits.gpu"',
+        variable(resourceFieldRef={"resource": "limits.gpu"}),
+    ),
+)

@@ -1,0 +1,139 @@
+"""What platforms ask of pods: the API server takes all of it, and the pods that come of it, and nothing drifts."""
+
+from functools import partial
+
+from gaudi_operator.core.children.drift import has_drifted
+from gaudi_operator.core.names import NAME_LABEL
+from tests.builders import Object, gaudi_inference
+from tests.cluster.pods import all_running, only, ready
+from tests.kube_api import KubeApi, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+HERE = {"topologyKey": "kubernetes.io/hostname"}
+REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
+TERM = {
+    "matchExpressions": [
+        {"key": "card", "operator": "In", "values": ["gaudi2", "gaudi3"]},
+        {"key": "cores", "operator": "Gt", "values": ["8"]},
+        {"key": "broken", "operator": "DoesNotExist"},
+    ],
+    "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}],
+}
+SELECTOR = {"matchLabels": {"app": "noisy"}, "matchExpressions": [{"key": "old", "operator": "Exists"}]}
+FAR = {**HERE, "labelSelector": SELECTOR, "namespaces": ["batch"], "namespaceSelector": {}}
+AFFINITY = {
+    "nodeAffinity": {
+        REQUIRED: {"nodeSelectorTerms": [TERM]},
+        PREFERRED: [{"weight": 100, "preference": {"matchExpressions": TERM["matchExpressions"][:1]}}],
+    },
+    "podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]},
+    "podAntiAffinity": {REQUIRED: [FAR, HERE], PREFERRED: [{"weight": 2, "podAffinityTerm": FAR}]},
+}
+SPREAD = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "minDomains": 2,
+        "matchLabelKeys": ["inference.gaudi.dev/revision"],
+        "nodeAffinityPolicy": "Ignore",
+        "nodeTaintsPolicy": "Honor",
+    },
+    {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": SELECTOR},
+]
+FILES = [{"key": "ca.crt", "path": "certificates/ca.pem"}]
+LABELS = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
+TEAM = {"path": "team", "fieldRef": {"fieldPath": "metadata.annotations['example.com/team']"}}
+VOLUMES = [
+    {"name": "ca", "configMap": {"name": "ca", "items": FILES, "defaultMode": 292, "optional": True}},
+    {"name": "certificate", "secret": {"secretName": "certificate", "optional": False}},
+    {"name": "logs", "emptyDir": {"sizeLimit": "1024Mi"}},
+    {"name": "fast", "emptyDir": {"medium": "Memory"}},
+    {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    {
+        "name": "all",
+        "projected": {
+            "sources": [
+                {"configMap": {"name": "ca", "items": FILES}},
+                {"secret": {"name": "certificate", "optional": True}},
+                {"downwardAPI": {"items": [LABELS, TEAM]}},
+            ]
+        },
+    },
+    {"name": "vault", "csi": {"driver": "vault.example", "readOnly": True, "volumeAttributes": {"role": "chat"}}},
+]
+ENV: list[Object] = [
+    {"name": "PLAIN", "value": "yes"},
+    {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},
+    {"name": "CONFIG", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": False}}},
+    {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    {"name": "TEAM", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['example.com/team']"}}},
+    {"name": "MEMORY", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}},
+]
+SIDE: Object = {
+    "image": "registry.test/side:1",
+    "imagePullPolicy": "Always",
+    "command": ["/bin/side"],
+    "args": ["--follow"],
+    "env": ENV,
+    "resources": {
+        "requests": {"cpu": 1, "memory": "64Mi"},
+        "limits": {"cpu": "1500m", "memory": "128Mi", "ephemeral-storage": "1Gi"},
+    },
+    "volumeMounts": [{"name": "logs", "mountPath": "/logs"}, {"name": "data", "mountPath": "/a/b", "readOnly": False}],
+}
+POD: Object = {
+    "affinity": AFFINITY,
+    "topologySpreadConstraints": SPREAD,
+    "volumes": VOLUMES,
+    "volumeMounts": [
+        {"name": "logs", "mountPath": "/var/log/gaudi", "readOnly": False},
+        {"name": "ca", "mountPath": "/etc/company", "subPath": "certificates"},
+        {"name": "ca", "mountPath": "/etc/ssl/company"},
+    ],
+    "initContainers": [{"name": "prepare", **SIDE}, {"name": "prepare-more", "image": "registry.test/side:1"}],
+    "sidecars": [{"name": "log", **SIDE}],
+    "resources": {
+        "cpu": "1",
+        "cpuLimit": "2000m",
+        "memory": "2Gi",
+        "ephemeralStorage": "10Gi",
+        "cacheSize": "5Gi",
+        "tmpSize": "1Gi",
+    },
+    "supplementalGroups": [3000],
+}
+
+
+async def test_pods_with_all_that_platforms_ask_for_serve(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    kubelet.on_start = lambda runtime: runtime.warm()
+    asked = gaudi_inference("tiny", engine={"env": ENV}, pod={**POD, "labels": {"example.com/team": "chat"}})
+    await api.create(asked)
+    await until(partial(ready, api), "the resource to be Ready")
+    pod = await only(api, "Pod")
+    assert pod is not None
+    found = pod["spec"]
+    assert [each["name"] for each in found["initContainers"]] == ["prepare", "prepare-more", "log"]
+    assert found["containers"][0]["name"] == "runtime"
+    assert found["affinity"]["podAntiAffinity"][REQUIRED][1]["labelSelector"] == {"matchLabels": {NAME_LABEL: "tiny"}}
+    assert {each["name"] for each in VOLUMES} <= {each["name"] for each in found["volumes"]}
+
+
+async def test_template_as_the_server_keeps_it_is_no_drift(api: KubeApi, operator: OperatorProcess) -> None:
+    await api.create(gaudi_inference("tiny", engine={"env": ENV}, pod=POD))
+    workload = await until(partial(only, api, "ReplicaSet"), "a ReplicaSet")
+    revision = await until(partial(only, api, "ControllerRevision"), "a ControllerRevision")
+    assert has_drifted(revision["data"]["template"], workload["spec"]["template"]) is None
+
+
+async def test_pod_whose_user_the_cluster_assigns_is_accepted(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
+) -> None:
+    await api.create(gaudi_inference("tiny", pod={"userFromCluster": True}))
+    await until(partial(all_running, api, kubelet, 1), "a pod")
+    pod = await only(api, "Pod")
+    assert pod is not None
+    assert pod["spec"]["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}

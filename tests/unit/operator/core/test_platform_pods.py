@@ -1,0 +1,228 @@
+"""What platforms ask of pods: place, volumes, containers beside the runtime, user; one fact per test."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.volumes import RESERVED_PATHS, RESERVED_VOLUMES
+from gaudi_operator.core.children.manifests.pod_template import worker_template
+from gaudi_operator.core.names import CONTAINER, NAME_LABEL
+from tests.unit.operator.core.rendered_pod import HUB, container, environment, spec, template, volume
+from tests.unit.operator.core.resources import CARD
+
+OF_THE_RESOURCE = {"matchLabels": {NAME_LABEL: "tiny"}}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+ZONE = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+SHARED = {"name": "shared", "emptyDir": {"sizeLimit": "1Gi"}}
+LOG = {"name": "log", "image": "log:1"}
+CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+
+
+def beside(**pod: Any) -> list[dict[str, Any]]:
+    """The containers beside the runtime, in their order."""
+    found: list[dict[str, Any]] = spec(pod=pod)["initContainers"]
+    return found
+
+
+def test_pod_that_asks_for_nothing_has_none_of_it() -> None:
+    found = spec()
+    assert found.keys().isdisjoint({"affinity", "initContainers"})
+    assert "supplementalGroups" not in found["securityContext"]
+
+
+def test_affinity_to_nodes_is_taken_over() -> None:
+    term = {"matchExpressions": [{"key": "card", "operator": "In", "values": ["gaudi3"]}]}
+    asked = {REQUIRED: {"nodeSelectorTerms": [term]}, PREFERRED: [{"weight": 5, "preference": term}]}
+    assert spec(pod={"affinity": {"nodeAffinity": asked}})["affinity"] == {"nodeAffinity": asked}
+
+
+def test_affinity_without_selector_is_to_pods_of_the_resource() -> None:
+    term = {"topologyKey": "kubernetes.io/hostname"}
+    asked = {REQUIRED: [term], PREFERRED: [{"weight": 1, "podAffinityTerm": term}]}
+    meant = {**term, "labelSelector": OF_THE_RESOURCE}
+    assert spec(pod={"affinity": {"podAntiAffinity": asked}})["affinity"] == {
+        "podAntiAffinity": {REQUIRED: [meant], PREFERRED: [{"weight": 1, "podAffinityTerm": meant}]}
+    }
+
+
+def test_empty_selectors_of_an_affinity_select_everything() -> None:
+    term = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}}
+    assert spec(pod={"affinity": {"podAffinity": {REQUIRED: [term]}}})["affinity"]["podAffinity"][REQUIRED] == [term]
+
+
+def test_empty_affinity_is_left_out() -> None:
+    assert "affinity" not in spec(pod={"affinity": {"podAffinity": {}}})
+
+
+def test_asked_for_spread_counts_pods_of_the_resource() -> None:
+    ours, theirs = spec(pod={"topologySpreadConstraints": [ZONE]})["topologySpreadConstraints"]
+    assert ours == spec()["topologySpreadConstraints"][0]
+    assert theirs == {**ZONE, "labelSelector": OF_THE_RESOURCE}
+
+
+def test_asked_for_selector_of_a_spread_is_taken() -> None:
+    asked = {**ZONE, "minDomains": 2, "labelSelector": {"matchLabels": {"app": "a"}}, "matchLabelKeys": ["version"]}
+    assert spec(pod={"topologySpreadConstraints": [asked]})["topologySpreadConstraints"][1] == asked
+
+
+def test_asked_for_spread_over_nodes_replaces_ours() -> None:
+    asked = {**ZONE, "topologyKey": "kubernetes.io/hostname"}
+    (found,) = spec(pod={"topologySpreadConstraints": [asked]})["topologySpreadConstraints"]
+    assert found["whenUnsatisfiable"] == "DoNotSchedule"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"configMap": {"name": "ca", "items": [{"key": "ca.crt", "path": "ca.pem"}], "optional": False}},
+        {"secret": {"secretName": "certificate", "defaultMode": 288}},
+        {"emptyDir": {}},
+        {"emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+        {"persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
+        {
+            "projected": {
+                "sources": [
+                    {"configMap": {"name": "a"}},
+                    {"secret": {"name": "b"}},
+                    {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+                ]
+            }
+        },
+        {"csi": {"driver": "vault.example", "readOnly": True, "volumeAttributes": {"role": "chat"}}},
+    ],
+    ids=lambda kind: next(iter(kind)),
+)
+def test_volume_reaches_the_pod_as_it_was_written(kind: dict[str, Any]) -> None:
+    assert volume("mine", pod={"volumes": [{"name": "mine", **kind}]}) == {"name": "mine", **kind}
+
+
+def test_mount_is_read_only_unless_said_otherwise() -> None:
+    asked = [
+        {"name": "shared", "mountPath": "/read"},
+        {"name": "shared", "mountPath": "/write", "subPath": "in", "readOnly": False},
+    ]
+    found = container(pod={"volumes": [SHARED], "volumeMounts": asked})["volumeMounts"]
+    assert found[-2:] == [
+        {"name": "shared", "mountPath": "/read", "readOnly": True},
+        {"name": "shared", "mountPath": "/write", "subPath": "in"},
+    ]
+
+
+EVERYTHING = {
+    "model": {**HUB, "adapters": [{"name": "a", "source": {"ociImage": {"reference": "a:1"}}}]},
+    "engine": {"name": "vllm"},
+    "recipeCache": {"enabled": True, "ociImage": {"reference": "recipes:1"}},
+}
+
+
+@pytest.mark.parametrize("overrides", [{}, EVERYTHING])
+def test_volumes_and_paths_of_the_operator_are_reserved(overrides: dict[str, Any]) -> None:
+    for each in container(**overrides)["volumeMounts"]:
+        assert each["name"] in RESERVED_VOLUMES or each["name"].startswith("adapter-")
+        assert any(f"{each['mountPath']}/".startswith(f"{path}/") for path in RESERVED_PATHS)
+
+
+def test_claim_that_is_written_gets_the_group_of_the_pod() -> None:
+    writes = [{"name": "data", "mountPath": "/data", "readOnly": False}]
+    assert "fsGroup" not in spec(pod={"volumes": [CLAIM]})["securityContext"]
+    assert spec(pod={"volumes": [CLAIM], "volumeMounts": writes})["securityContext"]["fsGroup"] == 65532
+    found = spec(pod={"volumes": [CLAIM], "sidecars": [{**LOG, "volumeMounts": writes}]})
+    assert found["securityContext"]["fsGroup"] == 65532
+
+
+def test_init_containers_end_before_sidecars_start() -> None:
+    found = beside(sidecars=[LOG], initContainers=[{"name": "fetch", "image": "fetch:1"}])
+    assert [(each["name"], each.get("restartPolicy")) for each in found] == [("fetch", None), ("log", "Always")]
+
+
+def test_containers_beside_the_runtime_have_its_rights() -> None:
+    for each in beside(sidecars=[LOG], initContainers=[{"name": "fetch", "image": "fetch:1"}]):
+        assert each["securityContext"] == container()["securityContext"]
+
+
+def test_container_beside_the_runtime_is_as_it_was_written() -> None:
+    asked = {
+        **LOG,
+        "imagePullPolicy": "Always",
+        "command": ["tail"],
+        "args": ["-F", "/log/a"],
+        "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi", "ephemeral-storage": "1Gi"}},
+        "volumeMounts": [{"name": "shared", "mountPath": "/log"}],
+    }
+    (found,) = beside(volumes=[SHARED], sidecars=[asked])
+    mounted = [{"name": "shared", "mountPath": "/log", "readOnly": True}]
+    assert {**asked, "volumeMounts": mounted}.items() <= found.items()
+
+
+def test_secrets_of_the_operator_are_the_runtimes_alone() -> None:
+    hub = {"repo": "a/b", "tokenSecretRef": {"name": "hub", "key": "token"}}
+    model = {"source": {"persistentVolumeClaim": None, "huggingFace": hub}}
+    engine = {"apiKeySecretRef": {"name": "chat", "key": "key"}}
+    found = spec(model=model, engine=engine, pod={"sidecars": [LOG]})
+    assert {"HF_TOKEN", "VLLM_API_KEY"} <= {each["name"] for each in found["containers"][0]["env"]}
+    assert "env" not in found["initContainers"][0]
+
+
+def test_runtime_stays_the_one_container_that_serves() -> None:
+    assert [each["name"] for each in spec(pod={"sidecars": [LOG]})["containers"]] == [CONTAINER]
+
+
+def test_other_pods_of_a_group_have_the_same() -> None:
+    leader = template(
+        pod={"sidecars": [LOG], "volumes": [SHARED], "affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}
+    )
+    worker = worker_template(leader)["spec"]
+    assert {name: leader["spec"][name] for name in worker} == worker
+    assert {"initContainers", "volumes", "affinity"} <= worker.keys()
+
+
+def test_disk_is_request_and_limit_and_cpu_has_its_own() -> None:
+    found = container(pod={"resources": {"cpu": "2", "cpuLimit": "4", "ephemeralStorage": "20Gi"}})["resources"]
+    assert found == {
+        "limits": {"ephemeral-storage": "20Gi", "cpu": "4"},
+        "requests": {"ephemeral-storage": "20Gi", "cpu": "2"},
+    }
+
+
+def test_limit_of_cpu_is_the_request_that_hugepages_need() -> None:
+    found = container(accelerator={**CARD, "hugepages": "1Gi"}, pod={"resources": {"cpuLimit": "500m"}})["resources"]
+    assert found["limits"]["cpu"] == "500m"
+    assert "cpu" not in found["requests"]
+
+
+@pytest.mark.parametrize(("field", "name"), [("cacheSize", "cache"), ("tmpSize", "tmp")])
+def test_size_of_a_folder_is_its_limit(field: str, name: str) -> None:
+    assert volume(name, pod={"resources": {field: "5Gi"}})["emptyDir"] == {"sizeLimit": "5Gi"}
+
+
+def test_supplemental_groups_are_those_of_the_pod() -> None:
+    assert spec(pod={"supplementalGroups": [3000, 4000]})["securityContext"]["supplementalGroups"] == [3000, 4000]
+
+
+def test_user_from_the_cluster_is_not_named_and_not_root() -> None:
+    assert spec(pod={"userFromCluster": True})["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def test_group_of_volumes_is_left_to_the_cluster_too() -> None:
+    found = spec(recipeCache={"enabled": True}, pod={"userFromCluster": True})["securityContext"]
+    assert "fsGroup" not in found
+    assert found["fsGroupChangePolicy"] == "OnRootMismatch"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"secretKeyRef": {"name": "s", "key": "k", "optional": True}},
+        {"configMapKeyRef": {"name": "c", "key": "k"}},
+        {"fieldRef": {"fieldPath": "status.podIP"}},
+        {"resourceFieldRef": {"resource": "limits.memory"}},
+    ],
+    ids=lambda source: next(iter(source)),
+)
+def test_variable_refers_to_its_place(source: dict[str, Any]) -> None:
+    assert environment(engine={"env": [{"name": "A", "valueFrom": source}]})["A"] == source
