@@ -42,6 +42,11 @@ MENDED_BY_OTHERS = frozenset(
 """All other reasons need a person at once: waiting changes nothing."""
 
 
+def problem_since(reason: str, message: str, since: datetime | None, lasting: str | None = None) -> Problem:
+    """A problem that began at a moment, which counts where others may mend it."""
+    return Problem(reason, message, lasting, since=since if reason in MENDED_BY_OTHERS else None)
+
+
 def worst(problems: Iterable[Problem]) -> Problem | None:
     """What needs a person at once before what others may mend, and of that what began first; else the first."""
     return min(problems, key=lambda each: each.since.timestamp() if each.since else float("-inf"), default=None)

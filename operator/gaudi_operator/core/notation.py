@@ -27,6 +27,12 @@ def short_hash(value: Any, digits: int = 10) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:digits]
 
 
+def sentence(text: str) -> str:
+    """Words of somebody else on one line, cut to 600 characters, with a full stop."""
+    text = " ".join(text.split())[:600]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def timestamp(moment: datetime) -> str:
     """A moment as Kubernetes writes it: UTC, whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

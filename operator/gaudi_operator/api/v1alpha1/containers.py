@@ -13,7 +13,6 @@ from gaudi_operator.api.base import (
     ApiModel,
     ConfigMapKey,
     ImageReference,
-    ObjectName,
     Quantity,
     Rule,
     SecretKey,

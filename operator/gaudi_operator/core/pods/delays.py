@@ -20,6 +20,19 @@ UNSCHEDULABLE_SECONDS = 30
 """Shorter spells are usual, and not told: a pod that ends still holds its cards until it has drained."""
 
 
+@dataclass(frozen=True)
+class Room:
+    """What is known of room for new pods: whether more is `to_come`, for then a pod without a node only waits.
+
+    `unblock` says what lets an upgrade start that finds no room beside old pods; None when none is waiting for that.
+    `soon` says what the operator itself does unless room comes first; None where it can do nothing.
+    """
+
+    to_come: bool
+    unblock: str | None = None
+    soon: str | None = None
+
+
 def unscheduled_since(pod: PodView) -> datetime | None:
     """When the scheduler first found no node; None when it has found one or has not looked."""
     scheduled = pod.conditions.get("PodScheduled")

@@ -40,7 +40,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Container:
-    """The runtime container as the kubelet last saw it. `id` is empty before it was ever started.
+    """A container as the kubelet last saw it. `id` is empty before it was ever started.
 
     `last_exit` says how it, or the one before it, ended.
     """
@@ -51,6 +51,22 @@ class Container:
     waiting_message: str = ""
     last_exit: Exit | None = None
     restarts: int = 0
+
+
+@dataclass(frozen=True)
+class SideContainer:
+    """An init container, or a `sidecar`, which stays while the runtime runs."""
+
+    name: str
+    sidecar: bool
+    container: Container
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended well, and will not run again."""
+        last = self.container.last_exit
+        ended = not self.container.running and self.container.waiting_reason is None
+        return not self.sidecar and ended and last is not None and last.exit_code == 0
 
 
 @dataclass(frozen=True)
@@ -67,6 +83,7 @@ class PodCondition:
 class PodView:
     """One pod. `report` is only set when it speaks for the running container and for the pod's own plan.
 
+    `container` is that of the runtime, and `beside` are the others, which only matter where they keep it from serving.
     `created` is when it was made, and `gone_by` when the grace period of a terminating pod ends. `ended` says why a
     failed pod has ended, `ended_reason` what its node calls that (None where it says nothing of the pod), `ended_at`
     when, as near as that can be known. The leader of a group of `size` pods stands for all of them: `workers` are the
@@ -92,6 +109,7 @@ class PodView:
     size: int = 1
     ordinal: int | None = None
     workers: tuple["PodView", ...] = ()
+    beside: tuple[SideContainer, ...] = ()
 
     @property
     def active(self) -> bool:
@@ -184,6 +202,7 @@ def _read(pod: Manifest, word: PodReport | None) -> PodView:
         ended_at=_ended_at(pod) if failed else None,
         ended_reason=(status.get("reason") or None) if failed else None,
         created=read_moment(metadata.get("creationTimestamp")),
+        beside=_beside(pod),
     )
 
 
@@ -229,21 +248,30 @@ def _condition(condition: Mapping[str, Any]) -> PodCondition:
 
 
 def _container(status: Mapping[str, Any]) -> Container | None:
-    for each in status.get("containerStatuses") or ():
-        if each["name"] == CONTAINER:
-            # Of an ended container the current state tells more than the last one.
-            state = each.get("state") or {}
-            waiting = state.get("waiting") or {}
-            last = state.get("terminated") or (each.get("lastState") or {}).get("terminated")
-            return Container(
-                id=each.get("containerID") or "",
-                running="running" in state,
-                waiting_reason=waiting.get("reason"),
-                waiting_message=waiting.get("message") or "",
-                last_exit=_exit(last) if last else None,
-                restarts=max(0, each.get("restartCount") or 0),
-            )
-    return None
+    found = (each for each in status.get("containerStatuses") or () if each["name"] == CONTAINER)
+    return next(map(_read_container, found), None)
+
+
+def _beside(pod: Manifest) -> tuple[SideContainer, ...]:
+    asked = (pod.get("spec") or {}).get("initContainers") or ()
+    sidecars = {each["name"] for each in asked if each.get("restartPolicy") == "Always"}
+    statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    return tuple(SideContainer(each["name"], each["name"] in sidecars, _read_container(each)) for each in statuses)
+
+
+def _read_container(status: Mapping[str, Any]) -> Container:
+    # Of an ended container the current state tells more than the last one.
+    state = status.get("state") or {}
+    waiting = state.get("waiting") or {}
+    last = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
+    return Container(
+        id=status.get("containerID") or "",
+        running="running" in state,
+        waiting_reason=waiting.get("reason"),
+        waiting_message=waiting.get("message") or "",
+        last_exit=_exit(last) if last else None,
+        restarts=max(0, status.get("restartCount") or 0),
+    )
 
 
 def _exit(terminated: Mapping[str, Any]) -> Exit:

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from gaudi_operator.core.mending import worst
-from gaudi_operator.core.pods.problems import Room, failed_pods_problem, first_problem, with_next_try
+from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.problems import failed_pods_problem, first_problem, with_next_try
 from gaudi_operator.core.rollout.mode import in_place_soon, may_go_in_place, unblock, why_in_place
 from gaudi_operator.core.rollout.planner import Policy, Progress, Step, next_step, rollout_policy
 from gaudi_operator.core.rollout.replicas import count_pods, ending_pods, full_replicas, live_workloads

@@ -13,7 +13,8 @@ from dataclasses import replace
 from gaudi_operator.api.v1alpha1.scaling import OnFailure
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.pods.problems import Room, blames_the_revision, pod_problems
+from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.problems import blames_the_revision, pod_problems
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.state import Choice, State

@@ -6,8 +6,9 @@ import pytest
 
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.observed import Manifest, Observed
+from gaudi_operator.core.pods.delays import Room
 from gaudi_operator.core.pods.gate import is_settling
-from gaudi_operator.core.pods.problems import Room, first_problem
+from gaudi_operator.core.pods.problems import first_problem
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.replicas import ending_pods
 from gaudi_operator.core.rollout.target import on_trial

@@ -3,7 +3,8 @@
 import pytest
 
 from gaudi_operator.core.children.runtime_config import fetching
-from gaudi_operator.core.pods.problems import Room, pod_problem
+from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.problems import pod_problem
 from gaudi_operator.core.status.status import make_status
 from gaudi_runtime.contract.report import FetchProgress, Phase, RuntimeFailure
 from tests.unit.operator.core.pod_objects import pod, view

@@ -8,7 +8,8 @@ import pytest
 
 from gaudi_operator.core.mending import MENDED_BY_OTHERS, worst
 from gaudi_operator.core.names import FAILURE_ANNOTATION
-from gaudi_operator.core.pods.problems import Room, blames_the_revision, first_problem, pod_problem
+from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.problems import blames_the_revision, first_problem, pod_problem
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from gaudi_runtime.errors import Problem
 from tests.conformance import kstatus, violations

@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from gaudi_operator.core.pods.problems import Room, pod_problem
+from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.problems import pod_problem
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.errors import Problem
 from tests.unit.operator.core.cluster import stamp

@@ -1,19 +1,15 @@
 """What needs a person, with the exact sentences."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from types import MappingProxyType
-from typing import Any
 
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_operator.core.observed import PodReport
+from gaudi_operator.core.pods.delays import Room
 from gaudi_operator.core.pods.gate import why_below
-from gaudi_operator.core.pods.problems import Room, blames_the_revision, first_problem, pod_problem
-from gaudi_operator.core.pods.terminations import terminations
+from gaudi_operator.core.pods.problems import blames_the_revision, first_problem, pod_problem
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
 from gaudi_runtime.contract.report import (
@@ -28,20 +24,15 @@ from gaudi_runtime.contract.report import (
 from gaudi_runtime.errors import Problem
 from tests.builders import Object
 from tests.unit.operator.core.cluster import stamp
-from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
+from tests.unit.operator.core.pod_objects import condition, pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import NOW, inference
 from tests.unit.operator.core.states import state_of
 
 ROOM = Room(to_come=False)
-IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
-READ_LOG = "Read its log with `kubectl logs {}`."
+READ_LOG = "Read its log with `kubectl logs a`."
 NO_NODE = "Pod a finds no node: 0/1 nodes are available."
 NO_PODS = "ReplicaSet tiny-1 cannot make pods: "
-
-
-def waiting(reason: str, message: str = "", **fields: Any) -> PodView:
-    return view(pod(state={"waiting": {"reason": reason, "message": message}}, **fields))
 
 
 def unschedulable(seconds: int, said: str = "0/1 nodes are available") -> PodView:
@@ -58,129 +49,6 @@ def replica_set(**condition: str) -> Object:
 
 def test_healthy_pod_is_in_no_problem() -> None:
     assert pod_problem(view(report=report()), state_of(), ROOM) is None
-
-
-def test_image_that_cannot_be_pulled() -> None:
-    assert pod_problem(waiting("ImagePullBackOff", 'Back-off pulling image "runtime:9"'), state_of(), ROOM) == Problem(
-        "ImagePullBackOff",
-        f'Pod a cannot start its container: Back-off pulling image "runtime:9". {IMAGE}',
-        f'Pod a could not start its container: Back-off pulling image "runtime:9". {IMAGE}',
-    )
-
-
-@pytest.mark.parametrize("said", ["Does it exist?", "No such image!", "No such image."])
-def test_sentence_of_a_kubelet_with_an_end_gets_no_other(said: str) -> None:
-    found = pod_problem(waiting("ErrImagePull", said), state_of(), ROOM)
-    assert found is not None
-    assert found.message == f"Pod a cannot start its container: {said} {IMAGE}"
-
-
-def test_long_words_of_a_kubelet_are_cut() -> None:
-    found = pod_problem(waiting("ErrImagePull", "x" * 601), state_of(), ROOM)
-    assert found is not None
-    assert found.message == f"Pod a cannot start its container: {'x' * 600}. {IMAGE}"
-
-
-@pytest.mark.parametrize(
-    "reason",
-    [
-        "ErrImageNeverPull",
-        "InvalidImageName",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "RunContainerError",
-    ],
-)
-def test_container_that_cannot_be_made(reason: str) -> None:
-    found = pod_problem(waiting(reason), state_of(), ROOM)
-    assert found is not None
-    assert found.reason == reason
-
-
-@pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
-def test_container_that_is_being_made_is_in_no_problem(reason: str) -> None:
-    assert pod_problem(waiting(reason), state_of(), ROOM) is None
-
-
-def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
-    last = {"terminated": {"reason": reason, "exitCode": code, "message": words}}
-    return waiting("CrashLoopBackOff", last_state=last, **fields)
-
-
-def after_end(pod: PodView, reports: Mapping[str, PodReport] = MappingProxyType({})) -> Problem | None:
-    """What is said of a pod whose container has ended, as `reports` by UID told of it."""
-    return pod_problem(pod, state_of(terminations=terminations([pod], GaudiInferenceStatus(), reports)), ROOM)
-
-
-def loop(reason: str, told: str) -> Problem:
-    return Problem(
-        reason,
-        f"The container of pod a ends again and again. {told} {READ_LOG.format('a --previous')}",
-        f"The container of pod a ended again and again. {told}",
-    )
-
-
-def test_container_that_ends_again_and_again() -> None:
-    assert after_end(ended("Error", 1, "loading\nNo such file\n")) == loop(
-        "CrashLoopBackOff", "Error, exit code 1: No such file."
-    )
-
-
-def test_container_that_ended_nobody_knows_how() -> None:
-    assert after_end(waiting("CrashLoopBackOff")) == loop("CrashLoopBackOff", "Its end is unknown.")
-
-
-def test_container_that_the_node_has_no_memory_for() -> None:
-    assert after_end(ended("OOMKilled", 137, "Killed")) == loop(
-        "HostOutOfMemory",
-        "OOMKilled, exit code 137: Killed. Raise spec.pod.resources.memory: the node's memory ran out, not the card's.",
-    )
-
-
-def crash(phase: Phase, at: tuple[int, int, int] | None = None) -> Problem | None:
-    """What is said of a container that crashes again and again in that phase, as its last report says."""
-    pod = ended("Error", 139, "")
-    return after_end(pod, {pod.uid: PodReport("c1", NOW, report(phase, prompt=PhaseProgress(planned=8, current=at)))})
-
-
-@pytest.mark.parametrize("phase", [Phase.SAMPLER, Phase.DEFRAGMENTER])
-def test_crash_in_a_phase_without_buckets_blames_none(phase: Phase) -> None:
-    found = crash(phase)
-    assert found is not None
-    assert found.reason == "CompileCrashed"
-    assert f"In phase {phase}: Error, exit code 139. No bucket is at fault: try another image." in found.message
-
-
-def test_crash_between_two_buckets_sends_to_the_log() -> None:
-    found = crash(Phase.CAPTURING)
-    assert found is not None
-    assert "Leave the bucket that its log names last out of spec.bucketing" in found.message
-
-
-@pytest.mark.parametrize("phase", [Phase.LOADING, Phase.SERVING])
-def test_crash_in_another_phase_is_only_a_crash(phase: Phase) -> None:
-    found = crash(phase)
-    assert found is not None
-    assert found.reason == "CrashLoopBackOff"
-
-
-def test_container_that_a_compile_ends() -> None:
-    assert crash(Phase.COMPILING, (1, 128, 0)) == loop(
-        "CompileCrashed",
-        "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139. Leave that bucket out of "
-        "spec.bucketing, or try another image.",
-    )
-
-
-def started_anew(restarts: int, gate: bool | None = None) -> PodView:
-    manifest = pod(conditions=() if gate is None else (gate_condition(gate),))
-    manifest["status"]["containerStatuses"][0]["restartCount"] = restarts
-    return view(manifest, report(Phase.COMPILING))
-
-
-@pytest.mark.parametrize(("restarts", "gate", "loops"), [(1, None, False), (2, None, True), (5, False, False)])
-def test_two_ends_before_it_served_are_a_loop_while_warming(restarts: int, gate: bool | None, loops: bool) -> None:
-    assert (pod_problem(started_anew(restarts, gate), state_of(), ROOM) is not None) is loops
 
 
 def test_pod_without_a_node_for_long() -> None:
@@ -364,7 +232,7 @@ def test_answers_that_fail_are_told_with_limit_and_log() -> None:
     met = view(report=report(requests=Requests(answered=100, failed=6)))
     found = "6 of 100 answers of pod a failed; spec.rollout.canary.maxErrorPercent is 5."
     assert pod_problem(met, observing(maxErrorPercent=5), ROOM) == Problem(
-        "TooManyErrors", f"{found} {READ_LOG.format('a')}", found
+        "TooManyErrors", f"{found} {READ_LOG}", found
     )
 
 
@@ -398,6 +266,8 @@ def test_answers_that_fail_count_where_a_revision_is_observed(
         ("HostOutOfMemory", True),
         ("InvalidImageName", True),
         ("StartFailed", True),
+        ("InitContainerFails", True),
+        ("SidecarFails", True),
         ("ImagePullBackOff", False),
         ("Unschedulable", False),
         ("VolumeNotBound", False),
@@ -412,6 +282,6 @@ def test_only_what_the_revision_is_made_of_is_blamed(reason: str, blamed: bool) 
 
 
 def test_trouble_of_a_pod_comes_before_its_replica_sets() -> None:
-    found = first_problem([view(), waiting("InvalidImageName")], [], state_of(), ROOM)
+    found = first_problem([view(), view(pod(state={"waiting": {"reason": "InvalidImageName"}}))], [], state_of(), ROOM)
     assert found is not None
     assert found.reason == "InvalidImageName"

@@ -1,0 +1,120 @@
+"""What keeps the containers of a pod from starting, or ends them again and again: the runtime's, and those beside it.
+
+A waiting reason comes and goes between two tries: by it alone a condition would flap. So ends are counted as well.
+"""
+
+from collections.abc import Sequence
+
+from gaudi_operator.core.mending import problem_since
+from gaudi_operator.core.notation import sentence
+from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.terminations import Termination
+from gaudi_operator.core.pods.view import PodView, SideContainer
+from gaudi_operator.core.state import State
+from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.errors import Problem
+
+_IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
+_CONTAINER = "Check that what spec.engine.env, spec.model.source and spec.pod name exists in this namespace."
+_WAITING = {
+    "ImagePullBackOff": _IMAGE,
+    "ErrImagePull": _IMAGE,
+    "ErrImageNeverPull": _IMAGE,
+    "InvalidImageName": _IMAGE,
+    "CreateContainerConfigError": _CONTAINER,
+    "CreateContainerError": _CONTAINER,
+    "RunContainerError": _CONTAINER,
+}
+_SIDE_IMAGE = "Check its image and imagePullPolicy, and spec.pod.imagePullSecrets."
+_SIDE_CONTAINER = (
+    "Check that what its env and volumeMounts name exists in this namespace, and that its user is not root."
+)
+
+CRASHES = 2
+"""Ends of a container that never served before we speak of a loop: one may be chance."""
+
+_COMPILING = frozenset({Phase.COMPILING, Phase.CAPTURING, Phase.SAMPLER, Phase.DEFRAGMENTER})
+_CALM = 600
+"""Seconds after which a kubelet forgets how a container has ended that runs since."""
+
+_HOW = ("ends", "ended")
+_COULD = ("cannot", "could not")
+
+
+def container_waits(pod: PodView, _: State, __: Room) -> Problem | None:
+    reason = pod.container.waiting_reason if pod.container else None
+    if pod.container is None or reason not in _WAITING:
+        return None
+    why = f"{sentence(pod.container.waiting_message or reason)} {_WAITING[reason]}"
+    now, later = (f"Pod {pod.name} {could} start its container: {why}" for could in _COULD)
+    # The reason has no time of its own, and takes turns with another (ErrImagePull, ImagePullBackOff) in one wait.
+    return problem_since(reason, now, pod.awaited_since, later)
+
+
+def side_container_waits(pod: PodView, _: State, __: Room) -> Problem | None:
+    """The first container beside the runtime that cannot be made: the runtime's waits for it."""
+    for side in pod.beside:
+        reason = side.container.waiting_reason
+        if reason in _WAITING:
+            advice = _SIDE_IMAGE if _WAITING[reason] == _IMAGE else _SIDE_CONTAINER
+            why = f"{sentence(side.container.waiting_message or reason)} {advice}"
+            now, later = (f"Pod {pod.name} {could} start its {_called(side)}: {why}" for could in _COULD)
+            return problem_since(reason, now, pod.awaited_since, later)
+    return None
+
+
+def side_container_fails(pod: PodView, state: State, _: Room) -> Problem | None:
+    """The first container beside the runtime that ends again and again. An init container may end, but well."""
+    for side in pod.beside:
+        last = side.container.last_exit
+        if last is None or side.done or not _ends_again(side, state):
+            continue
+        reason = "SidecarFails" if side.sidecar else "InitContainerFails"
+        log = f"Read its log with `kubectl logs {pod.name} -c {side.name} --previous`."
+        said = [f"The {_called(side)} of pod {pod.name} {how} again and again. {sentence(str(last))}" for how in _HOW]
+        return Problem(reason, f"{said[0]} {log}", said[1])
+    return None
+
+
+def _ends_again(side: SideContainer, state: State) -> bool:
+    # As with the runtime, a waiting reason that comes and goes between two tries would make the condition flap.
+    last, often = side.container.last_exit, side.container.restarts >= CRASHES
+    if side.container.waiting_reason == "CrashLoopBackOff":
+        return True
+    return often and last is not None and last.ended is not None and not state.deadlines.reached(last.ended, _CALM)
+
+
+def _called(side: SideContainer) -> str:
+    return f"{'sidecar' if side.sidecar else 'init container'} {side.name}"
+
+
+def crash_loop(pod: PodView, state: State, _: Room) -> Problem | None:
+    """Our own count beside the kubelet's: it forgets between two ends, while the next container warms up again."""
+    if pod.container is None:
+        return None
+    # The kubelet's waiting reason comes and goes between two tries: by it alone the condition would flap.
+    again = pod.container.restarts >= CRASHES and not pod.served
+    if pod.container.waiting_reason != "CrashLoopBackOff" and not again:
+        return None
+    last = state.terminations.get(pod.name)
+    said = last.sentence if last else "Its end is unknown"
+    reason, advice = _kind_of_crash(last) if last else ("CrashLoopBackOff", ())
+    log = f"Read its log with `kubectl logs {pod.name} --previous`."
+    return Problem(
+        reason,
+        " ".join((f"The container of pod {pod.name} ends again and again. {sentence(said)}", *advice, log)),
+        " ".join((f"The container of pod {pod.name} ended again and again. {sentence(said)}", *advice)),
+    )
+
+
+def _kind_of_crash(last: Termination) -> tuple[str, Sequence[str]]:
+    """Its reason, and what to change in the spec where that is known."""
+    if last.facts.reason == "OOMKilled":
+        return "HostOutOfMemory", ("Raise spec.pod.resources.memory: the node's memory ran out, not the card's.",)
+    if last.phase not in _COMPILING:
+        return "CrashLoopBackOff", ()
+    # A crash of the sampler's or the defragmenter's kernels has no bucket that could be left out.
+    if last.phase in (Phase.SAMPLER, Phase.DEFRAGMENTER):
+        return "CompileCrashed", ("No bucket is at fault: try another image.",)
+    bucket = "that bucket" if last.facts.bucket else "the bucket that its log names last"
+    return "CompileCrashed", (f"Leave {bucket} out of spec.bucketing, or try another image.",)

@@ -1,0 +1,229 @@
+"""What keeps containers from starting or ends them again and again, with the exact sentences."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.observed import PodReport
+from gaudi_operator.core.pods.delays import Room
+from gaudi_operator.core.pods.problems import pod_problem
+from gaudi_operator.core.pods.terminations import terminations
+from gaudi_operator.core.pods.view import PodView
+from gaudi_runtime.contract.report import (
+    Phase,
+    PhaseProgress,
+)
+from gaudi_runtime.errors import Problem
+from tests.builders import Object
+from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.pod_objects import RUNNING, gate_condition, pod, view
+from tests.unit.operator.core.reports import report
+from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.states import state_of
+
+ROOM = Room(to_come=False)
+IMAGE = "Check spec.engine.image, spec.engine.imagePullPolicy and spec.pod.imagePullSecrets."
+READ_LOG = "Read its log with `kubectl logs {}`."
+
+
+def waiting(reason: str, message: str = "", **fields: Any) -> PodView:
+    return view(pod(state={"waiting": {"reason": reason, "message": message}}, **fields))
+
+
+def test_image_that_cannot_be_pulled() -> None:
+    assert pod_problem(waiting("ImagePullBackOff", 'Back-off pulling image "runtime:9"'), state_of(), ROOM) == Problem(
+        "ImagePullBackOff",
+        f'Pod a cannot start its container: Back-off pulling image "runtime:9". {IMAGE}',
+        f'Pod a could not start its container: Back-off pulling image "runtime:9". {IMAGE}',
+    )
+
+
+@pytest.mark.parametrize("said", ["Does it exist?", "No such image!", "No such image."])
+def test_sentence_of_a_kubelet_with_an_end_gets_no_other(said: str) -> None:
+    found = pod_problem(waiting("ErrImagePull", said), state_of(), ROOM)
+    assert found is not None
+    assert found.message == f"Pod a cannot start its container: {said} {IMAGE}"
+
+
+def test_long_words_of_a_kubelet_are_cut() -> None:
+    found = pod_problem(waiting("ErrImagePull", "x" * 601), state_of(), ROOM)
+    assert found is not None
+    assert found.message == f"Pod a cannot start its container: {'x' * 600}. {IMAGE}"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    ],
+)
+def test_container_that_cannot_be_made(reason: str) -> None:
+    found = pod_problem(waiting(reason), state_of(), ROOM)
+    assert found is not None
+    assert found.reason == reason
+
+
+@pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
+def test_container_that_is_being_made_is_in_no_problem(reason: str) -> None:
+    assert pod_problem(waiting(reason), state_of(), ROOM) is None
+
+
+def ended(reason: str, code: int, words: str, **fields: Any) -> PodView:
+    last = {"terminated": {"reason": reason, "exitCode": code, "message": words}}
+    return waiting("CrashLoopBackOff", last_state=last, **fields)
+
+
+def after_end(pod: PodView, reports: Mapping[str, PodReport] = MappingProxyType({})) -> Problem | None:
+    """What is said of a pod whose container has ended, as `reports` by UID told of it."""
+    return pod_problem(pod, state_of(terminations=terminations([pod], GaudiInferenceStatus(), reports)), ROOM)
+
+
+def loop(reason: str, told: str) -> Problem:
+    return Problem(
+        reason,
+        f"The container of pod a ends again and again. {told} {READ_LOG.format('a --previous')}",
+        f"The container of pod a ended again and again. {told}",
+    )
+
+
+def test_container_that_ends_again_and_again() -> None:
+    assert after_end(ended("Error", 1, "loading\nNo such file\n")) == loop(
+        "CrashLoopBackOff", "Error, exit code 1: No such file."
+    )
+
+
+def test_container_that_ended_nobody_knows_how() -> None:
+    assert after_end(waiting("CrashLoopBackOff")) == loop("CrashLoopBackOff", "Its end is unknown.")
+
+
+def test_container_that_the_node_has_no_memory_for() -> None:
+    assert after_end(ended("OOMKilled", 137, "Killed")) == loop(
+        "HostOutOfMemory",
+        "OOMKilled, exit code 137: Killed. Raise spec.pod.resources.memory: the node's memory ran out, not the card's.",
+    )
+
+
+def crash(phase: Phase, at: tuple[int, int, int] | None = None) -> Problem | None:
+    """What is said of a container that crashes again and again in that phase, as its last report says."""
+    pod = ended("Error", 139, "")
+    return after_end(pod, {pod.uid: PodReport("c1", NOW, report(phase, prompt=PhaseProgress(planned=8, current=at)))})
+
+
+@pytest.mark.parametrize("phase", [Phase.SAMPLER, Phase.DEFRAGMENTER])
+def test_crash_in_a_phase_without_buckets_blames_none(phase: Phase) -> None:
+    found = crash(phase)
+    assert found is not None
+    assert found.reason == "CompileCrashed"
+    assert f"In phase {phase}: Error, exit code 139. No bucket is at fault: try another image." in found.message
+
+
+def test_crash_between_two_buckets_sends_to_the_log() -> None:
+    found = crash(Phase.CAPTURING)
+    assert found is not None
+    assert "Leave the bucket that its log names last out of spec.bucketing" in found.message
+
+
+@pytest.mark.parametrize("phase", [Phase.LOADING, Phase.SERVING])
+def test_crash_in_another_phase_is_only_a_crash(phase: Phase) -> None:
+    found = crash(phase)
+    assert found is not None
+    assert found.reason == "CrashLoopBackOff"
+
+
+def test_container_that_a_compile_ends() -> None:
+    assert crash(Phase.COMPILING, (1, 128, 0)) == loop(
+        "CompileCrashed",
+        "In phase Compiling at prompt bucket (1, 128, 0): Error, exit code 139. Leave that bucket out of "
+        "spec.bucketing, or try another image.",
+    )
+
+
+def started_anew(restarts: int, gate: bool | None = None) -> PodView:
+    manifest = pod(conditions=() if gate is None else (gate_condition(gate),))
+    manifest["status"]["containerStatuses"][0]["restartCount"] = restarts
+    return view(manifest, report(Phase.COMPILING))
+
+
+@pytest.mark.parametrize(("restarts", "gate", "loops"), [(1, None, False), (2, None, True), (5, False, False)])
+def test_two_ends_before_it_served_are_a_loop_while_warming(restarts: int, gate: bool | None, loops: bool) -> None:
+    assert (pod_problem(started_anew(restarts, gate), state_of(), ROOM) is not None) is loops
+
+
+LOG_OF_THE_SIDE = "Read its log with `kubectl logs a -c {} --previous`."
+
+
+def beside(state: Object, *, sidecar: bool = False, last: Object | None = None, restarts: int = 0) -> PodView:
+    """A pod whose runtime waits for an init container, or has a sidecar, in that state."""
+    manifest = pod(state={"waiting": {"reason": "PodInitializing"}})
+    kind = {"restartPolicy": "Always"} if sidecar else {}
+    manifest["spec"] = {"initContainers": [{"name": "side", **kind}]}
+    status = {"name": "side", "state": state, "lastState": {"terminated": last} if last else {}}
+    manifest["status"]["initContainerStatuses"] = [{**status, "restartCount": restarts}]
+    return view(manifest)
+
+
+def exited(code: int, seconds_ago: int, message: str = "") -> Object:
+    ended = stamp(NOW - timedelta(seconds=seconds_ago))
+    return {"reason": "Error" if code else "Completed", "exitCode": code, "message": message, "finishedAt": ended}
+
+
+@pytest.mark.parametrize(("sidecar", "called"), [(False, "init container side"), (True, "sidecar side")])
+def test_image_beside_the_runtime_that_cannot_be_pulled(sidecar: bool, called: str) -> None:
+    waits = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    advice = "Check its image and imagePullPolicy, and spec.pod.imagePullSecrets."
+    assert pod_problem(beside(waits, sidecar=sidecar), state_of(), ROOM) == Problem(
+        "ImagePullBackOff",
+        f"Pod a cannot start its {called}: no such image. {advice}",
+        f"Pod a could not start its {called}: no such image. {advice}",
+    )
+
+
+def test_container_beside_the_runtime_that_cannot_be_made() -> None:
+    waits = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "s" not found'}}
+    found = pod_problem(beside(waits), state_of(), ROOM)
+    assert found is not None
+    assert found.reason == "CreateContainerConfigError"
+    assert "Check that what its env and volumeMounts name exists" in found.message
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "reason", "called"),
+    [(False, "InitContainerFails", "init container side"), (True, "SidecarFails", "sidecar side")],
+)
+def test_container_beside_the_runtime_that_ends_again_and_again(sidecar: bool, reason: str, called: str) -> None:
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    failing = beside(waits, sidecar=sidecar, last=exited(1, 5, "no {place}"), restarts=1)
+    told = "again and again. Error, exit code 1: no {place}."
+    assert pod_problem(failing, state_of(), ROOM) == Problem(
+        reason,
+        f"The {called} of pod a ends {told} {LOG_OF_THE_SIDE.format('side')}",
+        f"The {called} of pod a ended {told}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("restarts", "seconds_ago", "fails"), [(1, 5, False), (2, 5, True), (2, 599, True), (2, 601, False)]
+)
+def test_two_ends_of_late_are_told_while_it_runs(restarts: int, seconds_ago: int, fails: bool) -> None:
+    runs = beside(RUNNING, sidecar=True, last=exited(1, seconds_ago), restarts=restarts)
+    found = pod_problem(runs, state_of(), ROOM)
+    assert (found is not None and found.reason == "SidecarFails") is fails
+
+
+def test_init_container_that_ended_well_at_last_is_no_problem() -> None:
+    assert pod_problem(beside({"terminated": exited(0, 1)}, restarts=5), state_of(), ROOM) is None
+
+
+def test_end_beside_the_runtime_is_none_of_the_runtimes() -> None:
+    failing = beside({"terminated": exited(1, 1)}, restarts=5)
+    assert failing.container is not None
+    assert failing.container.last_exit is None
+    assert terminations([failing], GaudiInferenceStatus(), {}) == {}
