@@ -1,15 +1,23 @@
 """What platforms ask of pods: the API server takes all of it, and the pods that come of it, and nothing drifts."""
 
+import re
 from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
 
 from gaudi_operator.core.children.drift import has_drifted
 from gaudi_operator.core.names import NAME_LABEL
-from tests.builders import Object, gaudi_inference
+from tests.builders import Object, gaudi_inference, merged
+from tests.cluster.objects import Objects
 from tests.cluster.pods import all_running, only, ready
 from tests.kube_api import KubeApi, until
 from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
 
+PAGE = (Path(__file__).parents[2] / "docs" / "pods.md").read_text()
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 HERE = {"topologyKey": "kubernetes.io/hostname"}
 REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
 TERM = {
@@ -104,6 +112,12 @@ POD: Object = {
     },
     "supplementalGroups": [3000],
 }
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example_of_the_page_is_accepted(objects: Objects, namespace: str, example: str) -> None:
+    base = {"accelerator": {"generation": "gaudi3", "deviceMemory": None}, "engine": {"name": "vllm"}}
+    objects.create(gaudi_inference("tiny", **merged(base, yaml.safe_load(example)["spec"])), namespace)
 
 
 async def test_pods_with_all_that_platforms_ask_for_serve(

@@ -1,0 +1,37 @@
+"""docs/pods.md: its examples are accepted, and every field of spec.pod.resources has a row."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gaudi_operator.api.v1alpha1.pod import Resources
+from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
+from tests.builders import merged
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
+
+PAGE = (Path(__file__).parents[4] / "docs" / "pods.md").read_text()
+EXAMPLES = {
+    title: [yaml.safe_load(text)["spec"] for text in re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)]
+    for title, _, section in (part.partition("\n") for part in PAGE.split("\n## ")[1:])
+}
+ALL = [(title, example) for title, examples in EXAMPLES.items() for example in examples]
+
+
+@pytest.mark.parametrize(("title", "example"), ALL, ids=[title for title, _ in ALL])
+def test_example_is_accepted_and_has_an_effect(title: str, example: dict[str, Any]) -> None:
+    found = inference(**merged({"accelerator": CARD, "engine": {"name": "vllm"}}, example))
+    assert first_violation(found, DEFAULTS) is None
+    assert why_settings_are_ignored(found) is None
+
+
+def test_every_task_with_fields_has_an_example() -> None:
+    titles = ["A private CA", "Over zones", "Init containers and sidecars", "OpenShift"]
+    assert [title for title, examples in EXAMPLES.items() if examples] == titles
+
+
+def test_every_size_has_a_row() -> None:
+    table = PAGE.partition("## Sizes")[2].partition("\n## ")[0]
+    assert {field.alias or name for name, field in Resources.model_fields.items()} <= set(re.findall(r"`(\w+)`", table))
