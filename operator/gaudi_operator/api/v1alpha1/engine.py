@@ -16,8 +16,8 @@ from gaudi_operator.api.base import (
     rules,
     validated_by,
 )
-from gaudi_operator.api.v1alpha1.containers import Argument, EnvVar, VariableValue
 from gaudi_operator.api.v1alpha1.model import PullPolicy
+from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
 from gaudi_operator.api.v1alpha1.renamed import RENAMED
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Sequences, Tokens

@@ -11,7 +11,7 @@ What is refused here can never work. What passes may still fall short: that is f
 from collections.abc import Iterator
 from math import ceil
 
-from gaudi_operator.api.v1alpha1.containers import SideContainer
+from gaudi_operator.api.v1alpha1.pods.containers import SideContainer
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures, least_memory, most_kv_blocks, usable_bytes

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_operator.api.v1alpha1.pod import Resources
+from gaudi_operator.api.v1alpha1.pods.pod import Resources
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
 from tests.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference

@@ -85,8 +85,8 @@ def test_pod_that_waits_for_a_volume(said: str) -> None:
     assert found.reason == "VolumeNotBound"
     assert found.message == (
         f"Pod a waits for a volume: 0/1 nodes are available: {said}. Check that the PVCs that "
-        "spec.model, spec.recipeCache and spec.pod.volumes name exist, that their storage classes can provide them, and "
-        "that their volumes are reachable from a node with cards."
+        "spec.model, spec.recipeCache and spec.pod.volumes name exist, that their storage classes can provide them, "
+        "and that their volumes are reachable from a node with cards."
     )
 
 

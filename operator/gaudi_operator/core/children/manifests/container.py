@@ -5,8 +5,8 @@ containers beside it have its rights, and nothing else of it.
 """
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator
-from gaudi_operator.api.v1alpha1.containers import EnvVar, SideContainer
-from gaudi_operator.api.v1alpha1.pod import Pod, Resources
+from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
+from gaudi_operator.api.v1alpha1.pods.pod import Pod, Resources
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
 from gaudi_operator.core.children.manifests.metadata import Object, as_written

@@ -3,8 +3,8 @@
 from itertools import chain
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.pod import Pod
-from gaudi_operator.api.v1alpha1.scheduling import PodAffinity
+from gaudi_operator.api.v1alpha1.pods.pod import Pod
+from gaudi_operator.api.v1alpha1.pods.scheduling import PodAffinity
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.children.manifests.container import container, side_containers
 from gaudi_operator.core.children.manifests.metadata import (

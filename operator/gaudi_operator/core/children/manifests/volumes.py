@@ -4,8 +4,8 @@ from posixpath import dirname
 
 from gaudi_operator.api.base import Quantity
 from gaudi_operator.api.v1alpha1.model import FetchCache, Model, ModelSource, OciImageSource
+from gaudi_operator.api.v1alpha1.pods.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.api.v1alpha1.volumes import VolumeMount
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache
 from gaudi_operator.core.children.manifests.metadata import Object, as_written
 from gaudi_operator.core.children.manifests.recipe_pvc import recipe_pvc_name

@@ -16,9 +16,9 @@ from gaudi_operator.api.base import (
     rules,
     validated_by,
 )
-from gaudi_operator.api.v1alpha1.containers import SideContainers
-from gaudi_operator.api.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraints
-from gaudi_operator.api.v1alpha1.volumes import OUTSIDE_OF_OURS, Volume, VolumeMounts
+from gaudi_operator.api.v1alpha1.pods.containers import SideContainers
+from gaudi_operator.api.v1alpha1.pods.scheduling import Affinity, Toleration, TopologySpreadConstraints
+from gaudi_operator.api.v1alpha1.pods.volumes import OUTSIDE_OF_OURS, Volume, VolumeMounts
 
 DEFAULT_USER = 65532
 

@@ -21,7 +21,7 @@ from gaudi_operator.api.base import (
     validated_by,
 )
 from gaudi_operator.api.v1alpha1.model import PullPolicy
-from gaudi_operator.api.v1alpha1.volumes import LABEL_OR_ANNOTATION, VolumeMounts
+from gaudi_operator.api.v1alpha1.pods.volumes import LABEL_OR_ANNOTATION, VolumeMounts
 
 VariableName = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 VariableValue = Annotated[str, StringConstraints(max_length=1024)]
