@@ -114,8 +114,14 @@ def _workers(pod: PodView, state: State, room: Room) -> Problem | None:
     return next((each for each in found if each), None)
 
 
+def _stall_timeout(pod: PodView, state: State) -> int:
+    """What the pod's own liveness judges by: its revision's seconds, and not what the spec says by now."""
+    mine = next((each.stall_timeout_seconds for each in state.stored if each.name == pod.revision), None)
+    return mine or state.inference.spec.readiness.stall_timeout_seconds
+
+
 def _standstill(pod: PodView, state: State, _: Room) -> Problem | None:
-    report, limit = pod.report, state.inference.spec.readiness.stall_timeout_seconds
+    report, limit = pod.report, _stall_timeout(pod, state)
     if report is None or pod.received is None or report.phase not in STARTING:
         return None
     if report.since_progress_seconds <= limit:

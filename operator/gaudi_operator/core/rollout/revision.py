@@ -154,6 +154,12 @@ class Revision:
         return isinstance(engine, dict) and engine.get("name") == EngineName.SIM
 
     @property
+    def stall_timeout_seconds(self) -> int | None:
+        """What the liveness of its pods judges a standstill by; None where its inputs do not say."""
+        seconds = self.inputs.get("stallTimeoutSeconds")
+        return seconds if isinstance(seconds, int) else None
+
+    @property
     def data(self) -> dict[str, Any]:
         """What its ControllerRevision stores: what stood there, for Kubernetes lets nobody change it."""
         if self.kept is not None:

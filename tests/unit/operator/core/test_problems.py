@@ -11,6 +11,7 @@ from gaudi_operator.core.pods.delays import Room
 from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.problems import blames_the_revision, first_problem, pod_problem
 from gaudi_operator.core.pods.view import PodView
+from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.state import State
 from gaudi_runtime.contract.report import (
     BucketPhase,
@@ -129,6 +130,13 @@ def test_warmup_that_stands_still_names_the_bucket() -> None:
     found = pod_problem(view(report=report(Phase.COMPILING, since_progress_seconds=1801, decode=at)), state_of(), ROOM)
     assert found is not None
     assert "in phase Compiling at decode bucket (4, 1, 64)." in found.message
+
+
+@pytest.mark.parametrize(("inputs", "reason"), [({"stallTimeoutSeconds": 3600}, None), ({}, "WarmupStalled")])
+def test_standstill_is_judged_by_the_pods_own_revision(inputs: Object, reason: str | None) -> None:
+    still = view(pod(revision="old"), report(Phase.COMPILING, since_progress_seconds=1801))
+    found = pod_problem(still, state_of(stored=(Revision("old", 1, inputs, {}, ""),)), ROOM)
+    assert (found and found.reason) == reason
 
 
 def test_warmup_that_moves_now_and_then_is_in_no_problem() -> None:
