@@ -203,8 +203,8 @@ NETWORKS = (
     Bad("addresses_with_selector", "ipBlock stands alone", clients({"podSelector": {}, "ipBlock": {"cidr": "::/0"}})),
     Bad("addresses_that_are_no_range", "must be a range", clients({"ipBlock": {"cidr": "10.0.0.1"}})),
     Bad(
-        "comparison_without_values",
-        "values belong to the operators In and NotIn",
+        "client_selector_without_values",
+        "values is needed when operator is In or NotIn",
         clients({"podSelector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}),
     ),
 )
