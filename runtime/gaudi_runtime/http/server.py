@@ -21,21 +21,23 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gaudi_runtime.errors import PortUnavailable
 
 TICK_SECONDS = 1.0
-LINGER_SECONDS = 1
-"""How long a connection whose answer ends after the server began to stop waits for a last request."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """Bounds of one port; times in seconds, sizes in bytes. `connections` None is unbounded."""
+    """Bounds of one port; times in seconds, sizes in bytes. `connections` None is unbounded.
+
+    A connection on which nothing is asked waits `linger_seconds` for a last request once the server stops.
+    """
 
     header_bytes: int
     keep_alive_seconds: int
     drain_seconds: int
     connections: int | None = None
     first_request_seconds: float = 10.0
+    linger_seconds: float = 1.0
 
 
 class _Server(uvicorn.Server):
@@ -87,7 +89,7 @@ async def http_server(
     listener = bind(port)
     config = uvicorn.Config(
         app,
-        http=connection(limits.header_bytes, limits.first_request_seconds),
+        http=connection(limits),
         ws="none",
         lifespan="off",
         loop="asyncio",
@@ -133,8 +135,9 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def connection(head_bytes: int, first_request_seconds: float) -> type[HttpToolsProtocol]:
-    """A connection that refuses a head of more than `head_bytes`, and is closed when none came in time."""
+def connection(limits: ServerLimits) -> type[HttpToolsProtocol]:
+    """A connection that refuses a head that is too long, and is closed when none came in time."""
+    head_bytes = limits.header_bytes
 
     class Bounded(HttpToolsProtocol):
         _unread = 0
@@ -144,7 +147,7 @@ def connection(head_bytes: int, first_request_seconds: float) -> type[HttpToolsP
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self.loop.call_later(first_request_seconds, self._drop_if_silent)
+            self.loop.call_later(limits.first_request_seconds, self._drop_if_silent)
 
         def data_received(self, data: bytes) -> None:
             self._unread += len(data)
@@ -180,10 +183,13 @@ def connection(head_bytes: int, first_request_seconds: float) -> type[HttpToolsP
                 self.transport.close()
 
         def shutdown(self) -> None:
-            # An answer that began before the drain did carries no `Connection: close`: its client may ask once more.
+            # An answer that began before the drain did carries no `Connection: close`: its client asks once more, and
+            # that request may be on its way already.
+            self.timeout_keep_alive = limits.linger_seconds  # type: ignore[assignment]  # asyncio takes parts of one
             if self.cycle is None or self.cycle.response_complete:
-                super().shutdown()
-            else:
-                self.timeout_keep_alive = LINGER_SECONDS
+                self._unset_keepalive_if_required()
+                self.timeout_keep_alive_task = self.loop.call_later(
+                    limits.linger_seconds, self.timeout_keep_alive_handler
+                )
 
     return Bounded

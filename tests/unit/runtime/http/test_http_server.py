@@ -49,6 +49,39 @@ async def test_answer_that_ends_after_the_stop_sends_its_client_away() -> None:
         await stopping
 
 
+@pytest.mark.parametrize("before", [1, 0], ids=["answered before", "new"])
+async def test_request_on_its_way_when_the_server_stops_is_answered(before: int) -> None:
+    port, stopped = free_port(), asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        closing = [(b"connection", b"close")] if stopped.is_set() else []
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2"), *closing]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async with AsyncExitStack() as server:
+        await server.enter_async_context(http_server(app, port, ServerLimits(65536, 620, drain_seconds=20)))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(before):
+            writer.write(ASK)
+            await answer(reader)
+        stopped.set()
+        stopping = asyncio.create_task(server.aclose())
+        await refused(port)
+        writer.write(ASK)
+        assert b"connection: close" in await answer(reader)
+        await stopping
+        writer.close()
+
+
+async def test_idle_connection_is_closed_soon_after_the_stop() -> None:
+    async with AsyncExitStack() as server:
+        port = await server.enter_async_context(echo())
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await server.aclose()
+        assert await reader.read() == b""
+        writer.close()
+
+
 @pytest.mark.parametrize(
     "head",
     [
