@@ -1,6 +1,6 @@
 """All objects that the API server must refuse."""
 
-from tests.builders import Object
+from tests.builders import Object, merged
 from tests.cluster.bad_models import ACCELERATORS, MODELS, NAMES, VLLM_LIMITS
 from tests.cluster.bad_object import CARD, NOT_OFFERED, VLLM, Bad
 from tests.cluster.bad_pods import PLATFORM_PODS
@@ -150,6 +150,46 @@ WARMUPS = (
     Bad("shortfall_unknown", 'supported values: "block", "serveAndWarn"', {"readiness": {"onShortfall": "Block"}}),
     Bad("stall_timeout_zero", "should be greater than or equal to 1", {"readiness": {"stallTimeoutSeconds": 0}}),
 )
+
+
+def beside_setting(case: str, path: str, setting: str, spec: Object) -> Bad:
+    """A field that became a setting, and the setting with it."""
+    engine = {"engine": {**VLLM, "settings": {setting: "1"}}}
+    return Bad(case, f"spec.{path} is the former name of engine.settings {setting}", merged(engine, spec))
+
+
+FORMER_FIELDS = (
+    beside_setting(
+        "threads_as_field_and_setting",
+        "warmup.compileThreads",
+        "PT_HPU_COMPILE_THREAD_POOL_SIZE",
+        {"warmup": {"compileThreads": 1}},
+    ),
+    beside_setting(
+        "layers_as_field_and_setting",
+        "engine.layersPerGraph",
+        "VLLM_CONFIG_HIDDEN_LAYERS",
+        {"engine": {"layersPerGraph": 1}},
+    ),
+    beside_setting(
+        "scales_as_field_and_setting",
+        "model.quantization.runtimeScales",
+        "RUNTIME_SCALE_PATCHING",
+        {"model": {"quantization": {"method": "fp8", "runtimeScales": False}}},
+    ),
+    beside_setting(
+        "channels_as_field_and_setting",
+        "model.quantization.channelwise",
+        "VLLM_HPU_FORCE_CHANNEL_FP8",
+        {"model": {"quantization": {"method": "fp8", "channelwise": False}}},
+    ),
+    beside_setting(
+        "images_as_field_and_setting",
+        "warmup.multimodal.execute",
+        "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY",
+        {"warmup": {"multimodal": {"execute": True}}},
+    ),
+)
 ROLLOUTS = (
     Bad("replicas_negative", "spec.replicas in body should be greater than or equal to 0", {"replicas": -1}),
     Bad("replicas_too_many", "spec.replicas in body should be less than or equal to 1000", {"replicas": 1001}),
@@ -241,6 +281,7 @@ BAD_OBJECTS = (
     *ENGINES,
     *BUCKETS,
     *WARMUPS,
+    *FORMER_FIELDS,
     *RECIPES,
     *ROLLOUTS,
     *NETWORKS,

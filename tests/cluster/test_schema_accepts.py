@@ -125,12 +125,22 @@ def test_fields_of_precision_parallelism_and_warmup_are_accepted(created: Create
         "model": {"kvCacheDtype": "fp8PerToken", "quantization": {"method": "inc", "configFile": "inc.json"}},
         "accelerator": {"generation": "gaudi3", "deviceMemory": None},
         "parallelism": {"tensor": 8, "experts": True},
-        "engine": {"name": "vllm", "layersPerGraph": 2},
-        "warmup": {"compileThreads": 4, "multimodal": {"buckets": [1, 4], "resolutions": ["512x512x1-4"]}},
+        "engine": {"name": "vllm"},
+        "warmup": {"multimodal": {"buckets": [1, 4], "resolutions": ["512x512x1-4"]}},
     }
     stored = created(gaudi_inference(**sections))["spec"]
-    assert stored["warmup"]["multimodal"] == {"buckets": [1, 4], "resolutions": ["512x512x1-4"], "execute": False}
+    assert stored["warmup"]["multimodal"] == {"buckets": [1, 4], "resolutions": ["512x512x1-4"]}
     assert stored["parallelism"]["experts"] is True
+
+
+def test_field_that_became_a_setting_is_kept_as_written(created: Create) -> None:
+    sections = {
+        "model": {"quantization": {"method": "fp8", "runtimeScales": True, "channelwise": False}},
+        "engine": {"name": "vllm", "layersPerGraph": 2, "settings": {"VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY": "true"}},
+        "warmup": {"compileThreads": 4, "multimodal": {"execute": False}},
+    }
+    stored = created(gaudi_inference(**sections))["spec"]
+    assert merged(stored, sections) == stored
 
 
 def test_longest_name_is_accepted(created: Create) -> None:

@@ -3,19 +3,18 @@
 import hashlib
 import json
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from gaudi_runtime.contract.base import Tolerant, Wire
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.former import with_settings
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Ranks = Annotated[int, Field(ge=1, le=512)]
 Nodes = Annotated[int, Field(ge=1, le=64)]
-LayersPerGraph = Annotated[int, Field(ge=1, le=1024)]
-Threads = Annotated[int, Field(ge=1, le=1024)]
 ItemCount = Annotated[int, Field(ge=1, le=16_777_216)]
 AdapterName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_.:/]*$")]
 AdapterRank = Annotated[int, Field(ge=1, le=512)]
@@ -92,8 +91,6 @@ class QuantizationConfig(Wire):
 
     method: QuantizationMethod
     config_file: str | None = Field(None, description="Configuration of the method inside the container.")
-    runtime_scales: bool | None = Field(None, description="Whether FP8 scales are inputs of graphs.")
-    channelwise: bool | None = Field(None, description="Whether block-wise FP8 weights get a scale per channel.")
 
 
 class HubRepository(Wire):
@@ -174,7 +171,6 @@ class EngineConfig(Wire):
         None, description="Memory budget where the device has no memory of its own (CPU), in bytes."
     )
     device_memory_utilization: Share = 0.9
-    layers_per_graph: LayersPerGraph | None = Field(None, description="Decoder layers that share one graph.")
     chunked_prefill: bool = Field(True, description="Whether long prompts are split over steps (vllm engine).")
     settings: dict[str, str] = Field(
         default_factory=dict, description="Knobs without a field of their own (docs/knobs.md), by name."
@@ -194,9 +190,6 @@ class MultimodalWarmup(Wire):
     resolutions: Annotated[tuple[Resolution, ...], Field(max_length=64)] = Field(
         (), description="Pixel sizes to prepare, such as 512x512, 512x512x2 or 512x512x1-4 (with image counts)."
     )
-    execute: bool = Field(
-        False, description="Runs the vision tower instead of only compiling it, where its output depends on the data."
-    )
 
 
 class WarmupConfig(Wire):
@@ -209,7 +202,6 @@ class WarmupConfig(Wire):
     decode_order: CaptureOrder = CaptureOrder.MAX_BS
     sampler: bool = True
     defragmenter: bool = True
-    compile_threads: Threads | None = Field(None, description="Graphs that are compiled at the same time.")
     max_graph_tokens: GraphTokens | None = Field(
         None, description="Prompts with more tokens, cached context included, run without a graph (vllm on a card)."
     )
@@ -288,6 +280,11 @@ class RuntimeConfig(Wire):
     shared_recipes: SharedRecipes | None = Field(
         None, description="Where recipes outlive their pods; only with `recipe_cache_dir`."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former_fields(cls, document: Any) -> Any:
+        return with_settings(document)
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:

@@ -1,6 +1,7 @@
 """What compiled recipes depend on (docs/warmup.md, Recipe cache): one definition for all engines."""
 
 import hashlib
+import json
 import os
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,19 +12,21 @@ from gaudi_runtime.engines.protocol import RecipeKey
 
 HPU_CACHE = "PT_HPU_RECIPE_CACHE_CONFIG"
 BRIDGE = "habana-torch-plugin"
+LAYERS_PER_GRAPH = "VLLM_CONFIG_HIDDEN_LAYERS"
+RUNTIME_SCALES = "RUNTIME_SCALE_PATCHING"
+CHANNELWISE = "VLLM_HPU_FORCE_CHANNEL_FP8"
 
 
 def recipe_key(config: RuntimeConfig, software: str, card: str, model: str) -> RecipeKey:
     """The key of an engine that knows its software release, its card and a fingerprint of its model."""
     # The plan is no part of it; the layout of the KV cache is, because every bucket counts in its blocks.
     weights, engine, limits = config.model, config.engine, config.limits
-    quantization = weights.quantization.model_dump_json() if weights.quantization else "none"
     layout = f"blocks of {limits.block_size}{' contiguous' if limits.contiguous_paged_attention else ''}"
     return RecipeKey(
-        software=f"{software} {engine.execution_mode} {engine.compile_backend} {engine.layers_per_graph}",
+        software=f"{software} {engine.execution_mode} {engine.compile_backend} {engine.settings.get(LAYERS_PER_GRAPH)}",
         card=card,
         model=f"{model}{_adapters(weights)}",
-        dtype=f"{weights.dtype} {weights.kv_cache_dtype} {quantization} {layout}",
+        dtype=f"{weights.dtype} {weights.kv_cache_dtype} {_quantization(config)} {layout}",
         parallelism=config.parallelism.model_dump_json(),
     )
 
@@ -60,6 +63,14 @@ def _release(package: str) -> str:
         return f"{package} {version(package)}"
     except PackageNotFoundError:
         return f"{package} of unknown release"
+
+
+def _quantization(config: RuntimeConfig) -> str:
+    # By the names of former fields: what release 0.1.0 has compiled is found again.
+    asked, settings = config.model.quantization, config.engine.settings
+    scales = {"runtime_scales": settings.get(RUNTIME_SCALES), "channelwise": settings.get(CHANNELWISE)}
+    said = {**(asked.model_dump(mode="json") if asked else {}), **scales}
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")) if any(said.values()) else "none"
 
 
 def _adapters(model: ModelConfig) -> str:

@@ -81,7 +81,6 @@ def _warmup(config: RuntimeConfig) -> Mapping[str, Value]:
         "VLLM_FULL_WARMUP": _if(warmup.fail_on_cold_shapes),
         "VLLM_GRAPH_RESERVED_MEM": warmup.graph_memory_share,
         "PT_HPU_RECIPE_CACHE_CONFIG": f"{folder},false,{RECIPE_CACHE_MB}" if folder else None,
-        "PT_HPU_COMPILE_THREAD_POOL_SIZE": warmup.compile_threads,
         "--max-cudagraph-capture-size": warmup.max_graph_tokens,
     }
 
@@ -90,7 +89,6 @@ def _multimodal(config: RuntimeConfig) -> Mapping[str, Value]:
     images = config.warmup.multimodal
     items = config.model.items_per_prompt.model_dump(exclude_none=True)
     return {
-        "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY": _if(images.execute),
         "VLLM_MULTIMODAL_BUCKETS": ",".join(map(str, images.buckets)) or None,
         "VLLM_MULTIMODAL_RESOLUTIONS": ",".join(images.resolutions) or None,
         "--limit-mm-per-prompt": json.dumps(items, sort_keys=True) if items else None,
@@ -105,7 +103,6 @@ def _execution(config: RuntimeConfig) -> Mapping[str, Value]:
         "PT_HPU_ENABLE_LAZY_COLLECTIVES": _if(lazy and config.parallelism.ranks > 1),
         "--enforce-eager": _if(eager),
         "TORCHDYNAMO_DISABLE": _if(eager and config.engine.device == "cpu"),
-        "VLLM_CONFIG_HIDDEN_LAYERS": config.engine.layers_per_graph,
         "PT_HPU_SDPA_QKV_SLICE_MODE_FWD": _if(slices is not None),
         "PT_HPU_SDPA_BC_FACTOR": slices.tokens if slices else None,
         "VLLM_FUSEDSDPA_SLIDE_THLD": slices.from_tokens if slices else None,
@@ -121,8 +118,6 @@ def _precision(config: RuntimeConfig) -> Mapping[str, Value]:
         "VLLM_DYNAMIC_KV_QUANT": "1" if cache is KvCacheDtype.FP8_PER_TOKEN else None,
         "--quantization": names[quantized.method] if quantized else None,
         "QUANT_CONFIG": quantized.config_file if quantized else None,
-        "RUNTIME_SCALE_PATCHING": quantized.runtime_scales if quantized else None,
-        "VLLM_HPU_FORCE_CHANNEL_FP8": quantized.channelwise if quantized else None,
     }
 
 

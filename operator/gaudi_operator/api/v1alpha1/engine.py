@@ -18,11 +18,13 @@ from gaudi_operator.api.base import (
 )
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
-from gaudi_operator.api.v1alpha1.renamed import RENAMED
+from gaudi_operator.api.v1alpha1.renamed import RENAMED, became_setting
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Sequences, Tokens
-from gaudi_runtime.contract.config import CompileBackend, EngineName, ExecutionMode, LayersPerGraph
+from gaudi_runtime.contract.config import CompileBackend, EngineName, ExecutionMode
+from gaudi_runtime.contract.former import FORMER
 
+MOST_SETTINGS = 128
 SettingName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Setting = Annotated[
     str,
@@ -119,10 +121,10 @@ class Engine(ApiModel):
         description="Secret with the key that every request must bring as a bearer token. Without it everybody who"
         " reaches the port may ask.",
     )
-    layers_per_graph: LayersPerGraph | None = Field(
-        None, description="Decoder layers that share one graph; the engine decides when left out."
+    layers_per_graph: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        None, description=became_setting(FORMER.layers_per_graph)
     )
-    settings: Annotated[dict[SettingName, Setting], Field(max_length=128)] = Field(
+    settings: Annotated[dict[SettingName, Setting], Field(max_length=MOST_SETTINGS + len(FORMER))] = Field(
         {},
         description="Knobs of the engine without a field of their own, by name: docs/knobs.md lists them all. The"
         " operator checks names and values before a pod starts. For arguments that it does not list take extraArgs, for"
@@ -133,7 +135,9 @@ class Engine(ApiModel):
                 message="every name must be that of a variable like VLLM_DEFRAG_THRESHOLD or of an argument like"
                 " --async-scheduling",
             )
-        ),
+        )
+        # What former fields said is read as entries beside these.
+        | {"maxProperties": MOST_SETTINGS},
     )
     extra_args: Annotated[tuple[Argument, ...], Field(max_length=64)] = Field(
         (),

@@ -18,6 +18,7 @@ from gaudi_operator.api.base import (
     list_map,
     validated_by,
 )
+from gaudi_operator.api.v1alpha1.renamed import became_setting
 from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.bucketing import Tokens
 from gaudi_runtime.contract.config import (
@@ -28,6 +29,7 @@ from gaudi_runtime.contract.config import (
     KvCacheDtype,
     QuantizationMethod,
 )
+from gaudi_runtime.contract.former import FORMER
 
 Repository = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_.]*(/[-A-Za-z0-9_.]+)?$")
@@ -134,16 +136,8 @@ class Quantization(ApiModel):
     config_file: RelativePath | None = Field(
         None, description="Configuration file of the method, relative to the model's folder."
     )
-    runtime_scales: bool | None = Field(
-        None,
-        description="Whether FP8 scales are inputs of a graph, so that layers share graphs: a shorter warm-up for some"
-        " throughput. The engine decides when left out.",
-    )
-    channelwise: bool | None = Field(
-        None,
-        description="Whether block-wise FP8 weights are converted to one scale per channel at load. The engine decides"
-        " when left out.",
-    )
+    runtime_scales: bool | None = Field(None, description=became_setting(FORMER.runtime_scales))
+    channelwise: bool | None = Field(None, description=became_setting(FORMER.channelwise))
 
 
 class ItemsPerPrompt(contract.ItemsPerPrompt):

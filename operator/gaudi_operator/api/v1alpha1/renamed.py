@@ -2,6 +2,7 @@
 
 A former name stays in the schema for one release (docs/api-policy.md). Nothing but this module and the schema knows it:
 it is replaced before a spec is validated, be it one that stands in the cluster or one that a revision was made from.
+Fields that became settings are replaced too; the runtime reads them alike (gaudi_runtime/contract/former.py).
 """
 
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gaudi_operator.api.base import Rule
+from gaudi_runtime.contract.former import FormerField, with_settings
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,21 @@ RENAMED = _Fields(
 )
 
 
+def became_setting(field: FormerField) -> str:
+    """What the schema says of it."""
+    return f"Deprecated: the former name of engine.settings {field.setting}. It goes with release 0.3."
+
+
+def not_beside_setting(field: FormerField) -> Rule:
+    """A rule of the spec: field and setting together would leave open which one counts."""
+    path = field.path.replace(".", ".?")
+    said = f"self.?{path}.hasValue()" if field.unsaid is None else f"self.?{path}.orValue(false)"
+    return Rule(
+        rule=f"!{said} || !has(self.engine.settings) || !('{field.setting}' in self.engine.settings)",
+        message=f"spec.{field.path} is the former name of engine.settings {field.setting}: leave it out",
+    )
+
+
 def with_present_names(spec: Any) -> Any:
     """`spec` (sections by name, as they stand on the wire) with each field by its present name; it is not changed.
 
@@ -77,7 +94,7 @@ def with_present_names(spec: Any) -> Any:
     access = result.get("networkAccess")
     if isinstance(access, Mapping) and isinstance(access.get("clients"), list | tuple):
         result["networkAccess"] = {**access, "clients": [_present_client(each) for each in access["clients"]]}
-    return result
+    return with_settings(result)
 
 
 def _present_client(client: Any) -> Any:

@@ -11,9 +11,10 @@ from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.network import NetworkAccess, Service
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
-from gaudi_operator.api.v1alpha1.renamed import with_present_names
+from gaudi_operator.api.v1alpha1.renamed import not_beside_setting, with_present_names
 from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
+from gaudi_runtime.contract.former import FORMER
 
 
 def _not_with_torch(asked: str, path: str) -> Rule:
@@ -28,6 +29,7 @@ class GaudiInferenceSpec(ApiModel):
     """A model that is served on Gaudi: every replica takes traffic once its graphs are captured."""
 
     model_config = validated_by(
+        *map(not_beside_setting, FORMER),
         Rule(
             rule="self.accelerator.generation != 'none' || !has(self.engine.executionMode) ||"
             " self.engine.name == 'sim' || self.engine.executionMode in ['torchCompile', 'eager']",
@@ -68,7 +70,9 @@ class GaudiInferenceSpec(ApiModel):
         _not_with_torch("self.model.allowLongMaxModelLen", "model.allowLongMaxModelLen"),
         _not_with_torch("self.warmup.failOnColdShapes", "warmup.failOnColdShapes"),
         _not_with_torch(
-            "has(self.warmup.multimodal.buckets) || has(self.warmup.multimodal.resolutions)", "warmup.multimodal"
+            "has(self.warmup.multimodal) &&"
+            " (has(self.warmup.multimodal.buckets) || has(self.warmup.multimodal.resolutions))",
+            "warmup.multimodal",
         ),
         _not_with_torch("has(self.model.adapters) && self.model.adapters.size() > 0", "model.adapters"),
         _not_with_torch(

@@ -18,9 +18,10 @@ from gaudi_operator.api.base import (
     validated_by,
 )
 from gaudi_operator.api.v1alpha1.model import OciImageSource
-from gaudi_operator.api.v1alpha1.renamed import RENAMED
+from gaudi_operator.api.v1alpha1.renamed import RENAMED, became_setting
 from gaudi_runtime.contract import config as contract
-from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, HttpAddress, Share, Threads
+from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, HttpAddress, Share
+from gaudi_runtime.contract.former import FORMER
 
 
 class S3Access(ApiModel):
@@ -66,6 +67,7 @@ class MultimodalWarmup(contract.MultimodalWarmup):
     """Which images the vision tower is prepared for; only with the vllm engine."""
 
     model_config = ConfigDict(extra="ignore")
+    execute: bool | None = Field(None, description=became_setting(FORMER.execute))
 
 
 class Warmup(ApiModel):
@@ -98,8 +100,8 @@ class Warmup(ApiModel):
     )
     sampler: bool = Field(True, description="Whether the sampler's shapes are warmed up.")
     defragmenter: bool = Field(True, description="Whether the block swaps of the defragmenter are warmed up.")
-    compile_threads: Threads | None = Field(
-        None, description="Graphs that are compiled at the same time; the device's software decides when left out."
+    compile_threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        None, description=became_setting(FORMER.compile_threads)
     )
     max_graph_tokens: GraphTokens | None = Field(
         None,

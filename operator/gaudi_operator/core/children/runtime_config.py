@@ -199,8 +199,6 @@ def _quantization(model: Model) -> QuantizationConfig | None:
     return QuantizationConfig(
         method=desired.method,
         config_file=normpath(join(checkpoint_folder(model.source), config)) if config else None,
-        runtime_scales=desired.runtime_scales,
-        channelwise=desired.channelwise,
     )
 
 
@@ -214,7 +212,6 @@ def _engine(spec: GaudiInferenceSpec) -> EngineConfig:
         card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,
         device_memory_bytes=whole_bytes(memory) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
-        layers_per_graph=spec.engine.layers_per_graph,
         chunked_prefill=spec.engine.chunked_prefill,
         settings=dict(spec.engine.settings),
         extra_args=spec.engine.extra_args,
@@ -227,7 +224,7 @@ def _warmup(warmup: Warmup) -> WarmupConfig:
         "graph_memory_share": warmup.graph_memory_percent / 100,
         "prompt_ratio": warmup.prompt_graph_percent / 100,
     }
-    known = warmup.model_dump(include=WarmupConfig.model_fields.keys() - shares.keys())
+    known = warmup.model_dump(include=WarmupConfig.model_fields.keys() - shares.keys(), exclude_none=True)
     return WarmupConfig.model_validate({**known, **shares})
 
 

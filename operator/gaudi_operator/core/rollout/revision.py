@@ -30,6 +30,7 @@ from gaudi_operator.core.rollout.inputs import (
 )
 from gaudi_runtime.contract.base import Tolerant
 from gaudi_runtime.contract.config import EngineName, plan_hash
+from gaudi_runtime.contract.former import former_sections
 from gaudi_runtime.errors import Problem
 
 MAX_REASON, MAX_MESSAGE = 64, 1024
@@ -264,9 +265,14 @@ def _said(inputs: RevisionInputs) -> dict[str, Any]:
 
 
 def _sections(spec: Mapping[str, Any], now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for name in dict.fromkeys([*now, *then]):
-        if name not in (_STALL, _RESTARTED) and now.get(name) != then.get(name):
-            yield from _write(f"/spec/{name}", spec.get(name), then.get(name))
+    names = [name for name in dict.fromkeys([*now, *then]) if name not in (_STALL, _RESTARTED)]
+    differ = {name for name in names if now.get(name) != then.get(name)}
+    # Former fields say elsewhere what the settings of the engine say: all of that is written, or nothing.
+    settled = {"engine", *former_sections(spec)}
+    if differ & settled:
+        differ |= settled
+    for name in sorted(differ):
+        yield from _write(f"/spec/{name}", spec.get(name), then.get(name))
     if "revision" in spec.get("rollout", {}):
         yield {"op": "remove", "path": "/spec/rollout/revision"}
 

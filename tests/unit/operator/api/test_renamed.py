@@ -1,10 +1,15 @@
-"""A field by its former name is read as if it had been given by its present one."""
+"""A field by its former name is read as if it had been given by its present one, or as the setting that it became."""
+
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_operator.api.v1alpha1.engine import MOST_SETTINGS
 from gaudi_operator.api.v1alpha1.renamed import whole_percent, with_present_names
+from gaudi_runtime.contract.former import FORMER
+from tests.unit.operator.api.schema_nodes import SPEC
 from tests.unit.operator.core.resources import inference
 
 
@@ -42,3 +47,44 @@ def test_percent_said_as_a_share_comes_back(percent: int) -> None:
 @pytest.mark.parametrize("value", ["0.5", True, -1, 2, [0.5], float("nan")])
 def test_what_is_no_share_is_left_to_the_schema(value: object) -> None:
     assert whole_percent(value) is value
+
+
+@pytest.mark.parametrize(
+    ("section", "setting"),
+    [
+        ({"warmup": {"compileThreads": 4}}, {"PT_HPU_COMPILE_THREAD_POOL_SIZE": "4"}),
+        ({"engine": {"layersPerGraph": 2}}, {"VLLM_CONFIG_HIDDEN_LAYERS": "2"}),
+        ({"model": {"quantization": {"method": "fp8", "runtimeScales": False}}}, {"RUNTIME_SCALE_PATCHING": "false"}),
+        ({"model": {"quantization": {"method": "fp8", "channelwise": True}}}, {"VLLM_HPU_FORCE_CHANNEL_FP8": "true"}),
+        ({"warmup": {"multimodal": {"execute": True}}}, {"VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY": "true"}),
+        ({"warmup": {"multimodal": {"execute": False}}}, {}),
+        ({"warmup": {"compileThreads": None}, "engine": {"settings": None}}, {}),
+    ],
+    ids=str,
+)
+def test_field_is_read_as_the_setting_that_it_became(section: dict[str, Any], setting: dict[str, str]) -> None:
+    assert inference(**section).spec.engine.settings == setting
+
+
+def test_setting_counts_beside_the_field_that_became_it() -> None:
+    spec = inference(engine={"layersPerGraph": 2, "settings": {"VLLM_CONFIG_HIDDEN_LAYERS": 4}}).spec
+    assert spec.engine.settings == {"VLLM_CONFIG_HIDDEN_LAYERS": "4"}
+
+
+def test_full_map_of_settings_has_room_for_former_fields() -> None:
+    settings = {f"A{number}": "1" for number in range(MOST_SETTINGS)}
+    spec = inference(warmup={"compileThreads": 4}, engine={"layersPerGraph": 2, "settings": settings}).spec
+    assert len(spec.engine.settings) == MOST_SETTINGS + 2
+
+
+DEPRECATED = [field.path for field in FORMER]
+
+
+@pytest.mark.parametrize("path", DEPRECATED)
+def test_schema_calls_the_field_deprecated(path: str) -> None:
+    assert SPEC[f"spec.{path}"]["description"].startswith("Deprecated: ")
+
+
+@pytest.mark.parametrize("path", DEPRECATED)
+def test_server_fills_in_no_deprecated_field(path: str) -> None:
+    assert "default" not in SPEC[f"spec.{path}"]

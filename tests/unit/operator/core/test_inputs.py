@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.inputs import (
@@ -17,6 +18,9 @@ from gaudi_operator.core.rollout.inputs import (
     same_inputs,
     stored_form,
 )
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.knobs.render import render
+from tests.builders import Object, merged
 from tests.unit.operator.core.resources import CARD, inference
 
 RECORDED = Path(__file__).parents[3] / "data" / "releases"
@@ -151,6 +155,66 @@ def test_every_recorded_resource_runs_one_of_its_recorded_revisions(release: str
         desired = revision_inputs(read_inference({**each, "metadata": {**each["metadata"], **identity}}))
         current = f"{each['metadata']['name']}-{each['status']['revision']['current']}"
         assert same_inputs(stored[current], desired), current
+
+
+FORMER: Object = {
+    "model": {"quantization": {"runtimeScales": True, "channelwise": False}},
+    "engine": {"layersPerGraph": 2},
+    "warmup": {"compileThreads": 4, "multimodal": {"execute": True}},
+}
+NOW: Object = {
+    "model": {"quantization": {"runtimeScales": None, "channelwise": None}},
+    "engine": {
+        "layersPerGraph": None,
+        "settings": {
+            "RUNTIME_SCALE_PATCHING": "true",
+            "VLLM_HPU_FORCE_CHANNEL_FP8": "false",
+            "VLLM_CONFIG_HIDDEN_LAYERS": "2",
+            "PT_HPU_COMPILE_THREAD_POOL_SIZE": "4",
+            "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY": "true",
+        },
+    },
+    "warmup": {"compileThreads": None, "multimodal": {"execute": None}},
+}
+"""The same, as settings; what is None is taken out."""
+
+
+def recorded_card() -> tuple[Object, Object]:
+    """The resource `card` as the first release has left it, but for FORMER, and the data of its ControllerRevision."""
+    objects = json.loads((RECORDED / "0.1.0" / "objects.json").read_text())
+    mine = {each["kind"]: each for each in objects if each["metadata"]["name"].startswith("card")}
+    resource = {**mine["GaudiInference"], "metadata": {"name": "card", "namespace": "default", "uid": "u"}}
+    data = mine["ControllerRevision"]["data"]
+    kept = {"inputs": data["inputs"], "config": json.loads(data["config"])}
+    return merged(resource, {"spec": FORMER}), {name: merged(each, FORMER) for name, each in kept.items()}
+
+
+@pytest.mark.parametrize("spelling", [{}, NOW], ids=["former fields", "settings"])
+def test_field_that_became_a_setting_makes_no_revision(spelling: Object) -> None:
+    resource, data = recorded_card()
+    desired = revision_inputs(read_inference(merged(resource, {"spec": spelling})))
+    assert same_inputs(present_form(data["inputs"]), desired)
+
+
+def test_other_value_than_the_former_field_had_makes_a_revision() -> None:
+    resource, data = recorded_card()
+    spec = merged(NOW, {"engine": {"settings": {"VLLM_CONFIG_HIDDEN_LAYERS": "3"}}})
+    desired = revision_inputs(read_inference(merged(resource, {"spec": spec})))
+    assert not same_inputs(present_form(data["inputs"]), desired)
+
+
+def test_former_fields_and_settings_name_the_same_revision() -> None:
+    resource, _ = recorded_card()
+    former, now = (read_inference(merged(resource, {"spec": spelling})) for spelling in ({}, NOW))
+    assert revision_name(revision_inputs(former)) == revision_name(revision_inputs(now))
+    assert runtime_config(former) == runtime_config(now)
+
+
+def test_kept_configuration_with_former_fields_renders_as_settings_do() -> None:
+    resource, data = recorded_card()
+    rendered = render(runtime_config(read_inference(merged(resource, {"spec": NOW}))))
+    assert render(RuntimeConfig.model_validate(data["config"])) == rendered
+    assert rendered.env.keys() >= NOW["engine"]["settings"].keys()
 
 
 def test_name_is_ten_hex_digits_and_stays_over_runs() -> None:

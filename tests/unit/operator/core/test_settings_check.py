@@ -133,10 +133,10 @@ def test_changed_setting_is_a_new_revision_of_the_same_plan() -> None:
 @pytest.mark.parametrize(
     "section",
     [
-        {"warmup": {"compileThreads": 4, "failOnColdShapes": True, "multimodal": {"buckets": [1]}}},
+        {"warmup": {"failOnColdShapes": True, "multimodal": {"buckets": [1]}}},
         {"model": {"kvCacheDtype": "fp8", "quantization": {"method": "inc", "configFile": "a.json"}}},
         {"parallelism": {"tensor": 2, "experts": True}},
-        {"engine": {"layersPerGraph": 2, "settings": {"LOG_LEVEL_ALL": "4"}}},
+        {"engine": {"settings": {"VLLM_CONFIG_HIDDEN_LAYERS": "2"}}},
     ],
     ids=lambda section: "-".join(section),
 )

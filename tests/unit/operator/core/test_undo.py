@@ -21,6 +21,11 @@ RESOURCES = {
     "stall timeout": resource(readiness={"stallTimeoutSeconds": 60, "minCapturedPromptPercent": 50}),
     "restarted": resource(annotations={**RESTARTED, "somebody.else/s": "note"}),
     "only restarted": resource(annotations=RESTARTED),
+    "former fields": resource(
+        warmup={"compileThreads": 4, "multimodal": {"execute": True}}, engine={"layersPerGraph": 2, "blockSize": 8}
+    ),
+    "former field beside a section": resource(warmup={"compileThreads": 4, "promptGraphPercent": 50}),
+    "settings": resource(engine={"settings": {"PT_HPU_COMPILE_THREAD_POOL_SIZE": "8"}}),
 }
 
 
@@ -62,6 +67,13 @@ def test_section_that_says_the_same_is_not_written() -> None:
         engine={"prefixCaching": False}, model={"maxModelLen": 512}, readiness={"minCapturedPromptPercent": 50}
     )
     assert [step["path"] for step in undo_patch(now, inputs(resource()))] == ["/spec/model"]
+
+
+def test_field_that_became_a_setting_is_not_said_twice() -> None:
+    patch = undo_patch(RESOURCES["former fields"], inputs(RESOURCES["settings"]))
+    restored = patched(RESOURCES["former fields"], patch)["spec"]
+    assert restored["engine"]["settings"] == {"PT_HPU_COMPILE_THREAD_POOL_SIZE": "8"}
+    assert "warmup" not in restored
 
 
 def test_patch_is_made_of_plain_json() -> None:

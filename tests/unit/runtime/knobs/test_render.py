@@ -114,9 +114,8 @@ def test_quantized_model_names_its_method_and_configuration() -> None:
 
 
 def test_truth_value_of_a_field_is_in_its_knobs_words() -> None:
-    quantization = {"method": "fp8", "runtimeScales": False, "channelwise": True}
-    found = env(model={"quantization": quantization}, engine={"executionMode": "torchCompile"})
-    assert (found["RUNTIME_SCALE_PATCHING"], found["VLLM_HPU_FORCE_CHANNEL_FP8"]) == ("0", "1")
+    found = env(warmup={"enabled": False, "failOnColdShapes": True}, engine={"executionMode": "torchCompile"})
+    assert (found["VLLM_SKIP_WARMUP"], found["VLLM_FULL_WARMUP"]) == ("true", "1")
 
 
 CPU = {"name": "vllm", "device": "cpu", "executionMode": "torchCompile"}

@@ -78,6 +78,12 @@ def test_other_image_discards_every_recipe(folder: Path) -> None:
     assert compiled["withRecipeCache"] == compiled["withoutRecipeCache"] > 0
 
 
+def test_setting_that_shapes_graphs_discards_every_recipe(folder: Path) -> None:
+    settings = {"VLLM_CONFIG_HIDDEN_LAYERS": 2, "VLLM_DEFRAG_THRESHOLD": 8}
+    compiled = answer(folder, INFERENCE, changed(engine={"maxNumSeqs": 2, "settings": settings}))["compiled"]
+    assert compiled["recipesDiscardedBy"] == ["engine.settings.VLLM_CONFIG_HIDDEN_LAYERS"]
+
+
 def forecasts(found: Any) -> dict[str, tuple[float | None, float | None]]:
     return {
         each["figure"]: tuple(side and side["value"] for side in (each["old"], each["new"]))

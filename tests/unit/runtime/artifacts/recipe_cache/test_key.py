@@ -63,7 +63,9 @@ def key(folder: Path, software: str = "vllm 0.32", **changes: dict[str, Any]) ->
         {"engine": {"card": "gaudi2"}},
         {"engine": {"execution_mode": ExecutionMode.LAZY}},
         {"engine": {"compile_backend": CompileBackend.INDUCTOR}},
-        {"engine": {"layers_per_graph": 2}},
+        {"engine": {"settings": {"VLLM_CONFIG_HIDDEN_LAYERS": "2"}}},
+        {"engine": {"settings": {"RUNTIME_SCALE_PATCHING": "true"}}},
+        {"engine": {"settings": {"VLLM_HPU_FORCE_CHANNEL_FP8": "true"}}},
         {"limits": {"block_size": 256}},
         {"limits": {"contiguous_paged_attention": False}},
     ],
@@ -82,12 +84,33 @@ def test_what_recipes_depend_on_changes_their_key(checkpoint: Path, change: dict
         {"limits": {"max_num_batched_tokens": 256}},
         {"warmup": {"graph_memory_share": 0.3}},
         {"serving": {"drain_seconds": 1}},
+        {"engine": {"settings": {"LOG_LEVEL_ALL": "4"}}},
         {"model": {"served_names": ("other",)}},
     ],
     ids=str,
 )
 def test_the_plan_is_no_part_of_the_key(checkpoint: Path, change: dict[str, dict[str, Any]]) -> None:
     assert key(checkpoint, **change) == key(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        (None, "none"),
+        (
+            QuantizationConfig(method=QuantizationMethod.INC, config_file="/models/größe.json"),
+            '{"method":"inc","config_file":"/models/größe.json","runtime_scales":null,"channelwise":null}',
+        ),
+    ],
+)
+def test_recipes_of_the_first_release_keep_their_key(
+    checkpoint: Path, asked: QuantizationConfig | None, part: str
+) -> None:
+    """As it wrote both parts when it knew nothing of the settings that are in them now."""
+    found = key(checkpoint, model={"quantization": asked})
+    assert found
+    assert found.dtype == f"auto auto {part} blocks of 128 contiguous"
+    assert found.software == "vllm 0.32 habana-torch-plugin of unknown release torchCompile eager None"
 
 
 def test_another_release_of_the_software_has_another_key(checkpoint: Path) -> None:
