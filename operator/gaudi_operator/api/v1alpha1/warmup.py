@@ -98,8 +98,17 @@ class Warmup(ApiModel):
         description="minTokens captures decode graphs from the fewest tokens up, maxBs from the largest batch down,"
         " largestFirst the largest bucket first.",
     )
-    sampler: bool = Field(True, description="Whether the sampler's shapes are warmed up.")
-    defragmenter: bool = Field(True, description="Whether the block swaps of the defragmenter are warmed up.")
+    sampler: bool = Field(
+        True,
+        description="Deprecated: false leaves the sampler cold. From release 0.3 on it is always warmed up.",
+        json_schema_extra=meant_when_left_out,
+    )
+    defragmenter: bool = Field(
+        True,
+        description="Deprecated: false leaves the block swaps of the defragmenter cold. From release 0.3 on they are"
+        " always warmed up.",
+        json_schema_extra=meant_when_left_out,
+    )
     compile_threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         None, description=became_setting(FORMER.compile_threads)
     )
