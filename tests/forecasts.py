@@ -18,7 +18,7 @@ SEED: Object = {
         "contiguousPagedAttention": False,
     },
     "bucketing": {
-        "strategy": "linear",
+        "strategy": "Linear",
         "prompt": {
             "batchSize": {"min": 1, "step": 32, "max": 4},
             "query": {"min": 128, "step": 128, "max": 1024},

@@ -33,13 +33,13 @@ ENGINES = (
     ),
     Bad(
         "hpu_graphs_on_cpu",
-        "executionMode must be torchCompile or eager",
-        {"engine": {"executionMode": "hpuGraphs"}},
+        "executionMode must be TorchCompile or Eager",
+        {"engine": {"executionMode": "HpuGraphs"}},
     ),
     Bad(
         "lazy_torch",
-        f"executionMode lazy {NOT_OFFERED}",
-        {"accelerator": CARD, "engine": {"executionMode": "lazy"}},
+        f"executionMode Lazy {NOT_OFFERED}",
+        {"accelerator": CARD, "engine": {"executionMode": "Lazy"}},
     ),
     Bad(
         "backend_of_vllm",
@@ -65,7 +65,7 @@ ENGINES = (
     Bad(
         "slices_of_optimal",
         "spec.engine.slidingWindowSlices does not go",
-        {"engine": {**VLLM, "slidingWindowSlices": {}}, "bucketing": {"strategy": "optimal"}},
+        {"engine": {**VLLM, "slidingWindowSlices": {}}, "bucketing": {"strategy": "Optimal"}},
     ),
     Bad("layers_of_torch", f"spec.engine.layersPerGraph {NOT_OFFERED}", {"engine": {"layersPerGraph": 2}}),
     Bad("variable_without_value", "value or valueFrom", {"engine": {"env": [{"name": "A"}]}}),
@@ -85,18 +85,18 @@ BUCKETS = (
     Bad("strategy_unknown", 'Unsupported value: "random"', {"bucketing": {"strategy": "random"}}),
     Bad("strategy_of_no_engine", 'Unsupported value: "unified"', {"bucketing": {"strategy": "unified"}}),
     Bad(
-        "file_strategy_without_file", "spec.bucketing.file or fileFrom belongs to", {"bucketing": {"strategy": "file"}}
+        "file_strategy_without_file", "spec.bucketing.file or fileFrom belongs to", {"bucketing": {"strategy": "File"}}
     ),
     Bad(
         "file_of_another_strategy", "spec.bucketing.file or fileFrom belongs to", {"bucketing": {"file": "(1, 128, 0)"}}
     ),
-    Bad("optimal_without_traffic", "spec.bucketing.optimal belongs to", {"bucketing": {"strategy": "optimal"}}),
+    Bad("optimal_without_traffic", "spec.bucketing.optimal belongs to", {"bucketing": {"strategy": "Optimal"}}),
     Bad(
         "optimal_with_two_budgets",
         "spec.bucketing.optimal takes",
         {
             "bucketing": {
-                "strategy": "optimal",
+                "strategy": "Optimal",
                 "optimal": {"traffic": "prompt 1 9 0 1", "promptGraphs": 4, "graphBytes": 9},
             }
         },
@@ -104,22 +104,22 @@ BUCKETS = (
     Bad(
         "range_upside_down",
         "min must be at most max",
-        {"bucketing": {"strategy": "linear", "decode": {"blocks": {"min": 8, "max": 4}}}},
+        {"bucketing": {"strategy": "Linear", "decode": {"blocks": {"min": 8, "max": 4}}}},
     ),
     Bad(
         "padding_of_linear",
         "padMax and padPercent",
-        {"bucketing": {"strategy": "linear", "prompt": {"query": {"padPercent": 25}}}},
+        {"bucketing": {"strategy": "Linear", "prompt": {"query": {"padPercent": 25}}}},
     ),
     Bad(
         "padding_over_half",
         "padPercent in body should be less than or equal to 50",
-        {"bucketing": {"strategy": "paddingAware", "decode": {"blocks": {"padPercent": 51}}}},
+        {"bucketing": {"strategy": "PaddingAware", "decode": {"blocks": {"padPercent": 51}}}},
     ),
     Bad(
         "context_without_prefix_caching",
         "spec.bucketing.prompt.context needs",
-        {"bucketing": {"strategy": "linear", "prompt": {"context": {"max": 4}}}},
+        {"bucketing": {"strategy": "Linear", "prompt": {"context": {"max": 4}}}},
     ),
 )
 WARMUPS = (
@@ -147,7 +147,7 @@ WARMUPS = (
     Bad("order_unknown", 'Unsupported value: "random"', {"warmup": {"promptOrder": "random"}}),
     Bad("percent_over_hundred", "less than or equal to 100", {"readiness": {"minCapturedPromptPercent": 101}}),
     Bad("percent_is_text", "must be of type integer", {"readiness": {"minCapturedDecodePercent": "90%"}}),
-    Bad("shortfall_unknown", 'supported values: "block", "serveAndWarn"', {"readiness": {"onShortfall": "Block"}}),
+    Bad("shortfall_unknown", 'supported values: "Block", "ServeAndWarn"', {"readiness": {"onShortfall": "BLOCK"}}),
     Bad("stall_timeout_zero", "should be greater than or equal to 1", {"readiness": {"stallTimeoutSeconds": 0}}),
 )
 
@@ -201,11 +201,16 @@ ROLLOUTS = (
     Bad(
         "surge_without_surge",
         "maxSurge must be above 0",
-        {"rollout": {"mode": "surge", "maxSurge": 0, "maxUnavailable": 1}},
+        {"rollout": {"mode": "Surge", "maxSurge": 0, "maxUnavailable": 1}},
     ),
     Bad(
         "in_place_without_unavailable",
         "maxUnavailable must be above 0",
+        {"rollout": {"mode": "InPlace"}},
+    ),
+    Bad(
+        "in_place_by_its_former_spelling",
+        "spec.rollout.maxUnavailable must be above 0",
         {"rollout": {"mode": "inPlace"}},
     ),
     Bad("surge_timeout_zero", "should be greater than or equal to 1", {"rollout": {"surgeTimeoutSeconds": 0}}),

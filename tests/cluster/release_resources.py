@@ -23,8 +23,8 @@ def resources() -> list[Object]:
         gaudi_inference("history", replicas=2, networkAccess=CLIENTS, recipeCache={"enabled": True}),
         gaudi_inference("everything", **EVERYTHING),
         gaudi_inference("card", **CARD),
-        gaudi_inference("inline", bucketing={"strategy": "file", "file": "(1, 16, 0)\n(1, 32, 0)\n(4, 1, 8)"}),
-        gaudi_inference("traffic", bucketing={"strategy": "optimal", "optimal": {"traffic": TRAFFIC}}),
+        gaudi_inference("inline", bucketing={"strategy": "File", "file": "(1, 16, 0)\n(1, 32, 0)\n(4, 1, 8)"}),
+        gaudi_inference("traffic", bucketing={"strategy": "Optimal", "optimal": {"traffic": TRAFFIC}}),
         gaudi_inference(
             "simulated",
             engine={"name": "sim", "simulation": {"compileSeconds": "0.01"}},
@@ -56,7 +56,7 @@ EVERYTHING: Object = {
         "dtype": "float32",
     },
     "engine": {
-        "executionMode": "torchCompile",
+        "executionMode": "TorchCompile",
         "compileBackend": "inductor",
         "maxNumPrefillSeqs": 2,
         "maxQueuedRequests": 10,
@@ -67,8 +67,8 @@ EVERYTHING: Object = {
             {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "more", "key": "one"}}},
         ],
     },
-    "warmup": {"promptOrder": "maxBs", "timeBudgetSeconds": 600},
-    "rollout": {"mode": "surge", "maxSurge": "50%", "canary": {"observeSeconds": 1}},
+    "warmup": {"promptOrder": "MaxBs", "timeBudgetSeconds": 600},
+    "rollout": {"mode": "Surge", "maxSurge": "50%", "canary": {"observeSeconds": 1}},
     "autoscaling": {"maxReplicas": 3, "targetRunningRequests": 8},
     "service": {"port": 8080, "annotations": {"team": "chat"}},
     "pod": {
@@ -100,6 +100,6 @@ CARD: Object = {
         "settings": {"VLLM_DEFRAG_THRESHOLD": "32"},
         "extraArgs": ["--of-a-plugin=1"],
     },
-    "bucketing": {"strategy": "linear", "prompt": {"query": {"min": 128, "step": 128, "max": 1024}}},
+    "bucketing": {"strategy": "Linear", "prompt": {"query": {"min": 128, "step": 128, "max": 1024}}},
     "warmup": {"multimodal": {"buckets": [1, 2]}, "failOnColdShapes": True},
 }

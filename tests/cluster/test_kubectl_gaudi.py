@@ -99,7 +99,7 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
     assert (applied.code, applied.error.endswith("gaudiinference.inference.gaudi.dev/tiny patched\n")) == (0, True)
     assert (await gaudi("rollout", "status", "tiny", "--timeout=60s")).code == 0
     bucketing = (await api.get("GaudiInference", "tiny") or {})["spec"]["bucketing"]
-    assert (bucketing["strategy"], "(1, 112, 0)" in bucketing["file"]) == ("file", True)
+    assert (bucketing["strategy"], "(1, 112, 0)" in bucketing["file"]) == ("File", True)
     assert len(await names_of_revisions(api) - known) == 1
 
 

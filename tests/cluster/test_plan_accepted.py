@@ -66,7 +66,7 @@ async def test_refusal_of_a_plan_leaves_serving_pods_untouched(
 
 
 async def test_gaps_of_a_plan_are_told_before_a_pod_exists(api: KubeApi, operator: OperatorProcess) -> None:
-    halved = {"strategy": "linear", "decode": {"batchSize": {"min": 1, "step": 1, "max": 2}}}
+    halved = {"strategy": "Linear", "decode": {"batchSize": {"min": 1, "step": 1, "max": 2}}}
     await api.create(gaudi_inference("tiny", bucketing=halved))
     await until(partial(missing, api), "the gaps in BucketCoverage")
     assert (await plan_of(api))["decodeGaps"] == 1

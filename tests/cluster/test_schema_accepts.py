@@ -9,6 +9,7 @@ import yaml
 
 from gaudi_operator.api.v1alpha1.renamed import RENAMED
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_runtime.contract.base import as_in_spec
 from tests.builders import Object, gaudi_inference, merged, minimal_gaudi_inference
 from tests.cluster.conftest import Kubectl
 from tests.cluster.objects import Objects
@@ -77,10 +78,37 @@ def test_server_fills_in_every_default_but_of_deprecated_fields(created: Create)
     manifest = minimal_gaudi_inference()
     spec = GaudiInferenceSpec.model_validate(manifest["spec"])
     said = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    for field in RENAMED:
-        del said[field.section][field.now]
+    for section, name in ((field.section, field.now) for field in RENAMED):
+        del said[section][name]
+    for section, name in SPELLED_OTHERWISE:
+        said[section].pop(name, None)
     del said["warmup"]["sampler"], said["warmup"]["defragmenter"]
     assert created(manifest)["spec"] == without_empty(said)
+
+
+FORMER: Object = {
+    "engine": {"executionMode": "torchCompile"},
+    "bucketing": {"strategy": "paddingAware", "prompt": {"query": {"padPercent": 25}}},
+    "warmup": {"promptOrder": "maxBs", "decodeOrder": "largestFirst"},
+    "readiness": {"onShortfall": "serveAndWarn", "onRecompiles": "closeGate"},
+    "rollout": {"mode": "surge", "onFailure": "pause"},
+}
+SPELLED_OTHERWISE = [(section, name) for section in FORMER for name in FORMER[section] if name != "prompt"]
+
+
+def test_former_spellings_are_accepted_and_kept_as_they_are(created: Create) -> None:
+    manifest = gaudi_inference(**FORMER)
+    stored = created(manifest)
+    assert merged(stored["spec"], FORMER) == stored["spec"]
+
+
+@pytest.mark.parametrize(("section", "name"), SPELLED_OTHERWISE)
+def test_former_spelling_may_be_spelled_anew(created: Create, kubectl: Kubectl, section: str, name: str) -> None:
+    created(gaudi_inference("tiny", **FORMER))
+    value = FORMER[section][name]
+    kubectl("patch", "gi/tiny", "--type=merge", "-p", json.dumps({"spec": {section: {name: as_in_spec(value)}}}))
+    found = json.loads(kubectl("get", "gi", "tiny", "-o", "json"))
+    assert found["spec"][section][name] == as_in_spec(value)
 
 
 def without_empty(value: Object) -> Object:
@@ -92,14 +120,12 @@ def without_empty(value: Object) -> Object:
 def test_part_of_a_section_is_completed(created: Create) -> None:
     stored = created(gaudi_inference(rollout={"maxSurge": "25%"}))
     assert stored["spec"]["rollout"] == {
-        "mode": "auto",
         "maxSurge": "25%",
         "maxUnavailable": 0,
         "surgeTimeoutSeconds": 300,
         "progressDeadlineSeconds": 600,
         "paused": False,
         "canary": {"observeSeconds": 0, "maxRecompiles": 10, "maxErrorPercent": 5},
-        "onFailure": "rollback",
         "revisionHistoryLimit": 5,
     }
 
@@ -236,7 +262,7 @@ def test_explain_says_the_descriptions(kubectl: Kubectl) -> None:
 
 
 def test_explain_says_the_enum_values(kubectl: Kubectl) -> None:
-    assert "ENUM:\n    auto\n    surge\n    inPlace\n" in kubectl("explain", "gi.spec.rollout.mode")
+    assert "ENUM:\n    Auto\n    Surge\n    InPlace\n    auto\n" in kubectl("explain", "gi.spec.rollout.mode")
 
 
 def test_applying_again_changes_nothing(kubectl: Kubectl) -> None:

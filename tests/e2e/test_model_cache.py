@@ -66,7 +66,7 @@ def test_replicas_fetch_files_once_and_later_pods_need_no_hub(
             "source": {"huggingFace": {"repo": REPO, "revision": COMMIT}},
             "cache": {"persistentVolumeClaim": {"claimName": claim}},
         }
-        engine = {"executionMode": "eager", "env": [{"name": "HF_ENDPOINT", "value": endpoint}]}
+        engine = {"executionMode": "Eager", "env": [{"name": "HF_ENDPOINT", "value": endpoint}]}
         resource = apply(NAME, **{**QUICK, "replicas": 2, "model": model, "engine": engine})
         before = next(state for state in resource.states(PATIENCE) if is_ready(state))
         assert asked_for(hub) == dict.fromkeys(hub.files, 1)

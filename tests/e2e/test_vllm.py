@@ -101,7 +101,7 @@ def test_an_upgrade_under_load_fails_nothing(
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, NAME) as reports, GateRecorder(kubeconfig, namespace) as gates:
         traffic.start(NAME, "tiny", workers=2, pause=0.2)
-        resource.patch({"engine": {"executionMode": "eager"}})
+        resource.patch({"engine": {"executionMode": "Eager"}})
         next(state for state in resource.states(SECONDS) if is_ready(state))
         answers = traffic.stop()
     print(f"{len(answers)} requests, {len(reports.last)} instances")  # noqa: T201

@@ -32,7 +32,7 @@ def served(installed: Installed, namespace: str) -> Resource:
     manifest["metadata"]["name"] = NAME
     manifest["spec"]["bucketing"] = ONE_BUCKET
     manifest["spec"]["parallelism"] = {"tensor": 2, "nodes": 2}
-    manifest["spec"]["engine"]["executionMode"] = "eager"
+    manifest["spec"]["engine"]["executionMode"] = "Eager"
     # One node with two cores has both pods, and its control plane.
     manifest["spec"]["pod"]["resources"] = {"cpu": "250m", "memory": "6Gi"}
     installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(manifest))

@@ -38,7 +38,7 @@ def what_fails_is_given_up(history: History) -> Iterator[str]:
         return
     if current not in history.fails or stable not in history.works:
         return
-    if last.replica_sets.get(current) and (current not in last.failed or rollout.get("onFailure") != "pause"):
+    if last.replica_sets.get(current) and (current not in last.failed or rollout.get("onFailure") != "Pause"):
         yield f"{current} fails and is still run, although {stable} works"
 
 
@@ -52,8 +52,8 @@ def an_upgrade_is_blocked_only_by_its_promise(history: History) -> Iterator[str]
     """Where a replica may be missing, mode auto finds room for the next pod in the place of an old one."""
     last = history.last
     blocked = last.condition("Ready").get("reason") == "UpgradeBlocked"
-    mode, promised = last.spec.get("rollout", {}).get("mode", "auto"), promise(last.spec).floor
-    if blocked and mode == "auto" and promised < last.spec.get("replicas", 1):
+    mode, promised = last.spec.get("rollout", {}).get("mode", "Auto"), promise(last.spec).floor
+    if blocked and mode == "Auto" and promised < last.spec.get("replicas", 1):
         yield f"the upgrade is blocked, although only {promised} pods are promised"
 
 

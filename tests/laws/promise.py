@@ -23,7 +23,7 @@ def promise(spec: Mapping[str, Any]) -> Promise:
     replicas, rollout = spec.get("replicas", 1), spec.get("rollout", {})
     surge = ceil(_pods(rollout.get("maxSurge", 1), replicas))
     missing = int(_pods(rollout.get("maxUnavailable", 0), replicas))
-    if rollout.get("mode") == "inPlace" or surge == 0:
+    if rollout.get("mode") == "InPlace" or surge == 0:
         return Promise(max(0, replicas - max(1, missing)), replicas, True)
     return Promise(max(0, replicas - missing), replicas + surge, False)
 

@@ -73,7 +73,7 @@ def _cold(moment: Moment) -> Iterator[tuple[str, str]]:
 
 def _runs(uid: str, instance: str | None, moment: Moment) -> bool:
     runtime = moment.runtimes.get(uid)
-    unwanted = moment.hot if moment.spec.get("readiness", {}).get("onRecompiles") == "closeGate" else frozenset()
+    unwanted = moment.hot if moment.spec.get("readiness", {}).get("onRecompiles") == "CloseGate" else frozenset()
     return runtime is not None and runtime.instance == instance and instance in moment.warm - unwanted
 
 

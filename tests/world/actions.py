@@ -48,11 +48,11 @@ def scale(_: Picture, choose: Choose) -> commands.Command:
 
 def change_rollout(_: Picture, choose: Choose) -> commands.Command:
     """Other numbers or another mode, among those that the API allows."""
-    mode, surge = choose(("auto", "surge", "inPlace")), choose((1, 2, 0, "25%", "100%"))
+    mode, surge = choose(("Auto", "Surge", "InPlace")), choose((1, 2, 0, "25%", "100%"))
     unavailable = choose((0, 1, 2, "50%"))
-    if surge == 0 and (mode == "surge" or unavailable == 0):
+    if surge == 0 and (mode == "Surge" or unavailable == 0):
         surge = 1
-    if mode == "inPlace" and unavailable == 0:
+    if mode == "InPlace" and unavailable == 0:
         unavailable = 1
     return _rollout(mode=mode, maxSurge=surge, maxUnavailable=unavailable)
 
@@ -60,14 +60,14 @@ def change_rollout(_: Picture, choose: Choose) -> commands.Command:
 def change_failure(_: Picture, choose: Choose) -> commands.Command:
     """What a failure leads to, and how long a canary is observed."""
     return _rollout(
-        onFailure=choose(("rollback", "pause")),
+        onFailure=choose(("Rollback", "Pause")),
         canary={"observeSeconds": choose((0, 30)), "maxRecompiles": 10},
     )
 
 
 def change_recompiles(_: Picture, choose: Choose) -> commands.Command:
     """What becomes of pods whose requests wait for compiles."""
-    return commands.ChangeSpec({"readiness": {"onRecompiles": choose(("closeGate", "warn")), "maxRecompiles": 10}})
+    return commands.ChangeSpec({"readiness": {"onRecompiles": choose(("CloseGate", "Warn")), "maxRecompiles": 10}})
 
 
 def pause(picture: Picture, _: Choose) -> commands.Command:

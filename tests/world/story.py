@@ -27,7 +27,7 @@ class Story(RuleBasedStateMachine):
     @initialize(first=st.sampled_from(("good", "cold")))
     def begin(self, first: str) -> None:
         """A resource that was just created; gates of pods close while their requests wait for compiles."""
-        readiness = {"stallTimeoutSeconds": 60, "onRecompiles": "closeGate"}
+        readiness = {"stallTimeoutSeconds": 60, "onRecompiles": "CloseGate"}
         rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}
         self.world = World(replicas=2, readiness=readiness, rollout=rollout, **runs(first))
 

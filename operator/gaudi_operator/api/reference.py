@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_operator.api.schema import INT_OR_STRING, Schema
+from gaudi_operator.api.spelling import present_values
 
 INTRODUCTION = """\
 # GaudiInference reference
@@ -15,8 +16,8 @@ Every field of `inference.gaudi.dev/v1alpha1`, kind `GaudiInference`, with its t
 server checks all of them, and the rules below each table, when an object is created or changed.
 `kubectl explain gi.spec` shows the same texts.
 
-Names of our own values are lowerCamelCase (`hpuGraphs`); values that Kubernetes also has are spelled as there
-(`IfNotPresent`). Durations end in `Seconds`, shares of a whole in `Percent` (0 to 100).
+Values are UpperCamelCase (`HpuGraphs`), but for names of things, which are spelled as there (`gaudi3`, `bfloat16`).
+Durations end in `Seconds`, shares of a whole in `Percent` (0 to 100).
 A field without a default is optional and may be left out, unless it is marked **required**.
 """
 _LOWER = {"integer": "minimum", "number": "minimum", "string": "minLength", "array": "minItems"}
@@ -104,7 +105,7 @@ def _element(schema: Schema) -> Schema:
 def _kind(schema: Schema) -> str:
     """Type and bounds in words."""
     if "enum" in schema:
-        return " or ".join(f"`{value}`" for value in schema["enum"])
+        return " or ".join(f"`{value}`" for value in present_values(schema["enum"]))
     if INT_OR_STRING in schema:
         return "integer or string" + (" like `25%`" if "%" in schema.get("pattern", "") else " (quantity)")
     kind = schema["type"]

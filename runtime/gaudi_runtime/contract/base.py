@@ -20,3 +20,8 @@ class Tolerant(Wire):
     """A value read from another release: unknown fields are dropped instead of refused."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+def as_in_spec(word: str) -> str:
+    """A word of the contract as a GaudiInference spells it: with a capital letter, as Kubernetes spells its own."""
+    return word[:1].upper() + word[1:]

@@ -34,9 +34,9 @@ class RangeSettings(Wire):
         None, description="Distance between two values once the ramp-up is over."
     )
     max: RangeValue | None = Field(None, description="Largest value of the range.")
-    pad_max: RangeValue | None = Field(None, description="Largest padding in tokens or blocks (paddingAware only).")
+    pad_max: RangeValue | None = Field(None, description="Largest padding in tokens or blocks (PaddingAware only).")
     pad_percent: Annotated[int, Field(ge=0, le=50)] | None = Field(
-        None, description="Largest padding in percent of the bucket (paddingAware only)."
+        None, description="Largest padding in percent of the bucket (PaddingAware only)."
     )
 
 
@@ -85,9 +85,9 @@ class BucketPolicy(Wire):
     decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")
     file: Annotated[str, Field(max_length=MOST_TEXT)] | None = Field(
         None,
-        description="Buckets of the file strategy: one (batch size, query, blocks) per line, as text.",
+        description="Buckets of strategy File: one (batch size, query, blocks) per line, as text.",
     )
-    optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy optimal.")
+    optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy Optimal.")
 
 
 class AttentionSlices(Wire):

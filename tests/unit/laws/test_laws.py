@@ -38,7 +38,7 @@ def test_gate_that_closes_while_its_instance_serves() -> None:
     assert list(readiness.no_gate_closes_without_evidence(bad)) == ["5 s: the gate of a closes although a-1 serves"]
 
 
-@pytest.mark.parametrize(("mode", "lies"), [("closeGate", 0), ("warn", 1)])
+@pytest.mark.parametrize(("mode", "lies"), [("CloseGate", 0), ("Warn", 1)])
 def test_gate_of_a_compiling_instance_closes_where_that_is_asked(mode: str, lies: int) -> None:
     fields: dict[str, Any] = {"spec": {"readiness": {"onRecompiles": mode}}, "hot": frozenset({"a-1"})}
     record = history(moment(0, A, **fields), moment(5, replace(A, gate=False), **fields))
@@ -140,7 +140,7 @@ def test_more_pods_than_replicas_and_surge() -> None:
 
 
 def test_new_pod_in_place_of_one_that_still_ends() -> None:
-    spec = {"rollout": {"mode": "inPlace", "maxUnavailable": 1}}
+    spec = {"rollout": {"mode": "InPlace", "maxUnavailable": 1}}
     ending = replace(B, counts=False)
     before = moment(0, A, ending, spec=spec, replica_sets={OLD: 1})
     bad = history(before, moment(9, A, ending, spec=spec, replica_sets={OLD: 1, NEW: 1}))

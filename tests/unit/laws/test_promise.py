@@ -10,7 +10,7 @@ from tests.laws.promise import Promise, promise
     [
         ({}, Promise(4, 5, False)),
         ({"maxSurge": "30%", "maxUnavailable": "30%"}, Promise(3, 6, False)),
-        ({"mode": "inPlace", "maxUnavailable": 1}, Promise(3, 4, True)),
+        ({"mode": "InPlace", "maxUnavailable": 1}, Promise(3, 4, True)),
         ({"maxSurge": 0, "maxUnavailable": "10%"}, Promise(3, 4, True)),
         ({"maxSurge": 1, "maxUnavailable": 9}, Promise(0, 5, False)),
     ],

@@ -6,24 +6,15 @@ has already refused those of a resource, so what is unknown here comes from a ne
 
 from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import ConfigDict, Field
 
 from gaudi_operator.api.base import ApiModel, ConfigMapKey, Rule, meant_when_left_out, rules, validated_by
+from gaudi_operator.api.spelling import OwnWord, says
 from gaudi_runtime.contract import bucketing as contract
 from gaudi_runtime.contract.bucketing import Strategy
 
 # gaudi-plan lists unified buckets, and no engine of ours batches like that. Releases before took the value.
-_STRATEGIES = [each.value for each in Strategy if each is not Strategy.UNIFIED]
-
-
-def _served(strategy: Strategy) -> Strategy:
-    if strategy not in _STRATEGIES:
-        raise PydanticCustomError("strategy", f"{strategy} is served by no engine, choose {', '.join(_STRATEGIES)}")
-    return strategy
-
-
-ServedStrategy = Annotated[Strategy, AfterValidator(_served), Field(json_schema_extra={"enum": [*_STRATEGIES]})]
+ServedStrategy = Annotated[Strategy, OwnWord(without=(Strategy.UNIFIED,))]
 
 _RANGES = ("prompt.?batchSize", "prompt.?query", "prompt.?context", "decode.?batchSize", "decode.?blocks")
 
@@ -75,7 +66,7 @@ class TextSource(ApiModel):
 
 
 class OptimalSettings(contract.OptimalSettings):
-    """Traffic and a budget: strategy optimal pads this traffic least within it."""
+    """Traffic and a budget: strategy Optimal pads this traffic least within it."""
 
     model_config = ConfigDict(
         extra="ignore",
@@ -107,25 +98,29 @@ class Bucketing(contract.BucketPolicy):
         extra="ignore",
         **validated_by(
             Rule(
-                rule="(self.strategy == 'file') == (has(self.file) || has(self.fileFrom))",
-                message="spec.bucketing.file or fileFrom belongs to strategy file: give both or neither",
+                rule=f"{says('strategy', Strategy.FILE)} == (has(self.file) || has(self.fileFrom))",
+                message="spec.bucketing.file or fileFrom belongs to strategy File: give both or neither",
             ),
             Rule(
                 rule="!(has(self.file) && has(self.fileFrom))",
                 message="spec.bucketing must name one of file and fileFrom",
             ),
             Rule(
-                rule="(self.strategy == 'optimal') == has(self.optimal)",
-                message="spec.bucketing.optimal belongs to strategy optimal: give both or neither",
+                rule=f"{says('strategy', Strategy.OPTIMAL)} == has(self.optimal)",
+                message="spec.bucketing.optimal belongs to strategy Optimal: give both or neither",
             ),
             Rule(
-                rule=f"self.strategy == 'paddingAware' || {_nowhere('padMax', 'padPercent')}",
-                message="spec.bucketing: padMax and padPercent are only for strategy paddingAware",
+                rule=f"{says('strategy', Strategy.PADDING_AWARE)} || {_nowhere('padMax', 'padPercent')}",
+                message="spec.bucketing: padMax and padPercent are only for strategy PaddingAware",
             ),
         ),
     )
-    strategy: ServedStrategy = Field(Strategy.EXPONENTIAL, description="How the values of each dimension are chosen.")
+    strategy: ServedStrategy = Field(
+        Strategy.EXPONENTIAL,
+        description="How the values of each dimension are chosen; Exponential when left out.",
+        json_schema_extra=meant_when_left_out,
+    )
     prompt: PromptRanges = Field(PromptRanges(), description="Overrides for prompt (prefill) buckets.")
     decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")
-    optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy optimal.")
-    file_from: TextSource | None = Field(None, description="A ConfigMap that has the buckets of strategy file.")
+    optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy Optimal.")
+    file_from: TextSource | None = Field(None, description="A ConfigMap that has the buckets of strategy File.")

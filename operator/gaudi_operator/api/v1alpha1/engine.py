@@ -16,6 +16,7 @@ from gaudi_operator.api.base import (
     rules,
     validated_by,
 )
+from gaudi_operator.api.spelling import OwnWord, says
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import Argument, EnvVar, VariableValue
 from gaudi_operator.api.v1alpha1.renamed import RENAMED, became_setting
@@ -67,18 +68,18 @@ class Engine(ApiModel):
             message="spec.engine.simulation is only for the sim engine",
         ),
         Rule(
-            rule="self.name != 'torch' || !has(self.executionMode) || self.executionMode != 'lazy'",
-            message="spec.engine.executionMode lazy is not offered by the torch engine:"
-            " use hpuGraphs, torchCompile or eager",
+            rule=f"self.name != 'torch' || !{says('executionMode', ExecutionMode.LAZY)}",
+            message="spec.engine.executionMode Lazy is not offered by the torch engine:"
+            " use HpuGraphs, TorchCompile or Eager",
         ),
     )
     name: EngineName = Field(EngineName.VLLM, description="vllm, the built-in torch engine, or the simulation.")
     image: ImageReference | None = Field(None, description="Runtime image; the operator's own default when left out.")
     image_pull_policy: PullPolicy = Field(PullPolicy.IF_NOT_PRESENT, description="When the image is pulled.")
-    execution_mode: ExecutionMode | None = Field(
+    execution_mode: Annotated[ExecutionMode, OwnWord()] | None = Field(
         None,
-        description="hpuGraphs captures a graph per bucket, torchCompile compiles one, lazy and eager capture nothing;"
-        " hpuGraphs on a card and torchCompile without when left out.",
+        description="HpuGraphs captures a graph per bucket, TorchCompile compiles one, Lazy and Eager capture nothing;"
+        " HpuGraphs on a card and TorchCompile without when left out.",
     )
     compile_backend: CompileBackend | None = Field(
         None, description="What a captured CPU graph runs on: eager (as traced) or inductor (C++ kernels)."

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from gaudi_operator.api.base import ApiModel, Rule, Seconds, validated_by
+from gaudi_operator.api.base import ApiModel, Rule, Seconds, meant_when_left_out, validated_by
+from gaudi_operator.api.spelling import OwnWord, says
 
 MAX_REPLICAS = 1000
 IntOrPercent = (
@@ -20,16 +21,16 @@ _ZERO = "['0', '0%']"
 class RolloutMode(StrEnum):
     """Whether new pods start beside old ones (surge), in their place, or as the scheduler allows (auto)."""
 
-    AUTO = "auto"
-    SURGE = "surge"
-    IN_PLACE = "inPlace"
+    AUTO = "Auto"
+    SURGE = "Surge"
+    IN_PLACE = "InPlace"
 
 
 class OnFailure(StrEnum):
     """What a failed revision leads to."""
 
-    ROLLBACK = "rollback"
-    PAUSE = "pause"
+    ROLLBACK = "Rollback"
+    PAUSE = "Pause"
 
 
 class Canary(ApiModel):
@@ -60,19 +61,20 @@ class Rollout(ApiModel):
             message="spec.rollout.maxSurge and maxUnavailable cannot both be 0: no pod could ever be replaced",
         ),
         Rule(
-            rule=f"self.mode != 'surge' || !(string(self.maxSurge) in {_ZERO})",
-            message="spec.rollout.maxSurge must be above 0 when mode is surge: new pods start beside old ones",
+            rule=f"!{says('mode', RolloutMode.SURGE)} || !(string(self.maxSurge) in {_ZERO})",
+            message="spec.rollout.maxSurge must be above 0 when mode is Surge: new pods start beside old ones",
         ),
         Rule(
-            rule=f"self.mode != 'inPlace' || !(string(self.maxUnavailable) in {_ZERO})",
-            message="spec.rollout.maxUnavailable must be above 0 when mode is inPlace:"
+            rule=f"!{says('mode', RolloutMode.IN_PLACE)} || !(string(self.maxUnavailable) in {_ZERO})",
+            message="spec.rollout.maxUnavailable must be above 0 when mode is InPlace:"
             " a pod goes before its successor starts",
         ),
     )
-    mode: RolloutMode = Field(
+    mode: Annotated[RolloutMode, OwnWord()] = Field(
         RolloutMode.AUTO,
-        description="surge starts new pods beside old ones, inPlace in their stead, auto tries surge first and"
-        " replaces in place where the scheduler finds no room.",
+        description="Surge starts new pods beside old ones, InPlace in their stead; Auto tries Surge first and replaces"
+        " in place where the scheduler finds no room. Auto when left out.",
+        json_schema_extra=meant_when_left_out,
     )
     max_surge: IntOrPercent = Field(1, description="Most pods above replicas during a rollout; percent is rounded up.")
     max_unavailable: IntOrPercent = Field(
@@ -81,7 +83,7 @@ class Rollout(ApiModel):
     )
     surge_timeout_seconds: Seconds = Field(
         300,
-        description="Mode auto: how long the first new pod waits for room beside the old ones before pods are replaced"
+        description="Mode Auto: how long the first new pod waits for room beside the old ones before pods are replaced"
         " in place; a node pool boots a node in two to five minutes. Where no node ever comes, 30 does.",
     )
     progress_deadline_seconds: Seconds = Field(
@@ -97,7 +99,12 @@ class Rollout(ApiModel):
         " them); left out: the spec's own.",
     )
     canary: Canary = Field(Canary(), description="How the first pod of a revision is watched.")
-    on_failure: OnFailure = Field(OnFailure.ROLLBACK, description="What a failed revision leads to.")
+    on_failure: Annotated[OnFailure, OwnWord()] = Field(
+        OnFailure.ROLLBACK,
+        description="What a failed revision leads to: Rollback lets the last good one run again, Pause leaves its pods"
+        " for a look. Rollback when left out.",
+        json_schema_extra=meant_when_left_out,
+    )
     revision_history_limit: Annotated[int, Field(ge=1, le=50)] = Field(5, description="Old revisions that are kept.")
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from gaudi_operator.api.base import ApiModel, Rule, validated_by
+from gaudi_operator.api.spelling import says
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
 from gaudi_operator.api.v1alpha1.bucketing import Bucketing
 from gaudi_operator.api.v1alpha1.engine import Engine
@@ -14,7 +15,11 @@ from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.renamed import not_beside_setting, with_present_names
 from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
+from gaudi_runtime.contract.bucketing import Strategy
+from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.former import FORMER
+
+_WITHOUT_A_CARD = (ExecutionMode.TORCH_COMPILE, ExecutionMode.EAGER)
 
 
 def _not_with_torch(asked: str, path: str) -> Rule:
@@ -32,8 +37,8 @@ class GaudiInferenceSpec(ApiModel):
         *map(not_beside_setting, FORMER),
         Rule(
             rule="self.accelerator.generation != 'none' || !has(self.engine.executionMode) ||"
-            " self.engine.name == 'sim' || self.engine.executionMode in ['torchCompile', 'eager']",
-            message="spec.engine.executionMode must be torchCompile or eager when accelerator.generation is none:"
+            f" self.engine.name == 'sim' || {says('engine.executionMode', *_WITHOUT_A_CARD)}",
+            message="spec.engine.executionMode must be TorchCompile or Eager when accelerator.generation is none:"
             " there is no card to capture HPU graphs on",
         ),
         Rule(
@@ -63,8 +68,8 @@ class GaudiInferenceSpec(ApiModel):
         _not_with_torch("has(self.engine.layersPerGraph)", "engine.layersPerGraph"),
         _not_with_torch("has(self.engine.slidingWindowSlices)", "engine.slidingWindowSlices"),
         Rule(
-            rule="!has(self.engine.slidingWindowSlices) || self.bucketing.strategy != 'optimal'",
-            message="spec.engine.slidingWindowSlices does not go with bucketing.strategy optimal, which plans queries"
+            rule=f"!has(self.engine.slidingWindowSlices) || !{says('bucketing.strategy', Strategy.OPTIMAL)}",
+            message="spec.engine.slidingWindowSlices does not go with bucketing.strategy Optimal, which plans queries"
             " of any length: use another strategy",
         ),
         _not_with_torch("self.model.allowLongMaxModelLen", "model.allowLongMaxModelLen"),

@@ -17,11 +17,14 @@ from gaudi_operator.api.base import (
     rules,
     validated_by,
 )
+from gaudi_operator.api.spelling import OwnWord
 from gaudi_operator.api.v1alpha1.model import OciImageSource
 from gaudi_operator.api.v1alpha1.renamed import RENAMED, became_setting
 from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, HttpAddress, Share
 from gaudi_runtime.contract.former import FORMER
+
+Order = Annotated[CaptureOrder, OwnWord()]
 
 
 class S3Access(ApiModel):
@@ -88,15 +91,17 @@ class Warmup(ApiModel):
     )
     graph_memory_share: Share | None = Field(None, description=RENAMED.graph_memory_share.description)
     prompt_ratio: Share | None = Field(None, description=RENAMED.prompt_ratio.description)
-    prompt_order: CaptureOrder = Field(
+    prompt_order: Order = Field(
         CaptureOrder.MIN_TOKENS,
-        description="minTokens captures prompt graphs from the fewest tokens up, maxBs from the largest batch down,"
-        " largestFirst the largest bucket first.",
+        description="MinTokens captures prompt graphs from the fewest tokens up, MaxBs from the largest batch down,"
+        " LargestFirst the largest bucket first. MinTokens when left out.",
+        json_schema_extra=meant_when_left_out,
     )
-    decode_order: CaptureOrder = Field(
+    decode_order: Order = Field(
         CaptureOrder.MAX_BS,
-        description="minTokens captures decode graphs from the fewest tokens up, maxBs from the largest batch down,"
-        " largestFirst the largest bucket first.",
+        description="MinTokens captures decode graphs from the fewest tokens up, MaxBs from the largest batch down,"
+        " LargestFirst the largest bucket first. MaxBs when left out.",
+        json_schema_extra=meant_when_left_out,
     )
     sampler: bool = Field(
         True,
@@ -120,7 +125,7 @@ class Warmup(ApiModel):
     fail_on_cold_shapes: bool = Field(
         False,
         description="Whether a request whose shape was not warmed up fails instead of waiting for its compile. With"
-        " torchCompile this also spares the checks of every step.",
+        " TorchCompile this also spares the checks of every step.",
     )
     multimodal: MultimodalWarmup = Field(
         MultimodalWarmup(), description="Which images the vision tower is prepared for; only with the vllm engine."
@@ -135,16 +140,16 @@ class Warmup(ApiModel):
 class Shortfall(StrEnum):
     """What happens when a warmed-up pod stays below the captured percentages."""
 
-    BLOCK = "block"
-    SERVE_AND_WARN = "serveAndWarn"
+    BLOCK = "Block"
+    SERVE_AND_WARN = "ServeAndWarn"
 
 
 class OnRecompiles(StrEnum):
     """What happens when requests of a serving pod wait for compiles."""
 
-    IGNORE = "ignore"
-    WARN = "warn"
-    CLOSE_GATE = "closeGate"
+    IGNORE = "Ignore"
+    WARN = "Warn"
+    CLOSE_GATE = "CloseGate"
 
 
 class Readiness(ApiModel):
@@ -156,18 +161,22 @@ class Readiness(ApiModel):
     min_captured_decode_percent: Percent = Field(
         100, description="Least share of planned decode buckets whose graph is captured, in percent."
     )
-    on_shortfall: Shortfall = Field(
+    on_shortfall: Annotated[Shortfall, OwnWord()] = Field(
         Shortfall.BLOCK,
-        description="block keeps a pod that ends below the thresholds out of traffic; serveAndWarn lets it serve.",
+        description="Block keeps a pod that ends below the thresholds out of traffic; ServeAndWarn lets it serve. Block"
+        " when left out.",
+        json_schema_extra=meant_when_left_out,
     )
-    on_recompiles: OnRecompiles = Field(
+    on_recompiles: Annotated[OnRecompiles, OwnWord()] = Field(
         OnRecompiles.WARN,
-        description="ignore counts recompiles in status only; warn turns the condition BucketCoverage; closeGate also"
-        " takes a pod out of traffic above maxRecompiles, as long as the promised number of others serves.",
+        description="Ignore counts recompiles in status only; Warn turns the condition BucketCoverage; CloseGate also"
+        " takes a pod out of traffic above maxRecompiles, as long as the promised number of others serves. Warn when"
+        " left out.",
+        json_schema_extra=meant_when_left_out,
     )
     max_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         10,
-        description="Recompiles of a pod within five minutes above which closeGate closes its gate. After five minutes"
+        description="Recompiles of a pod within five minutes above which CloseGate closes its gate. After five minutes"
         " without any it opens again.",
     )
     stall_timeout_seconds: Seconds = Field(

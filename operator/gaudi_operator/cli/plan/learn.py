@@ -14,6 +14,7 @@ from gaudi_operator.cli.plan.question import PlanQuestion
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.optimal.cost import Score, score, token_cost
 from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import MOST_TEXT, BucketPolicy, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
@@ -115,14 +116,14 @@ def _bucketing(policy: BucketPolicy, plan: BucketPlan, form: Form, most_file_byt
     """The fields of spec.bucketing; null takes away what belongs to another strategy."""
     if form is Form.OPTIMAL and policy.optimal:
         settings = {**policy.optimal.model_dump(by_alias=True), "trafficFrom": None}
-        return {"strategy": Strategy.OPTIMAL.value, "optimal": settings, "file": None, "fileFrom": None}
+        return {"strategy": as_in_spec(Strategy.OPTIMAL), "optimal": settings, "file": None, "fileFrom": None}
     text = "".join(f"{tuple(bucket)}\n" for phase in BucketPhase for bucket in plan.of(phase))
     if len(text) > most_file_bytes:
         raise ConfigError(
             f"{len(plan.prompt) + len(plan.decode)} buckets take {len(text)} bytes as a file, which may have "
             f"{most_file_bytes}; choose --as optimal or fewer graphs"
         )
-    return {"strategy": Strategy.FILE.value, "file": text, "fileFrom": None, "optimal": None}
+    return {"strategy": as_in_spec(Strategy.FILE), "file": text, "fileFrom": None, "optimal": None}
 
 
 def print_learned(found: Learned, console: "Console") -> None:

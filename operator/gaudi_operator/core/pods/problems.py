@@ -148,7 +148,7 @@ def _shortfall(pod: PodView, state: State, _: Room) -> Problem | None:
     reason, message = below
     why = (
         f"no traffic: {message} Give graphs more memory (spec.warmup.graphMemoryPercent), plan fewer buckets, lower "
-        "the percentages in spec.readiness, or set its onShortfall to serveAndWarn."
+        "the percentages in spec.readiness, or set its onShortfall to ServeAndWarn."
     )
     return Problem(reason, f"Pod {pod.name} takes {why}", f"Pod {pod.name} took {why}")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from gaudi_operator.api.base import ApiModel, Seconds
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
@@ -80,7 +81,9 @@ def revision_name(inputs: RevisionInputs) -> str:
 
 
 def _fields(inputs: RevisionInputs) -> dict[str, Any]:
-    return inputs.model_dump(mode="json", by_alias=True, exclude_none=True)
+    # Not as JSON of a resource, which has a spelling of its own: these are the words that every release reads.
+    found: dict[str, Any] = to_jsonable_python(inputs.model_dump(by_alias=True, exclude_none=True))
+    return found
 
 
 def present_form(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,6 +103,15 @@ def read_inputs(inputs: Mapping[str, Any]) -> RevisionInputs:
         raise SpecUnreadable(
             "The revision was kept by another release, which wrote what this one cannot read."
         ) from error
+
+
+def as_a_spec_says(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs in their present form as they are written in a spec now; those of a release that is not known stay."""
+    try:
+        known = read_inputs(inputs)
+    except SpecUnreadable:
+        return dict(inputs)
+    return known.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def same_inputs(stored: object, desired: BaseModel) -> bool:

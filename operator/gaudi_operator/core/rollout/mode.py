@@ -72,6 +72,6 @@ def unblock(rollout: Rollout) -> str:
             "or set spec.rollout.maxUnavailable to 1 or more: then pods are replaced in place."
         )
     return (
-        "No old pod goes before a new one is ready, as spec.rollout.mode is surge. Free or add cards, or set mode to "
-        "auto and spec.rollout.maxUnavailable to 1 or more: then pods are replaced in place."
+        "No old pod goes before a new one is ready, as spec.rollout.mode is Surge. Free or add cards, or set mode to "
+        "Auto and spec.rollout.maxUnavailable to 1 or more: then pods are replaced in place."
     )

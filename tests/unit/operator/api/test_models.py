@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.api.v1alpha1.scaling import Rollout
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.children.runtime_config import bucket_policy
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import plan_hash
 from tests.builders import gaudi_inference, minimal_gaudi_inference
@@ -49,15 +50,16 @@ def test_model_ignores_fields_of_a_newer_crd(model: type[BaseModel]) -> None:
 
 
 def test_resource_with_unknown_fields_reads_as_without() -> None:
-    known = gaudi_inference(bucketing={"strategy": "linear", "prompt": {"query": {"min": 16}}}, rollout={"canary": {}})
+    known = gaudi_inference(bucketing={"strategy": "Linear", "prompt": {"query": {"min": 16}}}, rollout={"canary": {}})
     assert GaudiInference.model_validate(with_unknown_fields(known)) == GaudiInference.model_validate(known)
 
 
 def test_policy_of_a_resource_has_the_hash_of_the_contract() -> None:
-    policy = {"strategy": "linear", "decode": {"blocks": {"max": 64}}}
-    spec = GaudiInferenceSpec.model_validate(gaudi_inference(bucketing=policy)["spec"])
+    blocks = {"decode": {"blocks": {"max": 64}}}
+    spec = GaudiInferenceSpec.model_validate(gaudi_inference(bucketing={"strategy": "Linear", **blocks})["spec"])
+    policy = BucketPolicy.model_validate({"strategy": "linear", **blocks})
     limits = Limits(max_model_len=256, max_num_seqs=4, max_num_batched_tokens=256)
-    assert plan_hash(spec.bucketing, limits) == plan_hash(BucketPolicy.model_validate(policy), limits)
+    assert plan_hash(bucket_policy(spec), limits) == plan_hash(policy, limits)
 
 
 def test_contract_still_refuses_unknown_fields() -> None:

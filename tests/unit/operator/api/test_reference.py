@@ -23,7 +23,11 @@ def test_fixed_length_is_said_once() -> None:
 
 
 def test_enum_lists_its_values() -> None:
-    assert "| `mode` | `auto` or `surge` or `inPlace` | `auto` |" in PAGE
+    assert "| `accessMode` | `ReadWriteMany` or `ReadWriteOnce` | `ReadWriteMany` |" in PAGE
+
+
+def test_enum_leaves_its_former_spellings_out() -> None:
+    assert "| `mode` | `Auto` or `Surge` or `InPlace` |" in PAGE
 
 
 def test_boolean_default_is_written_as_in_yaml() -> None:

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from gaudi_operator.api.schema import INT_OR_STRING, Schema
+from gaudi_operator.api.spelling import present_values
 from tests.unit.operator.api.schema_nodes import NODES, ROOT, SPEC, STATUS
 
 KEYWORDS = {
@@ -139,25 +140,55 @@ def test_duration_names_its_unit() -> None:
     every("a duration without Seconds", named)
 
 
-def test_own_enum_value_is_camel_case_unless_kubernetes_has_it() -> None:
-    of_kubernetes = (
-        "ullPolicy",
-        "recipeCache.accessMode",
-        "recipeCache.retentionPolicy",
-        "service.type",
-        "[].operator",
-        "tolerations[].effect",
-        "topologySpreadConstraints[].whenUnsatisfiable",
-        "topologySpreadConstraints[].nodeAffinityPolicy",
-        "topologySpreadConstraints[].nodeTaintsPolicy",
-        "volumes[].emptyDir.medium",
-        "resourceFieldRef.resource",
-    )
-    own = {path: node["enum"] for path, node in SPEC.items() if "enum" in node and not path.endswith(of_kubernetes)}
+NAMES_OF_THINGS = {
+    "model.dtype": "number formats, as vLLM and torch call them",
+    "model.kvCacheDtype": "number formats, as vLLM calls them, in one word",
+    "model.quantization.method": "file formats and tools, as vLLM calls them, in one word",
+    "accelerator.generation": "cards of the catalog, which has one called none",
+    "engine.name": "programs",
+    "engine.compileBackend": "back ends of Dynamo, as torch calls them",
+    "resourceFieldRef.resource": "fields of a container, as Kubernetes calls them",
+}
+"""By the end of the path: what has its name elsewhere keeps it."""
+
+SPELLED_OTHERWISE = {
+    "spec.engine.executionMode",
+    "spec.bucketing.strategy",
+    "spec.warmup.promptOrder",
+    "spec.warmup.decodeOrder",
+    "spec.readiness.onShortfall",
+    "spec.readiness.onRecompiles",
+    "spec.rollout.mode",
+    "spec.rollout.onFailure",
+}
+"""Fields whose values began with a small letter in release 0.1.0."""
+
+
+def test_enum_value_is_upper_camel_case_or_a_name() -> None:
     every(
-        "not lowerCamelCase",
-        [path for path, values in own.items() for v in values if not re.fullmatch(r"[a-z][A-Za-z0-9]*", v)],
+        "not UpperCamelCase",
+        [
+            f"{path} {value}"
+            for path, node in NODES.items()
+            if "enum" in node and not path.endswith(tuple(NAMES_OF_THINGS))
+            for value in present_values(node["enum"])
+            if not re.fullmatch(r"[A-Z][A-Za-z]*", value)
+        ],
     )
+
+
+def test_former_spelling_has_a_small_letter_and_is_deprecated() -> None:
+    enums = {path: node for path, node in NODES.items() if "enum" in node}
+    both = {path: node for path, node in enums.items() if present_values(node["enum"]) != node["enum"]}
+    assert both.keys() == SPELLED_OTHERWISE
+    for node in both.values():
+        present = present_values(node["enum"])
+        assert node["enum"] == [*present, *(each[0].lower() + each[1:] for each in present)]
+        assert "deprecated" in node["description"]
+
+
+def test_no_value_that_was_spelled_otherwise_is_filled_in() -> None:
+    every("a default, which the release before cannot read", [p for p in SPELLED_OTHERWISE if "default" in NODES[p]])
 
 
 def test_required_field_has_no_default() -> None:

@@ -17,7 +17,7 @@ from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resourc
 
 DONE = Step(Progress.DONE)
 WAITING = Step(Progress.WAITING)
-IMPOSSIBLE = inference(bucketing={"strategy": "linear", "prompt": {"query": {"min": 512, "max": 512, "step": 512}}})
+IMPOSSIBLE = inference(bucketing={"strategy": "Linear", "prompt": {"query": {"min": 512, "max": 512, "step": 512}}})
 """Its only prompts are longer than the model can be asked."""
 PAUSED = Step(Progress.PAUSED)
 

@@ -25,7 +25,7 @@ def settings_of_a_range() -> st.SearchStrategy[dict[str, int]]:
 
 
 BUCKETING = st.fixed_dictionaries(
-    {"strategy": st.sampled_from(["exponential", "linear", "paddingAware", "file"])},
+    {"strategy": st.sampled_from(["Exponential", "Linear", "PaddingAware", "File"])},
     optional={
         "file": st.sampled_from(["(1, 128, 0)\n(1, 1, 8)", "(1, range(0, 10**9), 0)", "(0, 0", ""]),
         "prompt": st.fixed_dictionaries({}, optional={"query": settings_of_a_range()}),
@@ -58,7 +58,7 @@ SPECS = st.fixed_dictionaries(
             {
                 "minCapturedPromptPercent": PERCENTS,
                 "minCapturedDecodePercent": PERCENTS,
-                "onShortfall": st.sampled_from(["block", "serveAndWarn"]),
+                "onShortfall": st.sampled_from(["Block", "ServeAndWarn"]),
             }
         ),
     }

@@ -108,7 +108,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         {
             "accelerator": CARD,
             "engine": {"name": "vllm"},
-            "bucketing": {"strategy": "linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}},
+            "bucketing": {"strategy": "Linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}},
             "warmup": {"maxGraphTokens": 128},
         },
         "ThresholdsUnreachable",
@@ -161,7 +161,7 @@ def test_refusal_says_what_is_wrong_and_what_to_do(case: str) -> None:
 )
 def test_plan_that_is_impossible_is_refused_with_its_field(least: int, facts: list[str]) -> None:
     query = {"min": least, "max": 512, "step": 512}
-    found = refused(bucketing={"strategy": "linear", "prompt": {"query": query}})
+    found = refused(bucketing={"strategy": "Linear", "prompt": {"query": query}})
     assert found is not None
     assert found.reason == "PlanImpossible"
     assert found.message.endswith(".")
@@ -216,7 +216,7 @@ def test_own_image_needs_no_default() -> None:
         {},
         {"engine": {"name": "sim"}},
         {"engine": {"name": "vllm"}},
-        {"engine": {"name": "vllm", "executionMode": "eager"}},
+        {"engine": {"name": "vllm", "executionMode": "Eager"}},
         {"engine": {"name": "vllm", "settings": {"--speculative-config": '{"method": "ngram"}'}}},
         {"engine": {"name": "vllm"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
         {"engine": {"name": "vllm", "settings": {"--runner": "pooling"}}},
@@ -225,14 +225,14 @@ def test_own_image_needs_no_default() -> None:
         {
             "accelerator": CARD,
             "engine": {"name": "vllm"},
-            "bucketing": {"strategy": "linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}},
+            "bucketing": {"strategy": "Linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}},
             "warmup": {"maxGraphTokens": 128},
             "readiness": {"minCapturedPromptPercent": 50},
         },
         {"accelerator": CARD, "engine": {"name": "vllm"}, "model": {"quantization": {"method": "fp8"}}},
         {"model": source(ociImage={"reference": "registry/model:1"})},
         {"accelerator": CARD},
-        {"engine": {"executionMode": "eager"}, "warmup": {"graphMemoryPercent": 0}},
+        {"engine": {"executionMode": "Eager"}, "warmup": {"graphMemoryPercent": 0}},
         {"warmup": {"enabled": False, "graphMemoryPercent": 0}},
         {
             "warmup": {"graphMemoryPercent": 0},
@@ -252,7 +252,7 @@ def test_what_may_work_is_accepted(accepted: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("overrides", "least"),
     [
-        ({"accelerator": {"deviceMemory": "32"}, "readiness": {"onShortfall": "serveAndWarn"}}, 40),
+        ({"accelerator": {"deviceMemory": "32"}, "readiness": {"onShortfall": "ServeAndWarn"}}, 40),
         ({"accelerator": {"deviceMemory": "2Ki"}}, 3805),
     ],
     ids=["a KV block", "the graphs"],
@@ -263,6 +263,6 @@ def test_advised_memory_is_accepted_and_one_byte_less_is_not(overrides: dict[str
 
 
 def test_thresholds_refuse_nothing_where_pods_serve_anyway() -> None:
-    readiness = {"onShortfall": "serveAndWarn"}
+    readiness = {"onShortfall": "ServeAndWarn"}
     assert refused(warmup={"graphMemoryPercent": 0}, readiness=readiness) is None
     assert refused(accelerator={"deviceMemory": "2Ki"}, readiness=readiness) is None

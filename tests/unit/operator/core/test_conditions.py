@@ -37,7 +37,7 @@ AT_REST = Verdict(TRUE, "ScaledToZero", "No replica is desired, and none runs.")
 BUCKETED = "Every admissible batch has a bucket"
 GAPS = inference(
     engine={"maxNumPrefillSeqs": 4},
-    bucketing={"strategy": "linear", "prompt": {"batchSize": {"min": 2, "step": 2, "max": 2}}},
+    bucketing={"strategy": "Linear", "prompt": {"batchSize": {"min": 2, "step": 2, "max": 2}}},
 )
 COLD = Verdict(
     FALSE,
@@ -264,7 +264,7 @@ def test_missing_buckets_are_told_with_share_and_first_gap() -> None:
 
 
 def test_cold_shapes_are_no_fault_where_recompiles_are_ignored() -> None:
-    lenient = inference(readiness={"onRecompiles": "ignore"})
+    lenient = inference(readiness={"onRecompiles": "Ignore"})
     found = state_of([serving(said=report(recompiles_since_ready=1))], inference=lenient)
     assert verdict("BucketCoverage", found) == Verdict(
         TRUE, "Covered", f"{BUCKETED}; readiness.onRecompiles ignores cold graphs."

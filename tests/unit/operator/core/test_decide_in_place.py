@@ -151,10 +151,10 @@ def test_blocked_upgrade_goes_on_in_place_once_one_may_miss() -> None:
 
 
 def test_forced_surge_waits_for_a_card() -> None:
-    cluster = crowded(mode="surge", maxUnavailable=1, progressDeadlineSeconds=300)
+    cluster = crowded(mode="Surge", maxUnavailable=1, progressDeadlineSeconds=300)
     turns(asked(cluster), 3)
     assert condition(cluster, "Stalled") == ("True", "UpgradeBlocked")
-    assert "as spec.rollout.mode is surge" in message(cluster, "Stalled")
+    assert "as spec.rollout.mode is Surge" in message(cluster, "Stalled")
 
 
 def test_quota_that_refuses_the_pod_is_an_answer_too() -> None:
@@ -196,7 +196,7 @@ def test_scaling_up_beyond_the_cards_is_no_upgrade() -> None:
 
 
 def test_in_place_no_pod_comes_before_the_old_must_go() -> None:
-    cluster = crowded(mode="inPlace", maxUnavailable=1)
+    cluster = crowded(mode="InPlace", maxUnavailable=1)
     for _ in range(3):  # the ReplicaSet controller, or our watch of pods, is late
         cluster.operate()
     sets = {each["metadata"]["name"]: each["spec"]["replicas"] for each in cluster.kind("ReplicaSet")}

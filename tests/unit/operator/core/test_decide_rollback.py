@@ -93,7 +93,7 @@ def test_condition_names_both_revisions_the_evidence_and_what_to_do() -> None:
     assert "(1, 128, 0)" in found["message"]
     assert message(cluster) == (
         f"Revision {bad} failed (WarmupStalled): {found['message']} "
-        f"Revision {good} runs instead, and pods of the failed one are not kept: spec.rollout.onFailure pause "
+        f"Revision {good} runs instead, and pods of the failed one are not kept: spec.rollout.onFailure Pause "
         "keeps them for a look. Change the spec; or, if the cause lay elsewhere and is fixed, set the annotation "
         "inference.gaudi.dev/restarted-at to a new value for another try."
     )
@@ -173,20 +173,20 @@ def test_good_spec_again_is_ready_at_once() -> None:
 
 
 def test_pause_holds_the_rollout_instead() -> None:
-    cluster, good, bad = failing(onFailure="pause")
+    cluster, good, bad = failing(onFailure="Pause")
     before = pod_names(cluster)
     cluster.settle()
     assert pod_names(cluster) == before
     assert revisions(cluster) == {good, bad}
     assert condition(cluster, "Stalled") == ("True", "RevisionFailed")
     assert (
-        "The rollout is on hold, as spec.rollout.onFailure is pause, and its pods stay for a look: `kubectl logs POD`."
+        "The rollout is on hold, as spec.rollout.onFailure is Pause, and its pods stay for a look: `kubectl logs POD`."
         in message(cluster)
     )
 
 
 def test_failed_revision_that_is_held_alone_is_not_scaled_up() -> None:
-    cluster = served(replicas=1, rollout={"onFailure": "pause", "mode": "inPlace", "maxUnavailable": 1})
+    cluster = served(replicas=1, rollout={"onFailure": "Pause", "mode": "InPlace", "maxUnavailable": 1})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
     name = canary(cluster, good)
@@ -202,8 +202,8 @@ def test_failed_revision_that_is_held_alone_is_not_scaled_up() -> None:
 
 
 def test_paused_failure_is_rolled_back_once_that_is_asked_for() -> None:
-    cluster, good, _ = failing(onFailure="pause")
-    cluster.change(rollout={"onFailure": "rollback"})
+    cluster, good, _ = failing(onFailure="Pause")
+    cluster.change(rollout={"onFailure": "Rollback"})
     cluster.settle()
     assert revisions(cluster) == {good}
 
@@ -220,7 +220,7 @@ def test_paused_rollout_gives_nothing_up() -> None:
 
 
 def test_in_place_is_rolled_back_without_any_old_pod_left() -> None:
-    cluster = served(replicas=1, rollout={"mode": "inPlace", "maxUnavailable": 1})
+    cluster = served(replicas=1, rollout={"mode": "InPlace", "maxUnavailable": 1})
     (good,) = revisions(cluster)
     cluster.change(model=BIGGER)
     name = canary(cluster, good)

@@ -54,11 +54,11 @@ def test_advised_percentage_is_accepted_and_one_more_is_not() -> None:
 
 
 def test_thresholds_refuse_nothing_where_pods_serve_anyway() -> None:
-    assert refused(seed(readiness={"onShortfall": "serveAndWarn"})) is None
+    assert refused(seed(readiness={"onShortfall": "ServeAndWarn"})) is None
 
 
 def test_pods_that_will_serve_below_the_thresholds_are_a_doubt() -> None:
-    found = doubted(seed(readiness={"onShortfall": "serveAndWarn"}))
+    found = doubted(seed(readiness={"onShortfall": "ServeAndWarn"}))
     assert found == MAYBE_SHORT
 
 
@@ -169,4 +169,4 @@ def test_largest_time_scale_is_estimated_and_taken_by_the_runtime() -> None:
 
 
 def test_nothing_is_captured_without_graphs_so_nothing_is_short() -> None:
-    assert refused(seed(engine={"executionMode": "eager"})) is None
+    assert refused(seed(engine={"executionMode": "Eager"})) is None

@@ -41,7 +41,7 @@ def hold(cluster: Cluster, data: st.DataObject) -> None:
 
 
 def choose_on_failure(cluster: Cluster, data: st.DataObject) -> None:
-    cluster.change(rollout={"onFailure": data.draw(st.sampled_from(["rollback", "pause"]), label="onFailure")})
+    cluster.change(rollout={"onFailure": data.draw(st.sampled_from(["Rollback", "Pause"]), label="onFailure")})
 
 
 def observe(cluster: Cluster, data: st.DataObject) -> None:

@@ -13,8 +13,8 @@ from tests.unit.operator.core.resources import inference
 
 BASE: dict[str, Any] = {
     "accelerator": {"generation": "gaudi3", "deviceMemory": None},
-    "engine": {"name": "vllm", "executionMode": "torchCompile", "prefixCaching": True},
-    "bucketing": {"strategy": "paddingAware"},
+    "engine": {"name": "vllm", "executionMode": "TorchCompile", "prefixCaching": True},
+    "bucketing": {"strategy": "PaddingAware"},
     "model": {"quantization": {"method": "inc", "configFile": "inc.json"}},
 }
 FIXED = {
@@ -24,12 +24,12 @@ FIXED = {
     "model.source": "every source is mounted at one place, of which the next field chooses a folder",
 }
 CHANGES: dict[str, Any] = {
-    "bucketing.strategy": "linear",
+    "bucketing.strategy": "Linear",
     "engine.blockSize": 32,
     "engine.chunkedPrefill": False,
     "engine.contiguousPagedAttention": False,
     "engine.deviceMemoryUtilizationPercent": 50,
-    "engine.executionMode": "lazy",
+    "engine.executionMode": "Lazy",
     "engine.maxNumBatchedTokens": 128,
     "engine.maxNumPrefillSeqs": 2,
     "engine.maxNumSeqs": 8,
@@ -70,7 +70,7 @@ ADAPTERS = [{"name": name, "source": {"ociImage": {"reference": f"{name}:1"}}} f
 BESIDE: dict[str, dict[str, Any]] = {
     "model.maxAdapterRank": {"model": {"adapters": ADAPTERS}},
     "model.maxAdaptersPerBatch": {"model": {"adapters": ADAPTERS}},
-    "warmup.maxGraphTokens": {"engine": {"executionMode": "hpuGraphs"}},
+    "warmup.maxGraphTokens": {"engine": {"executionMode": "HpuGraphs"}},
 }
 """What a change of a field needs beside it."""
 NEEDS_TWO_FIELDS = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
@@ -115,7 +115,7 @@ def test_field_changes_the_plan_hash_when_its_knob_decides_buckets(name: str, pa
 
 
 def test_collectives_follow_mode_and_parallelism_together() -> None:
-    graphs, two = {"engine": {"executionMode": "hpuGraphs"}}, {"parallelism": {"tensor": 2}}
+    graphs, two = {"engine": {"executionMode": "HpuGraphs"}}, {"parallelism": {"tensor": 2}}
     assert said(NEEDS_TWO_FIELDS, graphs) == said(NEEDS_TWO_FIELDS, two) == []
     assert said(NEEDS_TWO_FIELDS, merged(graphs, two)) == ["true"]
 
@@ -123,7 +123,7 @@ def test_collectives_follow_mode_and_parallelism_together() -> None:
 def test_eager_mode_reaches_the_engine_without_a_card() -> None:
     cpu = {"accelerator": {"generation": "none", "deviceMemory": "1Gi"}}
     assert said(WITHOUT_A_CARD, cpu) == []
-    assert said(WITHOUT_A_CARD, merged(cpu, {"engine": {"executionMode": "eager"}})) == ["1"]
+    assert said(WITHOUT_A_CARD, merged(cpu, {"engine": {"executionMode": "Eager"}})) == ["1"]
 
 
 def test_every_other_field_with_a_knob_is_fixed_for_reasons() -> None:

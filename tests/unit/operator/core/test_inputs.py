@@ -12,12 +12,14 @@ from gaudi_operator.core.resource import read_inference
 from gaudi_operator.core.rollout.inputs import (
     VERSION,
     RevisionInputs,
+    as_a_spec_says,
     present_form,
     revision_inputs,
     revision_name,
     same_inputs,
     stored_form,
 )
+from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.knobs.render import render
 from tests.builders import Object, merged
@@ -25,6 +27,7 @@ from tests.unit.operator.core.resources import CARD, inference
 
 RECORDED = Path(__file__).parents[3] / "data" / "releases"
 RELEASES = sorted(path.name for path in RECORDED.iterdir())
+KINDS = ("ControllerRevision", "GaudiInference")
 
 
 def inputs(**overrides: Any) -> RevisionInputs:
@@ -42,8 +45,8 @@ def inputs(**overrides: Any) -> RevisionInputs:
         {"engine": {"image": "runtime:2"}},
         {"engine": {"env": [{"name": "A", "value": "1"}]}},
         {"engine": {"settings": {"A": "1"}}},
-        {"bucketing": {"strategy": "linear"}},
-        {"bucketing": {"strategy": "linear", "prompt": {"query": {"max": 64}}}},
+        {"bucketing": {"strategy": "Linear"}},
+        {"bucketing": {"strategy": "Linear", "prompt": {"query": {"max": 64}}}},
         {"warmup": {"graphMemoryPercent": 20}},
         {"recipeCache": {"enabled": True}},
         {"pod": {"labels": {"team": "a"}}},
@@ -69,7 +72,7 @@ def test_change_of_what_a_pod_runs_makes_a_revision(change: dict[str, Any]) -> N
         {"replicas": 5},
         {"rollout": {"maxSurge": 2, "paused": True}},
         {"service": {"port": 8080}},
-        {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "serveAndWarn"}},
+        {"readiness": {"minCapturedPromptPercent": 50, "onShortfall": "ServeAndWarn"}},
         {"autoscaling": {"maxReplicas": 4, "targetRunningRequests": 8}},
         {"route": {"parentRefs": [{"name": "gate"}]}},
         {"networkAccess": {"enabled": False}},
@@ -142,19 +145,54 @@ def test_whatever_stands_in_a_store_is_read(stored: dict[str, Any]) -> None:
     present_form(stored)
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_every_recorded_resource_runs_one_of_its_recorded_revisions(release: str) -> None:
-    objects = json.loads((RECORDED / release / "objects.json").read_text())
-    stored = {
-        each["metadata"]["name"]: present_form(each["data"]["inputs"])
-        for each in objects
-        if each["kind"] == "ControllerRevision"
-    }
-    for each in (each for each in objects if each["kind"] == "GaudiInference"):
+def recorded(release: str) -> dict[str, tuple[Object, Object]]:
+    """Its resources by name, each with the inputs of its current revision."""
+    objects: list[Object] = json.loads((RECORDED / release / "objects.json").read_text())
+    revisions, resources = ([each for each in objects if each["kind"] == kind] for kind in KINDS)
+    stored = {each["metadata"]["name"]: each["data"]["inputs"] for each in revisions}
+    found = {}
+    for each in resources:
+        name = each["metadata"]["name"]
         identity = {"namespace": "default", "uid": "u"}
-        desired = revision_inputs(read_inference({**each, "metadata": {**each["metadata"], **identity}}))
-        current = f"{each['metadata']['name']}-{each['status']['revision']['current']}"
-        assert same_inputs(stored[current], desired), current
+        current = f"{name}-{each['status']['revision']['current']}"
+        found[name] = {**each, "metadata": {**each["metadata"], **identity}}, stored[current]
+    return found
+
+
+RESOURCES = [
+    pytest.param(*found, id=f"{name} of {release}") for release in RELEASES for name, found in recorded(release).items()
+]
+
+
+@pytest.mark.parametrize(("resource", "kept"), RESOURCES)
+def test_every_recorded_resource_runs_its_recorded_revision(resource: Object, kept: Object) -> None:
+    assert same_inputs(present_form(kept), revision_inputs(read_inference(resource)))
+
+
+@pytest.mark.parametrize(("resource", "kept"), RESOURCES)
+def test_recorded_resource_that_is_spelled_anew_runs_it_too(resource: Object, kept: Object) -> None:
+    spec = read_inference(resource).spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    assert spec["bucketing"]["strategy"] == as_in_spec(resource["spec"]["bucketing"]["strategy"])
+    assert same_inputs(present_form(kept), revision_inputs(read_inference({**resource, "spec": spec})))
+
+
+@pytest.mark.parametrize(("resource", "kept"), RESOURCES)
+def test_revision_keeps_words_as_the_recorded_one(resource: Object, kept: Object) -> None:
+    """Whoever steps back compares them letter by letter."""
+    keeps = stored_form(revision_inputs(read_inference(resource)))
+    for section, field in (("bucketing", "strategy"), ("warmup", "promptOrder"), ("warmup", "decodeOrder")):
+        assert keeps[section][field] == kept[section][field]
+    assert keeps["engine"].get("executionMode") == kept["engine"].get("executionMode")
+
+
+def test_kept_words_are_shown_as_a_spec_says_them_now() -> None:
+    kept = stored_form(inputs(bucketing={"strategy": "linear"}))
+    assert kept["bucketing"]["strategy"] == "linear"
+    assert as_a_spec_says(kept)["bucketing"]["strategy"] == "Linear"
+
+
+def test_inputs_that_cannot_be_read_are_shown_as_they_are() -> None:
+    assert as_a_spec_says({"model": "of the future"}) == {"model": "of the future"}
 
 
 FORMER: Object = {

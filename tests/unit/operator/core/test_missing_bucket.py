@@ -13,7 +13,7 @@ MIB = 2**20
 MEMORY = MemorySplit(free=0, usable=0, graphs=0, kv_cache=0, kv_blocks=64)
 TWO_PROMPTS = inference(
     engine={"maxNumPrefillSeqs": 4},
-    bucketing={"strategy": "file", "file": "(1, 128, 0)\n(1, 256, 0)\n(2, 1, 64)\n"},
+    bucketing={"strategy": "File", "file": "(1, 128, 0)\n(1, 256, 0)\n(2, 1, 64)\n"},
 )
 
 

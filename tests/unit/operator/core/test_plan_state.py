@@ -120,7 +120,7 @@ def test_described_card_and_known_model_give_an_estimate() -> None:
 
 
 def test_buckets_without_graphs_are_not_called_graphs() -> None:
-    found = state(state_of([], inference=inference(**seed(engine={"executionMode": "eager"}))))
+    found = state(state_of([], inference=inference(**seed(engine={"executionMode": "Eager"}))))
     assert plan_sentence(found).startswith("24 prompt and 48 decode buckets, about 29 s of warm-up: an estimate from ")
 
 

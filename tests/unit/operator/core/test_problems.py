@@ -154,7 +154,7 @@ def test_warmup_that_ended_below_a_threshold() -> None:
     reason, found = below
     told = (
         f"{found} Give graphs more memory (spec.warmup.graphMemoryPercent), plan fewer buckets, lower the percentages "
-        "in spec.readiness, or set its onShortfall to serveAndWarn."
+        "in spec.readiness, or set its onShortfall to ServeAndWarn."
     )
     assert pod_problem(view(report=short), state_of(), ROOM) == Problem(
         reason, f"Pod a takes no traffic: {told}", f"Pod a took no traffic: {told}"

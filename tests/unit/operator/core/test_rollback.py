@@ -79,7 +79,7 @@ def test_failure_that_was_seen_before_keeps_it_back() -> None:
 
 
 def test_pause_holds_what_failed() -> None:
-    assert chosen(onFailure="pause") == ("new", True, "WarmupStalled")
+    assert chosen(onFailure="Pause") == ("new", True, "WarmupStalled")
 
 
 def test_held_rollout_is_not_judged() -> None:

@@ -22,7 +22,7 @@ from tests.unit.operator.core.states import serving, state_of, warming
 NEW, OLD = Revision("new", 2, {}, {}, ""), Revision("old", 1, {}, {}, "")
 OLDS = [serving("o1", "old"), serving("o2", "old")]
 PROVEN = serving("n1")
-IN_PLACE = {"mode": "auto", "maxUnavailable": "50%", "surgeTimeoutSeconds": 30}
+IN_PLACE = {"mode": "Auto", "maxUnavailable": "50%", "surgeTimeoutSeconds": 30}
 
 
 def without_node() -> PodView:
@@ -67,11 +67,11 @@ def reason(state: State) -> str | None:
 @pytest.mark.parametrize(
     ("rollout", "pods", "blocked"),
     [
-        ({"mode": "surge"}, [*OLDS, without_node()], True),
-        ({"mode": "surge"}, [OLDS[0], PROVEN, without_node()], True),
-        ({"mode": "surge", "maxUnavailable": 1}, [*OLDS, without_node()], True),
-        ({"mode": "surge", "maxUnavailable": 1}, [OLDS[0], PROVEN, without_node()], False),
-        ({"mode": "inPlace"}, [OLDS[0], without_node()], False),
+        ({"mode": "Surge"}, [*OLDS, without_node()], True),
+        ({"mode": "Surge"}, [OLDS[0], PROVEN, without_node()], True),
+        ({"mode": "Surge", "maxUnavailable": 1}, [*OLDS, without_node()], True),
+        ({"mode": "Surge", "maxUnavailable": 1}, [OLDS[0], PROVEN, without_node()], False),
+        ({"mode": "InPlace"}, [OLDS[0], without_node()], False),
     ],
 )
 def test_upgrade_is_blocked_while_no_old_pod_may_go(

@@ -28,7 +28,7 @@ def test_runtime_reads_back_what_the_operator_writes() -> None:
 
 def test_plan_hash_is_what_the_runtime_computes_from_its_file() -> None:
     revision = desired_revision(
-        inference(bucketing={"strategy": "linear", "prompt": {"query": {"max": 64}}}), (), DEFAULTS
+        inference(bucketing={"strategy": "Linear", "prompt": {"query": {"max": 64}}}), (), DEFAULTS
     )
     read = RuntimeConfig.model_validate_json(revision.config)
     annotations = revision.template["metadata"]["annotations"]
@@ -90,7 +90,7 @@ def test_limit_of_the_pods_own_folder_is_told_in_bytes() -> None:
 def test_cpu_compiles_and_cards_capture_unless_a_mode_is_named() -> None:
     assert config().engine.execution_mode is ExecutionMode.TORCH_COMPILE
     assert config(accelerator=CARD).engine.execution_mode is ExecutionMode.HPU_GRAPHS
-    assert config(engine={"executionMode": "eager"}).engine.execution_mode is ExecutionMode.EAGER
+    assert config(engine={"executionMode": "Eager"}).engine.execution_mode is ExecutionMode.EAGER
 
 
 def test_device_follows_the_generation() -> None:

@@ -84,7 +84,7 @@ def test_wrong_setting_stalls_and_leaves_what_serves() -> None:
 
 
 def test_every_setting_that_nobody_reads_is_named() -> None:
-    found = sim({"VLLM_DEFRAG_THRESHOLD": 8}, bucketing={"strategy": "exponential", "prompt": {"query": {"min": 128}}})
+    found = sim({"VLLM_DEFRAG_THRESHOLD": 8}, bucketing={"strategy": "Exponential", "prompt": {"query": {"min": 128}}})
     verdict = judge_settings_effective(state_of(inference=found))
     assert (verdict.status, verdict.reason) == (FALSE, "SettingsIgnored")
     assert [each.split(" is ignored ")[0] for each in verdict.message.split("; ")] == [

@@ -20,9 +20,9 @@ CASES: dict[str, dict[str, Any]] = {
     "more for prompts": {"warmup": {"promptGraphPercent": 90}},
     "little for graphs": {"warmup": {"graphMemoryPercent": 2}},
     "nothing for graphs": {"warmup": {"graphMemoryPercent": 0}},
-    "largest batch first": {"warmup": {"promptOrder": "maxBs"}},
+    "largest batch first": {"warmup": {"promptOrder": "MaxBs"}},
     "half a card": {"accelerator": {"generation": "none", "deviceMemory": "40Gi"}},
-    "another model on another card": {"engine": {**LONG, "simulation": QWEN}, "bucketing": {"strategy": "exponential"}},
+    "another model on another card": {"engine": {**LONG, "simulation": QWEN}, "bucketing": {"strategy": "Exponential"}},
 }
 
 

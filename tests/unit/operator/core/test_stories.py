@@ -25,7 +25,7 @@ def change_replicas(cluster: Cluster, data: st.DataObject) -> None:
 
 def change_rollout(cluster: Cluster, data: st.DataObject) -> None:
     surge = data.draw(st.sampled_from([1, 2, "25%", "100%"]), label="maxSurge")
-    mode = data.draw(st.sampled_from(["auto", "surge", "inPlace"]), label="mode")
+    mode = data.draw(st.sampled_from(["Auto", "Surge", "InPlace"]), label="mode")
     cluster.change(rollout={"maxSurge": surge, "maxUnavailable": 1, "mode": mode})
 
 
@@ -122,7 +122,7 @@ def after(story: list[Happening], data: st.DataObject) -> Cluster:
         if "status" in cluster.resource:
             assert violations(cluster.resource) == []
     cluster.cards = cluster.resource["spec"].get("replicas", 1)
-    cluster.change(rollout={"mode": "auto", "maxUnavailable": 1, "paused": False})
+    cluster.change(rollout={"mode": "Auto", "maxUnavailable": 1, "paused": False})
     return cluster
 
 

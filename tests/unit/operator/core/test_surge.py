@@ -93,4 +93,4 @@ def test_what_unblocks_depends_on_the_mode() -> None:
         "1 or more: then pods are replaced in place."
     )
     assert unblock(Rollout()) == told.format("spec.rollout.maxUnavailable comes to 0", "")
-    assert unblock(Rollout(mode=RolloutMode.SURGE)) == told.format("spec.rollout.mode is surge", "mode to auto and ")
+    assert unblock(Rollout(mode=RolloutMode.SURGE)) == told.format("spec.rollout.mode is Surge", "mode to Auto and ")

@@ -15,7 +15,7 @@ from tests.unit.operator.core.stories import condition, pod_names, revisions
 
 KEY = TextKey("buckets", "list")
 NAMED: dict[str, Any] = {
-    "strategy": "file",
+    "strategy": "File",
     "fileFrom": {"configMapKeyRef": {"name": "buckets", "key": "list"}},
 }
 FILE = "(1, 16, 0)\n(1, 32, 0)\n(4, 1, 8)\n(4, 1, 64)\n"
@@ -24,11 +24,11 @@ TRAFFIC = {"configMapKeyRef": {"name": "traffic", "key": "week"}}
 
 def test_text_takes_the_place_of_its_reference() -> None:
     found = with_texts(resource(bucketing=NAMED), {KEY: FILE})
-    assert found["spec"]["bucketing"] == {"strategy": "file", "file": FILE}
+    assert found["spec"]["bucketing"] == {"strategy": "File", "file": FILE}
 
 
 def test_traffic_may_stand_in_a_config_map_too() -> None:
-    named = resource(bucketing={"strategy": "optimal", "optimal": {"trafficFrom": TRAFFIC}})
+    named = resource(bucketing={"strategy": "Optimal", "optimal": {"trafficFrom": TRAFFIC}})
     found = with_texts(named, {TextKey("traffic", "week"): "decode 1 1 1 1"})
     assert found["spec"]["bucketing"]["optimal"] == {"traffic": "decode 1 1 1 1"}
 

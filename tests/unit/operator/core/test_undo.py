@@ -93,6 +93,11 @@ def test_note_of_somebody_else_stays() -> None:
     assert restored["metadata"]["annotations"] == {"somebody.else/s": "note"}
 
 
+def test_patch_spells_words_as_a_spec_does() -> None:
+    (step,) = undo_patch(resource(), inputs(resource(bucketing={"strategy": "linear"})))
+    assert step == {"op": "add", "path": "/spec/bucketing", "value": {"strategy": "Linear"}}
+
+
 def test_pinned_revision_is_let_go() -> None:
     now = resource(rollout={"revision": "0123456789"})
     assert {"op": "remove", "path": "/spec/rollout/revision"} in undo_patch(now, inputs(resource()))

@@ -22,13 +22,13 @@ def spec(bucketing: Spec, model: Spec | None = None, readiness: Spec | None = No
         "accelerator": {"generation": "gaudi2", "deviceMemory": None},
         "engine": {**LARGEST, **engine},
         "bucketing": bucketing,
-        "readiness": readiness or {"onShortfall": "serveAndWarn"},
+        "readiness": readiness or {"onShortfall": "ServeAndWarn"},
     }
 
 
 def file(*lines: str) -> Spec:
     """Strategy file."""
-    return {"strategy": "file", "file": "".join(f"{line}\n" for line in lines)}
+    return {"strategy": "File", "file": "".join(f"{line}\n" for line in lines)}
 
 
 def linear(prompt: Spec | None = None, decode: Spec | None = None) -> Spec:
@@ -36,7 +36,7 @@ def linear(prompt: Spec | None = None, decode: Spec | None = None) -> Spec:
     few = {"batchSize": (1, 1, 1), "query": (128, 128, 256), "context": (0, 1, 0)}, {"batchSize": (1, 1, 1)}
     phases = zip(("prompt", "decode"), few, (prompt or {}, decode or {"blocks": (1, 1, 10)}), strict=True)
     return {
-        "strategy": "linear",
+        "strategy": "Linear",
         **{
             phase: {name: dict(zip(("min", "step", "max"), each, strict=True)) for name, each in (a | b).items()}
             for phase, a, b in phases
@@ -52,7 +52,7 @@ def optimal(batch: int, query: int, context: int, **budget: int) -> Spec:
     lines = [
         f"{phase} {b} {q} {c} 1\n" for phase, each in (("prompt", prompts), ("decode", decodes)) for b, q, c in each
     ]
-    return {"strategy": "optimal", "optimal": {"traffic": "".join(lines)[:65_536].rsplit("\n", 1)[0], **budget}}
+    return {"strategy": "Optimal", "optimal": {"traffic": "".join(lines)[:65_536].rsplit("\n", 1)[0], **budget}}
 
 
 STAIRS = 3_301
@@ -74,7 +74,7 @@ KNOWN = {
     "source": {"huggingFace": {"repo": "meta-llama/Llama-3.1-8B-Instruct"}, "persistentVolumeClaim": None},
     "maxModelLen": 4_096,
 }
-ALL_GRAPHS = {"onShortfall": "block", "minCapturedPromptPercent": 100, "minCapturedDecodePercent": 100}
+ALL_GRAPHS = {"onShortfall": "Block", "minCapturedPromptPercent": 100, "minCapturedDecodePercent": 100}
 
 ACCEPTED = {
     "one batch size with 3,600 steps": spec(
@@ -100,7 +100,7 @@ ACCEPTED = {
         contiguousPagedAttention=False,
     ),
     "exponential with the largest limits": spec(
-        {"strategy": "exponential"}, {"maxModelLen": 16_777_216}, maxNumPrefillSeqs=65_536
+        {"strategy": "Exponential"}, {"maxModelLen": 16_777_216}, maxNumPrefillSeqs=65_536
     ),
     "optimal for 512 prompts at a time": spec(
         optimal(500, 200, 9),
@@ -139,7 +139,7 @@ REFUSED = {
     "digits": (spec(file(f"({'9' * 4_000},1,1)")), "bucket file, line 1"),
     "names of settings": (
         spec(
-            {"strategy": "exponential"},
+            {"strategy": "Exponential"},
             {"maxModelLen": 4_096},
             settings={f"VLLM_{'A' * 100}{number}": "x" * 1_024 for number in range(128)},
         ),

@@ -43,7 +43,7 @@ def patch(met: Path, *arguments: str, **spec: object) -> Any:
 
 def test_patch_keeps_what_was_met_for_strategy_optimal(met: Path) -> None:
     bucketing = patch(met, "--graphs", "3", "--decode-graphs", "9")
-    assert (bucketing["strategy"], bucketing["file"]) == ("optimal", None)
+    assert (bucketing["strategy"], bucketing["file"]) == ("Optimal", None)
     assert (bucketing["optimal"]["promptGraphs"], bucketing["optimal"]["decodeGraphs"]) == (3, 9)
     assert read_traffic(bucketing["optimal"]["traffic"]) == read_traffic(TEXT)
 
