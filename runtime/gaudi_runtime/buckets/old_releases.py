@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, Vali
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Rule
 from gaudi_runtime.buckets.planner import Sieve, plan_of
 from gaudi_runtime.buckets.ranges import Range, ceil_log2, geometric, next_multiple
+from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError
@@ -124,6 +125,12 @@ def _variable(value: object) -> object:
     return value
 
 
+def _strategy(name: object) -> object:
+    """By its public name, by ours, and as a GaudiInference spells that."""
+    words = {as_in_spec(strategy): strategy for strategy in Strategy}
+    return (PUBLIC_NAMES | words).get(str(name), name)
+
+
 def _known_to_its_release(release: object, info: ValidationInfo) -> object:
     strategy = info.data.get("strategy")
     if release == "1.22" and strategy not in (Strategy.EXPONENTIAL, Strategy.UNIFIED):
@@ -142,9 +149,7 @@ class BareLimits(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    strategy: Annotated[Strategy, BeforeValidator(lambda name: PUBLIC_NAMES.get(str(name), name))] = (
-        Strategy.EXPONENTIAL
-    )
+    strategy: Annotated[Strategy, BeforeValidator(_strategy)] = Strategy.EXPONENTIAL
     release: Release = "current"
     max_model_len: Whole
     max_num_seqs: Whole

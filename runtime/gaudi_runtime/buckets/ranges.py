@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible
 
@@ -131,17 +132,18 @@ _READ_BY = {
 
 def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
     """One sentence per setting without effect, named as users write it."""
+    strategy = as_in_spec(policy.strategy)
     for dimension, settings in _dimensions(policy):
         without_context = dimension == "prompt.context" and not limits.prefix_caching
         for name in settings.model_dump(by_alias=True, exclude_none=True):
             if without_context:
                 yield f"bucketing.{dimension}.{name} is ignored: prefix caching is off, so prompts have no context"
             elif name not in _read(policy.strategy, dimension, limits):
-                yield f"bucketing.{dimension}.{name} is ignored by the {policy.strategy} strategy"
+                yield f"bucketing.{dimension}.{name} is ignored by the {strategy} strategy"
     if policy.file is not None and policy.strategy is not Strategy.FILE:
-        yield f"bucketing.file is ignored by the {policy.strategy} strategy"
+        yield f"bucketing.file is ignored by the {strategy} strategy"
     if policy.optimal is not None and policy.strategy is not Strategy.OPTIMAL:
-        yield f"bucketing.optimal is ignored by the {policy.strategy} strategy"
+        yield f"bucketing.optimal is ignored by the {strategy} strategy"
 
 
 def _dimensions(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:
@@ -282,8 +284,8 @@ def _strategy(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> tuple[Dim
                 lambda r: exponential(r.min, r.step, r.max, r.limit, ends_exact=exact),
             )
     raise PlanImpossible(
-        f"{policy.strategy} makes no prompt and decode buckets from limits alone; "
-        "choose exponential, linear, paddingAware, file or optimal",
+        f"{as_in_spec(policy.strategy)} makes no prompt and decode buckets from limits alone; "
+        "choose Exponential, Linear, PaddingAware, File or Optimal",
         "bucketing.strategy",
     )
 

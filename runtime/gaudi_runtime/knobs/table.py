@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
+from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfig
 
 
@@ -169,5 +170,10 @@ def unmet_need(knob: Knob, config: RuntimeConfig) -> str | None:
     actual = {"strategy": config.bucketing.strategy, "mode": engine.execution_mode, "device": engine.device}
     for key, needed in knob.needs.items():
         if actual[key] not in needed:
-            return f"{_WHO[key].format(actual[key])}: it needs {' or '.join(needed)}"
+            return f"{_WHO[key].format(said(key, actual[key]))}: it needs {said(key, *needed)}"
     return None
+
+
+def said(need: str, *words: str) -> str:
+    """Words of a knob's needs as people write them: devices have names, strategies and modes are words of ours."""
+    return " or ".join(words if need == "device" else map(as_in_spec, words))

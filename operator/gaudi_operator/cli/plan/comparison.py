@@ -14,6 +14,7 @@ from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.buckets.optimal.cost import Cost, Score, graph_bytes, one_graph, score, warmup_seconds
 from gaudi_runtime.buckets.optimal.strategy import BOTH, Chosen, Optimizer
 from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError, PlanImpossible
@@ -51,8 +52,8 @@ def compare(question: PlanQuestion) -> Answer:
     if question.policy.optimal:
         optimal = question.policy.model_copy(update={"strategy": Strategy.OPTIMAL})
         plans[Strategy.OPTIMAL] = _plan(optimal, question.limits, question.blocks)
-    facts = {name.value: _facts(question, plan) for name, plan in plans.items() if not isinstance(plan, str)}
-    refused = {name.value: plan for name, plan in plans.items() if isinstance(plan, str)}
+    facts = {as_in_spec(name): _facts(question, plan) for name, plan in plans.items() if not isinstance(plan, str)}
+    refused = {as_in_spec(name): plan for name, plan in plans.items() if isinstance(plan, str)}
     warnings = (
         *question.warnings,
         "graph_bytes and warmup_seconds are estimates for all graphs, from the rates that the reference logs have for "
@@ -142,7 +143,7 @@ class Comparison:
     def data(self) -> dict[str, Any]:
         """As JSON."""
         strategies = {
-            strategy.value: {phase.value: each.data() for phase, each in phases.items()}
+            as_in_spec(strategy): {phase.value: each.data() for phase, each in phases.items()}
             for strategy, phases in self.judged.items()
         }
         return {"strategies": strategies, **({"refused": self.refused} if self.refused else {})}
@@ -153,14 +154,14 @@ class Comparison:
         for strategy, phases in self.judged.items():
             for phase, each in phases.items():
                 values = (each.verdict.padding, each.verdict.coverage, each.expected, each.next_graph)
-                yield strategy.value, phase.value, each.verdict.graphs, *map(_short, values)
+                yield as_in_spec(strategy), phase.value, each.verdict.graphs, *map(_short, values)
 
     def show(self) -> None:
         """For people: one row per strategy, what one more graph would bring, and which strategy has no plan."""
         rows = []
         for strategy, phases in self.judged.items():
             verdicts = [phases[phase].verdict if phase in phases else None for phase in BucketPhase]
-            rows.append((strategy.value, *(cell for each in verdicts for cell in verdict_cells(each))))
+            rows.append((as_in_spec(strategy), *(cell for each in verdicts for cell in verdict_cells(each))))
         numbers = [f"{phase} {title}" for phase in BucketPhase for title in ("graphs", "padding", "covered")]
         console = stdout()
         console.print(table(rows, ("strategy",), numbers, title="padding is padded / real cost: 1.0 is none"))
@@ -168,7 +169,7 @@ class Comparison:
             for phase, judged in phases.items():
                 if judged.next_graph is not None and judged.expected is not None:
                     console.print(
-                        f"{phase}: optimal expected {judged.expected:.3f}; one more graph lowers that by about "
+                        f"{phase}: Optimal expected {judged.expected:.3f}; one more graph lowers that by about "
                         f"{judged.next_graph:.4f}"
                     )
         for name, why in self.refused.items():
@@ -186,7 +187,7 @@ def compare_on_traffic(
     comparison.judged[Strategy.OPTIMAL] = _optimal(question, learned, seen, budget, cost)
     for strategy, plan in candidate_plans(question.policy, question.limits, question.blocks).items():
         if isinstance(plan, str):
-            comparison.refused[strategy.value] = plan
+            comparison.refused[as_in_spec(strategy)] = plan
         else:
             comparison.judged[strategy] = {phase: Judged(score(plan, phase, seen, cost)) for phase in BOTH}
     return comparison

@@ -32,7 +32,7 @@ Namespace = Annotated[
     str | None, typer.Option("-n", "--namespace", help="Its namespace; that of the kubeconfig when left out.")
 ]
 Name = Annotated[str | None, typer.Option(help="Which GaudiInference of the file, when it holds several.")]
-BucketFile = Annotated[Path | None, typer.Option(help="Take the buckets from this file (strategy file).")]
+BucketFile = Annotated[Path | None, typer.Option(help="Take the buckets from this file (strategy File).")]
 KvBlocks = Annotated[int | None, typer.Option(min=1, max=2**60, help="KV blocks that exist on the device.")]
 
 
@@ -62,8 +62,8 @@ FormOption = Annotated[
     Form, typer.Option("--as", help="optimal keeps the traffic in the spec, file the buckets that were chosen.")
 ]
 # Bounded as in bucketing.optimal, which is not imported here: every command would pay for it.
-GraphsOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Prompt graphs of optimal [as exponential].")]
-DecodeOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Decode graphs of optimal [as exponential].")]
+GraphsOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Prompt graphs of Optimal [as Exponential].")]
+DecodeOption = Annotated[int | None, typer.Option(min=1, max=20_000, help="Decode graphs of Optimal [as Exponential].")]
 BytesOption = Annotated[int | None, typer.Option(min=1, max=2**50, help="Budget in bytes of graph memory instead.")]
 SecondsOption = Annotated[int | None, typer.Option(min=1, max=604_800, help="Budget in seconds of warm-up instead.")]
 

@@ -86,7 +86,7 @@ class Traces:
         judged = self.judged.path
         learned = self.learned.path if self.learned else f"the earlier half of {judged}"
         return (
-            f"optimal learned from {learned}; all are judged on {judged if self.learned else 'the later half'}",
+            f"Optimal learned from {learned}; all are judged on {judged if self.learned else 'the later half'}",
             "decode batches are an estimate: a server with continuous batching was simulated at "
             f"{self.pace.prompt_tokens_per_second:g} prompt tokens/s and {self.pace.decode_step_seconds:g} s a decode "
             "step",

@@ -116,7 +116,7 @@ def check_rungs(space: Space, axes: Axes) -> None:
     rungs = max(rungs, len(sizes) * len(queries) * len(blocks))
     if rungs > MAX_RUNGS:
         raise PlanImpossible(
-            f"optimal has {rungs} {space.phase} buckets to choose from under these limits, at most "
+            f"Optimal has {rungs} {space.phase} buckets to choose from under these limits, at most "
             f"{MAX_RUNGS} are looked at, for {len(sizes)} batch sizes need buckets of their own; lower "
             "engine.maxNumPrefillSeqs or maxNumBatchedTokens, or choose another strategy",
             "bucketing.strategy",

@@ -186,7 +186,7 @@ class Optimizer:
     def _choice(self, phase: BucketPhase, price: Price) -> Choice:
         if not self._traffic[phase]:
             raise PlanImpossible(
-                f"the traffic of strategy optimal has no {phase} shape within the limits; "
+                f"the traffic of strategy Optimal has no {phase} shape within the limits; "
                 "learn from the traffic of this model, or raise the limits"
             )
         return choice_of(self._spaces[phase], self._traffic[phase], self._share(phase), partial(price, phase))
@@ -234,8 +234,8 @@ def _settings(policy: BucketPolicy) -> OptimalSettings:
     settings = policy.optimal
     if settings is None:
         raise PlanImpossible(
-            "optimal needs the traffic that it is to pad least; give bucketing.optimal.traffic "
-            "(`gaudi-plan trace --save-traffic` makes it from a trace) or choose exponential, linear or paddingAware",
+            "Optimal needs the traffic that it is to pad least; give bucketing.optimal.traffic "
+            "(`gaudi-plan trace --save-traffic` makes it from a trace) or choose Exponential, Linear or PaddingAware",
             "bucketing.strategy",
         )
     kinds = {

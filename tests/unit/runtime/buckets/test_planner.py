@@ -136,7 +136,7 @@ def test_device_without_a_block_is_refused() -> None:
 
 
 def test_strategy_without_ranges_is_refused_by_name() -> None:
-    with pytest.raises(PlanImpossible, match=r"bucketing.strategy: unified makes no"):
+    with pytest.raises(PlanImpossible, match=r"bucketing.strategy: Unified makes no"):
         make_plan(BucketPolicy(strategy=Strategy.UNIFIED), LIMITS, kv_blocks=64)
 
 
@@ -153,7 +153,7 @@ def test_exponential_names_every_ignored_setting() -> None:
     )
     fields = ("prompt.query.step", "prompt.query.max", "decode.blocks.padPercent")
     assert make_plan(policy, LIMITS, kv_blocks=1519).warnings == tuple(
-        f"bucketing.{field} is ignored by the exponential strategy" for field in fields
+        f"bucketing.{field} is ignored by the Exponential strategy" for field in fields
     )
 
 
@@ -168,7 +168,7 @@ def test_exponential_with_a_long_model_reads_the_largest_context() -> None:
 def test_linear_names_an_ignored_padding() -> None:
     (warning,) = make_plan(linear(query=RangeSettings(pad_max=10)), LIMITS, kv_blocks=64).warnings
     assert warning.startswith("bucketing.prompt.query.padMax is ignored")
-    assert "linear" in warning
+    assert "Linear" in warning
 
 
 def test_context_without_prefix_caching_is_named_as_ignored() -> None:

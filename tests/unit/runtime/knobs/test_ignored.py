@@ -37,13 +37,13 @@ def test_setting_that_another_engine_reads_is_named(engine: dict[str, str], who:
 
 def test_setting_that_the_strategy_ignores_is_named() -> None:
     assert ignored("VLLM_HPU_FSDPA_SLICE_ENABLED", "true", bucketing={"strategy": "exponential"}) == [
-        "engine.settings VLLM_HPU_FSDPA_SLICE_ENABLED is ignored by the exponential strategy: it needs paddingAware"
+        "engine.settings VLLM_HPU_FSDPA_SLICE_ENABLED is ignored by the Exponential strategy: it needs PaddingAware"
     ]
 
 
 def test_setting_that_the_mode_ignores_is_named() -> None:
     assert ignored("VLLM_T_COMPILE_FULLGRAPH", "true", engine={"executionMode": "hpuGraphs"}) == [
-        "engine.settings VLLM_T_COMPILE_FULLGRAPH is ignored by execution mode hpuGraphs: it needs torchCompile"
+        "engine.settings VLLM_T_COMPILE_FULLGRAPH is ignored by execution mode HpuGraphs: it needs TorchCompile"
     ]
 
 
@@ -61,7 +61,7 @@ def test_setting_of_the_benchmark_is_named() -> None:
 def test_field_that_the_mode_ignores_is_named() -> None:
     config = vllm_config(warmup={"failOnColdShapes": True})
     assert list(ignored_knobs(config)) == [
-        "warmup.failOnColdShapes is ignored by execution mode hpuGraphs: it needs torchCompile"
+        "warmup.failOnColdShapes is ignored by execution mode HpuGraphs: it needs TorchCompile"
     ]
 
 
@@ -74,7 +74,7 @@ def test_field_that_only_a_card_reads_is_named() -> None:
 def test_order_of_captures_is_ignored_where_nothing_is_captured() -> None:
     config = vllm_config(engine={"name": "sim", "executionMode": "eager"}, warmup={"promptOrder": "maxBs"})
     assert list(ignored_knobs(config)) == [
-        "warmup.promptOrder is ignored by execution mode eager: it needs hpuGraphs or torchCompile"
+        "warmup.promptOrder is ignored by execution mode Eager: it needs HpuGraphs or TorchCompile"
     ]
 
 

@@ -24,7 +24,7 @@ def test_row_of_a_refused_knob_says_what_to_use() -> None:
 
 
 def test_row_says_what_the_knob_needs() -> None:
-    assert "Splits fused attention of long prompts into chunks. Only with strategy paddingAware. |" in PAGE
+    assert "Splits fused attention of long prompts into chunks. Only with strategy PaddingAware. |" in PAGE
 
 
 def test_setting_without_a_reader_here_says_so() -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm.ranks import Outcome
@@ -37,10 +38,10 @@ class HpuVerbs:
         """Execution mode, whether it has graphs, and the degradations as sentences."""
         told = list(self._offered.degradations)
         # What the worker really runs in counts: an image or a user may have set the bridge's variable.
-        if self._wanted not in (None, self._offered.mode):
-            told.insert(
-                0, f"the worker runs in mode {self._offered.mode} and not in {self._wanted}: something else set it"
-            )
+        found, wanted = self._offered.mode, self._wanted
+        if wanted is not None and wanted is not found:
+            modes = f"{as_in_spec(found)} and not in {as_in_spec(wanted)}"
+            told.insert(0, f"the worker runs in mode {modes}: something else set it")
         return {
             "execution_mode": self._offered.mode.value,
             "captures_graphs": self._offered.captures_graphs,

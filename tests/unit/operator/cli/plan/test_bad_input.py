@@ -22,7 +22,7 @@ from tests.unit.operator.cli.plan.asked import BARE, one_sentence, refusal
         ({"max_num_seqs": True}, "max_num_seqs: Input should be a valid integer"),
         ({"max_num_sequences": 4}, "max_num_sequences: Extra inputs are not permitted"),
         ({"strategy": "guess"}, "strategy: Input should be 'exponential'"),
-        ({"strategy": "optimal"}, "bucketing.strategy: optimal"),
+        ({"strategy": "optimal"}, "bucketing.strategy: Optimal"),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_STEP": 0}}, "VLLM_PROMPT_QUERY_BUCKET_STEP: Input should be"),
         ({"env": {"HOME": 1}}, "gaudi-plan: HOME "),
         ({"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}, "bucketing.prompt.query: min 4096 "),
@@ -54,7 +54,7 @@ def test_bad_document_is_refused_with_one_sentence(change: dict[str, Any], sente
 def test_strategy_of_no_engine_is_refused_as_by_the_server() -> None:
     """Bare limits may ask for it: see test_outputs.py."""
     said = refusal(gaudi_inference(bucketing={"strategy": "unified"}))
-    assert "spec.bucketing.strategy: unified is served by no engine, choose exponential, linear," in said
+    assert "spec.bucketing.strategy: Input should be 'Exponential', 'Linear'," in said
 
 
 UNREADABLE = "the document is neither JSON nor YAML"

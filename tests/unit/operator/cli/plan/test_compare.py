@@ -5,21 +5,21 @@ LIMITS = {"max_model_len": 2048, "max_num_seqs": 8, "max_num_batched_tokens": 20
 
 def test_strategies_stand_side_by_side_with_what_they_take() -> None:
     result = answer(LIMITS, command="compare")
-    assert list(result["strategies"]) == ["exponential", "linear", "paddingAware"]
-    exponential = result["strategies"]["exponential"]
+    assert list(result["strategies"]) == ["Exponential", "Linear", "PaddingAware"]
+    exponential = result["strategies"]["Exponential"]
     assert exponential["prompt_graphs"] == len(answer(LIMITS)["prompt"])
     assert exponential["warmup_seconds"] > 0
 
 
 def test_batches_without_a_bucket_are_counted() -> None:
     gappy = LIMITS | {"max_num_prefill_seqs": 4}
-    assert answer(gappy, command="compare")["strategies"]["exponential"]["admissible_without_bucket"] > 0
+    assert answer(gappy, command="compare")["strategies"]["Exponential"]["admissible_without_bucket"] > 0
 
 
 def test_strategy_that_has_no_plan_is_refused_with_its_sentence() -> None:
     short = LIMITS | {"env": {"VLLM_PROMPT_QUERY_BUCKET_MIN": 4096}}
     result = answer(short, command="compare")
-    assert "bucketing.prompt.query: min 4096" in result["refused"]["linear"]
+    assert "bucketing.prompt.query: min 4096" in result["refused"]["Linear"]
 
 
 def test_estimates_are_called_estimates() -> None:
@@ -28,4 +28,4 @@ def test_estimates_are_called_estimates() -> None:
 
 def test_table_shows_all_strategies() -> None:
     shown = plan(LIMITS, command="compare").stdout
-    assert all(name in shown for name in ("exponential", "linear", "paddingAware"))
+    assert all(name in shown for name in ("Exponential", "Linear", "PaddingAware"))

@@ -102,8 +102,9 @@ def test_wrong_manifest_is_refused_with_its_field(document: object, sentence: st
     assert sentence in refusal(document)
 
 
-def test_strategies_of_the_public_servers_are_known_by_their_names() -> None:
-    assert answer(BARE | {"strategy": "lin"}) == answer(BARE)
+@pytest.mark.parametrize("name", ["lin", "Linear"])
+def test_strategy_has_a_public_name_and_that_of_specs(name: str) -> None:
+    assert answer(BARE | {"strategy": name}) == answer(BARE)
 
 
 def test_old_name_of_a_variable_sets_the_same_range() -> None:

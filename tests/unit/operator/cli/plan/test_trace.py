@@ -28,7 +28,7 @@ def judged(trace: Path, *arguments: str) -> Any:
 
 def test_every_strategy_is_judged_in_both_phases(trace: Path) -> None:
     strategies = judged(trace)["strategies"]
-    assert list(strategies) == ["optimal", "exponential", "linear", "paddingAware"]
+    assert list(strategies) == ["Optimal", "Exponential", "Linear", "PaddingAware"]
     for phases in strategies.values():
         assert set(phases) == {"prompt", "decode"}
         assert all({"graphs", "padding", "coverage"} <= set(phase) for phase in phases.values())
@@ -37,14 +37,14 @@ def test_every_strategy_is_judged_in_both_phases(trace: Path) -> None:
 def test_optimal_has_as_many_graphs_as_exponential_and_pads_less(trace: Path) -> None:
     strategies = judged(trace)["strategies"]
     for phase in ("prompt", "decode"):
-        optimal, exponential = strategies["optimal"][phase], strategies["exponential"][phase]
+        optimal, exponential = strategies["Optimal"][phase], strategies["Exponential"][phase]
         assert optimal["graphs"] <= exponential["graphs"]
         assert optimal["padding"] < exponential["padding"]
         assert optimal["coverage"] == 1.0
 
 
 def test_graphs_bounds_the_prompt_graphs_of_optimal(trace: Path) -> None:
-    assert judged(trace, "--graphs", "3", "--decode-graphs", "5")["strategies"]["optimal"]["prompt"]["graphs"] == 3
+    assert judged(trace, "--graphs", "3", "--decode-graphs", "5")["strategies"]["Optimal"]["prompt"]["graphs"] == 3
 
 
 ROOFLINE = ("--cost", "roofline", "--model", "meta-llama/Llama-3.1-8B", "--card", "gaudi2")
@@ -61,8 +61,8 @@ def test_roofline_counts_seconds_and_says_whose(trace: Path) -> None:
 def test_padding_of_decode_costs_little_where_weights_take_most(trace: Path) -> None:
     """A step reads 16 GB of weights, and 16 MiB more for each block that is padding."""
     tokens, seconds = judged(trace)["strategies"], judged(trace, *ROOFLINE)["strategies"]
-    assert tokens["linear"]["decode"]["padding"] > 1.1
-    assert seconds["linear"]["decode"]["padding"] < 1.1
+    assert tokens["Linear"]["decode"]["padding"] > 1.1
+    assert seconds["Linear"]["decode"]["padding"] < 1.1
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_cost_that_cannot_be_counted_is_refused(trace: Path, options: tuple[str,
 
 def test_answer_says_what_was_learned_from_and_judged_on(trace: Path) -> None:
     said = judged(trace)["warnings"]
-    assert f"optimal learned from the earlier half of {trace}; all are judged on the later half" in said
+    assert f"Optimal learned from the earlier half of {trace}; all are judged on the later half" in said
     assert any("an estimate" in warning for warning in said)
 
 
@@ -87,20 +87,20 @@ def test_whole_trace_is_judged_when_another_is_learned_from(trace: Path, tmp_pat
     other = tmp_path / "other.csv"
     other.write_text(HEADER + "".join(f"{at},900,5\n" for at in range(50)))
     result = judged(trace, "--learn", str(other))
-    assert f"optimal learned from {other}; all are judged on {trace}" in result["warnings"]
+    assert f"Optimal learned from {other}; all are judged on {trace}" in result["warnings"]
     assert (
-        result["strategies"]["optimal"]["prompt"]["padding"]
-        > judged(trace)["strategies"]["optimal"]["prompt"]["padding"]
+        result["strategies"]["Optimal"]["prompt"]["padding"]
+        > judged(trace)["strategies"]["Optimal"]["prompt"]["padding"]
     )
 
 
 def test_saved_traffic_makes_the_same_plan_in_a_policy(trace: Path, tmp_path: Path) -> None:
     saved = tmp_path / "traffic.txt"
-    graphs = judged(trace, "--save-traffic", str(saved))["strategies"]["optimal"]["prompt"]["graphs"]
+    graphs = judged(trace, "--save-traffic", str(saved))["strategies"]["Optimal"]["prompt"]["graphs"]
     assert read_traffic(saved.read_text()).of(BucketPhase.PROMPT)
     engine = {"maxNumSeqs": 8, "maxNumBatchedTokens": 2048}
     model = INFERENCE["spec"]["model"] | {"maxModelLen": 2048}  # type: ignore[index]
-    bucketing = {"strategy": "optimal", "optimal": {"traffic": saved.read_text()}}
+    bucketing = {"strategy": "Optimal", "optimal": {"traffic": saved.read_text()}}
     document = INFERENCE | {"spec": INFERENCE["spec"] | {"model": model, "engine": engine, "bucketing": bucketing}}  # type: ignore[operator]
     assert len(answer(document, "--kv-blocks", "200")["prompt"]) == graphs
 
@@ -118,14 +118,14 @@ def test_csv_has_a_row_for_each_strategy_and_phase(trace: Path) -> None:
 
 def test_table_names_all_strategies(trace: Path) -> None:
     shown = plan(LIMITS, "--trace", str(trace), command="trace").stdout
-    assert all(name in shown for name in ("optimal", "linear", "padding is padded / real cost"))
+    assert all(name in shown for name in ("Optimal", "Linear", "padding is padded / real cost"))
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
     path.write_text("when,in,out\n" + "".join(f"{at},200,4\n" for at in range(20)))
     columns = ("--arrival-column", "when", "--context-column", "in", "--generated-column", "out")
-    assert judged(path, *columns)["strategies"]["optimal"]["prompt"]["coverage"] == 1.0
+    assert judged(path, *columns)["strategies"]["Optimal"]["prompt"]["coverage"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_more_seconds_buy_more_graphs() -> None:
         (lambda: plan(prompt_graphs=3, graph_bytes=9 * GIB), "are different kinds of budget; give one of them"),
         (
             lambda: make_plan(BucketPolicy(strategy=Strategy.OPTIMAL), LIMITS, 100),
-            "bucketing.strategy: optimal needs the traffic that it is to pad least",
+            "bucketing.strategy: Optimal needs the traffic that it is to pad least",
         ),
     ],
 )
@@ -110,5 +110,5 @@ def test_search_among_too_many_buckets_is_refused_before_it_begins() -> None:
         prefix_caching=True,
     )
     settings = OptimalSettings(traffic="prompt 1 100 3 1\nprompt 40 700 9 1\ndecode 1 1 9 1\n")
-    with pytest.raises(PlanImpossible, match=r"^bucketing\.strategy: optimal has [0-9]+ prompt buckets to choose from"):
+    with pytest.raises(PlanImpossible, match=r"^bucketing\.strategy: Optimal has [0-9]+ prompt buckets to choose from"):
         make_plan(BucketPolicy(strategy=Strategy.OPTIMAL, optimal=settings), limits, kv_blocks=100)
