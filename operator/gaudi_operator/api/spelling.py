@@ -22,7 +22,10 @@ FORMER_VALUES = "x-former-values"
 
 @dataclass(frozen=True)
 class OwnWord:
-    """Marks a field whose values are words of ours, for Annotated; `without` are those that no resource may say."""
+    """Marks, for Annotated, a field of words that release 0.1.0 or a RuntimeConfig spells with a small letter.
+
+    `without` are those that no resource may say. The values of a new enum of the API alone need no mark.
+    """
 
     without: tuple[StrEnum, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Whether new pods find room beside old ones; mode auto asks the scheduler, who alone knows (docs/revisions.md, Modes).
+"""Whether new pods find room beside old ones; mode Auto asks the scheduler, who alone knows (docs/revisions.md, Modes).
 
 The answer is kept on the ReplicaSet of the revision for as long as old pods are desired, so that the question is asked
 once per rollout and by whichever operator leads.
@@ -26,7 +26,7 @@ def why_in_place(
     *,
     room_to_come: bool = False,
 ) -> str | None:
-    """The sentence why mode auto replaces pods in place; None while it surges.
+    """The sentence why mode Auto replaces pods in place; None while it surges.
 
     `replica_set` and `pods` are those of the new revision. One of them that has a node is answer enough: from then on
     each old pod leaves the room of its successor. While pods still end (`room_to_come`) there is no answer yet.
@@ -52,7 +52,7 @@ def why_in_place(
 
 
 def may_go_in_place(rollout: Rollout, desired: int) -> bool:
-    """Whether mode auto replaces pods in place where it finds no room beside them."""
+    """Whether mode Auto replaces pods in place where it finds no room beside them."""
     return rollout.mode is RolloutMode.AUTO and scaled_amount(rollout.max_unavailable, desired, round_up=False) > 0
 
 

@@ -199,7 +199,7 @@ def rollout_policy(
 ) -> Policy:
     """Percentages are of `desired` replicas: maxSurge rounds up and maxUnavailable down, as Deployments do.
 
-    `frozen` holds the rollout as spec.rollout.paused does, `in_place` takes the surge from mode auto, and `trial` lets
+    `frozen` holds the rollout as spec.rollout.paused does, `in_place` takes the surge from mode Auto, and `trial` lets
     one pod of the new revision run. Where both numbers come to 0, one pod may be missing:
     otherwise no pod could ever be replaced.
     """
