@@ -189,6 +189,24 @@ FORMER_FIELDS = (
         "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY",
         {"warmup": {"multimodal": {"execute": True}}},
     ),
+    beside_setting(
+        "image_buckets_as_field_and_setting",
+        "warmup.multimodal.buckets",
+        "VLLM_MULTIMODAL_BUCKETS",
+        {"warmup": {"multimodal": {"buckets": [1]}}},
+    ),
+    beside_setting(
+        "resolutions_as_field_and_setting",
+        "warmup.multimodal.resolutions",
+        "VLLM_MULTIMODAL_RESOLUTIONS",
+        {"warmup": {"multimodal": {"resolutions": ["512x512"]}}},
+    ),
+    beside_setting(
+        "long_lengths_as_field_and_setting",
+        "model.allowLongMaxModelLen",
+        "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+        {"model": {"allowLongMaxModelLen": True}},
+    ),
 )
 ROLLOUTS = (
     Bad("replicas_negative", "spec.replicas in body should be greater than or equal to 0", {"replicas": -1}),

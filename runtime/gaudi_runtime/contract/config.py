@@ -15,13 +15,11 @@ Port = Annotated[int, Field(ge=1, le=65_535)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Ranks = Annotated[int, Field(ge=1, le=512)]
 Nodes = Annotated[int, Field(ge=1, le=64)]
-ItemCount = Annotated[int, Field(ge=1, le=16_777_216)]
 AdapterName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_.:/]*$")]
 AdapterRank = Annotated[int, Field(ge=1, le=512)]
 Adapters = Annotated[int, Field(ge=1, le=32)]
 ItemsOfPrompt = Annotated[int, Field(ge=0, le=999)]
 GraphTokens = Annotated[int, Field(ge=1, le=16_777_216)]
-Resolution = Annotated[str, Field(max_length=64, pattern=r"^[1-9][0-9]*x[1-9][0-9]*(x[1-9][0-9]*(-[1-9][0-9]*)?)?$")]
 HttpAddress = Annotated[str, Field(max_length=1024, pattern=r"^https?://[-A-Za-z0-9._~:/%+,=]+$")]
 
 
@@ -131,9 +129,6 @@ class ModelConfig(Wire):
     dtype: Dtype = Dtype.AUTO
     kv_cache_dtype: KvCacheDtype = KvCacheDtype.AUTO
     quantization: QuantizationConfig | None = None
-    allow_long_max_model_len: bool = Field(
-        False, description="Whether the model length may exceed what the checkpoint states."
-    )
     adapters: tuple[AdapterConfig, ...] = Field((), description="LoRA adapters.")
     max_adapter_rank: AdapterRank = Field(16, description="Highest rank of an adapter.")
     max_adapters_per_batch: Adapters | None = Field(
@@ -181,17 +176,6 @@ class EngineConfig(Wire):
     )
 
 
-class MultimodalWarmup(Wire):
-    """Which images the vision tower is prepared for."""
-
-    buckets: Annotated[tuple[ItemCount, ...], Field(max_length=64)] = Field(
-        (), description="Patch or image counts to prepare; the model's own when empty."
-    )
-    resolutions: Annotated[tuple[Resolution, ...], Field(max_length=64)] = Field(
-        (), description="Pixel sizes to prepare, such as 512x512, 512x512x2 or 512x512x1-4 (with image counts)."
-    )
-
-
 class WarmupConfig(Wire):
     """How graphs are warmed up and captured before the model port opens."""
 
@@ -208,7 +192,6 @@ class WarmupConfig(Wire):
     fail_on_cold_shapes: bool = Field(
         False, description="Whether a request of a cold shape fails instead of waiting for its compile."
     )
-    multimodal: MultimodalWarmup = MultimodalWarmup()
     time_budget_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = Field(
         None, description="No bucket is begun after this time; those left are reported and stay cold or without graph."
     )

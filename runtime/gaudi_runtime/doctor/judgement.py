@@ -123,7 +123,7 @@ def device(machine: MachineFacts, image: ImageFacts) -> Row:
     """Cards where the image is made for cards."""
     cards = machine.cards
     if image.bridge and cards.kind != "hpu":
-        advice = "Ask for cards (spec.accelerator.cards), and look whether the node's driver and device plugin run."
+        advice = "Ask for cards (spec.accelerator), and look whether the node's driver and device plugin run."
         return Row("device", State.FAIL, "no Gaudi card, in an image for cards", advice, MODEL_ENGINES)
     if not cards.names:
         return Row("device", State.OK, "CPU")

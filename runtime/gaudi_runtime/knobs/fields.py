@@ -86,13 +86,8 @@ def _warmup(config: RuntimeConfig) -> Mapping[str, Value]:
 
 
 def _multimodal(config: RuntimeConfig) -> Mapping[str, Value]:
-    images = config.warmup.multimodal
     items = config.model.items_per_prompt.model_dump(exclude_none=True)
-    return {
-        "VLLM_MULTIMODAL_BUCKETS": ",".join(map(str, images.buckets)) or None,
-        "VLLM_MULTIMODAL_RESOLUTIONS": ",".join(images.resolutions) or None,
-        "--limit-mm-per-prompt": json.dumps(items, sort_keys=True) if items else None,
-    }
+    return {"--limit-mm-per-prompt": json.dumps(items, sort_keys=True) if items else None}
 
 
 def _execution(config: RuntimeConfig) -> Mapping[str, Value]:
@@ -131,7 +126,6 @@ def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
         "--gpu-memory-utilization": config.engine.device_memory_utilization,
         "--enable-prefix-caching": limits.prefix_caching,
         "--enable-chunked-prefill": config.engine.chunked_prefill,
-        "VLLM_ALLOW_LONG_MAX_MODEL_LEN": _if(config.model.allow_long_max_model_len),
         "VLLM_ENGINE_READY_TIMEOUT_S": LONGEST_START_SECONDS,
     }
 

@@ -29,9 +29,10 @@ MOST_SETTINGS = 128
 SettingName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Setting = Annotated[
     str,
-    StringConstraints(max_length=1024),
+    # What a former field said is read as one, and may be longer.
+    StringConstraints(max_length=8192),
     BeforeValidator(number_as_text),
-    Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "maxLength": 1024}),
 ]
 """People write whole numbers without quotes, so the wire takes both."""
 

@@ -200,9 +200,7 @@ class Model(ApiModel):
         description="Number format of the KV cache: auto is that of the model, fp8 has fixed scales, fp8PerToken a"
         " scale per token.",
     )
-    allow_long_max_model_len: bool = Field(
-        False, description="Whether maxModelLen may exceed the length that the checkpoint states."
-    )
+    allow_long_max_model_len: bool | None = Field(None, description=became_setting(FORMER.allow_long_max_model_len))
     max_model_len: Tokens = Field(description="Longest sequence, prompt and answer together, in tokens.")
     quantization: Quantization | None = Field(None, description="Quantized execution.")
     adapters: Annotated[tuple[Adapter, ...], Field(max_length=32)] = Field(

@@ -91,6 +91,9 @@ def with_present_names(spec: Any) -> Any:
             rest = {key: value for key, value in section.items() if key != field.former}
             former = section[field.former]
             result[field.section] = rest if former is None else {field.now: field.converted(former), **rest}
+    accelerator = result.get("accelerator")
+    if isinstance(accelerator, Mapping) and "cards" in accelerator:  # it could only say what parallelism says
+        result["accelerator"] = {key: value for key, value in accelerator.items() if key != "cards"}
     access = result.get("networkAccess")
     if isinstance(access, Mapping) and isinstance(access.get("clients"), list | tuple):
         result["networkAccess"] = {**access, "clients": [_present_client(each) for each in access["clients"]]}

@@ -72,7 +72,7 @@ class GaudiInferenceSpec(ApiModel):
             message="spec.engine.slidingWindowSlices does not go with bucketing.strategy Optimal, which plans queries"
             " of any length: use another strategy",
         ),
-        _not_with_torch("self.model.allowLongMaxModelLen", "model.allowLongMaxModelLen"),
+        _not_with_torch("self.model.?allowLongMaxModelLen.orValue(false)", "model.allowLongMaxModelLen"),
         _not_with_torch("self.warmup.failOnColdShapes", "warmup.failOnColdShapes"),
         _not_with_torch(
             "has(self.warmup.multimodal) &&"

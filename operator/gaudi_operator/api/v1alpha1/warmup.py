@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from gaudi_operator.api.base import (
     ApiModel,
@@ -20,7 +20,6 @@ from gaudi_operator.api.base import (
 from gaudi_operator.api.spelling import OwnWord
 from gaudi_operator.api.v1alpha1.model import OciImageSource
 from gaudi_operator.api.v1alpha1.renamed import RENAMED, became_setting
-from gaudi_runtime.contract import config as contract
 from gaudi_runtime.contract.config import CaptureOrder, GraphTokens, HttpAddress, Share
 from gaudi_runtime.contract.former import FORMER
 
@@ -66,10 +65,20 @@ class RecipeObjectStore(ApiModel):
     timeout_seconds: Seconds = Field(300, description="Most that a start spends on it before it compiles instead.")
 
 
-class MultimodalWarmup(contract.MultimodalWarmup):
+_Resolution = Annotated[
+    str, StringConstraints(max_length=64, pattern=r"^[1-9][0-9]*x[1-9][0-9]*(x[1-9][0-9]*(-[1-9][0-9]*)?)?$")
+]
+
+
+class MultimodalWarmup(ApiModel):
     """Which images the vision tower is prepared for; only with the vllm engine."""
 
-    model_config = ConfigDict(extra="ignore")
+    buckets: Annotated[tuple[Annotated[int, Field(ge=1, le=16_777_216)], ...], Field(max_length=64)] | None = Field(
+        None, description=became_setting(FORMER.multimodal_buckets)
+    )
+    resolutions: Annotated[tuple[_Resolution, ...], Field(max_length=64)] | None = Field(
+        None, description=became_setting(FORMER.multimodal_resolutions)
+    )
     execute: bool | None = Field(None, description=became_setting(FORMER.execute))
 
 
@@ -128,7 +137,7 @@ class Warmup(ApiModel):
         " TorchCompile this also spares the checks of every step.",
     )
     multimodal: MultimodalWarmup = Field(
-        MultimodalWarmup(), description="Which images the vision tower is prepared for; only with the vllm engine."
+        MultimodalWarmup(), description="Deprecated: settings of the engine say all of it. It goes with release 0.3."
     )
     time_budget_seconds: Seconds | None = Field(
         None,

@@ -60,7 +60,6 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             dtype=spec.model.dtype,
             kv_cache_dtype=spec.model.kv_cache_dtype,
             quantization=_quantization(spec.model),
-            allow_long_max_model_len=spec.model.allow_long_max_model_len,
             adapters=tuple(_adapter(at, each) for at, each in enumerate(spec.model.adapters)),
             max_adapter_rank=spec.model.max_adapter_rank,
             max_adapters_per_batch=spec.model.max_adapters_per_batch,

@@ -21,12 +21,11 @@ from gaudi_operator.api.v1alpha1.renamed import with_present_names
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 from gaudi_operator.core.notation import short_hash
 from gaudi_operator.core.resource import Inference, SpecUnreadable
-from gaudi_runtime.contract.former import with_settings
 
-CONVERTERS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (with_present_names, with_settings)
+CONVERTERS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (with_present_names, with_present_names)
 """The first reads what release 0.1.0 has kept, without a version, and gives what version 2 says.
 
-Version 3 has settings in place of five fields.
+Version 3 has settings in place of eight fields, and no number of cards.
 """
 
 VERSION = len(CONVERTERS) + 1

@@ -90,7 +90,7 @@ KNOWN = (
           r"|OutOfMemory|larger than the available KV|Free memory on device",
           PlanImpossible, "give the pod more memory, lower maxModelLen or use more cards"),
     Known(r"greater than the derived max_model_len",
-          ConfigError, "lower maxModelLen, or set model.allowLongMaxModelLen if the model can take it"),
+          ConfigError, "lower maxModelLen, or set engine.settings VLLM_ALLOW_LONG_MAX_MODEL_LEN if the model takes it"),
     Known(r"LoRA rank|max_lora_rank", ConfigError, "raise model.maxAdapterRank or choose another adapter"),
     Known(r"supplied chat template", ConfigError, "look at the chat template of --chat-template"),
     Known(r"load the tokenizer|backend tokenizer|Can't load tokenizer",

@@ -38,7 +38,6 @@ CHANGES: dict[str, Any] = {
     "engine.slidingWindowSlices.fromTokens": 4096,
     "engine.slidingWindowSlices.tokens": 512,
     "model.adapters": [{"name": "sql", "source": {"ociImage": {"reference": "sql:1"}}}],
-    "model.allowLongMaxModelLen": True,
     "model.dtype": "bfloat16",
     "model.itemsPerPrompt.audio": 0,
     "model.itemsPerPrompt.image": 2,
@@ -58,8 +57,6 @@ CHANGES: dict[str, Any] = {
     "warmup.failOnColdShapes": True,
     "warmup.graphMemoryPercent": 30,
     "warmup.maxGraphTokens": 512,
-    "warmup.multimodal.buckets": [1, 4],
-    "warmup.multimodal.resolutions": ["512x512"],
 }
 RANGES = {
     f"bucketing.{dimension}.{setting}": 8

@@ -112,7 +112,12 @@ def test_stored_field_that_is_unknown_here_makes_none() -> None:
 
 
 def test_value_that_was_taken_back_makes_one() -> None:
-    assert not same_inputs(stored_form(inputs(accelerator={**CARD, "cards": 1})), inputs(accelerator=CARD))
+    assert not same_inputs(stored_form(inputs(accelerator={**CARD, "hugepages": "1Gi"})), inputs(accelerator=CARD))
+
+
+def test_number_of_cards_that_parallelism_says_too_makes_none() -> None:
+    kept = {**stored_form(inputs(accelerator=CARD)), "version": 2}
+    assert same_inputs(present_form(merged(kept, {"accelerator": {"cards": 1}})), inputs(accelerator=CARD))
 
 
 def test_labels_are_data_so_one_more_in_the_store_counts() -> None:
@@ -196,12 +201,15 @@ def test_inputs_that_cannot_be_read_are_shown_as_they_are() -> None:
 
 
 FORMER: Object = {
-    "model": {"quantization": {"runtimeScales": True, "channelwise": False}},
+    "model": {"quantization": {"runtimeScales": True, "channelwise": False}, "allowLongMaxModelLen": True},
     "engine": {"layersPerGraph": 2},
-    "warmup": {"compileThreads": 4, "multimodal": {"execute": True}},
+    "warmup": {
+        "compileThreads": 4,
+        "multimodal": {"execute": True, "buckets": [1, 4], "resolutions": ["512x512", "64x64x2"]},
+    },
 }
 NOW: Object = {
-    "model": {"quantization": {"runtimeScales": None, "channelwise": None}},
+    "model": {"quantization": {"runtimeScales": None, "channelwise": None}, "allowLongMaxModelLen": None},
     "engine": {
         "layersPerGraph": None,
         "settings": {
@@ -210,9 +218,12 @@ NOW: Object = {
             "VLLM_CONFIG_HIDDEN_LAYERS": "2",
             "PT_HPU_COMPILE_THREAD_POOL_SIZE": "4",
             "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY": "true",
+            "VLLM_MULTIMODAL_BUCKETS": "1,4",
+            "VLLM_MULTIMODAL_RESOLUTIONS": "512x512,64x64x2",
+            "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "true",
         },
     },
-    "warmup": {"compileThreads": None, "multimodal": {"execute": None}},
+    "warmup": {"compileThreads": None, "multimodal": {"execute": None, "buckets": None, "resolutions": None}},
 }
 """The same, as settings; what is None is taken out."""
 

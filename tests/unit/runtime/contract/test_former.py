@@ -23,13 +23,14 @@ def test_configuration_of_the_release_before_is_read() -> None:
     config = vllm_config(
         engine={"layersPerGraph": 2, "settings": {"LOG_LEVEL_ALL": "4"}},
         model={"quantization": {"method": "fp8", "runtimeScales": True, "channelwise": None}},
-        warmup={"compileThreads": 8, "multimodal": {"buckets": [1], "execute": False}},
+        warmup={"compileThreads": 8, "multimodal": {"buckets": [1, 4], "resolutions": [], "execute": False}},
     )
     assert config.engine.settings == {
         "LOG_LEVEL_ALL": "4",
         "PT_HPU_COMPILE_THREAD_POOL_SIZE": "8",
         "RUNTIME_SCALE_PATCHING": "true",
         "VLLM_CONFIG_HIDDEN_LAYERS": "2",
+        "VLLM_MULTIMODAL_BUCKETS": "1,4",
     }
 
 

@@ -67,8 +67,8 @@ def test_field_that_the_mode_ignores_is_named() -> None:
 
 def test_field_that_only_a_card_reads_is_named() -> None:
     cpu = {"device": "cpu", "executionMode": "torchCompile"}
-    config = vllm_config(engine=cpu, warmup={"multimodal": {"buckets": [1]}})
-    assert list(ignored_knobs(config)) == ["warmup.multimodal.buckets is ignored by device cpu: it needs hpu"]
+    config = vllm_config(engine=cpu, warmup={"failOnColdShapes": True})
+    assert list(ignored_knobs(config)) == ["warmup.failOnColdShapes is ignored by device cpu: it needs hpu"]
 
 
 def test_order_of_captures_is_ignored_where_nothing_is_captured() -> None:

@@ -122,7 +122,7 @@ CPU = {"name": "vllm", "device": "cpu", "executionMode": "torchCompile"}
 
 
 def test_cpu_is_told_nothing_that_only_a_card_reads() -> None:
-    found = render(vllm_config(engine=CPU, warmup={"maxGraphTokens": 512, "multimodal": {"buckets": [1]}}))
+    found = render(vllm_config(engine=CPU, warmup={"maxGraphTokens": 512}))
     assert found.env == {"VLLM_ENGINE_READY_TIMEOUT_S": "604800"}
     assert not [each for each in found.args if "cudagraph" in each]
 

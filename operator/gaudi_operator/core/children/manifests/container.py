@@ -184,7 +184,7 @@ def _resources(spec: GaudiInferenceSpec) -> Object:
 def cards_per_pod(spec: GaudiInferenceSpec) -> int:
     """Cards of one pod: every rank has one."""
     ranks = spec.parallelism
-    return spec.accelerator.cards or ranks.tensor * ranks.pipeline * ranks.data // ranks.nodes
+    return ranks.tensor * ranks.pipeline * ranks.data // ranks.nodes
 
 
 def _cpu(desired: Resources, accelerator: Accelerator) -> dict[str, str]:
