@@ -45,20 +45,30 @@ class HubState:
         return [(path.rsplit("/", 1)[-1], wanted) for path, wanted, _ in self.requests if path.startswith("/content/")]
 
 
-def tree(state: HubState) -> dict[str, object]:
-    """The hub's answer about a model with the metadata of its files."""
+def tree(state: HubState, metadata: bool = True) -> dict[str, object]:
+    """The hub's answer about a model, with the metadata of its files where that is asked for."""
     return {
         "_id": "1",
         "id": REPO,
         "sha": state.commit,
-        "siblings": [_sibling(name, content) for name, content in state.files.items()],
+        "siblings": [
+            _sibling(name, content) if metadata else {"rfilename": name} for name, content in state.files.items()
+        ],
     }
 
 
 def _sibling(name: str, content: bytes) -> dict[str, object]:
-    blob = hashlib.sha1(f"blob {len(content)}\0".encode() + content, usedforsecurity=False).hexdigest()
-    lfs = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
-    return {"rfilename": name, "size": len(content), "blobId": blob, **({"lfs": lfs} if LARGE in name else {})}
+    sha256 = hashlib.sha256(content).hexdigest()
+    if LARGE not in name:
+        return {"rfilename": name, "size": len(content), "blobId": _blob(content)}
+    # Git holds a pointer in place of a large file.
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {len(content)}\n".encode()
+    lfs = {"sha256": sha256, "size": len(content), "pointerSize": len(pointer)}
+    return {"rfilename": name, "size": len(content), "blobId": _blob(pointer), "lfs": lfs}
+
+
+def _blob(content: bytes) -> str:
+    return hashlib.sha1(f"blob {len(content)}\0".encode() + content, usedforsecurity=False).hexdigest()
 
 
 class HubHandler(BaseHTTPRequestHandler):
@@ -80,7 +90,8 @@ class HubHandler(BaseHTTPRequestHandler):
         if state.token and authorization != f"Bearer {state.token}":
             return self._refuse(authorization)
         if path in (f"/api/models/{REPO}/revision/{name}" for name in ("main", COMMIT)):
-            return self._answer(200, json.dumps(tree(state)).encode())
+            metadata = "blobs=true" in self.path.lower()
+            return self._answer(200, json.dumps(tree(state, metadata)).encode())
         if path.startswith(f"/api/models/{REPO}/"):
             return self._answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
         name = path.removeprefix(f"/{REPO}/resolve/{state.commit}/")

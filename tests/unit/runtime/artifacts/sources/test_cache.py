@@ -92,6 +92,16 @@ def test_older_commit_stays_while_there_is_room(site: Site) -> None:
     assert commits(site) == {COMMIT, OTHER}
 
 
+def test_disk_with_room_for_what_is_missing_is_enough(site: Site) -> None:
+    site.hub.break_after = [HALF]
+    with pytest.raises(HubUnreachable):
+        site.fetch(tries=0)
+    folder = site.root / "tiny--model"
+    here = sum(bytes_below(folder / f"{COMMIT}.{kind}") for kind in ("partial", "parts"))
+    site.free = lambda _: sum(map(len, site.hub.files.values())) - here
+    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+
+
 def test_older_commit_that_nobody_reads_makes_room(site: Site) -> None:
     fetched_by_a_process_that_ended(site)
     disk_of(site, 3 * HALF)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -74,6 +75,9 @@ def test_file_that_came_too_long_is_fetched_anew(site: Site) -> None:
     site.hub.excess = 1
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
     assert site.hub.downloads() == [("model.safetensors", None)] * 2
+    size = len(WEIGHTS)
+    came = f"model.safetensors of repository tiny/model came with {size + 4} of {size} bytes."
+    assert site.warnings == [f"{came} Trying again in 0 s."]
 
 
 def test_hub_that_is_away_is_asked_again_and_reported(site: Site) -> None:
@@ -99,6 +103,14 @@ def test_nobody_who_listens_is_a_hub_that_is_not_reachable(site: Site) -> None:
     site.endpoint = "http://127.0.0.1:9"
     with pytest.raises(HubUnreachable, match=r"is not reachable \(.*Connection refused\)"):
         site.fetch(tries=0)
+
+
+def test_error_that_may_quote_addresses_shows_its_kind(site: Site) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: listener.accept()[0].close())
+        site.endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(HubUnreachable, match=r"is not reachable \([A-Za-z]+Error\)\.$"):
+            site.fetch(tries=0)
 
 
 def test_page_of_a_proxy_is_no_hub(site: Site) -> None:
@@ -127,6 +139,11 @@ def without_rights(site: Site) -> None:
 def with_a_wrong_token(site: Site) -> None:
     site.hub.token = "right"
     site.fetch(token="wrong")
+
+
+def refused_without_a_token(site: Site) -> None:
+    site.hub.statuses = [403]
+    site.fetch()
 
 
 def private(site: Site) -> None:
@@ -169,6 +186,11 @@ REFUSED: list[tuple[Callable[[Site], None], type[RuntimeStartError], str]] = [
         "The hub HUB refuses the access token for repository tiny/model (HTTP 401): renew it.",
     ),
     (
+        refused_without_a_token,
+        ModelAccessDenied,
+        "The hub HUB wants an access token for repository tiny/model (HTTP 403): name its Secret.",
+    ),
+    (
         private,
         ModelNotFound,
         "The hub HUB shows no repository tiny/model to the public: check its name, or name a token's Secret.",
@@ -201,14 +223,17 @@ def test_refusal_is_a_sentence(
 def test_damage_on_the_way_is_fetched_again(site: Site) -> None:
     site.hub.damage = 1
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+    assert max(each.done_bytes for each in site.told) == sum(map(len, site.hub.files.values()))
 
 
 def test_file_never_as_stated_is_reported_and_not_shown(site: Site) -> None:
     site.hub.damage = 2
-    with pytest.raises(
-        ModelUnreadable, match=r"^model\.safetensors of repository tiny/model came 2 times with another"
-    ):
+    with pytest.raises(ModelUnreadable) as raised:
         site.fetch()
+    assert str(raised.value) == (
+        "model.safetensors of repository tiny/model came 2 times with another checksum than the hub states: choose "
+        "another revision, or ask the owner of the repository or of the mirror."
+    )
     assert not (site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors").exists()
 
 
@@ -227,7 +252,7 @@ def test_disk_that_becomes_full_is_reported(site: Site, monkeypatch: pytest.Monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DiskFull, match=r"^The disk became full while "):
+    with pytest.raises(DiskFull, match=r"^The disk became full while .*what came is kept and the next start goes on"):
         site.fetch()
 
 

@@ -1,5 +1,6 @@
 """A repository of a hub becomes a folder of the checkpoint's files."""
 
+from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, wanted
 from tests.hub_server import COMMIT
 from tests.unit.runtime.artifacts.sources.conftest import FILES, WEIGHTS, Site
 
@@ -61,6 +62,11 @@ def test_weights_in_other_formats_stay_where_they_are(site: Site) -> None:
         "tokenizer.json",
         "notes",
     }
+
+
+def test_largest_file_is_fetched_first() -> None:
+    files = tuple(RemoteFile(f"{size}.safetensors", size, "") for size in (1, 3, 2))
+    assert [each.size for each in wanted("a/b", Listing(COMMIT, files))] == [3, 2, 1]
 
 
 def test_weights_in_their_original_layout_alone_are_fetched(site: Site) -> None:

@@ -13,6 +13,14 @@ def test_bytes_are_told_whenever_a_thousandth_has_come() -> None:
     assert [each.done_bytes for each in told] == list(range(0, 25_001, 1000))
 
 
+def test_nothing_is_told_before_it_is_known_what_is_wanted() -> None:
+    told: list[FetchProgress] = []
+    progress = Progress(told.append, lambda: None)
+    assert progress.done == 0
+    progress.add(1)
+    assert told == []
+
+
 def test_bytes_of_another_process_are_told_when_they_move() -> None:
     told: list[FetchProgress] = []
     progress = Progress(told.append, lambda: None)

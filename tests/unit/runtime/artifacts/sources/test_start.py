@@ -85,7 +85,17 @@ async def test_token_that_is_none_is_not_quoted(site: Site, board: Board, monkey
     monkeypatch.setenv("HF_TOKEN", "hf_one\nhf_two")
     with pytest.raises(ConfigError) as raised:
         with_model_here(config(site, EngineName.TORCH), board, threading.Event())
-    assert "hf_" not in str(raised.value)
+    assert str(raised.value) == (
+        "The access token in HF_TOKEN has characters that no token has: write its Secret again."
+    )
+
+
+async def test_public_repository_is_asked_without_a_token(
+    site: Site, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+    assert {authorization for _, _, authorization in site.hub.requests} == {None}
 
 
 async def test_retry_is_a_warning_until_bytes_come(site: Site, board: Board) -> None:
@@ -138,6 +148,15 @@ async def test_space_below_limit_of_pods_folder_is_all_that_counts(site: Site, b
     assert site.hub.downloads() == []
 
 
+async def test_what_lies_below_the_folder_counts_against_the_limit(site: Site, board: Board) -> None:
+    (site.root / "of-others").write_bytes(bytes(4096))
+    limit = sum(map(len, FILES.values())) + 4095
+    limited = config(site, EngineName.TORCH)
+    limited = limited.model_copy(update={"model": limited.model.model_copy(update={"fetch_limit_bytes": limit})})
+    with pytest.raises(DiskFull):
+        with_model_here(limited, board, threading.Event())
+
+
 async def test_adapter_of_a_hub_is_fetched_beside_the_model(site: Site, board: Board, tmp_path: Path) -> None:
     mounted = tmp_path / "mounted"
     plain = config(site, EngineName.VLLM)
@@ -158,3 +177,11 @@ async def test_configuration_of_quantization_is_looked_for_in_the_fetched_folder
     told = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
     assert told.quantization is not None
     assert told.quantization.config_file == f"{told.path}/quant.json"
+
+
+async def test_configuration_of_quantization_elsewhere_stays_where_it_is(site: Site, board: Board) -> None:
+    plain = config(site, EngineName.VLLM)
+    inc = QuantizationConfig(method=QuantizationMethod.INC, config_file="/elsewhere/quant.json")
+    model = plain.model.model_copy(update={"quantization": inc})
+    told = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
+    assert told.quantization == inc

@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_runtime.artifacts.sources import store
 from gaudi_runtime.artifacts.sources.listing import RemoteFile
-from gaudi_runtime.artifacts.sources.store import Store
+from gaudi_runtime.artifacts.sources.store import Store, bytes_below, bytes_of
 
 YOUNG, OLDEST, OLD, NEXT = (digit * 40 for digit in "abcd")
 
@@ -47,6 +47,42 @@ def test_commit_that_is_read_stays_and_younger_ones_go(three: Store) -> None:
 def test_branch_with_a_slash_is_remembered(three: Store) -> None:
     three.remember("feature/x", OLD)
     assert three.known("feature/x") == three.snapshot(OLD)
+    assert (three.folder / "refs" / "feature%2Fx.ref").read_text() == OLD
+
+
+def test_branch_whose_commit_is_not_whole_is_not_known(three: Store) -> None:
+    three.remember("main", NEXT)
+    assert three.known("main") is None
+
+
+def test_commit_that_comes_next_is_not_dropped(three: Store) -> None:
+    assert list(three.drop_unused(OLDEST, lambda: False)) == [OLD, YOUNG]
+
+
+def test_mark_without_a_snapshot_is_no_commit_to_drop(three: Store) -> None:
+    (three.folder / f"{NEXT}.use").touch()
+    assert list(three.drop_unused("", lambda: False)) == [OLDEST, OLD, YOUNG]
+
+
+def test_snapshot_that_nothing_is_stated_of_is_dropped(three: Store) -> None:
+    (three.folder / f"{OLDEST}.files").unlink()
+    assert list(three.drop_unused(NEXT, lambda: False)) == [OLDEST, OLD, YOUNG]
+
+
+def test_files_of_a_snapshot_replace_what_a_try_left(three: Store) -> None:
+    three.partial(OLD).mkdir()
+    (three.partial(OLD) / "left").touch()
+    three.reopen(OLD)
+    assert [each.name for each in three.partial(OLD).iterdir()] == ["config.json"]
+
+
+def test_folder_is_no_file_of_some_bytes(tmp_path: Path) -> None:
+    assert bytes_of(tmp_path) is None
+
+
+def test_empty_file_counts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert bytes_below(tmp_path) == 0
 
 
 def test_folder_moved_away_while_it_is_counted_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,11 @@ def test_folder_without_safetensors_files_is_the_engines_to_judge(tmp_path: Path
     check_weights(tmp_path / "missing")
 
 
+def test_tensor_without_bytes_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(safetensors({"nothing": b"", "weight": b"1"}))
+    check_weights(tmp_path)
+
+
 NO_HEADER = "it does not begin with a header"
 UNREADABLE = "its header cannot be read"
 
