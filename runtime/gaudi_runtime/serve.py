@@ -64,6 +64,8 @@ from gaudi_runtime.warmup.runner import warm_up
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
+LINGER_SECONDS = 5.0
+"""How long clients have for a last request once the drain has begun: those in the middle of an answer were not told."""
 NO_PLAN = "0" * 64
 """Plan hash of an instance whose configuration cannot be read: equal to no revision's."""
 
@@ -188,7 +190,12 @@ async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, si
         ended_when_lost(engine.until_lost if isinstance(engine, PartsCanDie) else None, status.board),
         # Idle connections are kept longer than load balancers keep theirs: a server that closes one first may meet a
         # request that is already on its way.
-        http_server(app, serving.model_port, ServerLimits(65536, 620, serving.drain_seconds), signature),
+        http_server(
+            app,
+            serving.model_port,
+            ServerLimits(65536, 620, serving.drain_seconds, linger_seconds=LINGER_SECONDS),
+            signature,
+        ),
     ):
         status.board.update(phase=Phase.SERVING)
         log.info("Serving %s on port %d", ", ".join(config.model.served_names), serving.model_port)

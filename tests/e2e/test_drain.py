@@ -60,7 +60,8 @@ def test_drained_node_and_scaled_down_pods_break_no_answer_off(
     next(state for state in states if condition(state, "Ready")["reason"] == "ScaledToZero")
 
     print(f"{len(answers)} answers of {len({answer.instance for answer in answers})} pods")  # noqa: T201
-    assert [answer.error for answer in answers if answer.error] == []
+    failed = [(answer.at - zero, answer.seconds, answer) for answer in answers if answer.error]
+    assert failed == []
     by_pod = {name: [each for each in answers if each.instance == instance] for instance, name in instances.items()}
     assert any(outlives(answer, zero + PRESTOP_SECONDS) for answer in by_pod[last]), (
         "answers go on behind a closed port"
