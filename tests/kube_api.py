@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,14 @@ class KubeApi:
         """`pki` holds ca.crt, admin.crt and admin.key."""
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        # Connections are kept: httpx forgets the socket of a task that is cancelled while it shakes hands.
         limits = httpx.Limits(keepalive_expiry=None)
         self._client = httpx.AsyncClient(base_url=server, verify=context, trust_env=False, timeout=30, limits=limits)
+        self._asked: set[asyncio.Task[httpx.Response]] = set()
         self.namespace = namespace
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Wait for what was asked and close the connections."""
+        await asyncio.gather(*self._asked, return_exceptions=True)
         await self._client.aclose()
 
     def path(self, kind: str, name: str = "", subresource: str = "", namespace: str | None = None) -> str:
@@ -72,10 +73,10 @@ class KubeApi:
     async def send(self, method: str, path: str, body: object = None, **options: Any) -> Object:
         """One request; httpx.HTTPStatusError when it is refused."""
         content = None if body is None else json.dumps(body)
-        answer = await self._client.request(method, path, content=content, **options)
+        answer = await self._through(self._client.request(method, path, content=content, **options))
         while answer.status_code == httpx.codes.TOO_MANY_REQUESTS:  # as every client does: it says when
             await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
-            answer = await self._client.request(method, path, content=content, **options)
+            answer = await self._through(self._client.request(method, path, content=content, **options))
         if answer.is_error:
             raise httpx.HTTPStatusError(answer.text, request=answer.request, response=answer)
         return dict(answer.json())
@@ -126,9 +127,26 @@ class KubeApi:
         for item in listed["items"]:
             yield {"type": "ADDED", "object": item}
         query = {"watch": "true", "resourceVersion": listed["metadata"]["resourceVersion"]}
-        async with self._client.stream("GET", self.path(kind), params=query, timeout=None) as stream:
+        request = self._client.build_request("GET", self.path(kind), params=query, timeout=None)
+        stream = await self._through(self._client.send(request, stream=True))
+        try:
             async for line in stream.aiter_lines():
                 yield json.loads(line)
+        finally:
+            await stream.aclose()
+
+    async def _through(self, request: Coroutine[None, None, httpx.Response]) -> httpx.Response:
+        """The answer. A caller that is cancelled meanwhile leaves the request to end by itself."""
+        # httpx forgets the socket of a task that is cancelled while it shakes hands.
+        asked = asyncio.create_task(request)
+        self._asked.add(asked)
+        asked.add_done_callback(self._over)
+        return await asyncio.shield(asked)
+
+    def _over(self, asked: asyncio.Task[httpx.Response]) -> None:
+        self._asked.discard(asked)
+        if not asked.cancelled():
+            asked.exception()  # or asyncio would tell of an error that nobody waits for
 
 
 async def until(condition: Callable[[], Awaitable[Any]], what: str, seconds: float = 30.0, every: float = 0.05) -> Any:
