@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Most of these tests is waiting: more of them side by side than there are cores. Nodes of tests/e2e have a cluster each.
 WAITING := 3
-E2E_NODES := $(if $(KUBECONFIG),1,4)
+E2E_NODES := $(if $(KUBECONFIG),1,3)
 # One test at a time, so that no process is left with several long ones at the end.
 SIDE_BY_SIDE := --numprocesses=$(WAITING) --dist=load --maxschedchunk=1
 # What is imported is compiled once and kept: without, every process of the tests compiles torch, vLLM and ours again.

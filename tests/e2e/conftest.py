@@ -27,6 +27,7 @@ LONGEST_FIRST = (
     "test_upgrade_examples.py failing",
     "test_upgrade_examples.py",
     "test_vllm.py",
+    "test_recipe_cache.py",
     "test_gate.py",
     "test_upgrade.py",
     "test_chart.py",
