@@ -20,10 +20,13 @@ from gaudi_runtime.contract.config import (
 GIB = 1024**3
 
 
-PORTS = range(10_000, 30_000)
-"""Below those that Linux gives to connections: one of these is still free when a server binds it, minutes later."""
+_BEFORE = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
+PORTS = range(10_000 + 2_500 * _BEFORE, 12_500 + 2_500 * _BEFORE)
+"""Below those that Linux gives to connections, and of this test process alone: one of these is still free when a server
+binds it, minutes later.
+"""
 
-_numbers = itertools.count(os.getpid() * 101)  # test processes beside each other begin apart
+_numbers = itertools.count(os.getpid() * 101)  # whoever tests beside us begins apart
 
 
 def free_port() -> int:

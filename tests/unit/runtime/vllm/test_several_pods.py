@@ -46,7 +46,9 @@ def test_who_names_an_address_knows_better() -> None:
 
 def test_start_ends_when_another_pod_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes here would wait for those there for ever."""
+    ended: list[bool] = []
     monkeypatch.setattr(launching, "parse_arguments", lambda arguments: None)
+    monkeypatch.setattr(launching, "end_children", lambda: ended.append(True))  # or it kills what other tests started
     never = threading.Event()
 
     def failed() -> None:
@@ -55,3 +57,4 @@ def test_start_ends_when_another_pod_has_failed(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(RankFailed, match="/models is empty"):
         launch((), "eager", lambda parsed: never.wait(), lambda: None, failed, look_seconds=0.01)
     never.set()
+    assert ended
