@@ -99,7 +99,11 @@ def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -
     tokens, prefills = limits.max_num_batched_tokens, limits.max_num_prefill_seqs
     query = _padded(block, block, tokens).override(policy.prompt.query)
     context = max(0, math.ceil((length - query.min) / block))
-    blocks = kv_blocks if limits.contiguous_paged_attention else max(math.ceil(length * seqs / block), block)
+    most = kv_blocks if limits.contiguous_paged_attention else max(math.ceil(length * seqs / block), block)
+    blocks = _padded(block, block, most).override(policy.decode.blocks)
+    if blocks.min > kv_blocks:
+        # By the blocks that exist, also where the range goes beyond them.
+        blocks = replace(blocks, min=max(1, kv_blocks - blocks.step))
     return Dimensions(
         prompt_batch=_padded(1, 1, prefills).override(policy.prompt.batch_size),
         prompt_query=query,
@@ -107,7 +111,7 @@ def padding_aware_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int) -
             policy.prompt.context
         ),
         decode_batch=_padded(1, 2, seqs).override(policy.decode.batch_size),
-        decode_blocks=_fit(_padded(block, block, blocks).override(policy.decode.blocks), limits, kv_blocks),
+        decode_blocks=_fit(blocks, limits, kv_blocks),
     )
 
 

@@ -29,6 +29,14 @@ def file(text: str) -> BucketPolicy:
     return BucketPolicy(strategy=Strategy.FILE, file=text)
 
 
+def test_padding_aware_begins_at_one_where_blocks_are_few() -> None:
+    """Fewer KV blocks than a block has tokens, which is where the range would begin (spec/pairs.md, last rule)."""
+    few = Limits(max_model_len=1536, max_num_seqs=3, max_num_batched_tokens=1536, contiguous_paged_attention=False)
+    plan = make_plan(BucketPolicy(strategy=Strategy.PADDING_AWARE), few, kv_blocks=100)
+    by_size = [[each.num_blocks for each in plan.decode if each.batch_size == size] for size in (1, 2, 3)]
+    assert by_size == [[1, 2, 4, 8, 12], [2, 4, 8, 16, 24], [4, 8, 16, 32, 36]]
+
+
 @st.composite
 def limits(draw: st.DrawFn) -> Limits:
     return Limits(
