@@ -39,4 +39,5 @@ def set_up_logging() -> None:
     )
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # its lines hold signed addresses of model files
+    for client in ("httpx", "httpx2"):
+        logging.getLogger(client).setLevel(logging.WARNING)  # its lines hold signed addresses of model files

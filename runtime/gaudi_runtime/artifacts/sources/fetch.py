@@ -76,7 +76,7 @@ def fetched(
         from gaudi_runtime.artifacts.sources.hub import Hub
     except ImportError as error:
         raise ConfigError(
-            f"This image cannot fetch from a hub ({error}): give it huggingface_hub 2, or mount the checkpoint."
+            f"This image cannot fetch from a hub ({error}): give it huggingface_hub, or mount the checkpoint."
         ) from error
 
     def publish(progress: FetchProgress) -> None:

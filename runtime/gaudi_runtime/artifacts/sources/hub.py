@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import NoReturn
+from importlib import import_module
+from typing import Any, NoReturn
 
-from httpx2 import ConnectError, HTTPError
-from huggingface_hub import HfApi, ModelInfo, hf_hub_url
+from huggingface_hub import HfApi, ModelInfo, __version__, hf_hub_url
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -22,6 +22,9 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 
 from gaudi_runtime.artifacts.sources.listing import Listing, RemoteFile, is_pinned
 from gaudi_runtime.errors import ConfigError, HubUnreachable, ModelAccessDenied, ModelNotFound
+
+# Release 1, which the Gaudi plugin's release 0.26 asks for, sends by httpx and later ones by its successor.
+_HTTP: Any = import_module("httpx" if __version__.startswith("1.") else "httpx2")
 
 ANSWER_SECONDS = 30.0
 """How long the hub may be silent, before an answer or in the middle of one."""
@@ -94,9 +97,9 @@ class Hub:
             self._refused(error)
         except OfflineModeIsEnabled as error:
             raise ConfigError(f"HF_HUB_OFFLINE forbids to ask the hub for repository {self.repo}: unset it.") from error
-        except HTTPError as error:
+        except _HTTP.HTTPError as error:
             # Other errors may quote addresses or headers.
-            detail = str(error) if isinstance(error, ConnectError) else type(error).__name__
+            detail = str(error) if isinstance(error, _HTTP.ConnectError) else type(error).__name__
             raise HubUnreachable(f"{self._name} is not reachable ({detail}).") from error
 
     def _refused(self, error: HfHubHTTPError) -> NoReturn:
