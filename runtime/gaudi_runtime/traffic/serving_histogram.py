@@ -34,7 +34,11 @@ NOTHING = Bucket(0, 0, 0)
 
 Key = tuple[BucketPhase, Bucket]
 Row = Sequence[Any]
-"""Phase, batch size, query tokens, KV blocks and count, as JSON carries them."""
+"""Phase, real shape, what that ran as, batches, compiles, as JSON carries them.
+
+A shape is [batch size, query tokens, KV blocks]. What it ran as is [batch size, query tokens, KV blocks, warm], or None
+where the plan says it.
+"""
 
 
 class Padded(NamedTuple):
@@ -118,16 +122,17 @@ class ServingHistogram:
         """Count compiles that a batch of this padded shape waited for."""
         self._tally(phase, bucket).compiles += compiles
 
-    def absorb(self, observed: Iterable[Row], compiled: Iterable[Row] = ()) -> None:
-        """Count what another process has observed, and what it compiled, since it was asked the last time.
+    def absorb(self, rows: Iterable[Row]) -> None:
+        """Count what another process has met since it was asked the last time.
 
-        A row is [phase, batch size, query tokens, KV blocks, count] with the real shape of batches. Raises ValueError
-        for what is no such row.
+        Raises ValueError for what is no row.
         """
-        for phase, real, count in map(_read, observed):
-            self.observe(phase, real, self._pad(phase, real), count)
-        for phase, real, count in map(_read, compiled):
-            self.compiled(phase, self._pad(phase, real).bucket, count)
+        for row in rows:
+            phase, real, ran, batches, compiles = _read(row)
+            padded = ran or self._pad(phase, real)
+            self.observe(phase, real, padded, batches)
+            if compiles:
+                self.compiled(phase, padded.bucket, compiles)
 
     @property
     def hits(self) -> int:
@@ -171,12 +176,23 @@ class ServingHistogram:
             self._shapes[phase], self._digits[phase] = fewer(shapes, MOST_LINES, self._digits[phase])
 
 
-def _read(row: Row) -> tuple[BucketPhase, Bucket, int]:
-    phase, *numbers = row
-    if len(numbers) != 4 or not all(isinstance(number, int) and number >= 0 for number in numbers):
-        raise ValueError(f"{list(row)} is no row of phase, batch size, query, blocks and count")
-    size, query, blocks, count = numbers
-    return BucketPhase(phase), Bucket(size, query, blocks), count
+def _read(row: Row) -> tuple[BucketPhase, Bucket, Padded | None, int, int]:
+    try:
+        phase, real, ran, batches, compiles = row
+        padded = None if ran is None else Padded(_shape(*ran[:3]), bool(ran[3]))
+        return BucketPhase(phase), _shape(*real), padded, _count(batches), _count(compiles)
+    except (TypeError, IndexError, ValueError) as error:
+        raise ValueError(f"{list(row)} is no row of phase, shape, what it ran as, batches and compiles") from error
+
+
+def _shape(size: Any, query: Any, blocks: Any) -> Bucket:
+    return Bucket(_count(size), _count(query), _count(blocks))
+
+
+def _count(number: Any) -> int:
+    if not isinstance(number, int) or number < 0:
+        raise ValueError(f"{number} is no count")
+    return number
 
 
 Item = tuple[Key, Tally]

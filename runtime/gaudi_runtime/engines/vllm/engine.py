@@ -68,7 +68,7 @@ class _Processes:
         if meeting:
             tell_own_address(meeting)
             arguments = (*arguments, *meeting_arguments(meeting, self._config.parallelism.nodes, rank))
-        return launch(arguments, self._config.engine.execution_mode.value, build, progress, look)
+        return launch(arguments, self._config, build, progress, look)
 
 
 class VllmEngine(_Processes):
@@ -118,7 +118,7 @@ class VllmEngine(_Processes):
 
     def use_plan(self, plan: BucketPlan) -> None:
         """Hand the buckets to the workers, which prepare themselves."""
-        self._shapes = WarmShapes(self._config.engine.device, self.captures_graphs)
+        self._shapes = WarmShapes(self.captures_graphs)
         self.counters = ServingHistogram(pad_by(plan, self._config.limits, self._shapes.is_warm))
         buckets = ([list(each) for each in plan.of(phase)] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
         answers = self._ask("plan", *buckets, deadline=self._step_seconds)
@@ -128,19 +128,19 @@ class VllmEngine(_Processes):
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Compile this shape with a real forward. Raises DeviceOutOfMemory."""
         self._run("warm", phase, bucket)
-        if not self.captures_graphs:
-            self._shapes.add(phase, bucket)
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Capture the graph of this shape on every rank and return the largest's bytes.
 
         Raises DeviceOutOfMemory, or GraphRefused where vLLM runs the shape without a graph.
         """
+        if full := self._memory.why_full():
+            raise DeviceOutOfMemory(full)
         # vLLM may run a shape without a graph, such as a prompt above the plugin's own limit of tokens.
         outcome = self._run("capture", phase, bucket)
         if not outcome["graph"]:
             raise GraphRefused("vLLM runs this shape without a graph")
-        self._shapes.add(phase, bucket)
+        self._shapes.add(bucket)
         return outcome["bytes"]
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
@@ -189,7 +189,7 @@ class VllmEngine(_Processes):
         """Returns when vLLM can serve no more."""
 
         def absorb(counts: Mapping[str, Any]) -> None:
-            self.counters.absorb(counts["met"], counts["compiled"])
+            self.counters.absorb(counts["met"])
 
         # What compiles in another pod is no hang in this one.
         moves = self._others.moves if self._others else lambda: 0
@@ -227,23 +227,22 @@ class VllmEngine(_Processes):
 
 
 class WarmShapes:
-    """On a CPU a graph serves every step of at most its number of tokens, and without graphs no shape is ever cold."""
+    """Which shapes are warm on a CPU; a card's workers say it of each batch.
 
-    def __init__(self, device: str, captures_graphs: bool) -> None:
-        self._on_cpu, self._graphs = device == "cpu", captures_graphs
-        self._warm: set[tuple[BucketPhase, Bucket]] = set()
+    A graph serves every step of at most its number of tokens, and without graphs no shape is ever cold.
+    """
+
+    def __init__(self, captures_graphs: bool) -> None:
+        self._graphs = captures_graphs
         self._most_tokens = 0
 
-    def add(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """This bucket is warm now."""
-        self._warm.add((phase, bucket))
+    def add(self, bucket: Bucket) -> None:
+        """This bucket has a graph now."""
         self._most_tokens = max(self._most_tokens, bucket.batch_size * bucket.query_len)
 
-    def is_warm(self, phase: BucketPhase, bucket: Bucket) -> bool:
+    def is_warm(self, _: BucketPhase, bucket: Bucket) -> bool:
         """Whether a batch that is padded to `bucket` waits for no compile."""
-        if self._on_cpu:
-            return not self._graphs or bucket.batch_size * bucket.query_len <= self._most_tokens
-        return (phase, bucket) in self._warm
+        return not self._graphs or bucket.batch_size * bucket.query_len <= self._most_tokens
 
 
 class _VllmMetrics(Collector):

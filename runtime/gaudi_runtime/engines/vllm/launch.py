@@ -32,7 +32,7 @@ Build = Callable[[Namespace], Any]
 
 def launch(
     arguments: Sequence[str],
-    mode: str,
+    config: RuntimeConfig,
     build: Build,
     progress: Progress,
     look: Callable[[], None] = lambda: None,
@@ -40,12 +40,19 @@ def launch(
 ) -> tuple[Namespace, Any]:
     """The arguments as vLLM reads them, and what `build` makes of them; takes a minute or more.
 
-    `mode` is the execution mode of the workers. `look` is called every `look_seconds`, and raises what makes the
-    start hopeless. Raises a RuntimeStartError, or what `progress` and `look` raise; no process of vLLM is left then.
+    Of `config` the workers are told their execution mode and what to do with cold shapes. `look` is called every
+    `look_seconds`, and raises what makes the start hopeless. Raises a RuntimeStartError, or what `progress` and `look`
+    raise; no process of vLLM is left then.
     """
     with tempfile.TemporaryDirectory(prefix="vllm-start-") as folder:
         failures = Path(folder) / "failure.json"
-        os.environ.update(give_orders(Orders(execution_mode=mode, failures=str(failures), runtime_pid=os.getpid())))
+        orders = Orders(
+            execution_mode=config.engine.execution_mode.value,
+            failures=str(failures),
+            runtime_pid=os.getpid(),
+            fail_on_cold_shapes=config.warmup.fail_on_cold_shapes,
+        )
+        os.environ.update(give_orders(orders))
         parsed = parse_arguments(arguments)
         progress()
         return parsed, _built(lambda: build(parsed), failures, progress, look, look_seconds)
@@ -119,6 +126,7 @@ class Orders(BaseModel):
     execution_mode: str
     failures: str
     runtime_pid: int
+    fail_on_cold_shapes: bool = False
 
 
 def give_orders(orders: Orders) -> dict[str, str]:

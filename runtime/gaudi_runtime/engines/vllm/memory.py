@@ -28,6 +28,8 @@ class CardMemory:
     def __init__(self) -> None:
         self._split: Split
         self._blocks = 0
+        self._margins: list[int] = []
+        self._free: list[int] = []
 
     def before_start(self) -> None:
         """Bytes of the KV cache that vLLM is told: none, for the plugin finds out by its own profile run."""
@@ -35,6 +37,7 @@ class CardMemory:
 
     def started(self, profile: Answers) -> None:
         """What is free beside weights and KV cache, less the margin, is for graphs."""
+        self._margins = [int(each["margin"]) for each in profile]
         # All figures of one rank: least of each would be the split of a card that does not exist.
         fullest = min(profile, key=lambda each: int(each["free"]))
         free, margin, kv_cache = (int(fullest[name]) for name in ("free", "margin", "kv_cache"))
@@ -52,7 +55,16 @@ class CardMemory:
 
     def now(self, memory: Answers) -> DeviceMemory:
         """The card with the least free."""
+        self._free = [int(each["free"]) for each in memory]
         return DeviceMemory(free=least(memory, "free"), total=least(memory, "total"))
+
+    def why_full(self) -> str | None:
+        """Why no graph may be captured any more, by what was free when the memory was asked for last."""
+        # Decided here for all ranks: one that refused by itself would leave the others waiting for it in a collective.
+        for rank, (free, margin) in enumerate(zip(self._free, self._margins, strict=False)):
+            if free <= margin:
+                return f"{size(free)} of the card of rank {rank} are free and {size(margin)} are kept as margin"
+        return None
 
 
 class CpuLedger:
@@ -97,6 +109,10 @@ class CpuLedger:
         grown = max(int(each["resident"]) - was for each, was in zip(memory, self._resident, strict=True))
         used = self._weights + self._kv_cache + max(0, grown)
         return DeviceMemory(free=max(0, self._told.total - used), total=self._told.total)
+
+    def why_full(self) -> None:
+        """None: the budget of captures is all there is."""
+        return
 
 
 VLLMS_OWN = 1

@@ -82,12 +82,23 @@ class Known:
     advice: str
 
 
+LACK_OF_MEMORY = (
+    r"out of memory|can't allocate memory|No available memory|Available memory on node|^MemoryError|OutOfMemory"
+    r"|larger than the available KV|Free memory on device|PT_DEVMEM|No enough memory"
+)
+"""The last two are the Gaudi bridge's: `PT_DEVMEM Allocation failed for size::N MB` has no word of memory in it."""
+
+
+def ran_out_of_memory(text: str) -> bool:
+    """Whether an error with this text is a lack of memory."""
+    return re.search(LACK_OF_MEMORY, text, re.IGNORECASE) is not None
+
+
 KNOWN = (
     Known(r"Model architectures? .{0,300}(is|are) not supported|No model architectures|failed to be inspected"
           r"|does not recognize this architecture|Unrecognized model in",
           UnsupportedModel, "vLLM does not serve this architecture: choose another model or another release of vLLM"),
-    Known(r"out of memory|can't allocate memory|No available memory|Available memory on node|^MemoryError"
-          r"|OutOfMemory|larger than the available KV|Free memory on device",
+    Known(LACK_OF_MEMORY,
           PlanImpossible, "give the pod more memory, lower maxModelLen or use more cards"),
     Known(r"greater than the derived max_model_len",
           ConfigError, "lower maxModelLen, or set engine.settings VLLM_ALLOW_LONG_MAX_MODEL_LEN if the model takes it"),

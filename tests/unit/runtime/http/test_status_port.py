@@ -87,7 +87,7 @@ async def test_traffic_is_what_the_engine_has_met(status: StatusPort) -> None:
     engine = start_engine(sim_config(), status.board, threading.Event())
     engine.start_serving()
     status.observed.engine = engine
-    engine.counters.absorb([["prompt", 1, 412, 0, 17], ["decode", 3, 1, 40, 250]])
+    engine.counters.absorb([["prompt", [1, 412, 0], None, 17, 0], ["decode", [3, 1, 40], None, 250, 0]])
     answer = await status.http.get("/v1/traffic")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert read_traffic(answer.text) == Traffic({Bucket(1, 412, 0): 17.0}, {Bucket(3, 1, 40): 250.0})

@@ -69,7 +69,7 @@ def test_compiles_belong_to_the_shape_that_waited_for_them() -> None:
 
 def test_rows_of_another_process_count_like_batches_of_this_one() -> None:
     absorbed, met = served_by_plan(), served_by_plan()
-    absorbed.absorb([["prompt", 1, 400, 0, 2], ["decode", 3, 1, 40, 1]], [["prompt", 1, 400, 0, 1]])
+    absorbed.absorb([["prompt", [1, 400, 0], None, 2, 1], ["decode", [3, 1, 40], None, 1, 0]])
     for _ in range(2):
         bucket = met.meet(PROMPT, Bucket(1, 400, 0))
     met.compiled(PROMPT, bucket)
@@ -77,11 +77,28 @@ def test_rows_of_another_process_count_like_batches_of_this_one() -> None:
     assert (absorbed.tallies, absorbed.traffic()) == (met.tallies, met.traffic())
 
 
+def test_what_a_row_ran_as_counts_not_the_plan() -> None:
+    """448 is a fallback shape that would itself be padded to 512."""
+    histogram = served_by_plan()
+    histogram.absorb(
+        [["prompt", [1, 400, 0], [1, 448, 0, False], 1, 1], ["prompt", [1, 90, 0], [1, 448, 0, True], 1, 0]]
+    )
+    assert histogram.tallies == {(PROMPT, Bucket(1, 448, 0)): Tally(1, 1, 1, 490, 0, Bucket(1, 400, 0))}
+
+
 @pytest.mark.parametrize(
-    "row", [["prompt", 1, 400, 0], ["prompt", 1, 400, 0, -1], ["prompt", 1, "400", 0, 1], ["prefill", 1, 400, 0, 1]]
+    "row",
+    [
+        ["prompt", [1, 400, 0], None, 2],
+        ["prompt", [1, 400, 0], None, -1, 0],
+        ["prompt", [1, "400", 0], None, 1, 0],
+        ["prompt", [1, 400], None, 1, 0],
+        ["prompt", [1, 400, 0], [1, 512, 0], 1, 0],
+        ["prefill", [1, 400, 0], None, 1, 0],
+    ],
 )
 def test_row_of_another_form_is_refused(row: list[object]) -> None:
-    with pytest.raises(ValueError, match=r"(?i)phase"):
+    with pytest.raises(ValueError, match="is no row of phase"):
         served_by_plan().absorb([row])
 
 

@@ -1,12 +1,8 @@
 """The shapes that a worker meets while it serves, from what vLLM's scheduler hands it."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Scheduled, batches_of, scheduled, shape_of
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Ran, Scheduled, scheduled, shape_of
 from tests.unit.runtime.vllm.steps import CachedRequests, Step, step_of
-
-SEQUENCES = st.lists(st.builds(Scheduled, st.integers(0, 5000), st.integers(1, 300)), min_size=1, max_size=20)
 
 
 def test_new_requests_are_prompts_without_context() -> None:
@@ -34,34 +30,17 @@ def test_request_that_the_step_does_not_describe_counts_without_context() -> Non
     assert scheduled(Step([], CachedRequests([], []), {"a": 3}, 3)) == [Scheduled(0, 3)]
 
 
-def test_card_runs_decodes_first_and_prompts_a_few_at_once() -> None:
-    sequences = [Scheduled(0, 10), Scheduled(5, 1), Scheduled(0, 20), Scheduled(256, 30), Scheduled(127, 1)]
-    assert batches_of(sequences, 128, 2) == [("decode", 2, 1, 2), ("prompt", 2, 20, 0), ("prompt", 1, 30, 2)]
-
-
-def test_an_empty_step_is_no_batch() -> None:
-    assert batches_of(scheduled(step_of()), 128, 2) == []
-
-
-@settings(max_examples=60)
-@given(SEQUENCES, st.integers(1, 4))
-def test_every_sequence_is_in_one_batch(sequences: list[Scheduled], prompts_at_once: int) -> None:
-    batches = batches_of(sequences, 128, prompts_at_once)
-    assert sum(size for _, size, _, _ in batches) == len(sequences)
-    assert all(size <= prompts_at_once for phase, size, _, _ in batches if phase == "prompt")
-    assert [phase for phase, *_ in batches].count("decode") <= 1
-
-
 def test_counts_are_handed_over_and_begin_anew() -> None:
     met = MetShapes()
     met.met(("decode", 2, 1, 3))
     met.met(("decode", 2, 1, 3))
-    met.compiled(("prompt", 1, 7, 0), 2)
-    assert met.take() == {"met": [["decode", 2, 1, 3, 2]], "compiled": [["prompt", 1, 7, 0, 2]]}
-    assert met.take() == {"met": [], "compiled": []}
+    met.met(("prompt", 1, 7, 0), compiles=2)
+    assert met.take() == [["decode", [2, 1, 3], None, 2, 0], ["prompt", [1, 7, 0], None, 1, 2]]
+    assert met.take() == []
 
 
-def test_a_step_without_a_compile_is_no_row_of_compiles() -> None:
+def test_a_shape_has_a_row_for_each_it_ran_as() -> None:
     met = MetShapes()
-    met.compiled(("prompt", 1, 7, 0), 0)
-    assert met.take()["compiled"] == []
+    for blocks in (8, 8, 16):
+        met.met(("decode", 2, 1, 3), Ran(Bucket(2, 1, blocks), warm=blocks == 8))
+    assert met.take() == [["decode", [2, 1, 3], [2, 1, 8, True], 2, 0], ["decode", [2, 1, 3], [2, 1, 16, False], 1, 0]]

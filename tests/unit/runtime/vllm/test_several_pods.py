@@ -11,6 +11,7 @@ from gaudi_runtime.engines.protocol import Meeting
 from gaudi_runtime.engines.vllm import launch as launching
 from gaudi_runtime.engines.vllm.launch import HOST_VARIABLE, launch, meeting_arguments, tell_own_address
 from gaudi_runtime.errors import RankFailed
+from tests.unit.runtime.knobs.configs import vllm_config
 
 LOOPBACK = Meeting("127.0.0.2", 4567)
 
@@ -55,6 +56,6 @@ def test_start_ends_when_another_pod_has_failed(monkeypatch: pytest.MonkeyPatch)
         raise RankFailed("ModelNotFound", "Rank 1: /models is empty.")
 
     with pytest.raises(RankFailed, match="/models is empty"):
-        launch((), "eager", lambda parsed: never.wait(), lambda: None, failed, look_seconds=0.01)
+        launch((), vllm_config(), lambda parsed: never.wait(), lambda: None, failed, look_seconds=0.01)
     never.set()
     assert ended

@@ -13,7 +13,7 @@ from tests.unit.runtime.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm
 LONG = 60.0
 DIED = str(died(SimpleNamespace(), "while it served"))
 HANGS = "vLLM hangs: it neither answered nor worked for"
-MET = {"met": [["decode", 1, 1, 1, 5]], "compiled": []}
+MET = {"met": [["decode", [1, 1, 1], None, 5, 0]]}
 
 
 def never_moves() -> int:

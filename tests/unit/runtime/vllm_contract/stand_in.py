@@ -23,19 +23,28 @@ OURS = "gaudi"
 
 @dataclass(frozen=True)
 class Tensor:
-    """Of so many numbers of two bytes."""
+    """A view of a storage of so many bytes."""
 
-    numbers: int
+    address: int
+    size: int
 
-    def numel(self) -> int:
-        return self.numbers
+    def untyped_storage(self) -> "Tensor":
+        return self
 
-    def element_size(self) -> int:
-        return 2
+    def data_ptr(self) -> int:
+        return self.address
+
+    def nbytes(self) -> int:
+        return self.size
 
 
-LAYERS = [(Tensor(GIB), Tensor(GIB), None, None), (Tensor(GIB), None, None, None)]
-"""A KV cache of 6 GiB: a layer with keys and values, and one that has them in one tensor."""
+SHARED = Tensor(3, 2 * GIB)
+LAYERS = [
+    (Tensor(1, GIB), Tensor(2, GIB), None, (Tensor(4, GIB), Tensor(5, GIB))),
+    (SHARED, None, None, None),
+    (SHARED, None, None, None),
+]
+"""A KV cache of 6 GiB: a layer with keys, values and scales, and two that share one storage."""
 
 
 @dataclass
@@ -52,6 +61,8 @@ class Card:
     longest_graphed: int = 8192
     lazy: bool = True
     compile_only: bool = False
+    compiled: int = 0
+    trusts_guards: bool = False
     fails_at: tuple[int, int, int] | None = None
     failure: str = "Graph compile failed: out of memory"
     graphs: set[tuple[int, int, int]] = field(default_factory=set)
@@ -119,6 +130,8 @@ def plugin(card: Card, *, graphs: bool = True, without: tuple[str, str] = ("", "
         lacking("HPUBucketingManager"),
         generate_prompt_buckets=_planned_without_us,
         generate_decode_buckets=_planned_without_us,
+        find_prompt_bucket=_found("prompt_buckets"),
+        find_decode_bucket=_found("decode_buckets"),
     )()
     _fill(manager, lacking("HPUBucketingManager"), prompt_buckets=[], decode_buckets=[], num_hpu_blocks=KV_BLOCKS)
     runner = generate(
@@ -127,13 +140,15 @@ def plugin(card: Card, *, graphs: bool = True, without: tuple[str, str] = ("", "
         warmup_model=lambda self: _prepare(self, card, swaps, lacking("HPUModelRunner")),
         warmup_sampler=record("warmup_sampler"),
         _prepare_dummy_scenario=lambda self, prompt, decode: _dummy(self, card, prompt, decode),
+        _add_dummy_request=_add_dummy,
+        _execute_dummy_scenario=lambda self, requests, _: _run_dummies(self, card, requests),
         _check_config=lambda self, *shape: None,
-        _use_graphs=lambda self, metadata, batch: graphs and metadata <= card.longest_graphed,
+        _use_graphs=lambda self, metadata, batch: graphs and metadata.tokens <= card.longest_graphed,
     )()
     settings = {"bucketing_manager": manager, "enable_bucketing": True, "use_hpu_graph": graphs, "skip_warmup": False}
     models = {"is_pooling_model": False, "supports_mm_inputs": False, "speculative_config": None}
-    state = {"seen_configs": set(), "graphed_buckets": set(), "mem_margin": float(GIB), "block_size": 128}
-    cache = {"kv_caches": LAYERS, "max_prefill_batch_size": 2}
+    state = {"graphed_buckets": set(), "mem_margin": float(GIB), "block_size": 128}
+    cache = {"kv_caches": LAYERS, "max_model_len": 2**20}
     _fill(runner, lacking("HPUModelRunner"), **settings, **models, **state, **cache)
     return runner
 
@@ -148,8 +163,14 @@ def bridge(card: Card, *missing: str) -> Bridge:
         yield
         card.compile_only = False
 
+    def set_stance(*, skip_guard_eval_unsafe: bool) -> None:
+        card.trusts_guards = skip_guard_eval_unsafe
+
     offered = {
-        "torch": SimpleNamespace(hpu=_module("torch.hpu", card, missing)),
+        "torch": SimpleNamespace(
+            hpu=_module("torch.hpu", card, missing), compiler=SimpleNamespace(set_stance=set_stance)
+        ),
+        "torch._dynamo.utils": SimpleNamespace(counters={"stats": _Stats(card)}),
         "habana_frameworks.torch.utils.internal": _module("habana_frameworks.torch.utils.internal", card, missing),
         "habana_frameworks.torch.internal.bridge_config": SimpleNamespace(env_setting=env_setting),
     }
@@ -160,6 +181,14 @@ def bridge(card: Card, *missing: str) -> Bridge:
         return offered[name]
 
     return open_bridge(load)
+
+
+@dataclass(frozen=True)
+class _Stats:
+    card: Card
+
+    def __getitem__(self, name: str) -> int:
+        return {"unique_graphs": self.card.compiled}[name]
 
 
 def _module(name: str, card: Card, missing: tuple[str, ...]) -> SimpleNamespace:
@@ -199,18 +228,65 @@ def _prepare(runner: Any, card: Card, swaps: Any, lacking: str | None) -> None:
     card.log.append(f"warmup_model() skip_warmup={runner.skip_warmup}")
 
 
+def _found(buckets: str) -> Callable[..., Any]:
+    """As the plugin looks buckets up: the first in order that holds the batch, else a new one that is kept."""
+
+    def find(manager: Any, *sizes: int) -> Any:
+        wanted = sizes if buckets == "prompt_buckets" else (sizes[0], 1, sizes[1])
+        known = getattr(manager, buckets)
+        for each in known:
+            if all(has >= needs for has, needs in zip(each, wanted, strict=True)):
+                return each
+        known.append(fallback := tuple(-(-each // 32) * 32 for each in wanted))
+        return fallback
+
+    return find
+
+
+def serve(runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> None:
+    """One step: the plugin looks up what it might merge, then every batch of these real sizes, then runs them."""
+    manager, forwards = runner.bucketing_manager, []
+    manager.find_prompt_bucket(1, 64, 0)
+    for phase, (size, query, blocks) in batches:
+        if phase == "prompt":
+            size, query, blocks = manager.find_prompt_bucket(size, query, blocks)
+            forwards.append((True, size, query, size * blocks))
+        else:
+            size = manager.find_decode_bucket(size, blocks)[0]
+            forwards.append((False, size, 1, manager.find_decode_bucket(size, blocks)[2]))
+    for prompt, *shape in forwards:
+        metadata = SimpleNamespace(is_prompt=prompt, tokens=shape[0] * shape[1])
+        runner._check_config(*shape, metadata, False)
+        if runner.use_hpu_graph:
+            runner._use_graphs(metadata, shape[0])
+
+
+def _add_dummy(runner: Any, requests: list[Any], scheduled: dict[str, int], *sizes: Any) -> None:
+    computed, total = sizes[:2]
+    assert total <= runner.max_model_len
+    requests.append((total - computed, -(-computed // runner.block_size)))
+
+
+def _run_dummies(runner: Any, card: Card, requests: list[tuple[int, int]]) -> None:
+    """A batch of prompts, padded as those of requests are."""
+    longest = (max(sizes) for sizes in zip(*requests, strict=True))
+    _dummy(runner, card, runner.bucketing_manager.find_prompt_bucket(len(requests), *longest), None)
+
+
 def _dummy(runner: Any, card: Card, prompt: tuple[int, int, int] | None, decode: tuple[int, int, int] | None) -> None:
     """One forward: its shape is checked first, then a lazy card captures a graph of a new shape that may have one."""
     shape = prompt or decode
     assert shape is not None
-    tokens = shape[0] * shape[1]
+    size, query, blocks = shape
+    tokens = size * query
+    metadata = SimpleNamespace(is_prompt=prompt is not None, tokens=tokens)
     card.log.append(f"_prepare_dummy_scenario({prompt}, {decode}){' compile-only' if card.compile_only else ''}")
-    runner._check_config(*shape, tokens, True)
+    runner._check_config(size, query, size * blocks if prompt else blocks, metadata, True)
     if shape == card.fails_at:
         raise RuntimeError(card.failure)
-    if runner.use_hpu_graph and (not card.lazy or runner._use_graphs(tokens, shape[0])) and shape not in card.graphs:
+    if not card.lazy and shape not in card.graphs:
+        card.compiled += 1
+    if runner.use_hpu_graph and (not card.lazy or runner._use_graphs(metadata, size)) and shape not in card.graphs:
         card.graphs.add(shape)
         card.running += card.per_prompt_token * tokens if prompt else card.per_decode_graph
         card.log[-1] += " -> graph"
-    if hasattr(runner, "seen_configs"):
-        runner.seen_configs.add(("prompt" if prompt else "decode", *shape))

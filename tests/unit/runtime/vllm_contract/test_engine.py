@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,7 @@ from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.knobs.configs import vllm_config
 from tests.unit.runtime.vllm.fake_vllm import Answers, FakeVllm
 from tests.unit.runtime.vllm.installed import pretend_installed
-from tests.unit.runtime.vllm.steps import step_of
-from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin
+from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin, serve
 
 PROMPTS = {"batchSize": {"min": 1, "step": 1, "max": 1}, "query": {"min": 128, "step": 128, "max": 512}}
 DECODES = {"batchSize": {"min": 2, "step": 2, "max": 4}, "blocks": {"min": 8, "step": 8, "max": 16}}
@@ -65,6 +65,7 @@ class Cluster:
             runner = plugin(card)
             worker = object.__new__(DrivenWorker)
             worker.gaudi_verbs = HpuVerbs(runner, bridge(card))
+            worker.gaudi_reset_seed = lambda: None  # type: ignore[method-assign]
             self.runners.append(runner)
             self.workers.append(worker)
         self.vllm = FakeVllm(self.reply)
@@ -75,10 +76,10 @@ class Cluster:
         self.vllm.errored = self.looks > 1
         return [worker.gaudi(verb, list(arguments)) for worker in self.workers]
 
-    def serve(self, step: Any) -> None:
+    def serve(self, *batches: tuple[str, tuple[int, int, int]]) -> None:
         """All ranks make the same step."""
-        for worker in self.workers:
-            worker.gaudi_verbs.met(step)
+        for worker, runner in zip(self.workers, self.runners, strict=True):
+            worker.gaudi_verbs.step(partial(serve, runner, *batches))
 
 
 async def started(
@@ -118,6 +119,14 @@ async def test_one_rank_that_runs_out_of_memory_ends_the_phase(monkeypatch: pyte
     assert report.prompt.captured < report.prompt.planned
 
 
+async def test_rank_without_memory_keeps_every_rank_from_capturing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for the others in a collective, and they for it: the second card is at its margin of 1 GiB."""
+    cluster = Cluster([Card(), Card(free=GIB)])
+    _, report = await started(cluster, monkeypatch)
+    assert report.prompt.captured == report.decode.captured == 0
+    assert "capture" not in [verb for verb, _ in cluster.vllm.calls]
+
+
 async def test_memory_is_that_of_the_fullest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in's margin is 1 GiB, and its KV cache has 6."""
     _, report = await started(Cluster([Card(), Card(free=12 * GIB)]), monkeypatch)
@@ -151,11 +160,9 @@ async def test_what_serving_meets_is_counted_by_hits_misses_and_recompiles(monke
     cluster = Cluster([Card(), Card()])
     engine, _ = await started(cluster, monkeypatch)
     async with engine.application():
-        cluster.serve(step_of(new={"a": 200}))
-        cluster.serve(step_of(cached={"a": (200, 1), "b": (300, 1)}))
-        cluster.serve(step_of(cached=dict.fromkeys("abcdefgh", (500, 1))))
-        for runner in cluster.runners:
-            runner.seen_configs.add(("decode", 8, 1, 32))
+        cluster.serve(("prompt", (1, 200, 0)))
+        cluster.serve(("decode", (2, 1, 5)))
+        cluster.serve(("decode", (8, 1, 32)))
         assert "died" in str(await asyncio.wait_for(engine.until_lost(), 60))
     assert (engine.counters.hits, sum(engine.counters.cold.values()), engine.counters.recompiles) == (2, 1, 1)
     assert engine.counters.tallies[BucketPhase.PROMPT, Bucket(1, 256, 0)].tokens == 200

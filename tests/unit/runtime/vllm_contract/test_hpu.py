@@ -1,13 +1,14 @@
 """The verbs of a worker on a Gaudi card, against the stand-in of the plugin."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
-from tests.unit.runtime.vllm.steps import step_of
+from gaudi_runtime.errors import EngineUnsupported
 from tests.unit.runtime.vllm_contract.driven import plain
-from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin
+from tests.unit.runtime.vllm_contract.stand_in import GIB, MIB, Card, bridge, plugin, serve
 
 PROMPT, DECODE = [2, 256, 0], [4, 1, 64]
 
@@ -57,13 +58,6 @@ def test_prompt_above_plugins_own_limit_is_not_counted_as_graph() -> None:
     assert verbs_on(card).capture("prompt", [1, 16384, 0]) == {"bytes": 0, "graph": False, "out_of_memory": None}
 
 
-def test_at_margin_nothing_is_captured_and_plugin_is_not_called() -> None:
-    card = Card(free=GIB)
-    outcome = verbs_on(card).capture("decode", DECODE)
-    assert outcome["out_of_memory"] == f"{GIB} bytes are free and {GIB} are kept as margin"
-    assert card.log == []
-
-
 def test_out_of_memory_is_an_answer_with_its_bucket() -> None:
     card = Card(fails_at=(2, 256, 0))
     outcome = plain(verbs_on(card).capture("prompt", PROMPT))
@@ -91,10 +85,24 @@ def test_out_of_memory_leaves_no_dummy_request_in_the_runner() -> None:
 def test_a_graph_that_failed_is_not_used_while_serving() -> None:
     card = Card(fails_at=(2, 256, 0))
     runner = plugin(card)
-    verbs_on(card, runner).capture("prompt", PROMPT)
+    verbs = verbs_on(card, runner)
+    verbs.capture("prompt", PROMPT)
     assert runner.graphed_buckets == set()
-    runner._check_config(2, 256, 0, 512, False)
-    assert not runner._use_graphs(512, 2)
+    assert served(verbs, runner, ("prompt", (2, 200, 0))) == [["prompt", [2, 200, 0], [2, 256, 0, False], 1, 0]]
+
+
+def test_the_bridges_words_for_lack_of_memory_are_known() -> None:
+    """The first has no word of memory in it."""
+    for words in ("PT_DEVMEM Allocation failed for size::512 MB", "PT_DEVMEM OOM: No enough memory"):
+        card = Card(fails_at=(2, 256, 0), failure=f"[Rank:0] FATAL ERROR :: MODULE:{words}")
+        assert verbs_on(card).capture("prompt", PROMPT)["out_of_memory"], words
+
+
+def test_compile_only_mode_is_left_when_a_forward_fails() -> None:
+    """The bridge's own context has no finally."""
+    card = Card(fails_at=(2, 256, 0))
+    verbs_on(card).warm("prompt", PROMPT)
+    assert not card.compile_only
 
 
 def test_other_errors_of_the_plugin_are_no_lack_of_memory() -> None:
@@ -103,22 +111,114 @@ def test_other_errors_of_the_plugin_are_no_lack_of_memory() -> None:
         verbs_on(card).warm("prompt", PROMPT)
 
 
-def test_a_bucket_without_a_graph_is_served_without_one() -> None:
-    card = Card()
-    runner = plugin(card)
-    verbs_on(card, runner).warm("prompt", PROMPT)
-    runner._check_config(2, 256, 0, 512, False)
-    assert not runner._use_graphs(512, 2)
+def served(verbs: HpuVerbs, runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> Any:
+    """The rows of one step with batches of these real sizes."""
+    verbs.start_serving()
+    verbs.step(partial(serve, runner, *batches))
+    return plain(verbs.counters())["met"]
 
 
-def test_a_bucket_with_a_graph_is_replayed() -> None:
+def test_a_bucket_without_a_graph_is_no_hit() -> None:
     card = Card()
     runner = plugin(card)
-    verbs_on(card, runner).capture("prompt", PROMPT)
-    runner._check_config(4, 1, 64, 4, False)
-    assert not runner._use_graphs(4, 4)
-    runner._check_config(2, 256, 0, 512, False)
-    assert runner._use_graphs(512, 2)
+    verbs = verbs_on(card, runner)
+    verbs.warm("prompt", PROMPT)
+    assert served(verbs, runner, ("prompt", (2, 200, 0))) == [["prompt", [2, 200, 0], [2, 256, 0, False], 1, 0]]
+
+
+def test_a_bucket_with_a_graph_is_a_hit() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    verbs.capture("prompt", PROMPT)
+    assert served(verbs, runner, ("decode", (3, 1, 60)), ("prompt", (2, 200, 0))) == [
+        ["decode", [3, 1, 60], [4, 1, 64, False], 1, 1],
+        ["prompt", [2, 200, 0], [2, 256, 0, True], 1, 0],
+    ]
+
+
+def test_context_of_prompts_counts_for_one_sequence() -> None:
+    """The plugin checks it for the whole batch."""
+    card = Card()
+    runner = plugin(card)
+    verbs = HpuVerbs(runner, bridge(card))
+    verbs.plan([[2, 128, 3]], [DECODE])
+    verbs.capture("prompt", [2, 128, 3])
+    assert served(verbs, runner, ("prompt", (2, 100, 2))) == [["prompt", [2, 100, 2], [2, 128, 3, True], 1, 0]]
+
+
+def test_shape_without_a_bucket_never_becomes_one() -> None:
+    """The plugin would pad the second prompt, whose bucket has a graph, to the shape of the first."""
+    card = Card()
+    runner = plugin(card)
+    verbs = HpuVerbs(runner, bridge(card))
+    verbs.plan([[1, 128, 0]], [DECODE])
+    verbs.capture("prompt", [1, 128, 0])
+    served(verbs, runner, ("prompt", (1, 90, 1)))
+    assert served(verbs, runner, ("prompt", (1, 90, 0))) == [["prompt", [1, 90, 0], [1, 128, 0, True], 1, 0]]
+    assert runner.bucketing_manager.prompt_buckets == [(1, 128, 0)]
+
+
+def test_bucket_longer_than_any_sequence_is_warmed_all_the_same() -> None:
+    """The plugin's own dummy would cut its context, and so run the bucket with less."""
+    card = Card()
+    runner = plugin(card)
+    runner.max_model_len = 1024
+    verbs = HpuVerbs(runner, bridge(card))
+    verbs.plan([[1, 384, 7], [1, 512, 4], [1, 512, 7]], [DECODE])
+    card.log.clear()
+    assert verbs.capture("prompt", [1, 512, 7])["graph"]
+    assert card.log == ["_prepare_dummy_scenario((1, 512, 7), None) -> graph"]
+
+
+def test_bucket_that_no_batch_can_meet_needs_no_graph() -> None:
+    card = Card()
+    runner = plugin(card)
+    runner.max_model_len = 512
+    verbs = HpuVerbs(runner, bridge(card))
+    verbs.plan([[1, 384, 2], [1, 512, 1], [1, 512, 2]], [DECODE])
+    card.log.clear()
+    assert verbs.capture("prompt", [1, 512, 2]) == {"bytes": 0, "graph": True, "out_of_memory": None}
+    assert card.log == []
+
+
+def test_bucket_that_plugin_runs_as_another_is_an_error() -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    other = runner._prepare_dummy_scenario
+    runner._prepare_dummy_scenario = lambda prompt_cfg, decode_cfg: other((1, 128, 0), None)
+    with pytest.raises(EngineUnsupported, match=r"ran prompt bucket \(2, 256, 0\) as \(1, 128, 0\)"):
+        verbs.warm("prompt", PROMPT)
+
+
+def test_with_torch_compile_what_compiles_is_cold_and_counted() -> None:
+    card = Card(lazy=False)
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    for phase, bucket in (("prompt", PROMPT), ("decode", DECODE)):
+        verbs.warm(phase, bucket)
+    check = runner._check_config
+
+    def compiling(*shape: Any) -> None:
+        check(*shape)
+        card.compiled += shape[1] > 1  # the prompt alone
+
+    runner._check_config = compiling
+    assert served(verbs, runner, ("prompt", (2, 200, 0)), ("decode", (3, 1, 60))) == [
+        ["prompt", [2, 200, 0], [2, 256, 0, False], 1, 1],
+        ["decode", [3, 1, 60], [4, 1, 64, True], 1, 0],
+    ]
+
+
+@pytest.mark.parametrize(("fail", "lazy"), [(True, False), (True, True), (False, False)])
+def test_cold_shapes_fail_where_that_is_asked_of_torch_compile(fail: bool, lazy: bool) -> None:
+    card = Card(lazy=lazy)
+    verbs = HpuVerbs(plugin(card), bridge(card), fail_on_cold_shapes=fail)
+    verbs.plan([PROMPT], [DECODE])
+    assert not card.trusts_guards
+    verbs.start_serving()
+    assert card.trusts_guards == (fail and not lazy)
 
 
 def test_the_plugin_knows_the_graphs_that_there_are() -> None:
@@ -188,37 +288,25 @@ def test_shape_unseen_by_warm_up_counts_as_compiled_once() -> None:
     card = Card()
     runner = plugin(card)
     verbs = verbs_on(card, runner)
-    verbs.warm("prompt", PROMPT)
-    verbs.start_serving()
-    runner.seen_configs |= {("prompt", 2, 256, 0), ("decode", 3, 1, 70), ("decode", 2, 1, 70)}
-    assert plain(verbs.counters())["compiled"] == [["decode", 2, 1, 70, 1], ["decode", 3, 1, 70, 1]]
-    assert verbs.counters()["compiled"] == []
+    row = ["decode", [9, 1, 70], [32, 1, 96, False], 1]
+    assert served(verbs, runner, ("decode", (9, 1, 70))) == [[*row, 1]]
+    assert served(verbs, runner, ("decode", (9, 1, 70))) == [[*row, 0]]
 
 
 def test_what_warm_up_runs_is_not_counted_as_served() -> None:
-    verbs = verbs_on(Card())
-    verbs.met(step_of(new={"a": 200}))
-    assert plain(verbs.counters()) == {"met": [], "compiled": []}
-
-
-def test_step_counts_as_the_batches_that_plugin_makes_of_it() -> None:
-    """At most two prompts at once, as the stand-in's setting says."""
-    verbs = verbs_on(Card())
-    verbs.start_serving()
-    verbs.met(step_of(new={"a": 200, "b": 100, "c": 50}, cached={"d": (130, 1), "e": (100, 1), "f": (256, 64)}))
-    assert sorted(plain(verbs.counters())["met"]) == [
-        ["decode", 2, 1, 3, 1],
-        ["prompt", 2, 64, 2, 1],
-        ["prompt", 2, 200, 0, 1],
-    ]
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    verbs.step(partial(serve, runner, ("prompt", (1, 100, 0))))
+    assert plain(verbs.counters()) == {"met": []}
 
 
 def test_what_was_counted_is_handed_over_once() -> None:
-    verbs = verbs_on(Card())
-    verbs.start_serving()
-    verbs.met(step_of(cached={"d": (130, 1)}))
-    assert plain(verbs.counters())["met"] == [["decode", 1, 1, 2, 1]]
-    assert plain(verbs.counters())["met"] == []
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    assert len(served(verbs, runner, ("prompt", (1, 100, 0)))) == 1
+    assert plain(verbs.counters()) == {"met": []}
 
 
 def test_forward_that_checks_no_shape_gives_no_other_bucket_graph() -> None:
@@ -228,5 +316,4 @@ def test_forward_that_checks_no_shape_gives_no_other_bucket_graph() -> None:
     verbs.warm("prompt", PROMPT)
     runner._prepare_dummy_scenario = lambda prompt_cfg, decode_cfg: None
     verbs.capture("decode", DECODE)
-    runner._check_config(2, 256, 0, 512, False)
-    assert not runner._use_graphs(512, 2)
+    assert served(verbs, runner, ("prompt", (2, 200, 0)))[0][2] == [2, 256, 0, False]

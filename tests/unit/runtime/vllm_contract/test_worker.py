@@ -9,17 +9,23 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from gaudi_runtime.engines.vllm.launch import Orders, give_orders
 from gaudi_runtime.engines.vllm.start_errors import read_failure
 from gaudi_runtime.engines.vllm.workers import driven
-from tests.unit.runtime.vllm.steps import step_of
 from tests.unit.runtime.vllm_contract.driven import plain
-from tests.unit.runtime.vllm_contract.stand_in import CONTRACT, OURS, Card, bridge, generate, plugin
+from tests.unit.runtime.vllm_contract.stand_in import CONTRACT, OURS, Card, bridge, generate, plugin, serve
 
 RECORDED = CONTRACT["HPUWorker"]
 MODULE = "gaudi_runtime.engines.vllm.workers.hpu_worker"
-CONFIG = {"vllm_config": object(), "local_rank": 0, "rank": 1, "distributed_init_method": "env://"}
+SEED = 7
+CONFIG = {
+    "vllm_config": SimpleNamespace(model_config=SimpleNamespace(seed=SEED)),
+    "local_rank": 0,
+    "rank": 1,
+    "distributed_init_method": "env://",
+}
 
 
 class CompilationTimes(NamedTuple):
@@ -52,6 +58,7 @@ def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) ->
     modules = {
         RECORDED["module"]: SimpleNamespace(HPUWorker=plugin_worker(card)),
         "vllm.v1.worker.worker_base": SimpleNamespace(CompilationTimes=CompilationTimes),
+        "vllm.utils.torch_utils": SimpleNamespace(set_random_seed=lambda seed: card.log.append(f"seed {seed}")),
     }
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
@@ -83,6 +90,7 @@ def plugin_worker(card: Card) -> type:
         is_driver_worker: bool = False,
     ) -> None:
         card.log.append(f"rank {rank}")
+        self.vllm_config = vllm_config
 
     made = generate(
         "HPUWorker",
@@ -91,7 +99,7 @@ def plugin_worker(card: Card) -> type:
         load_model=record("load_model"),
         determine_available_memory=lambda self: 7,
         initialize_from_config=initialize,
-        execute_model=record("execute_model"),
+        sample_tokens=lambda self, grammar: serve(self.model_runner, ("prompt", (1, 5, 0))),
     )
     assert [each.partition("=")[0] for each in RECORDED["methods"]["__init__"]] == list(
         signature(construct).parameters
@@ -118,10 +126,10 @@ def test_we_override_these_methods_and_no_other(worker_class: Any) -> None:
         "__init__",
         "compile_or_warm_up_model",
         "determine_available_memory",
-        "execute_model",
         "init_device",
         "initialize_from_config",
         "load_model",
+        "sample_tokens",
     ]
 
 
@@ -154,17 +162,33 @@ def test_the_memory_that_the_plugin_measured_is_handed_on(worker_class: Any) -> 
     assert worker_class(**CONFIG).determine_available_memory() == 7
 
 
-def test_a_step_before_any_verb_goes_straight_to_the_plugin(worker_class: Any, card: Card) -> None:
-    started(worker_class).execute_model(step_of(new={"a": 5}))
-    assert card.log[-1] == "execute_model"
+def test_a_step_before_any_verb_goes_straight_to_the_plugin(worker_class: Any) -> None:
+    worker = started(worker_class)
+    worker.sample_tokens(None)
+    assert worker.gaudi("counters", []) == {"answer": {"met": []}}
 
 
-def test_a_step_of_serving_is_counted_and_executed(worker_class: Any, card: Card) -> None:
+def test_a_step_of_serving_is_counted_and_executed(worker_class: Any) -> None:
     worker = started(worker_class)
     worker.gaudi("start_serving", [])
-    worker.execute_model(step_of(new={"a": 5}))
-    assert worker.gaudi("counters", []) == {"answer": {"met": [["prompt", 1, 5, 0, 1]], "compiled": []}}
-    assert card.log[-1] == "execute_model"
+    worker.sample_tokens(None)
+    assert worker.gaudi("counters", []) == {"answer": {"met": [["prompt", [1, 5, 0], [32, 64, 0, False], 1, 1]]}}
+
+
+def test_seed_is_set_again_when_serving_begins(worker_class: Any, card: Card) -> None:
+    """What is sampled does not depend on what was warmed."""
+    started(worker_class).gaudi("start_serving", [])
+    assert card.log[-1] == f"seed {SEED}"
+
+
+def test_verbs_run_in_the_mode_in_which_requests_run(worker_class: Any) -> None:
+    """Or torch.compile makes everything once more for the first request."""
+    worker = started(worker_class)
+    worker.gaudi("describe", [])
+    worker.model_runner.warmup_sampler = lambda: inference.append(torch.is_inference_mode_enabled())
+    inference: list[bool] = []
+    worker.gaudi("sampler", [])
+    assert inference == [True]
 
 
 def test_every_verb_answers_plain_data(worker_class: Any) -> None:

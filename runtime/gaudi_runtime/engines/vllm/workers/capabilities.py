@@ -7,8 +7,8 @@ The bridge is what the Gaudi software itself offers beside the plugin: memory, s
 """
 
 import inspect
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -23,20 +23,31 @@ _COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
 
 @dataclass(frozen=True)
 class Bridge:
-    """One card. `memory` answers (free, total) in bytes; `compile_only` is None where the software has no such mode."""
+    """One card. `memory` answers (free, total) in bytes; `compile_only` is None where the software has no such mode.
+
+    `compiled` counts the graphs that torch.compile has made in this process; after `trust_guards` it makes no more.
+    """
 
     memory: Callable[[], tuple[int, int]]
     synchronize: Callable[[], None]
     is_lazy: Callable[[], bool]
     compile_only: Callable[[], AbstractContextManager[Any]] | None
+    compiled: Callable[[], int]
+    trust_guards: Callable[[], object]
 
 
 def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
     """The Gaudi software of this process; `load` imports a module by name. Raises DeviceUnavailable."""
     try:
-        hpu = load("torch").hpu
-        is_lazy = load("habana_frameworks.torch.utils.internal").is_lazy
-        return Bridge(hpu.mem_get_info, hpu.synchronize, is_lazy, _compile_only(load))
+        torch, stats = load("torch"), load("torch._dynamo.utils").counters["stats"]
+        return Bridge(
+            memory=torch.hpu.mem_get_info,
+            synchronize=torch.hpu.synchronize,
+            is_lazy=load("habana_frameworks.torch.utils.internal").is_lazy,
+            compile_only=_compile_only(load),
+            compiled=lambda: int(stats["unique_graphs"]),
+            trust_guards=lambda: torch.compiler.set_stance(skip_guard_eval_unsafe=True),
+        )
     except (ImportError, AttributeError) as error:
         raise DeviceUnavailable(f"The Gaudi software is not whole ({error}): use the runtime-hpu image.") from error
 
@@ -49,7 +60,18 @@ def _compile_only(load: Callable[[str], Any]) -> Callable[[], AbstractContextMan
             pass
     except (ImportError, AttributeError, KeyError):
         return None
-    return lambda: setting(_COMPILE_ONLY, True)
+    return lambda: _left_in_any_case(setting(_COMPILE_ONLY, True))
+
+
+@contextmanager
+def _left_in_any_case(mode: AbstractContextManager[Any]) -> Iterator[None]:
+    mode.__enter__()
+    try:
+        yield
+    finally:
+        # Without the error: the bridge's own context has no finally, and would stay in the mode, in which nothing is
+        # computed and every answer is garbage.
+        mode.__exit__(None, None, None)
 
 
 @dataclass(frozen=True)
@@ -66,29 +88,38 @@ RUNNER = (
     Name("bucketing_manager"),
     Name("skip_warmup"),
     Name("block_size"),
+    Name("max_model_len"),
     Name("is_pooling_model"),
     Name("speculative_config"),
     Name("warmup_model", ()),
     Name("_prepare_dummy_scenario", ("prompt_cfg", "decode_cfg")),
+    Name("_check_config", ("batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode")),
     Name("supports_mm_inputs", loss="whether the model takes images is not known; a vision tower stays cold"),
     Name("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
     Name("kv_caches", loss="the size of the KV cache is not known and counts as 0"),
-    Name("max_prefill_batch_size", loss="the prompts of a step are counted one by one while serving"),
-    Name("seen_configs", loss="cold shapes are not counted while serving"),
     Name("graphed_buckets", loss="the plugin does not know which graphs exist and may warm up again by itself"),
 )
 MARGIN = (Name("mem_margin"),)
-HPU_GRAPHS = (
-    Name("_check_config", ("batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode")),
-    Name("_use_graphs", ("attn_metadata", "batch_size")),
-)
+HPU_GRAPHS = (Name("_use_graphs", ("attn_metadata", "batch_size")),)
 MANAGER = (
     Name("prompt_buckets"),
     Name("decode_buckets"),
     Name("num_hpu_blocks"),
     Name("generate_prompt_buckets", ()),
     Name("generate_decode_buckets", ()),
+    Name("find_prompt_bucket", ("batch_size", "seq_len", "ctx")),
+    Name("find_decode_bucket", ("batch_size", "num_blocks", "seed_buckets")),
     Name("_fallback_max_ctx", loss="a decode batch beyond the plan is not capped to its largest bucket"),
+)
+_LONG_COLD = "prompt buckets whose query and context exceed the longest sequence run as shorter ones"
+# Of a dummy batch, for buckets that the plugin's own would run as another one.
+PIECES = (
+    Name(
+        "_add_dummy_request",
+        ("requests", "num_scheduled_tokens", "num_computed_tokens", "total_tokens", "scheduled_tokens", "is_prompt"),
+        loss=_LONG_COLD,
+    ),
+    Name("_execute_dummy_scenario", ("requests", "scheduled_tokens"), loss=_LONG_COLD),
 )
 _SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is slow"
 _SWAPS_KEPT = "the defragmenter keeps what warm-up did to it"
@@ -132,7 +163,7 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
     if not runner.enable_bucketing:
         raise ConfigError("VLLM_ENABLE_BUCKETING is off, so there are no buckets to warm up: remove the variable.")
     mode = _MODES[bool(bridge.is_lazy()), bool(runner.use_hpu_graph)]
-    lost = [*losses(runner, runner_names(mode)), *losses(runner.bucketing_manager, MANAGER)]
+    lost = [*losses(runner, (*runner_names(mode), *PIECES)), *losses(runner.bucketing_manager, MANAGER)]
     refuse_models(runner)
     _refuse_too_early(runner, mode)
     if bridge.compile_only is None:

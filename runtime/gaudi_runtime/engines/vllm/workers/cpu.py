@@ -19,7 +19,7 @@ from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm.ranks import Outcome
 from gaudi_runtime.engines.vllm.workers.capabilities import refuse_models
-from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, scheduled, shape_of
+from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row, scheduled, shape_of
 from gaudi_runtime.warmup.schedule import SAMPLER_RUNS
 
 GREEDY = {"temperature": 0.0}
@@ -97,9 +97,9 @@ class CpuVerbs:
         """Warm-up is over: steps from here on are counted."""
         self._met = MetShapes()
 
-    def counters(self) -> dict[str, list[list[Any]]]:
-        """Shapes met and compiled since the last look (MetShapes.take)."""
-        return self._met.take() if self._met else {"met": [], "compiled": []}
+    def counters(self) -> dict[str, list[Row]]:
+        """What was met since the last look."""
+        return {"met": self._met.take() if self._met else []}
 
     def step(self, step: Any, execute: Any) -> Any:
         """Count a step of serving around its execution."""
@@ -108,11 +108,11 @@ class CpuVerbs:
         shape = shape_of(scheduled(step), self._worker.cache_config.block_size)
         before = self._shapes.compiles() if self._shapes else 0
         answer = execute(step)
-        self._met.met(shape)
-        if self._shapes and (made := self._shapes.compiles() - before):
+        made = self._shapes.compiles() - before if self._shapes else 0
+        if self._shapes and made:
             # From now on these graphs are there for others, too.
             self._shapes.counts.add(step.total_num_scheduled_tokens)
-            self._met.compiled(shape, made)
+        self._met.met(shape, compiles=made)
         return answer
 
     def _run(self, phase: BucketPhase, bucket: Bucket) -> Outcome:

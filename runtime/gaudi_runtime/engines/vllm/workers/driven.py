@@ -5,6 +5,7 @@ just as well.
 """
 
 import json
+import logging
 import os
 import threading
 import time
@@ -15,6 +16,8 @@ import psutil
 from gaudi_runtime.engines.vllm.launch import Orders, read_orders
 from gaudi_runtime.engines.vllm.start_errors import recorded
 from gaudi_runtime.errors import RuntimeStartError
+
+log = logging.getLogger(__name__)
 
 
 class DrivenWorker:
@@ -57,18 +60,32 @@ class DrivenWorker:
 
     def gaudi(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
         """Do one verb. Answers {"answer": ...} or {"reason": ..., "message": ...}, always plain data."""
+        import torch
+
         try:
-            # Not in __init__: the model runner is there only once the device is open.
-            if self.gaudi_verbs is None:
-                self.gaudi_verbs = self.gaudi_open_verbs()
+            # As vLLM serves: what is compiled in another mode is compiled once more by the first request.
+            with torch.inference_mode():
+                # Not in __init__: the model runner is there only once the device is open.
+                if self.gaudi_verbs is None:
+                    self.gaudi_verbs = self.gaudi_open_verbs()
+                answer = getattr(self.gaudi_verbs, verb)(*arguments)
+            if verb == "start_serving":
+                self.gaudi_reset_seed()
             # Through JSON: an object that vLLM cannot encode would stop its thread that sends answers, and with it
             # every request.
-            return {"answer": json.loads(json.dumps(getattr(self.gaudi_verbs, verb)(*arguments)))}
+            return {"answer": json.loads(json.dumps(answer))}
         except RuntimeStartError as error:
             return {"reason": error.reason, "message": str(error)}
         except Exception as error:
+            log.exception("Verb %s of a worker failed", verb)
             # Whatever it was, it must not travel as an object: our own process may not be able to read it.
             return {"reason": "Crashed", "message": f"{type(error).__name__}: {error}"}
+
+    def gaudi_reset_seed(self) -> None:
+        """Warm-up has drawn random numbers: without this what is sampled would depend on what was warmed."""
+        from vllm.utils.torch_utils import set_random_seed
+
+        set_random_seed(self.vllm_config.model_config.seed)  # type: ignore[attr-defined]
 
     def gaudi_open_verbs(self) -> Any:
         """The verbs of this platform."""

@@ -2,35 +2,47 @@
 
 Plain data in and out, one bucket a call. The orchestrator owns order, budget and progress; here one verb does one
 thing (docs/vllm.md).
-
-In HPU-graph mode a gate decides whether a forward may use a graph.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm.ranks import Outcome
-from gaudi_runtime.engines.vllm.workers.capabilities import DEFRAGMENTER, PREPARED, Bridge, find_capabilities, losses
-from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, batches_of, scheduled
+from gaudi_runtime.engines.vllm.start_errors import ran_out_of_memory
+from gaudi_runtime.engines.vllm.workers.capabilities import (
+    DEFRAGMENTER,
+    PIECES,
+    PREPARED,
+    Bridge,
+    find_capabilities,
+    losses,
+)
+from gaudi_runtime.engines.vllm.workers.forwards import FixedBuckets, Forwards, GraphGate
+from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row
+from gaudi_runtime.errors import EngineUnsupported
 
 Forward = Callable[[], None]
+REPORT = "the two count shapes differently, which is a defect of this runtime; please report it"
 
 
 class HpuVerbs:
     """Drives one worker, from its one thread, between the allocation of the KV cache and the first request."""
 
-    def __init__(self, runner: Any, bridge: Bridge, wanted: ExecutionMode | None = None) -> None:
+    def __init__(
+        self, runner: Any, bridge: Bridge, wanted: ExecutionMode | None = None, fail_on_cold_shapes: bool = False
+    ) -> None:
         """`wanted` is the configured mode. Raises a RuntimeStartError when this plugin cannot be driven."""
         self._runner, self._bridge, self._wanted = runner, bridge, wanted
+        self._fail_on_cold_shapes = fail_on_cold_shapes
         self._offered = find_capabilities(runner, bridge)
-        self._gate = GraphGate(runner) if self._offered.mode is ExecutionMode.HPU_GRAPHS else None
-        self._known: set[Any] = set()
+        mode = self._offered.mode
+        self._forwards = Forwards(runner, bridge.compiled if mode is ExecutionMode.TORCH_COMPILE else None)
+        self._gate = GraphGate(runner, self._forwards) if mode is ExecutionMode.HPU_GRAPHS else None
         self._met: MetShapes | None = None
         self._lost: str | None = None
 
@@ -68,7 +80,7 @@ class HpuVerbs:
     def plan(self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]]) -> dict[str, object]:
         """Hand our buckets to the plugin and let it prepare itself; what is lost beside what `describe` says."""
         manager = self._runner.bucketing_manager
-        prompts, decodes = (sorted((b, q, n) for b, q, n in each) for each in (prompt, decode))
+        prompts, decodes = (FixedBuckets(sorted((b, q, n) for b, q, n in each)) for each in (prompt, decode))
         # In place of the plugin's own planner: it also derives Dynamo's limit from the length of these lists.
         manager.generate_prompt_buckets = partial(setattr, manager, "prompt_buckets", prompts)
         manager.generate_decode_buckets = partial(setattr, manager, "decode_buckets", decodes)
@@ -86,13 +98,9 @@ class HpuVerbs:
         return self._run(phase, bucket, self._compile)
 
     def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
-        """Run one bucket so that its graph is kept, if there is memory beyond the margin."""
+        """Run one bucket so that its graph is kept."""
         if not self._offered.captures_graphs:
             raise ValueError(f"execution mode {self._offered.mode} has no graphs to capture")
-        free, margin = self.memory()["free"], self._margin()
-        # The plugin is not even asked: it does not clean up after a forward that ran out of memory.
-        if free <= margin:
-            return _refused(f"{free} bytes are free and {margin} are kept as margin")
         outcome = self._run(phase, bucket, self._gate.capture if self._gate else _graphed)
         graphed = getattr(self._runner, "graphed_buckets", None)
         if outcome["graph"] and graphed is not None:
@@ -113,25 +121,23 @@ class HpuVerbs:
         # A new one of its class, without the traces that the swaps of warm-up left in it.
         if used is not None and not losses(used, DEFRAGMENTER[1:]):
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
-        self._known, self._met = self._seen(), MetShapes()
+        # The plugin does it at the end of its own warm-up, which is skipped.
+        if self._fail_on_cold_shapes and self._offered.mode is ExecutionMode.TORCH_COMPILE:
+            self._bridge.trust_guards()
+        self._met = MetShapes()
 
-    def met(self, step: Any) -> None:
-        """Count a step of serving, which the plugin runs as one batch of decodes and some of prompts."""
+    def step(self, execute: Callable[[], Any]) -> Any:
+        """Count what a step of serving ran, around its execution."""
         if self._met is None:
-            return
-        prompts = int(getattr(self._runner, "max_prefill_batch_size", 1))
-        for shape in batches_of(scheduled(step), int(self._runner.block_size), prompts):
-            self._met.met(shape)
+            return execute()
+        answer, batches = self._forwards.step(execute)
+        for batch in batches:
+            self._met.met(*batch)
+        return answer
 
-    def counters(self) -> dict[str, list[list[Any]]]:
-        """Shapes met since the last look, and those that the plugin had never seen (MetShapes.take)."""
-        if self._met is None:
-            return {"met": [], "compiled": []}
-        seen = self._seen()
-        for phase, *shape in sorted(seen - self._known):
-            self._met.compiled((str(phase), *shape))
-        self._known = seen
-        return self._met.take()
+    def counters(self) -> dict[str, list[Row]]:
+        """What was met since the last look."""
+        return {"met": self._met.take() if self._met else []}
 
     def _run(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> Outcome:
         """One bucket as a dummy batch; `execute` is handed its forward and answers whether a graph was kept.
@@ -141,19 +147,49 @@ class HpuVerbs:
         if self._lost:
             return _refused(self._lost)
         shape = tuple(bucket)
-        scenario = (shape, None) if phase == BucketPhase.PROMPT else (None, shape)
+        forward = self._forward(phase, shape)
+        if forward is None:
+            # Nothing will ever ask for it, so there is nothing to warm.
+            return Outcome(bytes=0, graph=self._offered.captures_graphs, out_of_memory=None)
         before = self.memory()["free"]
         try:
-            graph = execute(partial(self._runner._prepare_dummy_scenario, *scenario))
+            graph = execute(forward)
         except RuntimeError as error:
             # The bridge raises plain RuntimeErrors; their text is all there is to judge by.
-            if "memory" not in str(error).lower():
+            if not ran_out_of_memory(str(error)):
                 raise
             # No further dummy batch in this process: the plugin does not clean up after a forward that failed.
             self._lost = f"the device ran out of memory at {phase} bucket {shape} ({error})"
             self._runner.requests, self._runner.scheduler_output = {}, None
             return _refused(self._lost)
+        ran = self._forwards.running
+        if ran is not None and ran.bucket != shape:
+            raise EngineUnsupported(f"vllm-gaudi ran {phase} bucket {shape} as {tuple(ran.bucket)}: {REPORT}")
         return Outcome(bytes=max(0, before - self.memory()["free"]), graph=graph, out_of_memory=None)
+
+    def _forward(self, phase: str, shape: tuple[int, ...]) -> Forward | None:
+        """A dummy batch of this bucket; None where no batch can ever be padded to it."""
+        if phase == BucketPhase.DECODE:
+            return partial(self._runner._prepare_dummy_scenario, None, shape)
+        size, query, blocks = shape
+        block, longest = int(self._runner.block_size), int(self._runner.max_model_len)
+        if query + blocks * block <= longest or losses(self._runner, PIECES):
+            return partial(self._runner._prepare_dummy_scenario, shape, None)
+        # The plugin would cut its context, and so run another bucket. The smallest batch that is padded to this one:
+        # a token more than the shorter queries hold, and one more than the smaller contexts.
+        known = self._runner.bucketing_manager.prompt_buckets
+        shorter = max((each[1] for each in known if each[1] < query), default=0)
+        fewer = max((each[2] for each in known if each[2] < blocks), default=0)
+        computed = fewer * block + 1
+        return partial(self._prompts, size, shorter + 1, computed) if shorter + 1 + computed <= longest else None
+
+    def _prompts(self, size: int, query: int, computed: int) -> None:
+        """A dummy batch of prompts with so many tokens, after so many that are in the cache already."""
+        requests: list[Any] = []
+        scheduled: dict[str, int] = {}
+        for _ in range(size):
+            self._runner._add_dummy_request(requests, scheduled, computed, computed + query, query, True)
+        self._runner._execute_dummy_scenario(requests, scheduled)
 
     def _compile(self, forward: Forward) -> bool:
         with self._bridge.compile_only() if self._bridge.compile_only else nullcontext():
@@ -170,12 +206,9 @@ class HpuVerbs:
         return int(getattr(self._runner, "mem_margin", None) or 0)
 
     def _kv_cache(self) -> int:
-        """Bytes of all layers, each a tuple of tensors in which some are missing."""
-        layers = getattr(self._runner, "kv_caches", None) or ()
-        return sum(each.numel() * each.element_size() for layer in layers for each in layer if each is not None)
-
-    def _seen(self) -> set[Any]:
-        return set(getattr(self._runner, "seen_configs", ()))
+        """Bytes of all layers. Layers of a hybrid model share storages: each counts once."""
+        storages = (each.untyped_storage() for each in _tensors(getattr(self._runner, "kv_caches", None) or ()))
+        return sum({each.data_ptr(): int(each.nbytes()) for each in storages}.values())
 
 
 def _refused(reason: str) -> Outcome:
@@ -189,37 +222,10 @@ def _graphed(forward: Forward) -> bool:
     return True
 
 
-class GraphGate:
-    """Stands before the runner's own answer; shapes are (batch size, query tokens, KV blocks) as the plugin counts."""
-
-    def __init__(self, runner: Any) -> None:
-        self._check, self._ask = runner._check_config, runner._use_graphs
-        self._shape: Bucket | None = None
-        self._capturing = False
-        self._granted = False
-        self._graphed: set[Bucket | None] = set()
-        runner._check_config, runner._use_graphs = self._check_config, self._use_graphs
-
-    def capture(self, forward: Forward) -> bool:
-        """Run `forward` with graphs; False when the plugin would not use one, as for prompts above its own limit."""
-        self._shape, self._capturing, self._granted = None, True, False
-        try:
-            forward()
-        finally:
-            self._capturing = False
-        self._graphed.add(self._shape)
-        return self._granted
-
-    def _check_config(
-        self, batch_size: int, seq_len: int, num_blocks: int, attn_metadata: object, warmup_mode: bool
-    ) -> None:
-        # The plugin checks a forward's shape before it asks for a graph, in the same thread.
-        self._shape = Bucket(batch_size, seq_len, num_blocks)
-        self._check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
-
-    def _use_graphs(self, attn_metadata: object, batch_size: int) -> bool:
-        # The plugin captures at the first forward of any shape: compiling would capture already, and serving a bucket
-        # that was left without a graph would capture it then, in memory that the split does not have.
-        allowed = self._capturing or self._shape in self._graphed
-        self._granted = allowed and bool(self._ask(attn_metadata, batch_size))
-        return self._granted
+def _tensors(layer: Any) -> Iterator[Any]:
+    """Those of a layer's keys, values and scales that are there; scales of values are a tuple of their own."""
+    if isinstance(layer, (tuple, list)):
+        for each in layer:
+            yield from _tensors(each)
+    elif layer is not None:
+        yield layer

@@ -1,5 +1,6 @@
 """The worker of vLLM's plugin for Gaudi, driven. Only vLLM's own processes import this module, by its name."""
 
+from functools import partial
 from typing import Any
 
 from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
@@ -13,12 +14,13 @@ from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
     """One rank on a Gaudi card."""
 
-    def execute_model(self, scheduler_output: Any) -> Any:
-        """As the plugin does, which runs the step when it is asked to sample; counted while serving."""
-        if self.gaudi_verbs is not None:
-            self.gaudi_verbs.met(scheduler_output)
-        return super().execute_model(scheduler_output)
+    def sample_tokens(self, grammar_output: Any) -> Any:
+        """As the plugin does, which runs a whole step here and not in `execute_model`; counted while serving."""
+        run = partial(super().sample_tokens, grammar_output)
+        return self.gaudi_verbs.step(run) if self.gaudi_verbs is not None else run()
 
     def gaudi_open_verbs(self) -> HpuVerbs:
         """The verbs over the plugin's model runner."""
-        return HpuVerbs(self.model_runner, open_bridge(), ExecutionMode(self.gaudi_orders.execution_mode))
+        orders = self.gaudi_orders
+        mode = ExecutionMode(orders.execution_mode)
+        return HpuVerbs(self.model_runner, open_bridge(), mode, orders.fail_on_cold_shapes)

@@ -5,7 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase
+
+Row = list[Any]
+"""Of MetShapes.take, as JSON carries it and ServingHistogram.absorb reads it."""
 
 Shape = tuple[str, int, int, int]
 """Phase, sequences, longest query in tokens, KV blocks (prompt: longest context; decode: of the whole batch)."""
@@ -28,14 +32,6 @@ def shape_of(sequences: Iterable[Scheduled], block_size: int) -> Shape:
     return BucketPhase.DECODE, len(step), 1, sum(_blocks(each.computed + each.query, block_size) for each in step)
 
 
-def batches_of(sequences: Iterable[Scheduled], block_size: int, prompts_at_once: int) -> list[Shape]:
-    """The shapes of a step that is run as one batch of decodes and batches of at most `prompts_at_once` prompts."""
-    step = list(sequences)
-    decodes, prompts = ([each for each in step if (each.query > 1) is long] for long in (False, True))
-    batches = (prompts[at : at + prompts_at_once] for at in range(0, len(prompts), prompts_at_once))
-    return [shape_of(batch, block_size) for batch in (decodes, *batches) if batch]
-
-
 def scheduled(step: Any) -> list[Scheduled]:
     """The sequences of a SchedulerOutput of vLLM."""
     tokens, cached = step.num_scheduled_tokens, step.scheduled_cached_reqs
@@ -44,33 +40,38 @@ def scheduled(step: Any) -> list[Scheduled]:
     return [Scheduled(computed.get(name, 0), query) for name, query in tokens.items()]
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What a batch was padded to, and whether that shape was there: its graph, or where there are none its code."""
+
+    bucket: Bucket
+    warm: bool
+
+
 class MetShapes:
     """Counts of one worker since the last look."""
 
     # Handed over and forgotten at every look, so that a worker that serves for weeks holds no more than a look's worth.
 
     def __init__(self) -> None:
-        self._met: Counter[Shape] = Counter()
-        self._compiled: Counter[Shape] = Counter()
+        self._batches: Counter[tuple[Shape, Ran | None]] = Counter()
+        self._compiles: Counter[tuple[Shape, Ran | None]] = Counter()
 
-    def met(self, shape: Shape) -> None:
-        """One step of this shape."""
-        self._met[shape] += 1
+    def met(self, shape: Shape, ran: Ran | None = None, compiles: int = 0) -> None:
+        """One batch of this shape, which waited for so many compiles; without `ran` it is padded as the plan says."""
+        self._batches[shape, ran] += 1
+        self._compiles[shape, ran] += compiles
 
-    def compiled(self, shape: Shape, compiles: int = 1) -> None:
-        """A step of this shape waited for so many compiles."""
-        if compiles:
-            self._compiled[shape] += compiles
-
-    def take(self) -> dict[str, list[list[Any]]]:
-        """Rows [phase, sequences, query, blocks, count] of steps and of compiles; the counts begin again."""
-        rows = {"met": _rows(self._met), "compiled": _rows(self._compiled)}
-        self._met, self._compiled = Counter(), Counter()
+    def take(self) -> list[Row]:
+        """Rows [phase, shape, what it ran as and whether that was warm, batches, compiles]; the counts begin again."""
+        rows = [_row(*met, count, self._compiles[met]) for met, count in self._batches.items()]
+        self._batches, self._compiles = Counter(), Counter()
         return rows
 
 
-def _rows(counts: Counter[Shape]) -> list[list[Any]]:
-    return [[str(phase), *shape, count] for (phase, *shape), count in counts.items()]
+def _row(shape: Shape, ran: Ran | None, batches: int, compiles: int) -> Row:
+    phase, *sizes = shape
+    return [str(phase), sizes, [*ran.bucket, ran.warm] if ran else None, batches, compiles]
 
 
 def _blocks(tokens: int, block_size: int) -> int:
