@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # mypy looks at files, not at where they lie: a clean clone has to check only what has changed.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gaudi-operator/mypy
 
-.PHONY: help setup demo demo-clean test lint unit vllm tools ready cluster e2e localcluster hardware test-vllm generate pins bench soak mutants steady ecosystem fmt clean
+.PHONY: help setup demo demo-clean test lint unit vllm plugin tools ready cluster e2e localcluster hardware test-vllm generate pins bench soak mutants steady ecosystem fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -71,6 +71,10 @@ tools: $(READY) ## Build Kubernetes and what else the local cluster runs, once
 ready: $(READY) ## Build all that the tests run on, programs and images side by side, once
 	@$(BIN)/python -m localcluster prepare --leader-worker-sets \
 	  --image operator=localhost/gaudi-operator:dev --image runtime=localhost/gaudi-runtime:dev
+
+plugin: $(READY) ## The Gaudi plugin's own code on a card that the CPU plays: all combinations (PLUGIN_MATRIX= for six)
+	@environment="$$($(BIN)/python -m tests.plugin.environment)" && eval "$$environment" \
+	  && PLUGIN_MATRIX=$${PLUGIN_MATRIX-1} $$PLUGIN_PYTHON -m pytest --numprocesses=2 --dist=loadfile tests/plugin
 
 cluster: tools ## A real API server and controllers; we play the kubelet
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/cluster

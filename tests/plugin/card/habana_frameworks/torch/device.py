@@ -1,0 +1,83 @@
+"""The device "hpu". PyTorch knows its name and has no kernels for it, so every call that names it means the CPU.
+
+`tensor.device` says "cpu" then; the plugin and vLLM ask for the platform's name instead, and go on to say "hpu".
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from habana_frameworks.torch.memory import MEMORY, tensors
+
+_CPU = torch.device("cpu")
+
+
+def register() -> None:
+    """For this thread and what it calls; processes that are forked from it keep it."""
+    PlayedByCpu().__enter__()
+    torch.distributed.Backend.register_backend("hccl", _collectives, devices=["cpu", "hpu"])
+
+
+def _collectives(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    return torch.distributed.ProcessGroupGloo(store, rank, size, timeout)
+
+
+class PlayedByCpu(TorchFunctionMode):
+    """Sends what is meant for the card to the CPU."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if (rows := _ROWS.get(function)) is not None:
+            return rows(function, *args, **kwargs)
+        # torch.device itself stays what it is: vLLM compares its type.
+        if function is torch.device or not any(map(_names_card, (*args, *kwargs.values()))):
+            return function(*args, **kwargs)
+        made = function(*[_meant(each) for each in args], **{name: _meant(each) for name, each in kwargs.items()})
+        if not torch.compiler.is_compiling():  # what a graph makes on its way is gone when it ends
+            for each in tensors(made):
+                MEMORY.put(each)
+        return made
+
+
+def _names_card(value: Any) -> bool:
+    return (isinstance(value, torch.device) and value.type == "hpu") or (
+        isinstance(value, str) and (value == "hpu" or value.startswith("hpu:"))
+    )
+
+
+def _meant(value: Any) -> Any:
+    return _CPU if _names_card(value) else value
+
+
+# The plugin pads indices by -1. A card counts that from the end, as Python does; a CPU's kernels refuse it.
+def _from_end(index: torch.Tensor, rows: int) -> torch.Tensor:
+    return index % rows if index.numel() else index
+
+
+def _by_rows(function: Any, source: torch.Tensor, dim: int, index: torch.Tensor, *rest: Any, **options: Any) -> Any:
+    return function(source, dim, _from_end(index, source.size(dim)), *rest, **options)
+
+
+def _embedding(function: Any, index: torch.Tensor, weight: torch.Tensor, *rest: Any, **options: Any) -> Any:
+    return function(_from_end(index, weight.size(0)), weight, *rest, **options)
+
+
+def _one_hot(function: Any, index: torch.Tensor, num_classes: int = -1) -> Any:
+    """A row of zeros for a negative class."""
+    known = (index >= 0).unsqueeze(-1)
+    return function(index.clamp(min=0).long(), num_classes) * known
+
+
+_ROWS: dict[Any, Callable[..., Any]] = {
+    torch.index_select: _by_rows,
+    torch.Tensor.index_select: _by_rows,
+    torch.Tensor.index_copy_: _by_rows,
+    torch.Tensor.index_add_: _by_rows,
+    torch.Tensor.index_reduce_: _by_rows,
+    F.embedding: _embedding,
+    F.one_hot: _one_hot,
+}

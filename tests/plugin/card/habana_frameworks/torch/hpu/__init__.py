@@ -1,0 +1,63 @@
+"""`torch.hpu`: one card, whose streams are always done."""
+
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from habana_frameworks.torch.hpu import metrics
+from habana_frameworks.torch.hpu.graphs import wrap_in_hpu_graph
+from habana_frameworks.torch.memory import MEMORY
+
+random = SimpleNamespace(manual_seed=torch.manual_seed, manual_seed_all=torch.manual_seed)
+
+
+class Event:
+    def record(self, stream: Any = None) -> None: ...
+
+    def wait(self, stream: Any = None) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def query(self) -> bool:
+        return True
+
+
+class Stream:
+    def wait_stream(self, stream: Any) -> None: ...
+
+    def wait_event(self, event: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+def stream(stream: Any) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def current_stream(device: Any = None) -> Stream:
+    return Stream()
+
+
+def synchronize(device: Any = None) -> None: ...
+
+
+def set_device(device: Any) -> None: ...
+
+
+def is_available() -> bool:
+    return True
+
+
+def device_count() -> int:
+    return 1
+
+
+def current_device() -> int:
+    return 0
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """Bytes, free and total."""
+    return MEMORY.free, MEMORY.total

@@ -1,0 +1,52 @@
+"""HPU graphs, found by their inputs as the card's software finds them. A replay computes the module again."""
+
+from collections import Counter
+from functools import wraps
+from typing import Any
+
+import torch
+
+from habana_frameworks.torch.internal.bridge_config import launched
+from habana_frameworks.torch.memory import MEMORY, tensors
+
+CAPTURES: Counter[str] = Counter()
+REPLAYS: Counter[str] = Counter()
+BYPASSES: Counter[str] = Counter()
+"""By the class of the module."""
+
+
+def wrap_in_hpu_graph(module: Any, max_graphs: int | None = None, **_: Any) -> Any:
+    """Gives the module a forward that keeps a graph for every combination of inputs, and the memory of each."""
+    compute, name = module.forward, type(module).__name__
+    kept: set[int] = set()
+
+    @wraps(compute)
+    def forward(*args: Any, bypass_hpu_graphs: bool = False, warmup_mode: bool = False, **kwargs: Any) -> Any:
+        if bypass_hpu_graphs:
+            BYPASSES[name] += 1
+            return launched(compute(*args, **kwargs))
+        found = _key((args, kwargs))
+        if found in kept:
+            REPLAYS[name] += 1
+            return launched(compute(*args, **kwargs))
+        results = compute(*args, **kwargs)
+        if max_graphs is None or len(kept) < max_graphs:
+            MEMORY.take(sum(each.nbytes for each in tensors((args, kwargs, results)) if not MEMORY.has(each)))
+            kept.add(found)
+            CAPTURES[name] += 1
+        return launched(results)
+
+    module.forward = forward
+    module.clear_cache = kept.clear
+    return module
+
+
+def _key(value: Any) -> int:
+    """Tensors by their layout, everything else by its value."""
+    if isinstance(value, torch.Tensor):
+        return hash((tuple(value.shape), value.stride(), value.storage_offset(), value.dtype))
+    if isinstance(value, dict):
+        return hash(tuple((name, _key(each)) for name, each in value.items()))
+    if isinstance(value, (list, tuple)):
+        return hash(tuple(map(_key, value)))
+    return hash(value)

@@ -1,0 +1,13 @@
+from enum import IntEnum
+
+
+class synDeviceType(IntEnum):
+    """Numbers of the generations."""
+
+    synDeviceGaudi = 1
+    synDeviceGaudi2 = 4
+    synDeviceGaudi3 = 5
+
+
+def _get_device_type() -> int:
+    return synDeviceType.synDeviceGaudi3

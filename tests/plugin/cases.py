@@ -1,0 +1,105 @@
+"""Which configurations of the engine run on the plugin's own code."""
+
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from gaudi_runtime.contract.bucketing import (
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    OptimalSettings,
+    PromptRanges,
+    RangeSettings,
+    Strategy,
+)
+from gaudi_runtime.contract.config import (
+    Dtype,
+    EngineConfig,
+    EngineName,
+    ExecutionMode,
+    ModelConfig,
+    RuntimeConfig,
+    ServingConfig,
+    WarmupConfig,
+)
+
+GRAPHS, COMPILE = ExecutionMode.HPU_GRAPHS, ExecutionMode.TORCH_COMPILE
+STRATEGIES = (Strategy.LINEAR, Strategy.EXPONENTIAL, Strategy.PADDING_AWARE, Strategy.OPTIMAL)
+TRAFFIC = "prompt 1 90 0 5\nprompt 1 300 0 3\nprompt 1 500 2 1\nprompt 1 100 3 1\ndecode 1 1 2 5\ndecode 4 1 20 5\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One configuration."""
+
+    strategy: Strategy
+    prefix_caching: bool
+    contiguous: bool
+    family: str
+    mode: ExecutionMode
+
+    @property
+    def name(self) -> str:
+        """Of its run."""
+        caching = "prefix-caching" if self.prefix_caching else "no-prefix-caching"
+        blocks = "contiguous" if self.contiguous else "scattered"
+        return f"{self.strategy}-{caching}-{blocks}-{self.family}-{self.mode}"
+
+
+MATRIX = tuple(
+    Case(*each) for each in product(STRATEGIES, (False, True), (True, False), ("llama", "qwen3"), (GRAPHS, COMPILE))
+)
+
+PAIRWISE = (
+    Case(Strategy.LINEAR, False, True, "llama", GRAPHS),
+    Case(Strategy.LINEAR, True, False, "qwen3", COMPILE),
+    Case(Strategy.EXPONENTIAL, False, False, "llama", COMPILE),
+    Case(Strategy.EXPONENTIAL, True, True, "qwen3", GRAPHS),
+    Case(Strategy.PADDING_AWARE, True, False, "llama", GRAPHS),
+    Case(Strategy.OPTIMAL, False, True, "qwen3", COMPILE),
+)
+"""Every value of every column; those of any two columns meet as far as six runs go."""
+
+
+def configured(case: Case, checkpoint: Path, **limits: int) -> RuntimeConfig:
+    """Prompts of at most 512 tokens at once, sequences of at most 1024, at most 4 of them."""
+    return RuntimeConfig(
+        model=ModelConfig(path=str(checkpoint), served_names=("tiny",), dtype=Dtype.BFLOAT16),
+        engine=EngineConfig(
+            name=EngineName.VLLM,
+            execution_mode=case.mode,
+            device="hpu",
+            card="gaudi3",
+            settings={"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
+        ),
+        limits=Limits(
+            **{
+                "max_model_len": 1024,
+                "max_num_seqs": 4,
+                # With this strategy the plugin may slice attention, which takes at least so many.
+                "max_num_batched_tokens": 1024 if case.strategy is Strategy.PADDING_AWARE else 512,
+                "block_size": 128,
+                "prefix_caching": case.prefix_caching,
+                "contiguous_paged_attention": case.contiguous,
+                **limits,
+            }
+        ),
+        bucketing=_buckets(case.strategy),
+        warmup=WarmupConfig(),
+        serving=ServingConfig(),
+    )
+
+
+def _buckets(strategy: Strategy) -> BucketPolicy:
+    if strategy is Strategy.OPTIMAL:
+        return BucketPolicy(
+            strategy=strategy, optimal=OptimalSettings(traffic=TRAFFIC, prompt_graphs=4, decode_graphs=4)
+        )
+    return BucketPolicy(
+        strategy=strategy,
+        prompt=PromptRanges(query=RangeSettings(min=128, step=128, max=512), context=RangeSettings(max=4)),
+        decode=DecodeRanges(
+            batch_size=RangeSettings(min=1, step=2, max=4), blocks=RangeSettings(min=8, step=8, max=24)
+        ),
+    )

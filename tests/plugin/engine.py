@@ -1,0 +1,202 @@
+"""Our engine on the plugin's own code in one process: the runtime's start-up, vLLM's core, its worker, a played card.
+
+A process is made for each run by `fork`, because vLLM and the plugin read their settings once, and because importing
+them takes half a minute that all runs then share.
+"""
+
+import asyncio
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import threading
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.engines.select import tell_environment
+from gaudi_runtime.engines.vllm.engine import VllmEngine
+from gaudi_runtime.engines.vllm.launch import Orders, give_orders
+from gaudi_runtime.engines.vllm.release import parse_arguments
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.serve import start_engine
+
+CARD_BYTES = 64 << 20
+Facts = dict[str, Any]
+
+
+class InThisProcess:
+    """What stands for vLLM's AsyncLLM: its synchronous engine, whose core and worker live here."""
+
+    errored = False
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+
+    async def collective_rpc(self, method: str, args: Any) -> list[Any]:
+        """Of all workers."""
+        answers: list[Any] = self.engine.collective_rpc(method, args=args)
+        return answers
+
+
+class EngineHere(VllmEngine):
+    """Starts vLLM on the event loop's thread, which is the one that the played card knows."""
+
+    def _launch(self, build: Any, progress: Any, meeting: Any, rank: int, look: Any) -> tuple[Any, Any]:
+        parsed = parse_arguments(self._arguments)
+        return parsed, asyncio.run_coroutine_threadsafe(self._built(parsed), self._loop).result()
+
+    async def _built(self, parsed: Any) -> InThisProcess:
+        from vllm.engine.arg_utils import EngineArgs
+        from vllm.v1.engine.llm_engine import LLMEngine
+
+        return InThisProcess(LLMEngine.from_engine_args(EngineArgs.from_cli_args(parsed)))
+
+
+class Run:
+    """A start of this configuration, and what may be asked of it afterwards."""
+
+    def __init__(self, config: RuntimeConfig) -> None:
+        self.config = config
+        self.board = ReportBoard("0" * 64)
+        self.engine: EngineHere
+        self.warmed: Counter[str] = Counter()
+        self.served: Counter[str] = Counter()
+
+    async def start(self) -> WarmupReport:
+        """The report once the engine is warm and may serve."""
+        self._watch_forwards()
+        loop = asyncio.get_running_loop()
+
+        def make(config: RuntimeConfig) -> EngineHere:
+            self.engine = EngineHere(config, loop)
+            return self.engine
+
+        await asyncio.to_thread(start_engine, self.config, self.board, threading.Event(), make)
+        await self.engine._ranks.ask("start_serving", deadline=60)
+        return self.board.report()
+
+    @property
+    def worker(self) -> Any:
+        """The plugin's."""
+        return self.llm.model_executor.driver_worker.worker
+
+    @property
+    def llm(self) -> Any:
+        """vLLM's synchronous engine."""
+        return self.engine._engine.engine
+
+    def answer(self, prompts: Sequence[Sequence[int]], tokens: int, **sampling: Any) -> list[list[int]]:
+        """All prompts at once, to the end."""
+        from vllm.inputs import TokensPrompt
+        from vllm.sampling_params import SamplingParams
+
+        told = SamplingParams(max_tokens=tokens, ignore_eos=True, **{"temperature": 0.0, **sampling})
+        for number, prompt in enumerate(prompts):
+            self.llm.add_request(str(number), TokensPrompt(prompt_token_ids=list(prompt)), told)
+        answers: dict[str, list[int]] = {}
+        while self.llm.has_unfinished_requests():
+            for output in self.llm.step():
+                if output.finished:
+                    answers[output.request_id] = list(output.outputs[0].token_ids)
+        return [answers[str(number)] for number in range(len(prompts))]
+
+    async def counted(self) -> dict[str, int]:
+        """Batches by the shape that they ran as, as our counters have them."""
+        for counts in await self.engine._ranks.ask("counters", deadline=60):
+            self.engine.counters.absorb(counts["met"])
+        return {shape(key[0].value, key[1]): each.batches for key, each in self.engine.counters.tallies.items()}
+
+    def _watch_forwards(self) -> None:
+        """A witness of our own: every forward with the tensors that it has, whatever the plugin says of them."""
+        from vllm_gaudi.v1.worker.hpu_model_runner import HPUModelRunner
+
+        run, forward = self, HPUModelRunner._execute_model_generic
+
+        def watched(self: Any, token_ids: Any, position_ids: Any, metadata: Any, *rest: Any, **named: Any) -> Any:
+            blocks = 0 if metadata.block_list is None else metadata.block_list.numel()
+            size, query = token_ids.shape
+            phase = "prompt" if metadata.is_prompt else "decode"
+            seen = shape(phase, (size, query, blocks // size if metadata.is_prompt else blocks))
+            (run.warmed if named.get("warmup_mode") else run.served)[seen] += 1
+            return forward(self, token_ids, position_ids, metadata, *rest, **named)
+
+        HPUModelRunner._execute_model_generic = watched
+
+
+def shape(phase: str, sizes: Sequence[int]) -> str:
+    """As these tests write it: prompt 1x128x0."""
+    return f"{phase} {'x'.join(str(int(each)) for each in sizes)}"
+
+
+def import_all() -> None:
+    """Once, before the first run is forked."""
+    with warnings.catch_warnings(action="ignore"):  # of theirs
+        for module in (
+            "vllm.engine.arg_utils",
+            "vllm.entrypoints.openai.api_server",
+            "vllm.v1.engine.llm_engine",
+            "vllm_gaudi.v1.worker.hpu_worker",
+        ):
+            import_module(module)
+
+
+def in_own_process(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
+    """What the coroutine `work` finds out about a run of this configuration. Raises as `forked`."""
+
+    def find_out() -> Facts:
+        tell_environment(config)
+        orders = Orders(
+            execution_mode=config.engine.execution_mode.value,
+            failures=str(folder / "failure"),
+            runtime_pid=os.getpid(),
+            fail_on_cold_shapes=config.warmup.fail_on_cold_shapes,
+        )
+        os.environ.update(give_orders(orders))
+
+        async def on_a_loop() -> Facts:
+            facts: Facts = await work(Run(config))
+            return facts
+
+        return asyncio.run(on_a_loop())
+
+    facts: Facts = forked(find_out, folder)
+    return facts
+
+
+def forked(work: Callable[[], Any], folder: Path, seconds: float = 240) -> Any:
+    """The answer of `work`, as plain data, in a process forked from this one. AssertionError with its log if it fails.
+
+    This process itself must compute nothing with torch, whose threads a fork leaves behind.
+    """
+    answer, log = folder / "answer.json", folder / "log.txt"
+    answer.unlink(missing_ok=True)
+    process = multiprocessing.get_context("fork").Process(target=_answer, args=(work, answer, log))
+    process.start()
+    process.join(seconds)
+    if process.is_alive():
+        process.kill()
+    if not answer.exists():
+        raise AssertionError(f"The run ended with {process.exitcode}:\n{log.read_text()[-6000:]}")
+    return json.loads(answer.read_text())
+
+
+def _answer(work: Callable[[], Any], answer: Path, log: Path) -> None:
+    sys.stdout = sys.stderr = log.open("w", buffering=1)
+    for number in (1, 2):
+        os.dup2(sys.stdout.fileno(), number)
+    warnings.simplefilter("ignore")
+    logging.basicConfig(stream=sys.stderr, force=True)
+    try:
+        answer.write_text(json.dumps(work()))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0 if answer.exists() else 1)  # what vLLM has left running must not outlive it

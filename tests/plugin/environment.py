@@ -1,0 +1,103 @@
+"""What these tests run in: the plugin's source, and an interpreter with the packages of its release.
+
+    python -m tests.plugin.environment
+
+makes both once, in the cache folder, and prints the variables that a shell needs.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+RELEASE = "0.26.0"
+REPOSITORY = "https://github.com/vllm-project/vllm-gaudi"
+ROOT = Path(__file__).parents[2]
+PINS = ROOT / "requirements" / "plugin.txt"
+CARD = Path(__file__).parent / "card"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gaudi-operator"
+
+
+class NoSource(Exception):
+    """The plugin's source cannot be had here."""
+
+
+def source() -> Path:
+    """The folder with the plugin's package: PLUGIN_SRC, ../shared/plugin, or its public repository. Raises NoSource."""
+    if given := os.environ.get("PLUGIN_SRC"):
+        return _checked(Path(given))
+    found = CACHE / f"vllm-gaudi-{RELEASE}"
+    if not found.is_dir():
+        _bring(found)
+    return _checked(found)
+
+
+def _bring(found: Path) -> None:
+    made = Path(f"{found}.{os.getpid()}")
+    archive = ROOT.parent / "shared" / "plugin" / f"vllm-gaudi-v{RELEASE}.tar.gz"
+    try:
+        if archive.is_file():
+            with tarfile.open(archive) as packed:
+                packed.extractall(made, filter="data")
+            made.joinpath(f"vllm-gaudi-v{RELEASE}").rename(found)
+        else:
+            clone = ["git", "clone", "--quiet", "--depth=1", f"--branch=v{RELEASE}", REPOSITORY, str(made)]
+            subprocess.run(clone, check=True, capture_output=True, text=True, timeout=300)
+            made.rename(found)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoSource(
+            f"The source of vllm-gaudi {RELEASE} is neither at {archive} nor to be had from {REPOSITORY}: "
+            "set PLUGIN_SRC to a folder with it."
+        ) from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _checked(folder: Path) -> Path:
+    if not (folder / "vllm_gaudi" / "__init__.py").is_file():
+        raise NoSource(f"{folder} has no package vllm_gaudi: set PLUGIN_SRC to the root of the plugin's source.")
+    return folder
+
+
+def interpreter() -> Path:
+    """Python with vLLM and all else that the release of the plugin belongs to."""
+    key = hashlib.sha256(PINS.read_bytes() + sys.version.encode()).hexdigest()[:8]
+    found = CACHE / f"plugin-{key}"
+    if not found.is_dir():
+        _install(found)
+    return found / "bin" / "python"
+
+
+def _install(found: Path) -> None:
+    print("Making the environment of the plugin's release (3 GB, once)", file=sys.stderr)  # noqa: T201
+    uv = str(Path(sys.executable).with_name("uv"))
+    # Not under its own name yet: what is there is whole. An environment cannot be moved once its scripts are written,
+    # but these tests call its interpreter alone.
+    made = Path(f"{found}.{os.getpid()}")
+    try:
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(made)], check=True)
+        pip = [uv, "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--requirement", str(PINS)]
+        subprocess.run(pip, check=True, env={**os.environ, "VIRTUAL_ENV": str(made)})
+        made.rename(found)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def path() -> str:
+    """PYTHONPATH: the played card, the plugin and this project."""
+    return os.pathsep.join(map(str, (CARD, source(), ROOT / "operator", ROOT / "runtime", ROOT)))
+
+
+def main() -> None:
+    """Print the variables, or why there is nothing to run; that is red where CI=true asks for everything."""
+    try:
+        print(f"export PLUGIN_PYTHON={interpreter()} PYTHONPATH={path()}")  # noqa: T201 - the answer
+    except NoSource as error:
+        sys.exit(f"{error}")
+
+
+if __name__ == "__main__":
+    main()

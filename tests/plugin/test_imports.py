@@ -1,0 +1,66 @@
+"""Every name of vLLM that the plugin imports is there in the release it belongs to; nothing is imported to find out."""
+
+import ast
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.environment import source
+
+SITE_PACKAGES = Path(str(find_spec("vllm").origin)).parents[1]  # type: ignore[union-attr]
+Name = tuple[str, str]
+
+
+def imported(tree: ast.AST) -> Iterator[Name]:
+    """Every `from vllm... import name`, but where the code goes on without it."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Try) and any("ImportError" in ast.unparse(each) for each in node.handlers):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "vllm":
+            yield from ((str(node.module), each.name) for each in node.names)
+        yield from imported(node)
+
+
+def defined(file: Path) -> set[str]:
+    """Names that a module has at its top, also under conditions."""
+    found: set[str] = set()
+    nodes: list[ast.AST] = list(ast.parse(file.read_text(encoding="utf-8")).body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            found |= defined(file.parent.joinpath(*str(node.module).split(".")).with_suffix(".py"))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(each.asname or each.name).partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        else:
+            nodes.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def resolves(name: Name) -> bool:
+    """Whether the installed release has this name, as a module or in one."""
+    module = SITE_PACKAGES / name[0].replace(".", "/")
+    if (module / name[1]).is_dir() or (module / f"{name[1]}.py").is_file():
+        return True
+    file = module.with_suffix(".py") if module.with_suffix(".py").is_file() else module / "__init__.py"
+    if not file.is_file():
+        return False
+    names = defined(file)
+    return name[1] in names or "__getattr__" in names
+
+
+def files() -> list[Path]:
+    return sorted((source() / "vllm_gaudi").rglob("*.py"))
+
+
+@pytest.mark.parametrize("folder", sorted({each.parent for each in files()}), ids=lambda each: each.name)
+def test_every_name_of_vllm_that_the_plugin_imports_is_there(folder: Path) -> None:
+    wanted = {name for file in folder.glob("*.py") for name in imported(ast.parse(file.read_text(encoding="utf-8")))}
+    assert {name for name in wanted if not resolves(name)} == set()

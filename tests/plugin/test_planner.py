@@ -1,0 +1,117 @@
+"""Our plans against those of the plugin's own planner, told the same by the variables that we render."""
+
+import logging
+import os
+from itertools import product
+from math import ceil
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.knobs.render import render
+from tests.plugin.cases import PAIRWISE, configured
+
+Shapes = set[tuple[int, int, int]]
+LAYOUTS = ((False, True), (False, False), (True, False))
+"""Prefix caching and contiguous blocks: with both the plugin switches prefix caching off."""
+LIMITS = [
+    Limits(
+        max_model_len=length,
+        max_num_seqs=seqs,
+        max_num_prefill_seqs=prefills,
+        max_num_batched_tokens=tokens,
+        block_size=128,
+        prefix_caching=caching,
+        contiguous_paged_attention=contiguous,
+    )
+    for (caching, contiguous), prefills, length, tokens, seqs in product(
+        LAYOUTS, (1, 2, 4), (1024, 4096, 16384), (512, 2048, 4096), (4, 64)
+    )
+    if tokens <= length
+]
+BLOCKS = (100, 300, 4000)
+RANGED = (Strategy.LINEAR, Strategy.EXPONENTIAL, Strategy.PADDING_AWARE)
+FILE = "(1, [128, 256, 512], range(0, 4))\n(2, 128, 0)\n([1, 2, 4], 1, [8, 24, 64])\n"
+
+
+@pytest.fixture(scope="module")
+def base(checkpoints: dict[str, Path]) -> RuntimeConfig:
+    return configured(PAIRWISE[0], checkpoints["llama"])
+
+
+def theirs(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]:
+    """What the plugin plans under the environment of this configuration; raises what it raises."""
+    import vllm_gaudi.extension.environment as environment
+    import vllm_gaudi.extension.runtime as runtime
+    from vllm_gaudi.extension.bucketing.common import HPUBucketingManager
+
+    limits = config.limits
+    with mock.patch.dict(os.environ, render(config).env):
+        environment._VLLM_VALUES.update(model_type="llama", prefix_caching=limits.prefix_caching)
+        runtime.clear_config()
+        manager = HPUBucketingManager()
+        manager.initialize(
+            max_num_seqs=limits.max_num_seqs,
+            max_num_prefill_seqs=limits.max_num_prefill_seqs,
+            block_size=limits.block_size,
+            max_num_batched_tokens=limits.max_num_batched_tokens,
+            max_model_len=limits.max_model_len,
+        )
+        manager.num_hpu_blocks = blocks
+        manager.generate_prompt_buckets()
+        manager.generate_decode_buckets()
+    found = {BucketPhase.PROMPT: manager.prompt_buckets, BucketPhase.DECODE: manager.decode_buckets}
+    return {phase: {(int(b), int(q), int(n)) for b, q, n in buckets} for phase, buckets in found.items()}
+
+
+def differences(config: RuntimeConfig, blocks: int) -> str | None:
+    """Which buckets only one of both plans; None where none."""
+    plan = make_plan(config.bucketing, config.limits, blocks)
+    for phase, planned in theirs(config, blocks).items():
+        ours = {tuple(each) for each in plan.of(phase)}
+        ranged = config.bucketing.strategy is not Strategy.FILE
+        if phase is BucketPhase.PROMPT and ranged and not config.limits.prefix_caching:
+            # Without prefix caching we plan no context; what a split prompt meets is said (docs/bucketing.md).
+            planned = {each for each in planned if each[2] == 0}
+        if ours != planned:
+            return f"{phase}: only we {sorted(ours - planned)[:3]}, only the plugin {sorted(planned - ours)[:3]}"
+    return None
+
+
+def clamped(limits: Limits, blocks: int) -> bool:
+    """Where releases after this one bound an exponential range by three times the blocks that exist, as we do."""
+    return ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs > 3 * blocks
+
+
+@pytest.mark.parametrize("blocks", BLOCKS)
+@pytest.mark.parametrize("strategy", RANGED)
+def test_every_plan_is_the_plugins_own(base: RuntimeConfig, strategy: Strategy, blocks: int) -> None:
+    logging.disable(logging.CRITICAL)
+    wrong = {}
+    for limits in LIMITS:
+        newer = strategy is Strategy.EXPONENTIAL and not limits.contiguous_paged_attention
+        config = base.model_copy(update={"limits": limits, "bucketing": BucketPolicy(strategy=strategy)})
+        if (found := differences(config, blocks)) and not (newer and clamped(limits, blocks)):
+            wrong[str(limits)] = found
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("caching", [True, False])
+def test_buckets_of_a_file_are_those_that_the_plugin_keeps(base: RuntimeConfig, tmp_path: Path, caching: bool) -> None:
+    (tmp_path / "buckets.txt").write_text(FILE)
+    limits = Limits(
+        max_model_len=1024,
+        max_num_seqs=4,
+        max_num_batched_tokens=512,
+        prefix_caching=caching,
+        contiguous_paged_attention=not caching,
+    )
+    policy = BucketPolicy(strategy=Strategy.FILE, file=FILE)
+    config = base.model_copy(update={"limits": limits, "bucketing": policy})
+    with mock.patch.dict(os.environ, {"VLLM_BUCKETING_FROM_FILE": str(tmp_path / "buckets.txt")}):
+        assert differences(config, 300) is None
