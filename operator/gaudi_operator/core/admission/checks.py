@@ -298,20 +298,17 @@ def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) ->
 
 def _why_too_long(spec: GaudiInferenceSpec, percent: int) -> str | None:
     """The plugin's rule: all tokens of the batch count, padded, with their cached context."""
-    if spec.engine.name is not EngineName.VLLM or execution_mode(spec) is not ExecutionMode.HPU_GRAPHS:
+    limit, block = spec.warmup.max_graph_tokens, spec.engine.block_size
+    if limit is None or spec.engine.name is not EngineName.VLLM or execution_mode(spec) is not ExecutionMode.HPU_GRAPHS:
         return None
-    told, block = spec.warmup.max_graph_tokens, spec.engine.block_size
-    # Where nothing is said, the plugin takes the most tokens of a step.
-    limit = told or plan_limits(spec).max_num_batched_tokens
     planned = _most_buckets(spec)
     total = len(planned.prompt)
     within = sum(each.batch_size * (each.query_len + each.num_blocks * block) <= limit for each in planned.prompt)
     most = 100 * within // total
     if most >= percent:
         return None
-    said = f"{limit}" if told else f"{limit} (maxNumBatchedTokens, since it is left out)"
     return (
-        f"spec.warmup.maxGraphTokens {said} leaves {total - within} of {plural(total, 'prompt bucket')} without a "
+        f"spec.warmup.maxGraphTokens {limit} leaves {total - within} of {plural(total, 'prompt bucket')} without a "
         f"graph, but spec.readiness asks for {percent} % of prompt graphs: raise it, or lower minCapturedPromptPercent "
         f"to {most}."
     )

@@ -115,27 +115,6 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.warmup.maxGraphTokens 128 leaves 2 of 4 prompt buckets without a graph, but spec.readiness asks for 100 "
         "% of prompt graphs: raise it, or lower minCapturedPromptPercent to 50.",
     ),
-    "contexts_that_have_no_graph_by_the_plugins_own_limit": (
-        {
-            "accelerator": CARD,
-            "model": {"maxModelLen": 1024},
-            "engine": {
-                "name": "vllm",
-                "executionMode": "HpuGraphs",
-                "maxNumBatchedTokens": 512,
-                "prefixCaching": True,
-                "contiguousPagedAttention": False,
-            },
-            "bucketing": {
-                "strategy": "Linear",
-                "prompt": {"query": {"min": 128, "step": 128, "max": 512}, "context": {"min": 0, "step": 1, "max": 3}},
-            },
-        },
-        "ThresholdsUnreachable",
-        "spec.warmup.maxGraphTokens 512 (maxNumBatchedTokens, since it is left out) leaves 3 of 16 prompt buckets "
-        "without a graph, but spec.readiness asks for 100 % of prompt graphs: raise it, or lower "
-        "minCapturedPromptPercent to 81.",
-    ),
     "a_pipeline_on_cards": (
         {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"pipeline": 2}},
         "NotBuilt",
