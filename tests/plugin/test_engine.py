@@ -96,6 +96,8 @@ def test_sampler_and_defragmenter_are_done(facts: Facts) -> None:
 def test_serving_captures_and_compiles_nothing_that_was_planned(facts: Facts, case: Case) -> None:
     """Without prefix caching no context is planned, and a prompt that is split meets one all the same."""
     cold = {each for each in facts["cold"] if case.prefix_caching or each.endswith("x0") or each.startswith("decode")}
+    # Above the plugin's own limit of graph tokens, and told so.
+    cold -= {shape(each["phase"], each["bucket"]) for each in facts["report"]["skipped"]}
     assert (facts["new_captures"], cold) == ({}, set())
     assert facts["new_compiles"] == 0 or facts["cold"]
 
