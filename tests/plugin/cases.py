@@ -62,8 +62,8 @@ PAIRWISE = (
 """Every value of every column; those of any two columns meet as far as six runs go."""
 
 
-def configured(case: Case, checkpoint: Path, **limits: int) -> RuntimeConfig:
-    """Prompts of at most 512 tokens at once, sequences of at most 1024, at most 4 of them."""
+def configured(case: Case, checkpoint: Path) -> RuntimeConfig:
+    """At most 4 sequences of at most 1024 tokens; prompts are split at 512."""
     return RuntimeConfig(
         model=ModelConfig(path=str(checkpoint), served_names=("tiny",), dtype=Dtype.BFLOAT16),
         engine=EngineConfig(
@@ -74,16 +74,13 @@ def configured(case: Case, checkpoint: Path, **limits: int) -> RuntimeConfig:
             settings={"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
         ),
         limits=Limits(
-            **{
-                "max_model_len": 1024,
-                "max_num_seqs": 4,
-                # With this strategy the plugin may slice attention, which takes at least so many.
-                "max_num_batched_tokens": 1024 if case.strategy is Strategy.PADDING_AWARE else 512,
-                "block_size": 128,
-                "prefix_caching": case.prefix_caching,
-                "contiguous_paged_attention": case.contiguous,
-                **limits,
-            }
+            max_model_len=1024,
+            max_num_seqs=4,
+            # With this strategy the plugin may slice attention, which takes at least so many.
+            max_num_batched_tokens=1024 if case.strategy is Strategy.PADDING_AWARE else 512,
+            block_size=128,
+            prefix_caching=case.prefix_caching,
+            contiguous_paged_attention=case.contiguous,
         ),
         bucketing=_buckets(case.strategy),
         warmup=WarmupConfig(),

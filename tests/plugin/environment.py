@@ -92,11 +92,11 @@ def path() -> str:
 
 
 def main() -> None:
-    """Print the variables, or why there is nothing to run; that is red where CI=true asks for everything."""
+    """Print the variables; ends with the sentence that says why where the source cannot be had."""
     try:
         print(f"export PLUGIN_PYTHON={interpreter()} PYTHONPATH={path()}")  # noqa: T201 - the answer
     except NoSource as error:
-        sys.exit(f"{error}")
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
