@@ -2,6 +2,7 @@
 
 import logging
 import os
+from functools import partial
 from itertools import product
 from math import ceil
 from pathlib import Path
@@ -15,6 +16,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.knobs.render import render
 from tests.plugin.cases import PAIRWISE, configured
+from tests.plugin.engine import forked
 
 Shapes = set[tuple[int, int, int]]
 LAYOUTS = ((False, True), (False, False), (True, False))
@@ -88,9 +90,8 @@ def clamped(limits: Limits, blocks: int) -> bool:
     return ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs > 3 * blocks
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
-@pytest.mark.parametrize("strategy", RANGED)
-def test_every_plan_is_the_plugins_own(base: RuntimeConfig, strategy: Strategy, blocks: int) -> None:
+def wrong_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, str]:
+    """What differs, by limits."""
     logging.disable(logging.CRITICAL)
     wrong = {}
     for limits in LIMITS:
@@ -98,7 +99,14 @@ def test_every_plan_is_the_plugins_own(base: RuntimeConfig, strategy: Strategy, 
         config = base.model_copy(update={"limits": limits, "bucketing": BucketPolicy(strategy=strategy)})
         if (found := differences(config, blocks)) and not (newer and clamped(limits, blocks)):
             wrong[str(limits)] = found
-    assert wrong == {}
+    return wrong
+
+
+# In processes of their own: the plugin keeps what it was configured with, and engines are forked from this one.
+@pytest.mark.parametrize("blocks", BLOCKS)
+@pytest.mark.parametrize("strategy", RANGED)
+def test_every_plan_is_the_plugins_own(base: RuntimeConfig, strategy: Strategy, blocks: int, tmp_path: Path) -> None:
+    assert forked(partial(wrong_plans, base, strategy, blocks), tmp_path) == {}
 
 
 @pytest.mark.parametrize("caching", [True, False])
@@ -114,4 +122,4 @@ def test_buckets_of_a_file_are_those_that_the_plugin_keeps(base: RuntimeConfig, 
     policy = BucketPolicy(strategy=Strategy.FILE, file=FILE)
     config = base.model_copy(update={"limits": limits, "bucketing": policy})
     with mock.patch.dict(os.environ, {"VLLM_BUCKETING_FROM_FILE": str(tmp_path / "buckets.txt")}):
-        assert differences(config, 300) is None
+        assert forked(partial(differences, config, 300), tmp_path) is None
