@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from gaudi_runtime.catalog.pairs import PAIRS, RELEASES, Pair, series
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor.facts import Facts, ImageFacts, MachineFacts
-from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, RELEASES, Installed
+from gaudi_runtime.engines.vllm.versions import ANY_RELEASE, Installed
 from gaudi_runtime.units import size
 
 EVERY_ENGINE = frozenset(EngineName)
@@ -16,7 +17,7 @@ VLLM = frozenset({EngineName.VLLM})
 
 # The three processes of vLLM 0.32 were seen to have 1.8 GiB with a model of 2 MB: any other needs more.
 VLLM_MEMORY = 2 * 1024**3
-# vLLM 0.32 does not start a worker with less free.
+# vLLM 0.30 does not start a worker with less free.
 VLLM_SHARED_MEMORY = 240 * 1024**2
 HUGE_PAGE = 2 * 1024**2
 _ANOTHER_IMAGE = "Use the runtime or the runtime-hpu image, or build yours from their Dockerfile."
@@ -89,7 +90,7 @@ def compiler(image: ImageFacts) -> Row:
 def vllm(image: ImageFacts) -> Row:
     """vLLM is there, is of a release that we drive (with its plugin, for cards), and its kernels can be imported."""
     found = image.vllm
-    installed = Installed(found.version, image.plugin, cards=bool(image.bridge))
+    installed = _installed(image)
     refused = installed.why_refused()
     if refused and not (installed.whole and image.any_vllm):
         return Row("vllm", State.FAIL, found.version or "not installed", refused, VLLM)
@@ -98,16 +99,38 @@ def vllm(image: ImageFacts) -> Row:
     if refused:
         advice = f"This runtime drives {installed.driven}."
         return Row("vllm", State.WARNING, f"{found.version}, let pass by {ANY_RELEASE}", advice)
-    return Row("vllm", State.OK, f"{found.version}, supported")
+    pair = installed.pair
+    return Row("vllm", State.OK, pair.words if pair else f"{found.version}, supported")
+
+
+def _installed(image: ImageFacts) -> Installed:
+    return Installed(image.vllm.version, image.plugin, cards=bool(image.bridge))
 
 
 def bridge(image: ImageFacts) -> Row:
-    """Intel's Gaudi software and vLLM's plugin belong together."""
+    """Intel's Gaudi software, PyTorch and vLLM's plugin belong together."""
     found = f"habana-torch-plugin {image.bridge or 'missing'}, vllm-gaudi {image.plugin or 'missing'}"
-    if bool(image.bridge) == bool(image.plugin):
-        return Row("gaudi software", State.OK, found if image.bridge else "none: an image for CPUs")
-    advice = f"Start from Intel's image with PyTorch and vLLM for Gaudi ({RELEASES})."
-    return Row("gaudi software", State.FAIL, found, advice, VLLM)
+    if bool(image.bridge) != bool(image.plugin):
+        advice = f"Start from Intel's image with PyTorch and vLLM for Gaudi: {RELEASES}; proven is {PAIRS[0].image}."
+        return Row("gaudi software", State.FAIL, found, advice, VLLM)
+    if not image.bridge:
+        return Row("gaudi software", State.OK, "none: an image for CPUs")
+    pair = _installed(image).pair
+    if pair is None or _is_built_on(pair, image):
+        return Row("gaudi software", State.OK, found)
+    # No failure: how Intel's builds number themselves was never seen.
+    advice = (
+        f"vllm-gaudi {pair.plugin} is made for Gaudi software {pair.gaudi_software} and PyTorch {pair.torch}: start "
+        f"from {pair.image}."
+    )
+    return Row("gaudi software", State.WARNING, f"{found}, torch {image.torch.version}", advice)
+
+
+def _is_built_on(pair: Pair, image: ImageFacts) -> bool:
+    """Whether bridge and torch are those of the pair; builds and patches of torch count as the release."""
+    # A bridge is numbered as the software and its build: 1.24.1.17.
+    software = image.bridge.split(".")[:3] == pair.gaudi_software.split(".")
+    return software and series(image.torch.version) in ("", series(pair.torch))
 
 
 def folders(image: ImageFacts) -> Row:

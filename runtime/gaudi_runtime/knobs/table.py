@@ -1,7 +1,8 @@
 """The table of all knobs of the engine (docs/knobs.md), read once from table.csv beside this module.
 
-Names, defaults and ranges are facts of vLLM 0.32, of vllm-gaudi (main, August 2026) and of the reference logs; the
-words are ours. A test holds the table, the fields of the API and the page docs/knobs.md together.
+Names, defaults and ranges are facts of vLLM, of vllm-gaudi (main, August 2026) and of the reference logs; the
+words are ours. Arguments are those of the releases that are driven (catalog/pairs.py). A test holds the table, the
+fields of the API and the page docs/knobs.md together.
 """
 
 import csv

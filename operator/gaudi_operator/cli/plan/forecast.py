@@ -7,7 +7,7 @@ that starts the engine.
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.catalog.pairs import PAIRS, RELEASES
 from gaudi_runtime.contract.config import EngineName, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import ConfigError, Problem
@@ -199,6 +200,7 @@ def _data(foreseen: Foreseen) -> dict[str, Any]:
         "notes": found.notes,
         "hints": foreseen.hints,
         "startedWith": {"environment": started.env, "arguments": started.args} if started else None,
+        "pairs": [{**asdict(each), "image": each.image} for each in PAIRS] if _takes_pair(foreseen.config) else None,
         "warnings": found.plan.warnings if found.plan else (),
     }
 
@@ -299,10 +301,17 @@ def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
     """The command in lines for a shell; nothing where the engine is told nothing. Raises ConfigError."""
     if config is None:
         return
+    if _takes_pair(config):
+        yield f"for {RELEASES}"
     parts = [f"{name}={shlex.quote(value)}" for name, value in render(config).env.items()] + [*_command(config)]
     if parts:
         yield "started with:"
         yield " \\\n".join(f"  {part}" for part in parts)
+
+
+def _takes_pair(config: RuntimeConfig | None) -> bool:
+    """Whether vLLM is to serve on a card, where only pairs of it and its plugin are driven."""
+    return config is not None and config.engine.name is EngineName.VLLM and config.engine.device == "hpu"
 
 
 def _command(config: RuntimeConfig) -> Iterator[str]:

@@ -13,6 +13,7 @@ AutoscalerActive says whether the autoscaler of spec.autoscaling counts and may 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import Condition
@@ -123,10 +124,12 @@ def judge_warmed_up(s: State) -> Verdict:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
     opened = sum(pod.gate_open for pod in s.updated)
     found = f"{opened} of {s.desired} replicas of revision {s.current} have passed the gate {GATE}."
+    # A tag that moves may give pods of one revision different releases.
+    releases = sorted({pod.report.releases for pod in s.updated if pod.report and pod.report.releases})
     if opened >= s.desired:
-        return Verdict(TRUE, "WarmedUp", found)
-    slow = (f" Pod {pod.name}: {said}" for pod in s.updated if (said := slow_bucket(pod, s.deadlines)))
-    return Verdict(FALSE, "WarmingUp", found + next(slow, ""))
+        return Verdict(TRUE, "WarmedUp", " ".join((found, *releases)))
+    slow = (f"Pod {pod.name}: {said}" for pod in s.updated if (said := slow_bucket(pod, s.deadlines)))
+    return Verdict(FALSE, "WarmingUp", " ".join((found, *islice(slow, 1), *releases)))
 
 
 def judge_degraded(s: State) -> Verdict:

@@ -48,13 +48,15 @@ class _Processes:
     def __init__(self, config: RuntimeConfig) -> None:
         """Raises PlanImpossible for a model that does not fit, and what else the configuration tells already."""
         # Before anything is imported or loaded: another release may fail late, with words that nobody understands.
-        check_release(installed(cards=config.engine.device == "hpu"))
+        here = installed(cards=config.engine.device == "hpu")
+        check_release(here)
+        self._standing = here.standing()
         self._config, self._memory = config, memory_of(config)
         self._arguments = engine_arguments(config, self._memory.before_start())
 
     def report_fields(self) -> Mapping[str, object]:
-        """A real model; the arguments that vLLM is started with."""
-        return {"engine_arguments": self._arguments}
+        """A real model; the releases that drive a card, and the arguments that vLLM is started with."""
+        return {"releases": self._standing, "engine_arguments": self._arguments}
 
     def recipe_key(self) -> RecipeKey | None:
         """What compiled code on disk depends on, None where none is kept; the same in all pods of a replica."""

@@ -1,15 +1,15 @@
-"""Which releases of vLLM this runtime drives, and whether the installed one is among them (docs/vllm.md, Releases).
+"""Whether the installed vLLM, with its plugin, is of a release that this runtime drives (docs/vllm.md, Releases).
 
 On them depends what compiled code on disk is good for (docs/warmup.md, Recipe cache).
 """
 
 import logging
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from gaudi_runtime.catalog.pairs import CPU_RELEASE, MEANING, RELEASES, Pair, pair_of, release_of, series
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
 from gaudi_runtime.engines.protocol import RecipeKey
 from gaudi_runtime.engines.recipe_key import kept_recipe_key
@@ -19,33 +19,6 @@ ANY_RELEASE = "GAUDI_RUNTIME_ANY_VLLM"
 """Set to 1, this variable lets a release pass that nobody has tried: for `make test-vllm`, not for production."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Releases of vLLM and of its plugin for Gaudi that are made for each other, and what both are built on."""
-
-    vllm: str
-    plugin: str
-    gaudi_software: str
-    torch: str
-
-    @property
-    def image(self) -> str:
-        """Intel's image with all of them."""
-        folder = f"vault.habana.ai/gaudi-docker/{self.gaudi_software}/ubuntu24.04/habanalabs"
-        return f"{folder}/vllm-{self.vllm}-ptupstream-{self.torch}:latest"
-
-
-PAIRS = (
-    Pair(vllm="0.26.0", plugin="0.26.0", gaudi_software="1.24.1", torch="2.11.0"),
-    Pair(vllm="0.30.0", plugin="0.30.0", gaudi_software="1.24.2", torch="2.13.0"),
-)
-"""What is driven on a card."""
-RELEASES = " or ".join(f"vLLM {each.vllm} with vllm-gaudi {each.plugin}" for each in PAIRS)
-
-CPU_SERIES = "0.32"
-"""What is driven on a CPU, with all its patches."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +43,26 @@ class Installed:
             return f"vLLM {self.vllm} is installed"
         if not self.plugin:
             return f"vLLM {self.vllm} is installed without vllm-gaudi, its plugin for cards"
-        apart = "" if _series(self.vllm) == _series(self.plugin) else ", which do not belong together"
+        apart = "" if series(self.vllm) == series(self.plugin) else ", which do not belong together"
         return f"vLLM {self.vllm} and vllm-gaudi {self.plugin} are installed{apart}"
 
     @property
     def driven(self) -> str:
         """What is driven there, in words."""
-        return f"{RELEASES} on a card" if self.cards else f"vLLM {CPU_SERIES} on a CPU"
+        return f"{RELEASES} on a card" if self.cards else f"vLLM {CPU_RELEASE} on a CPU"
+
+    @property
+    def pair(self) -> Pair | None:
+        """Which pair this is; None on a CPU, and for what is not supported."""
+        return pair_of(self.vllm, self.plugin) if self.cards else None
+
+    def standing(self) -> str | None:
+        """What drives the card and whether that is proven, in a sentence; None on a CPU."""
+        if not self.cards:
+            return None
+        if self.pair is None:
+            return f"{self.found}: neither proven nor declared, let pass by {ANY_RELEASE}."
+        return f"The card is driven by {self.pair.words}: {MEANING[self.pair.proof]}."
 
     def why_refused(self) -> str | None:
         """Why the engine does not drive this, in a sentence; None for what is supported."""
@@ -87,9 +73,7 @@ class Installed:
         return f"{self.found}, and this runtime drives {self.driven}: use an image with {wanted}{tried}."
 
     def _supported(self) -> bool:
-        if not self.cards:
-            return _series(self.vllm) == CPU_SERIES
-        return (_release(self.vllm), _release(self.plugin)) in {(each.vllm, each.plugin) for each in PAIRS}
+        return self.pair is not None if self.cards else release_of(self.vllm) == CPU_RELEASE
 
 
 def installed_version(*packages: str) -> str:
@@ -133,23 +117,6 @@ def check_release(here: Installed, environment: Mapping[str, str] = os.environ) 
     if not here.whole or not any_release(environment):
         raise EngineUnsupported(refused)
     logger.warning("%s, and this runtime drives %s: %s is set", here.found, here.driven, ANY_RELEASE)
-
-
-def _series(release: str) -> str:
-    """Major and minor number."""
-    # Patches and builds from source, as 0.32.1.dev5+gaudi, keep the names that we use.
-    numbers = re.match(r"\d+\.\d+", release)
-    return numbers.group() if numbers else ""
-
-
-def _release(built: str) -> str:
-    """The release that a version is a build of; empty for what comes before one, as 0.26.0rc1."""
-    found = re.fullmatch(r"(\d+\.\d+)\.(\d+)(?:\.post\d+|\.(dev)\d+)?(?:\+.+)?", built)
-    if not found:
-        return ""
-    series, patch, source = found.groups()
-    # A build from source of 0.26.0 with a changed file calls itself 0.26.1.dev0+g1a2b3c4.
-    return f"{series}.{int(patch) - bool(source)}"
 
 
 def vllm_recipe_key(config: RuntimeConfig) -> RecipeKey | None:

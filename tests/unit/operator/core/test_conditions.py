@@ -13,7 +13,7 @@ from gaudi_operator.core.state import State
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.status import CONDITIONS, judge_conditions
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
-from gaudi_runtime.contract.report import BucketPhase, ColdShape
+from gaudi_runtime.contract.report import BucketPhase, ColdShape, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import stamp
@@ -57,6 +57,10 @@ def promised(take: str, least: str) -> str:
 
 def passed(pods: int) -> str:
     return f"{pods} of 2 replicas of revision new have passed the gate {GATE}."
+
+
+def driven(release: str) -> WarmupReport:
+    return report(releases=f"Driven by {release}.")
 
 
 def missing() -> str:
@@ -171,6 +175,16 @@ TABLE: list[tuple[str, State, Verdict]] = [
         "WarmedUp",
         state_of([serving("a", "old"), serving("b")]),
         Verdict(FALSE, "WarmingUp", passed(1)),
+    ),
+    (
+        "WarmedUp",
+        state_of([serving("a", said=driven("0.30.0")), serving("b", said=driven("0.26.0"))]),
+        Verdict(TRUE, "WarmedUp", f"{passed(2)} Driven by 0.26.0. Driven by 0.30.0."),
+    ),
+    (
+        "WarmedUp",
+        state_of([warming("a"), serving("b", said=driven("0.30.0"))]),
+        Verdict(FALSE, "WarmingUp", f"{passed(1)} Driven by 0.30.0."),
     ),
     (
         "WarmedUp",

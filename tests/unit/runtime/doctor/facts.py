@@ -9,7 +9,7 @@ from gaudi_runtime.doctor.judgement import EVERY_ENGINE, Row, judge
 GIB = 1024**3
 IMAGE = ImageFacts(
     torch=Package("2.13.0"),
-    vllm=Package("0.32.0"),
+    vllm=Package("0.30.0"),
     any_vllm=False,
     bridge="",
     plugin="",

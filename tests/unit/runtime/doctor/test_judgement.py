@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.catalog.pairs import CPU_RELEASE, PAIRS, RELEASES, Pair
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor.facts import Cards, Facts, Package
 from gaudi_runtime.doctor.judgement import EVERY_ENGINE, State, healthy, installed_engines, judge
-from gaudi_runtime.engines.vllm.versions import CPU_SERIES, PAIRS, RELEASES, Pair
 from tests.unit.runtime.doctor.facts import CARD_IMAGE, GIB, IMAGE, MACHINE, ON_CARDS, ON_CPU, row_of
 
 SIM, TORCH, VLLM = EngineName.SIM, EngineName.TORCH, EngineName.VLLM
@@ -19,7 +19,7 @@ FAILS_ON_CPU: list[tuple[str, dict[str, Any], set[EngineName]]] = [
     ("compiler", {"python_headers": False}, {VLLM}),
     ("vllm", {"vllm": Package()}, {VLLM}),
     ("vllm", {"vllm": Package("0.31.0")}, {VLLM}),
-    ("vllm", {"vllm": Package("0.32.0", "Failed to import from vllm._C: libnuma.so.1")}, {VLLM}),
+    ("vllm", {"vllm": Package("0.30.0", "Failed to import from vllm._C: libnuma.so.1")}, {VLLM}),
     ("gaudi software", {"plugin": "0.26.0"}, {VLLM}),
     ("writable folders", {"read_only": ("TMPDIR=/tmp",)}, {TORCH, VLLM}),
     ("processor", {"instructions": frozenset({"sse4_2"})}, {VLLM}),
@@ -39,9 +39,12 @@ WARNINGS: list[tuple[str, Facts, dict[str, Any]]] = [
     ("processor", ON_CPU, {"instructions": frozenset({"avx2"})}),
     ("cores", ON_CPU, {"cores": 1}),
     ("compiler", ON_CARDS, {"compiler": ""}),
+    ("gaudi software", ON_CARDS, {"bridge": "1.24.2.5"}),
+    ("gaudi software", ON_CARDS, {"torch": Package("2.13.0")}),
     ("huge pages", ON_CARDS, {"free_huge_pages": 0}),
     ("locked memory", ON_CARDS, {"locked_memory": 64 * 1024}),
 ]
+EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
 
 
 @pytest.mark.parametrize("facts", [ON_CPU, ON_CARDS], ids=["cpu", "cards"])
@@ -71,13 +74,29 @@ def test_what_only_costs_something_is_warning_with_what_to_do(topic: str, facts:
 def test_other_release_of_vllm_is_named_with_the_driven_range() -> None:
     row = row_of("vllm", vllm=Package("0.31.0"))
     assert row.found == "0.31.0"
-    assert f"vLLM {CPU_SERIES} " in row.advice
+    assert f"vLLM {CPU_RELEASE} " in row.advice
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
-def test_every_released_pair_is_supported_in_an_image_for_cards(pair: Pair) -> None:
+@EVERY_PAIR
+def test_every_released_pair_is_supported_with_its_word(pair: Pair) -> None:
     row = row_of("vllm", ON_CARDS, vllm=Package(pair.vllm), plugin=pair.plugin)
-    assert (row.state, row.found) == (State.OK, f"{pair.vllm}, supported")
+    assert (row.state, row.found) == (State.OK, pair.words)
+
+
+@EVERY_PAIR
+@pytest.mark.parametrize("built", ["", "+hpu.1.gitabc"])
+def test_software_that_a_pair_is_made_for_is_right(pair: Pair, built: str) -> None:
+    software = {"bridge": f"{pair.gaudi_software}.17", "torch": Package(pair.torch + built)}
+    assert row_of("gaudi software", ON_CARDS, vllm=Package(pair.vllm), plugin=pair.plugin, **software).advice == ""
+
+
+def test_other_software_below_a_pair_hears_which_image_has_it() -> None:
+    row = row_of("gaudi software", ON_CARDS, torch=Package("2.13.0"))
+    assert row.found == "habana-torch-plugin 1.24.1.17, vllm-gaudi 0.26.0, torch 2.13.0"
+    assert row.advice == (
+        "vllm-gaudi 0.26.0 is made for Gaudi software 1.24.1 and PyTorch 2.11.0: start from "
+        "vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest."
+    )
 
 
 @pytest.mark.parametrize("lack", [{"vllm": Package("0.32.0")}, {"plugin": "0.30.0"}, {"plugin": ""}])
@@ -123,7 +142,7 @@ def test_without_a_machine_only_the_image_is_judged() -> None:
 
 @pytest.mark.parametrize(
     ("torch", "vllm", "expected"),
-    [("", "", {SIM}), ("2.13.0", "", {SIM, TORCH}), ("2.13.0", "0.32.0", {SIM, TORCH, VLLM})],
+    [("", "", {SIM}), ("2.13.0", "", {SIM, TORCH}), ("2.13.0", "0.30.0", {SIM, TORCH, VLLM})],
 )
 def test_engines_count_as_installed_by_their_package(torch: str, vllm: str, expected: set[EngineName]) -> None:
     assert installed_engines(replace(IMAGE, torch=Package(torch), vllm=Package(vllm))) == expected

@@ -1,20 +1,38 @@
-"""What we say to vLLM is what its own parser takes: the names and choices of release 0.32 (tests/data)."""
+"""What we say to vLLM is what its own parser takes: names and choices of the driven releases (tests/data)."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from gaudi_runtime.catalog.pairs import PAIRS
 from gaudi_runtime.knobs.table import Home, Kind, Knob, Reader, Status, Type, knobs
 from gaudi_runtime.knobs.values import FLAG
 
-RECORD: dict[str, list[str] | None] = json.loads(
+RELEASES: dict[str, dict[str, list[str] | None]] = json.loads(
     (Path(__file__).parents[3] / "data" / "vllm_arguments.json").read_text()
-)["arguments"]
+)
+RECORD = RELEASES[PAIRS[-1].vllm]
 ARGUMENTS = [knob for knob in knobs().values() if knob.kind is Kind.ARGUMENT]
 TOLD = [knob for knob in ARGUMENTS if knob.reader is Reader.VLLM]
 ONLY_GIVEN = {"--enforce-eager", "--enable-lora", "--enable-expert-parallel"}
 """Flags of fields, said when they are asked for and never denied."""
+
+
+LACKS = {("0.26.0", "--max-num-queued-tokens")}
+"""Arguments that an older release does not have; their meaning in the table says so."""
+
+
+def test_the_releases_that_are_driven_are_recorded() -> None:
+    assert {pair.vllm for pair in PAIRS} == RELEASES.keys()
+
+
+def test_what_an_older_release_lacks_is_said_in_the_table() -> None:
+    assert {(release, knob.name) for release, taken in RELEASES.items() for knob in TOLD if knob.name not in taken} == (
+        LACKS
+    )
+    for release, name in LACKS:
+        assert f"vLLM {release} does not know it." in knobs()[name].meaning
 
 
 @pytest.mark.parametrize("knob", TOLD, ids=lambda knob: knob.name)

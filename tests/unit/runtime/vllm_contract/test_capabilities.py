@@ -4,8 +4,8 @@ from inspect import signature
 
 import pytest
 
+from gaudi_runtime.catalog.pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.engines.vllm.versions import RELEASES
 from gaudi_runtime.engines.vllm.workers.capabilities import (
     DEFRAGMENTER,
     HPU_GRAPHS,

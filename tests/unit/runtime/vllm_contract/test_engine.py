@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.catalog.pairs import PAIRS, Pair
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.vllm import engine as adapter
 from gaudi_runtime.engines.vllm.engine import VllmEngine
 from gaudi_runtime.engines.vllm.launch import ORDERS_VARIABLE
-from gaudi_runtime.engines.vllm.versions import PAIRS, Pair
 from gaudi_runtime.engines.vllm.watch import Pace
 from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
@@ -102,6 +102,11 @@ async def test_bucket_takes_the_bytes_of_the_rank_that_took_most(monkeypatch: py
     _, report = await started(cluster, monkeypatch)
     assert report.prompt.captured == report.prompt.planned == 4
     assert report.prompt.graph_bytes == 2 * MIB * (128 + 256 + 384 + 512)
+
+
+async def test_the_report_says_which_pair_drives(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
+    _, report = await started(Cluster([Card(), Card()]), monkeypatch)
+    assert str(report.releases).startswith(f"The card is driven by {pair.words}: ")
 
 
 async def test_a_bucket_counts_when_every_rank_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from gaudi_runtime.catalog.pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.protocol import GRAPH_MODES
-from gaudi_runtime.engines.vllm.versions import RELEASES
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
 
 _COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.catalog.pairs import PAIRS, RELEASES
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 DEPLOYMENT: dict[str, Any] = {
@@ -39,6 +40,20 @@ def test_command_has_what_was_asked_for() -> None:
     words = typed(DEPLOYMENT)
     assert {"UCX_TLS=rc,tcp", "PT_HPU_LAZY_MODE=1", "--max-num-seqs=2"} <= set(words)
     assert words[-5:] == ["--served-model-name", "my chat", "chat", "--cpu-offload-gb", "4"]
+
+
+def test_pairs_that_drive_the_card_are_named_with_their_words() -> None:
+    assert f"for {RELEASES}\n" in plan(DEPLOYMENT, command="forecast").stdout
+    told = answer(DEPLOYMENT, command="forecast")["pairs"]
+    assert [(each["vllm"], each["proof"], each["image"]) for each in told] == [
+        (pair.vllm, pair.proof, pair.image) for pair in PAIRS
+    ]
+
+
+def test_on_a_cpu_no_pair_is_named() -> None:
+    spec = {**DEPLOYMENT["spec"], "accelerator": {"generation": "none", "deviceMemory": "1Gi"}}
+    spec["engine"] = {"executionMode": "Eager"}
+    assert answer({**DEPLOYMENT, "spec": spec}, command="forecast")["pairs"] is None
 
 
 @pytest.mark.parametrize("document", [BARE, RUNTIME_CONFIG], ids=["bare limits", "sim engine"])

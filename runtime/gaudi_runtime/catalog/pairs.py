@@ -1,0 +1,78 @@
+"""The one table of releases that belong together on a card (docs/vllm.md, Releases).
+
+A plugin for Gaudi is made for one release of vLLM, one of the Gaudi software and one of PyTorch. What drives a card,
+what judges an image, the Dockerfile, the pages and the forecast take them from here; tests hold them to it.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Proof(StrEnum):
+    """What stands behind a pair. No pair was ever run on a real card."""
+
+    PROVEN = "proven"
+    DECLARED = "declared"
+
+
+MEANING = {
+    Proof.PROVEN: "its own code runs in this project's tests, on a card that a CPU plays",
+    Proof.DECLARED: "it is known by names, release notes and parts of its text, and its plugin was never run here",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Releases of vLLM and of its plugin for Gaudi that are made for each other, and what both are built on."""
+
+    vllm: str
+    plugin: str
+    gaudi_software: str
+    torch: str
+    proof: Proof
+
+    @property
+    def image(self) -> str:
+        """Intel's image with all of them."""
+        folder = f"vault.habana.ai/gaudi-docker/{self.gaudi_software}/ubuntu24.04/habanalabs"
+        return f"{folder}/vllm-{self.vllm}-ptupstream-{self.torch}:latest"
+
+    @property
+    def words(self) -> str:
+        """Both releases, and the word of the pair."""
+        return f"vLLM {self.vllm} with vllm-gaudi {self.plugin} ({self.proof})"
+
+
+PAIRS = (
+    Pair(vllm="0.26.0", plugin="0.26.0", gaudi_software="1.24.1", torch="2.11.0", proof=Proof.PROVEN),
+    Pair(vllm="0.30.0", plugin="0.30.0", gaudi_software="1.24.2", torch="2.13.0", proof=Proof.DECLARED),
+)
+"""The first one is the default; the last one is the newest."""
+RELEASES = " or ".join(each.words for each in PAIRS)
+
+CPU_RELEASE = PAIRS[-1].vllm
+"""What is driven on a CPU: a release that a card has, so that what the tests run is what is run."""
+
+
+def series(release: str) -> str:
+    """Major and minor number, empty where there are none."""
+    # Patches and builds from source, as 0.30.1.dev5+gaudi, keep the names that we use.
+    numbers = re.match(r"\d+\.\d+", release)
+    return numbers.group() if numbers else ""
+
+
+def release_of(built: str) -> str:
+    """The release that a version is a build of; empty for what comes before one, as 0.26.0rc1."""
+    found = re.fullmatch(r"(\d+\.\d+)\.(\d+)(?:\.post\d+|\.(dev)\d+)?(?:\+.+)?", built)
+    if not found:
+        return ""
+    numbers, patch, source = found.groups()
+    # A build from source of 0.26.0 with a changed file calls itself 0.26.1.dev0+g1a2b3c4.
+    return f"{numbers}.{int(patch) - bool(source)}"
+
+
+def pair_of(vllm: str, plugin: str) -> Pair | None:
+    """The pair that these versions are builds of; None for any other two."""
+    built = (release_of(vllm), release_of(plugin))
+    return next((each for each in PAIRS if (each.vllm, each.plugin) == built), None)
