@@ -2,15 +2,14 @@
 #
 #   docker build --target operator    -t gaudi-operator .
 #   docker build --target runtime     -t gaudi-runtime --build-arg TORCH_INDEX=<PyTorch's index of CPU wheels> .
-#   docker build --target runtime-hpu -t gaudi-runtime-hpu --build-arg HPU_BASE_IMAGE=<Intel's image> .
+#   docker build --target runtime-hpu -t gaudi-runtime-hpu .
 #
 # Third-party packages are one layer, our own code a small last one: a change of code moves only that.
 
 ARG BASE_IMAGE=debian:bookworm-slim
-# No default could be right: Intel's image must match the driver of the nodes. One of these (docs/install.md):
-#   vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest
+# Intel's image of the proven pair. The driver of the nodes must match it (docs/install.md); declared only is
 #   vault.habana.ai/gaudi-docker/1.24.2/ubuntu24.04/habanalabs/vllm-0.30.0-ptupstream-2.13.0:latest
-ARG HPU_BASE_IMAGE=gaudi-vllm-base
+ARG HPU_BASE_IMAGE=vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest
 
 FROM ${BASE_IMAGE} AS python
 # The user's number gets a name because some libraries look it up.
@@ -102,18 +101,26 @@ RUN gaudi-runtime doctor --image-only --engine torch --engine vllm
 ENTRYPOINT ["gaudi-runtime"]
 
 
-# Stands in for Intel's image where there is none, so that the next target can be built and looked at
-# (--build-arg HPU_BASE_IMAGE=hpu-stand-in): what a base must bring, and nothing of ours.
+# Stands in for Intel's image of the declared pair where there is none, so that the next target can be built and looked
+# at (--build-arg HPU_BASE_IMAGE=hpu-stand-in): the same vLLM and PyTorch with all around them, nothing of ours, and of
+# the plugin and the Gaudi software no more than their names and numbers.
 FROM runtime AS hpu-stand-in
 USER root
+ARG BY_NAME_ONLY="vllm_gaudi-0.30.0 habana_torch_plugin-1.24.2.0"
 RUN rm -r /opt/app \
- && python3 -m ensurepip
+ && python3 -m ensurepip \
+ && cd /opt/venv/lib/python3.11/site-packages \
+ && for each in $BY_NAME_ONLY; do \
+      mkdir "$each.dist-info" \
+      && printf 'Metadata-Version: 2.1\nName: %s\nVersion: %s\n' "${each%-*}" "${each##*-}" > "$each.dist-info/METADATA" \
+      || exit 1; \
+    done
 
 
 FROM ${HPU_BASE_IMAGE} AS runtime-hpu
 USER root
-# The base brings torch, vLLM and what they need in versions that fit each other: nothing is fetched, and the
-# installer stops with the name of a package that the base lacks.
+# The base brings torch, vLLM and what they need in versions that fit each other: nothing is fetched, nothing of it is
+# replaced, and the installer stops with the name of a package that the base lacks.
 COPY --from=app /wheels /opt/wheels
 RUN python3 -m pip install --no-cache-dir --break-system-packages --no-index --find-links /opt/wheels \
       "gaudi-inference-operator[hpu]" \

@@ -74,7 +74,8 @@ ready: $(READY) ## Build all that the tests run on, programs and images side by 
 
 plugin: $(READY) ## The Gaudi plugin's own code on a card that the CPU plays: all combinations (PLUGIN_MATRIX= for six)
 	@environment="$$($(BIN)/python -m tests.plugin.environment)" && eval "$$environment" \
-	  && PLUGIN_MATRIX=$${PLUGIN_MATRIX-1} $$PLUGIN_PYTHON -m pytest --numprocesses=2 --dist=loadfile tests/plugin
+	  && PLUGIN_MATRIX=$${PLUGIN_MATRIX-1} $$PLUGIN_PYTHON -m pytest --numprocesses=2 --dist=loadfile tests/plugin \
+	    tests/unit/runtime/artifacts/sources
 
 cluster: tools ## A real API server and controllers; we play the kubelet
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/cluster

