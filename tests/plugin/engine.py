@@ -16,6 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ from gaudi_runtime.serve import start_engine
 
 CARD_BYTES = 64 << 20
 Facts = dict[str, Any]
+WARMED: Counter[str] = Counter()
+SERVED: Counter[str] = Counter()
+"""Forwards of this process by shape, in warm-up and in serving."""
 
 
 class InThisProcess:
@@ -67,8 +71,8 @@ class Run:
         self.config = config
         self.board = ReportBoard("0" * 64)
         self.engine: EngineHere
-        self.warmed: Counter[str] = Counter()
-        self.served: Counter[str] = Counter()
+        self.full_at: tuple[str, int] | None = None
+        """A shape, and which of its forwards in warm-up finds the card full: 1 compiles it, 2 captures it."""
 
     async def start(self) -> WarmupReport:
         """The report once the engine is warm and may serve."""
@@ -83,24 +87,26 @@ class Run:
         await self.engine._ranks.ask("start_serving", deadline=60)
         return self.board.report()
 
-    @property
-    def worker(self) -> Any:
-        """The plugin's."""
-        return self.llm.model_executor.driver_worker.worker
+    def ranks(self) -> list[Facts]:
+        """What each rank has seen and holds by now."""
+        found: list[Facts] = self.llm.collective_rpc(of_this_rank)
+        return found
 
     @property
     def llm(self) -> Any:
         """vLLM's synchronous engine."""
         return self.engine._engine.engine
 
-    def answer(self, prompts: Sequence[Sequence[int]], tokens: int, **sampling: Any) -> list[list[int]]:
-        """All prompts at once, to the end."""
+    def answer(
+        self, prompts: Sequence[Sequence[int]], tokens: int, adapters: Sequence[Any] = (), **sampling: Any
+    ) -> list[list[int]]:
+        """All prompts at once, to the end; `adapters` are LoRARequests, or None, for each."""
         from vllm.inputs import TokensPrompt
         from vllm.sampling_params import SamplingParams
 
         told = SamplingParams(max_tokens=tokens, ignore_eos=True, **{"temperature": 0.0, **sampling})
-        for number, prompt in enumerate(prompts):
-            self.llm.add_request(str(number), TokensPrompt(prompt_token_ids=list(prompt)), told)
+        for number, (prompt, adapter) in enumerate(zip_longest(prompts, adapters)):
+            self.llm.add_request(str(number), TokensPrompt(prompt_token_ids=list(prompt)), told, lora_request=adapter)
         answers: dict[str, list[int]] = {}
         while self.llm.has_unfinished_requests():
             for output in self.llm.step():
@@ -109,9 +115,10 @@ class Run:
         return [answers[str(number)] for number in range(len(prompts))]
 
     async def counted(self) -> dict[str, int]:
-        """Batches by the shape that they ran as, as our counters have them."""
-        for counts in await self.engine._ranks.ask("counters", deadline=60):
-            self.engine.counters.absorb(counts["met"])
+        """Batches by the shape that they ran as, as our counters have them; the ranks must have counted alike."""
+        first, *others = await self.engine._ranks.ask("counters", deadline=60)
+        assert others == [first] * len(others)
+        self.engine.counters.absorb(first["met"])
         return {shape(key[0].value, key[1]): each.batches for key, each in self.engine.counters.tallies.items()}
 
     def _watch_forwards(self) -> None:
@@ -125,10 +132,42 @@ class Run:
             size, query = token_ids.shape
             phase = "prompt" if metadata.is_prompt else "decode"
             seen = shape(phase, (size, query, blocks // size if metadata.is_prompt else blocks))
-            (run.warmed if named.get("warmup_mode") else run.served)[seen] += 1
+            warming = named.get("warmup_mode")
+            (WARMED if warming else SERVED)[seen] += 1
+            if warming and run.full_at == (seen, WARMED[seen]):
+                return on_full_card(lambda: forward(self, token_ids, position_ids, metadata, *rest, **named))
             return forward(self, token_ids, position_ids, metadata, *rest, **named)
 
         HPUModelRunner._execute_model_generic = watched
+
+
+def of_this_rank(wrapper: Any) -> Facts:
+    """Asked of vLLM's wrapper around a worker, in the process that it lives in."""
+    from habana_frameworks.torch.hpu import graphs
+    from torch._dynamo.utils import counters
+
+    manager = wrapper.worker.model_runner.bucketing_manager
+    buckets = {"prompt": manager.prompt_buckets, "decode": manager.decode_buckets}
+    return {
+        "held": {phase: [list(map(int, bucket)) for bucket in each] for phase, each in buckets.items()},
+        "warmed": dict(WARMED),
+        "served": dict(SERVED),
+        "captures": dict(graphs.CAPTURES),
+        "compiles": counters["stats"]["unique_graphs"],
+    }
+
+
+def on_full_card(forward: Callable[[], Any]) -> Any:
+    """This forward while something else has taken all memory of the card: the bridge's own error, latest at its end."""
+    from habana_frameworks.torch.memory import MEMORY
+
+    total, MEMORY.total = MEMORY.total, MEMORY.used
+    try:
+        results = forward()
+        MEMORY.take(1)
+        return results
+    finally:
+        MEMORY.total = total
 
 
 def shape(phase: str, sizes: Sequence[int]) -> str:

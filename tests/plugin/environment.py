@@ -2,7 +2,7 @@
 
     python -m tests.plugin.environment
 
-makes both once, in the cache folder, and prints the variables that a shell needs.
+makes both once, in the cache folder, and prints the variables that a shell needs, or that it is to end here.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 RELEASE = "0.26.0"
@@ -91,12 +92,21 @@ def path() -> str:
     return os.pathsep.join(map(str, (CARD, source(), ROOT / "operator", ROOT / "runtime", ROOT)))
 
 
-def main() -> None:
-    """Print the variables; ends with the sentence that says why where the source cannot be had."""
+def main(environment: Mapping[str, str] = os.environ) -> None:
+    """Print what a shell is to do; where the source cannot be had, end it, or in CI fail, with the sentence why."""
     try:
-        print(f"export PLUGIN_PYTHON={interpreter()} PYTHONPATH={path()}")  # noqa: T201 - the answer
+        found = path()  # first: without it no environment is made
+        print(f"export PLUGIN_PYTHON={interpreter()} PYTHONPATH={found}")  # noqa: T201 - the answer
     except NoSource as error:
-        sys.exit(str(error))
+        if environment.get("CI") == "true":
+            sys.exit(str(error))
+        print(left_out(error), file=sys.stderr)  # noqa: T201
+        print("exit 0")  # noqa: T201 - the answer
+
+
+def left_out(error: NoSource) -> str:
+    """What is said outside of CI."""
+    return f"The tests on the plugin's own code are left out. {error}"
 
 
 if __name__ == "__main__":

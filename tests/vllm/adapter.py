@@ -11,8 +11,11 @@ from gaudi_runtime.contract.config import AdapterConfig
 HIDDEN, RANK, LAYERS = 128, 8, 2
 
 
-def make_adapter(folder: Path, name: str) -> AdapterConfig:
-    """Write an adapter that changes the queries of every layer so much that answers differ."""
+def make_adapter(folder: Path, name: str, alpha: int = 64) -> AdapterConfig:
+    """Write an adapter that changes the queries of every layer so much that answers differ.
+
+    By `alpha` divided by RANK its weights are multiplied.
+    """
     folder.mkdir()
     generator = torch.Generator().manual_seed(0)
     tensors = {
@@ -27,7 +30,7 @@ def make_adapter(folder: Path, name: str) -> AdapterConfig:
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "r": RANK,
-        "lora_alpha": 64,
+        "lora_alpha": alpha,
         "target_modules": ["q_proj"],
     }
     (folder / "adapter_config.json").write_text(json.dumps(settings))

@@ -1,5 +1,6 @@
 """The verbs of a worker on a Gaudi card, against the stand-in of the plugin."""
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -74,12 +75,28 @@ def test_after_out_of_memory_no_dummy_batch_runs_any_more() -> None:
     assert card.log == []
 
 
+@dataclass
+class Batch:
+    """The plugin's batch: rows by name, and the rows that it was told to close up, which must come last first."""
+
+    req_id_to_index: dict[str, int]
+    condensed: list[int] = field(default_factory=list)
+
+    def remove_request(self, name: str) -> int:
+        return self.req_id_to_index.pop(name)
+
+    def condense(self, rows: list[int]) -> None:
+        self.condensed = rows
+
+
 def test_out_of_memory_leaves_no_dummy_request_in_the_runner() -> None:
     card = Card(fails_at=(2, 256, 0))
     runner = plugin(card)
     runner.requests, runner.scheduler_output = {"dummy": object()}, object()
+    runner.input_batch = batch = Batch({"dummy-0": 0, "dummy-1": 1})
     verbs_on(card, runner).capture("prompt", PROMPT)
     assert (runner.requests, runner.scheduler_output) == ({}, None)
+    assert (batch.req_id_to_index, batch.condensed) == ({}, [1, 0])
 
 
 def test_a_graph_that_failed_is_not_used_while_serving() -> None:

@@ -144,6 +144,7 @@ class HpuVerbs:
 
         Raises what the plugin raises, except that the device ran out of memory.
         """
+        # No further dummy batch in a process in which one has failed.
         if self._lost:
             return _refused(self._lost)
         shape = tuple(bucket)
@@ -158,14 +159,21 @@ class HpuVerbs:
             # The bridge raises plain RuntimeErrors; their text is all there is to judge by.
             if not ran_out_of_memory(str(error)):
                 raise
-            # No further dummy batch in this process: the plugin does not clean up after a forward that failed.
             self._lost = f"the device ran out of memory at {phase} bucket {shape} ({error})"
-            self._runner.requests, self._runner.scheduler_output = {}, None
+            self._forget_dummies()
             return _refused(self._lost)
         ran = self._forwards.running
         if ran is not None and ran.bucket != shape:
             raise EngineUnsupported(f"vllm-gaudi ran {phase} bucket {shape} as {tuple(ran.bucket)}: {REPORT}")
         return Outcome(bytes=max(0, before - self.memory()["free"]), graph=graph, out_of_memory=None)
+
+    def _forget_dummies(self) -> None:
+        """The plugin does not clean up after a forward that failed: the first request would meet what that one left."""
+        self._runner.requests, self._runner.scheduler_output = {}, None
+        batch = getattr(self._runner, "input_batch", None)
+        if batch is not None:
+            # As the plugin does between two batches: rows are removed first, then the rest moves up.
+            batch.condense(sorted(map(batch.remove_request, tuple(batch.req_id_to_index)), reverse=True))
 
     def _forward(self, phase: str, shape: tuple[int, ...]) -> Forward | None:
         """A dummy batch of this bucket; None where no batch can ever be padded to it."""
