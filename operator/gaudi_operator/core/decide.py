@@ -17,7 +17,13 @@ from gaudi_operator.core.resource import SpecUnreadable, read_identity, read_inf
 from gaudi_operator.core.rollout.backoff import attempts
 from gaudi_operator.core.rollout.planner import rollout_policy
 from gaudi_operator.core.rollout.replicas import scale, with_workloads
-from gaudi_operator.core.rollout.revision import Revision, desired_revision, stored_revisions, why_not_kept
+from gaudi_operator.core.rollout.revision import (
+    Revision,
+    desired_revision,
+    stored_revisions,
+    why_not_kept,
+    with_kept_mode,
+)
 from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.state import RolloutState, State
 from gaudi_operator.core.status.events import events
@@ -48,6 +54,7 @@ def decide(observed: Observed, defaults: InstallationDefaults) -> Decision:
 
     found = terminations(pods, before, observed.reports)
     stored = stored_revisions(observed.revisions)
+    inference = with_kept_mode(inference, stored)
     state = State(
         inference=inference,
         before=before,

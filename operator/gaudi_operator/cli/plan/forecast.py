@@ -114,7 +114,7 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
     asked = Thresholds(0, 0) if found.problems else wanted
     advice = advise(inputs, shape, described, asked) if shape else ()
     certain = not fits(found, replace(wanted, at_best=True))
-    told = hints(question.inference.spec) if question.inference else ()
+    told = hints(question.inference) if question.inference else ()
     refusal = first_violation(question.inference, ANY_INSTALLATION) if question.inference else None
     return Foreseen(found, shortfalls(found, wanted), certain, advice, told, question.config, refusal)
 

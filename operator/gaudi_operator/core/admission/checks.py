@@ -283,7 +283,7 @@ LEAST_BYTES_PER_INPUT = 4
 def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Not even the smallest graphs that the thresholds ask for fit into the memory, and the gate would stay closed."""
     spec = inference.spec
-    if not captures(spec) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+    if not captures(inference) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
     prompt, decode = spec.readiness.min_captured_prompt_percent, spec.readiness.min_captured_decode_percent
     if spec.warmup.graph_memory_percent == 0 and (prompt or decode):
@@ -292,14 +292,15 @@ def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) ->
             "spec.warmup.graphMemoryPercent is 0, so no memory is kept for graphs, but spec.readiness asks for "
             f"{prompt} % of prompt and {decode} % of decode graphs: raise it or lower the percentages.",
         )
-    sentence = _why_too_long(spec, prompt) or _why_too_large(spec, prompt, decode)
+    sentence = _why_too_long(inference, prompt) or _why_too_large(spec, prompt, decode)
     return Problem("ThresholdsUnreachable", sentence) if sentence else None
 
 
-def _why_too_long(spec: GaudiInferenceSpec, percent: int) -> str | None:
+def _why_too_long(inference: Inference, percent: int) -> str | None:
     """The plugin's rule: all tokens of the batch count, padded, with their cached context."""
+    spec = inference.spec
     limit, block = spec.warmup.max_graph_tokens, spec.engine.block_size
-    if limit is None or spec.engine.name is not EngineName.VLLM or execution_mode(spec) is not ExecutionMode.HPU_GRAPHS:
+    if limit is None or not _plugin_captures(inference):
         return None
     planned = _most_buckets(spec)
     total = len(planned.prompt)
@@ -312,6 +313,12 @@ def _why_too_long(spec: GaudiInferenceSpec, percent: int) -> str | None:
         f"graph, but spec.readiness asks for {percent} % of prompt graphs: raise it, or lower minCapturedPromptPercent "
         f"to {most}."
     )
+
+
+def _plugin_captures(inference: Inference) -> bool:
+    """Whether it is vLLM's plugin that decides which forward has a graph."""
+    vllm = inference.spec.engine.name is EngineName.VLLM
+    return vllm and execution_mode(inference) is ExecutionMode.HPU_GRAPHS
 
 
 def _why_too_large(spec: GaudiInferenceSpec, prompt: int, decode: int) -> str | None:
