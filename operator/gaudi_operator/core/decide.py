@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gaudi_operator.core.actions import Action, Decision
 from gaudi_operator.core.admission.checks import first_violation, groups_are_not_served, revision_is_not_allowed
+from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.review import estimated_violation
 from gaudi_operator.core.children.desired import child_actions
 from gaudi_operator.core.deadlines import Deadlines
@@ -98,6 +99,6 @@ def _admit(state: State) -> tuple[Problem | None, Revision | None]:
     if desired.name in {revision.name for revision in state.stored}:
         found = revision_is_not_allowed(desired, defaults)
     else:
-        # Estimates count until a revision exists: from then on its pods say what is so.
-        found = estimated_violation(inference)
+        # Both count until a revision exists: from then on its pods say what is so.
+        found = plugin_violation(inference) or estimated_violation(inference)
     return (found, None) if found else (None, desired)
