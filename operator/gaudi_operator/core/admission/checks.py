@@ -16,7 +16,7 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures, least_memory, most_kv_blocks, usable_bytes
 from gaudi_operator.core.admission.plans import check_plan, plan_of
-from gaudi_operator.core.admission.plugin import why_too_few
+from gaudi_operator.core.admission.plugin import ignored_by_the_plugin, why_too_few
 from gaudi_operator.core.children.manifests.container import image
 from gaudi_operator.core.children.manifests.metadata import as_written
 from gaudi_operator.core.children.manifests.volumes import shared_memory
@@ -254,7 +254,8 @@ def why_settings_are_wrong(inference: Inference) -> str | None:
 def why_settings_are_ignored(inference: Inference) -> str | None:
     """One text that names every setting without effect; None when all have one."""
     config = runtime_config(inference)
-    ignored = (*ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
+    plugin = ignored_by_the_plugin(inference)
+    ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
     return _text([f"spec.{each}" for each in ignored])
 
 
