@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gaudi_operator.core.actions import Action, Decision
 from gaudi_operator.core.admission.checks import first_violation, groups_are_not_served, revision_is_not_allowed
+from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.review import estimated_violation
 from gaudi_operator.core.children.desired import child_actions
 from gaudi_operator.core.deadlines import Deadlines
@@ -17,7 +18,13 @@ from gaudi_operator.core.resource import SpecUnreadable, read_identity, read_inf
 from gaudi_operator.core.rollout.backoff import attempts
 from gaudi_operator.core.rollout.planner import rollout_policy
 from gaudi_operator.core.rollout.replicas import scale, with_workloads
-from gaudi_operator.core.rollout.revision import Revision, desired_revision, stored_revisions, why_not_kept
+from gaudi_operator.core.rollout.revision import (
+    Revision,
+    desired_revision,
+    stored_revisions,
+    why_not_kept,
+    with_kept_mode,
+)
 from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.state import RolloutState, State
 from gaudi_operator.core.status.events import events
@@ -48,6 +55,7 @@ def decide(observed: Observed, defaults: InstallationDefaults) -> Decision:
 
     found = terminations(pods, before, observed.reports)
     stored = stored_revisions(observed.revisions)
+    inference = with_kept_mode(inference, stored)
     state = State(
         inference=inference,
         before=before,
@@ -91,6 +99,6 @@ def _admit(state: State) -> tuple[Problem | None, Revision | None]:
     if desired.name in {revision.name for revision in state.stored}:
         found = revision_is_not_allowed(desired, defaults)
     else:
-        # Estimates count until a revision exists: from then on its pods say what is so.
-        found = estimated_violation(inference)
+        # Both count until a revision exists: from then on its pods say what is so.
+        found = plugin_violation(inference) or estimated_violation(inference)
     return (found, None) if found else (None, desired)

@@ -9,6 +9,7 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
+from gaudi_runtime.contract.config import ExecutionMode
 
 
 class SpecUnreadable(Exception):
@@ -29,10 +30,14 @@ class Identity:
 
 @dataclass(frozen=True)
 class Inference:
-    """A GaudiInference as decisions see it."""
+    """A GaudiInference as decisions see it.
+
+    `kept_mode` is what the kept revision of this spec runs in; None where there is none yet.
+    """
 
     identity: Identity
     spec: GaudiInferenceSpec
+    kept_mode: ExecutionMode | None = None
 
 
 def read_identity(resource: Manifest) -> Identity:

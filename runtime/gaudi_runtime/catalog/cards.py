@@ -3,7 +3,7 @@
 Seeds are logs of real servers; docs/memory.md, Cards, lists them and the arithmetic.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from gaudi_runtime.catalog.figure import Confidence, Figure
 from gaudi_runtime.errors import ConfigError
@@ -83,20 +83,14 @@ GAUDI2 = Card(
 )
 
 
-def _assumed(figure: Figure) -> Figure:
-    return replace(figure, source=f"taken from a Gaudi 2: {figure.source}", confidence=Confidence.ASSUMED)
+def assumed(rates: WarmupRates, why: str) -> WarmupRates:
+    """The same rates where nobody has measured them; `why` begins the source of each."""
+    model, *figures = (getattr(rates, each.name) for each in fields(rates))
+    return WarmupRates(
+        model,
+        *(replace(each, source=f"{why}: {each.source}", confidence=Confidence.ASSUMED) for each in figures),
+    )
 
-
-# No public log shows the graphs of a Gaudi 3 one by one, so its rates are those of a Gaudi 2, and assumed.
-_GAUDI3_RATES = WarmupRates(
-    model=GAUDI2_RATES.model,
-    prompt_compile_seconds=_assumed(GAUDI2_RATES.prompt_compile_seconds),
-    decode_compile_seconds=_assumed(GAUDI2_RATES.decode_compile_seconds),
-    prompt_capture_seconds=_assumed(GAUDI2_RATES.prompt_capture_seconds),
-    decode_capture_seconds=_assumed(GAUDI2_RATES.decode_capture_seconds),
-    prompt_graph_bytes_per_token=_assumed(GAUDI2_RATES.prompt_graph_bytes_per_token),
-    decode_graph_bytes_per_sequence=_assumed(GAUDI2_RATES.decode_graph_bytes_per_sequence),
-)
 
 GAUDI3 = Card(
     name="gaudi3",
@@ -104,7 +98,8 @@ GAUDI3 = Card(
     bandwidth=Figure(3.7e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
     bf16_matmul=Figure(1835e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
     fp8_matmul=Figure(1835e12, "Intel's data sheet of Gaudi 3", Confidence.PUBLISHED),
-    rates=_GAUDI3_RATES,
+    # No public log shows the graphs of a Gaudi 3 one by one.
+    rates=assumed(GAUDI2_RATES, "taken from a Gaudi 2"),
 )
 
 NONE = Card(name="none", memory=None)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.catalog.cards import Card
+from gaudi_runtime.catalog.cards import Card, assumed
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
 from gaudi_runtime.catalog.models.quantization import ASKED_FOR
 from gaudi_runtime.catalog.models.shape import Attention, ModelShape
-from gaudi_runtime.contract.config import QuantizationMethod
+from gaudi_runtime.contract.config import ExecutionMode, QuantizationMethod
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.graphs import phase_forecasts, phase_rates
@@ -74,8 +74,10 @@ def _phases(
 ) -> Phases:
     if card.rates is None:
         return {phase: PhaseForecast(phase, len(plan.of(phase))) for phase in BucketPhase}
-    spread = spread_of(inputs, shape) if shape else None
-    rates = {phase: phase_rates(card.rates, phase, shape, spread) for phase in BucketPhase}
+    spread, known = spread_of(inputs, shape) if shape else None, card.rates
+    if inputs.execution_mode is ExecutionMode.TORCH_COMPILE:
+        known = assumed(known, "measured with HPU graphs, and no log shows torch.compile on a card")
+    rates = {phase: phase_rates(known, phase, shape, spread) for phase in BucketPhase}
     return phase_forecasts(inputs, plan, rates, memory)
 
 

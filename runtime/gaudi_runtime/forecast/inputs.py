@@ -9,6 +9,8 @@ from gaudi_runtime.catalog.models.shape import ModelShape
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
     Dtype,
+    EngineConfig,
+    EngineName,
     ExecutionMode,
     KvCacheDtype,
     ParallelismConfig,
@@ -72,7 +74,7 @@ def inputs_of(config: RuntimeConfig) -> ForecastInputs:
         policy=config.bucketing,
         limits=config.limits,
         warmup=config.warmup,
-        execution_mode=config.engine.execution_mode,
+        execution_mode=_mode(config.engine),
         utilization=config.engine.device_memory_utilization,
         parallelism=config.parallelism,
         dtype=config.model.dtype,
@@ -80,6 +82,12 @@ def inputs_of(config: RuntimeConfig) -> ForecastInputs:
         quantization=config.model.quantization.method if config.model.quantization else None,
         device_memory=config.engine.device_memory_bytes,
     )
+
+
+def _mode(engine: EngineConfig) -> ExecutionMode:
+    # A simulation does what the description of its card says, which was measured with HPU graphs.
+    simulated = engine.name is EngineName.SIM and engine.execution_mode is ExecutionMode.TORCH_COMPILE
+    return ExecutionMode.HPU_GRAPHS if simulated else engine.execution_mode
 
 
 def spread_of(inputs: ForecastInputs, shape: ModelShape) -> Spread:

@@ -80,7 +80,7 @@ class Engine(ApiModel):
     execution_mode: Annotated[ExecutionMode, OwnWord()] | None = Field(
         None,
         description="HpuGraphs captures a graph per bucket, TorchCompile compiles one, Lazy and Eager capture nothing;"
-        " HpuGraphs on a card and TorchCompile without when left out.",
+        " TorchCompile when left out, but what runs keeps its mode until another field changes its revision.",
     )
     compile_backend: CompileBackend | None = Field(
         None, description="What a captured CPU graph runs on: eager (as traced) or inductor (C++ kernels)."

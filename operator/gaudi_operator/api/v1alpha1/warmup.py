@@ -129,7 +129,7 @@ class Warmup(ApiModel):
     max_graph_tokens: GraphTokens | None = Field(
         None,
         description="Prompts with more tokens, cached context included, run without a graph and count as not captured:"
-        " lower readiness.minCapturedPromptPercent with it. Only with the vllm engine on a card.",
+        " lower readiness.minCapturedPromptPercent with it. Only in HpuGraphs with the vllm engine.",
     )
     fail_on_cold_shapes: bool = Field(
         False,

@@ -14,7 +14,7 @@ from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
 from gaudi_operator.core.names import CONTAINER, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference, read_status
-from gaudi_operator.core.rollout.inputs import as_a_spec_says, revision_inputs, same_inputs
+from gaudi_operator.core.rollout.inputs import as_a_spec_says, revision_inputs
 from gaudi_operator.core.rollout.revision import Revision, stored_revisions, undo_patch
 
 NONE = "<none>"
@@ -176,7 +176,7 @@ def _desired(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
     inputs, pinned = revision_inputs(inference), inference.spec.rollout.revision
     if pinned:
         return next((each for each in stored if each.name == pinned), None)
-    return next((each for each in stored if same_inputs(each.inputs, inputs)), None)
+    return next((each for each in stored if each.is_of(inputs)), None)
 
 
 def pause_patch(resource: Manifest) -> MergePatch:

@@ -17,8 +17,10 @@ from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion, read_text
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.estimate import forecast_target
+from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.review import hints
 from gaudi_operator.core.observed import InstallationDefaults
+from gaudi_operator.core.resource import Inference
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.figure import Figure
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
@@ -115,9 +117,13 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
     asked = Thresholds(0, 0) if found.problems else wanted
     advice = advise(inputs, shape, described, asked) if shape else ()
     certain = not fits(found, replace(wanted, at_best=True))
-    told = hints(question.inference.spec) if question.inference else ()
-    refusal = first_violation(question.inference, ANY_INSTALLATION) if question.inference else None
+    told = hints(question.inference) if question.inference else ()
+    refusal = _refusal(question.inference) if question.inference else None
     return Foreseen(found, shortfalls(found, wanted), certain, advice, told, question.config, refusal)
+
+
+def _refusal(inference: Inference) -> Problem | None:
+    return first_violation(inference, ANY_INSTALLATION) or plugin_violation(inference)
 
 
 def asked_inputs(question: PlanQuestion) -> ForecastInputs:

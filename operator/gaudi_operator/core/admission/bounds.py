@@ -9,15 +9,17 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.children.runtime_config import execution_mode, plan_limits
 from gaudi_operator.core.notation import MOST_MEMORY, whole_bytes
+from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import ExecutionMode
 
 LEAST_BYTES_PER_TOKEN = 2
 """Of a KV block: a key and a value of one head, one dimension and one byte, in one layer."""
 
 
-def captures(spec: GaudiInferenceSpec) -> bool:
+def captures(inference: Inference) -> bool:
     """Whether pods capture graphs at all."""
-    return spec.warmup.enabled and execution_mode(spec) not in (ExecutionMode.LAZY, ExecutionMode.EAGER)
+    eager = execution_mode(inference) in (ExecutionMode.LAZY, ExecutionMode.EAGER)
+    return inference.spec.warmup.enabled and not eager
 
 
 def most_kv_blocks(spec: GaudiInferenceSpec) -> int:

@@ -16,12 +16,12 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures, least_memory, most_kv_blocks, usable_bytes
 from gaudi_operator.core.admission.plans import check_plan, plan_of
+from gaudi_operator.core.admission.plugin import ignored_by_the_plugin, why_too_few
 from gaudi_operator.core.children.manifests.container import image
 from gaudi_operator.core.children.manifests.metadata import as_written
 from gaudi_operator.core.children.manifests.volumes import shared_memory
 from gaudi_operator.core.children.runtime_config import (
     bucket_policy,
-    execution_mode,
     on_cpu,
     plan_limits,
     runtime_config,
@@ -34,7 +34,7 @@ from gaudi_operator.core.rollout.revision import Revision
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.ranges import ignored_settings
 from gaudi_runtime.contract.bucketing import MOST_TEXT
-from gaudi_runtime.contract.config import EngineName, ExecutionMode
+from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Checks, PlanImpossible, Problem
 from gaudi_runtime.knobs.check import ignored_knobs, wrong_arguments, wrong_settings, wrong_variables
 from gaudi_runtime.units import plural
@@ -254,7 +254,8 @@ def why_settings_are_wrong(inference: Inference) -> str | None:
 def why_settings_are_ignored(inference: Inference) -> str | None:
     """One text that names every setting without effect; None when all have one."""
     config = runtime_config(inference)
-    ignored = (*ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
+    plugin = ignored_by_the_plugin(inference)
+    ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
     return _text([f"spec.{each}" for each in ignored])
 
 
@@ -283,7 +284,7 @@ LEAST_BYTES_PER_INPUT = 4
 def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Not even the smallest graphs that the thresholds ask for fit into the memory, and the gate would stay closed."""
     spec = inference.spec
-    if not captures(spec) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+    if not captures(inference) or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
     prompt, decode = spec.readiness.min_captured_prompt_percent, spec.readiness.min_captured_decode_percent
     if spec.warmup.graph_memory_percent == 0 and (prompt or decode):
@@ -292,26 +293,9 @@ def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) ->
             "spec.warmup.graphMemoryPercent is 0, so no memory is kept for graphs, but spec.readiness asks for "
             f"{prompt} % of prompt and {decode} % of decode graphs: raise it or lower the percentages.",
         )
-    sentence = _why_too_long(spec, prompt) or _why_too_large(spec, prompt, decode)
+    limit = spec.warmup.max_graph_tokens
+    sentence = (limit and why_too_few(inference, limit, str(limit))) or _why_too_large(spec, prompt, decode)
     return Problem("ThresholdsUnreachable", sentence) if sentence else None
-
-
-def _why_too_long(spec: GaudiInferenceSpec, percent: int) -> str | None:
-    """The plugin's rule: all tokens of the batch count, padded, with their cached context."""
-    limit, block = spec.warmup.max_graph_tokens, spec.engine.block_size
-    if limit is None or spec.engine.name is not EngineName.VLLM or execution_mode(spec) is not ExecutionMode.HPU_GRAPHS:
-        return None
-    planned = _most_buckets(spec)
-    total = len(planned.prompt)
-    within = sum(each.batch_size * (each.query_len + each.num_blocks * block) <= limit for each in planned.prompt)
-    most = 100 * within // total
-    if most >= percent:
-        return None
-    return (
-        f"spec.warmup.maxGraphTokens {limit} leaves {total - within} of {plural(total, 'prompt bucket')} without a "
-        f"graph, but spec.readiness asks for {percent} % of prompt graphs: raise it, or lower minCapturedPromptPercent "
-        f"to {most}."
-    )
 
 
 def _why_too_large(spec: GaudiInferenceSpec, prompt: int, decode: int) -> str | None:

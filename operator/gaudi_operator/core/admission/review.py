@@ -26,6 +26,7 @@ from gaudi_operator.core.children.runtime_config import (
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.coverage import Uncovered, uncovered
 from gaudi_runtime.catalog.models.validated import Validated, validated
+from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
 from gaudi_runtime.contract.report import meets, percent
 from gaudi_runtime.errors import PlanImpossible, Problem
@@ -154,11 +155,24 @@ _BITS = {
 _DTYPES = {Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16", Dtype.FLOAT32: "fp32"}
 
 
-def hints(spec: GaudiInferenceSpec) -> tuple[str, ...]:
-    """Sentences about a vllm engine; none for the others."""
+def hints(inference: Inference) -> tuple[str, ...]:
+    """Sentences about the mode of a kept revision, and about a vllm engine."""
+    spec = inference.spec
+    told = tuple(_former_default(inference))
     if spec.engine.name is not EngineName.VLLM:
-        return ()
-    return (*_split_prompts(spec), *(() if on_cpu(spec.accelerator) else _validation(spec)))
+        return told
+    return (*told, *_split_prompts(spec), *(() if on_cpu(spec.accelerator) else _validation(inference)))
+
+
+def _former_default(inference: Inference) -> Iterator[str]:
+    """Told while it can still be decided: the mode changes with the next revision, whatever that one is for."""
+    kept, coming = inference.kept_mode, execution_mode(replace(inference, kept_mode=None))
+    if kept is not None and inference.spec.engine.execution_mode is None and kept is not coming:
+        runs = as_in_spec(kept)
+        yield (
+            f"spec.engine.executionMode is left out and its pods run in {runs}, the default when their revision was "
+            f"made: the next revision takes {as_in_spec(coming)}. To keep {runs}, write it, which restarts nothing."
+        )
 
 
 def _split_prompts(spec: GaudiInferenceSpec) -> Iterator[str]:
@@ -173,13 +187,14 @@ def _split_prompts(spec: GaudiInferenceSpec) -> Iterator[str]:
         yield "The decode shapes of speculative decoding are not in the plan: the first requests meet cold shapes."
 
 
-def _validation(spec: GaudiInferenceSpec) -> Iterator[str]:
+def _validation(inference: Inference) -> Iterator[str]:
+    spec = inference.spec
     model, card = _model(spec), spec.accelerator.generation.value
     if model is None:
         return
     published = validated(model)
     if card in published:
-        yield from _differences(spec, published[card])
+        yield from _differences(inference, published[card])
     else:
         elsewhere = f"{', '.join(published)} and not on {card}" if published else "no card"
         yield f"{model} is published as validated on {elsewhere}; it may work all the same."
@@ -192,7 +207,8 @@ def _model(spec: GaudiInferenceSpec) -> str | None:
     return next((name for name in spec.model.served_names if validated(name)), None)
 
 
-def _differences(spec: GaudiInferenceSpec, published: Validated) -> Iterator[str]:
+def _differences(inference: Inference, published: Validated) -> Iterator[str]:
+    spec = inference.spec
     about = f"{published.model} is published as validated on {published.card} with"
     if spec.parallelism.tensor not in published.tensor:
         sizes = " or ".join(map(str, published.tensor))
@@ -200,7 +216,7 @@ def _differences(spec: GaudiInferenceSpec, published: Validated) -> Iterator[str
     datatype = _datatype(spec)
     if datatype is not None and datatype not in published.datatypes:
         yield f"{about} {' or '.join(published.datatypes)}, not {datatype}."
-    if execution_mode(spec) in (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY):
+    if execution_mode(inference) in (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY):
         for name, value in published.settings.items():
             if name not in spec.engine.settings:
                 yield f'{about} the setting {name}: "{value}", which spec.engine.settings leaves out.'

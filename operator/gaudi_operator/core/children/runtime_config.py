@@ -65,7 +65,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             max_adapters_per_batch=spec.model.max_adapters_per_batch,
             items_per_prompt=ItemsPerPrompt.model_validate(spec.model.items_per_prompt.model_dump()),
         ),
-        engine=_engine(spec),
+        engine=_engine(spec, execution_mode(inference)),
         parallelism=ParallelismConfig(
             tensor=spec.parallelism.tensor,
             pipeline=spec.parallelism.pipeline,
@@ -120,10 +120,10 @@ def _folder(source: ModelSource, mount: str) -> str:
     return normpath(join(mount, inside.path)) if inside else mount
 
 
-def execution_mode(spec: GaudiInferenceSpec) -> ExecutionMode:
-    """The asked-for mode; HPU graphs on a card and torch.compile without one when none is asked for."""
-    default = ExecutionMode.TORCH_COMPILE if on_cpu(spec.accelerator) else ExecutionMode.HPU_GRAPHS
-    return spec.engine.execution_mode or default
+def execution_mode(inference: Inference) -> ExecutionMode:
+    """The asked-for mode; where none is asked for that of the kept revision, and of a new one torch.compile."""
+    # Release 0.1.0 took HPU graphs on a card. What it left behind goes on in them, and is judged by them.
+    return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
 
 
 def on_cpu(accelerator: Accelerator) -> bool:
@@ -201,11 +201,11 @@ def _quantization(model: Model) -> QuantizationConfig | None:
     )
 
 
-def _engine(spec: GaudiInferenceSpec) -> EngineConfig:
+def _engine(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
     memory = spec.accelerator.device_memory
     return EngineConfig(
         name=spec.engine.name,
-        execution_mode=execution_mode(spec),
+        execution_mode=mode,
         compile_backend=spec.engine.compile_backend or CompileBackend.EAGER,
         device="cpu" if on_cpu(spec.accelerator) else "hpu",
         card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,

@@ -29,7 +29,7 @@ from gaudi_operator.core.rollout.inputs import (
     stored_form,
 )
 from gaudi_runtime.contract.base import Tolerant
-from gaudi_runtime.contract.config import EngineName, plan_hash
+from gaudi_runtime.contract.config import EngineName, ExecutionMode, plan_hash
 from gaudi_runtime.contract.former import former_sections
 from gaudi_runtime.errors import Problem
 
@@ -97,6 +97,16 @@ class _Group(Tolerant):
     worker: _Template
 
 
+class _Engine(Tolerant):
+    execution_mode: ExecutionMode | None = None
+
+
+class _Modes(Tolerant):
+    """The part of a RuntimeConfig that says in which mode it runs."""
+
+    engine: _Engine = _Engine()
+
+
 class _Data(Tolerant):
     """The parts of a ControllerRevision's data that are looked into; what is beside them goes to pods as it is."""
 
@@ -161,6 +171,24 @@ class Revision:
         return seconds if isinstance(seconds, int) else None
 
     @property
+    def mode(self) -> ExecutionMode | None:
+        """What its pods run in; None where its configuration says none that is known."""
+        try:
+            return _Modes.model_validate_json(self.config).engine.execution_mode
+        except ValidationError:
+            return None
+
+    def is_of(self, inputs: RevisionInputs) -> bool:
+        """Whether it runs what these inputs ask for. To name the mode that it runs in asks for nothing else."""
+        if same_inputs(self.inputs, inputs):
+            return True
+        asked = inputs.engine.execution_mode
+        if asked is None or asked is not self.mode:
+            return False
+        unsaid = inputs.engine.model_copy(update={"execution_mode": None})
+        return same_inputs(self.inputs, inputs.model_copy(update={"engine": unsaid}))
+
+    @property
     def data(self) -> dict[str, Any]:
         """What its ControllerRevision stores: what stood there, for Kubernetes lets nobody change it."""
         if self.kept is not None:
@@ -207,7 +235,7 @@ def desired_revision(inference: Inference, stored: tuple[Revision, ...], default
     inputs, pinned = revision_inputs(inference), inference.spec.rollout.revision
     # Compared field by field and not by name: the name of a newer release hashes fields that an older one lacks.
     for revision in stored:
-        if revision.name == pinned or (pinned is None and same_inputs(revision.inputs, inputs)):
+        if revision.name == pinned or (pinned is None and revision.is_of(inputs)):
             return revision
     config = runtime_config(inference)
     text = canonical_json(config.model_dump(mode="json", by_alias=True, exclude_none=True))
@@ -218,6 +246,12 @@ def desired_revision(inference: Inference, stored: tuple[Revision, ...], default
     nodes = inference.spec.parallelism.nodes
     group = Group(nodes, worker_template(template)) if nodes > 1 else None
     return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text, group=group)
+
+
+def with_kept_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
+    """With the execution mode of the stored revision of the spec's inputs: what runs is judged by what it runs in."""
+    inputs = revision_inputs(inference)
+    return replace(inference, kept_mode=next((each.mode for each in stored if each.is_of(inputs)), None))
 
 
 def to_run(revision: Revision, stored: tuple[Revision, ...]) -> Revision:

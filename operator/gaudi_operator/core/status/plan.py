@@ -15,7 +15,7 @@ from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_un
 from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, hints
 from gaudi_operator.core.notation import DONE, captured_percent
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.inputs import revision_inputs, same_inputs
+from gaudi_operator.core.rollout.inputs import revision_inputs
 from gaudi_operator.core.state import State
 from gaudi_operator.core.status.cold_shapes import suggestion
 from gaudi_operator.core.status.recipes import why_missed
@@ -45,7 +45,7 @@ def _runs_the_spec(state: State) -> bool:
     choice = state.rollout.choice
     if choice is None or state.inference.spec.rollout.revision is None:
         return choice is None or not choice.rolled_back
-    return same_inputs(choice.current.inputs, revision_inputs(state.inference))
+    return choice.current.is_of(revision_inputs(state.inference))
 
 
 def known_blocks(state: State) -> int | None:
@@ -177,7 +177,7 @@ def judge_plan_accepted(s: State) -> Verdict:
     assert plan is not None  # noqa: S101 - an impossible plan is a violation
     against = doubt(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
     reason = "Accepted" if against is None else "AcceptedInDoubt"
-    sentences = (plan_sentence(plan), against, *hints(s.inference.spec))
+    sentences = (plan_sentence(plan), against, *hints(s.inference))
     return Verdict(TRUE, reason, " ".join(each for each in sentences if each))
 
 

@@ -107,7 +107,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "prompts_without_a_graph": (
         {
             "accelerator": CARD,
-            "engine": {"name": "vllm"},
+            "engine": {"name": "vllm", "executionMode": "HpuGraphs"},
             "bucketing": {"strategy": "Linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}},
             "warmup": {"maxGraphTokens": 128},
         },
@@ -230,7 +230,7 @@ def test_own_image_needs_no_default() -> None:
         {"pod": {"resources": {"memory": "2Gi", "sharedMemory": "1Gi"}}},
         {
             "accelerator": CARD,
-            "engine": {"name": "vllm"},
+            "engine": {"name": "vllm", "executionMode": "HpuGraphs"},
             "bucketing": {"strategy": "Linear", "prompt": {"query": {"min": 64, "step": 64, "max": 256}}},
             "warmup": {"maxGraphTokens": 128},
             "readiness": {"minCapturedPromptPercent": 50},

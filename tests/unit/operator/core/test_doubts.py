@@ -8,7 +8,7 @@ from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, Gr
 from gaudi_operator.core.admission.review import doubt, estimated_violation, forecast_plan
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, Problem
-from tests.builders import Object
+from tests.builders import Object, merged
 from tests.forecasts import from_the_hub, on_a_card, seed
 from tests.unit.operator.core.resources import inference
 
@@ -73,9 +73,15 @@ SMALL_POOL: dict[str, Any] = {"engine": {"deviceMemoryUtilizationPercent": 3}, "
 
 
 def test_shortfall_at_the_lowest_figures_of_all_sources_is_refused() -> None:
-    found = refused(from_the_hub(**SMALL_POOL))
+    graphs = {"engine": {"executionMode": "HpuGraphs"}}
+    found = refused(merged(from_the_hub(**SMALL_POOL), graphs))
     assert found is not None
     assert found.reason == "ThresholdsUnreachable"
+
+
+def test_figures_of_hpu_graphs_refuse_no_torch_compile() -> None:
+    assert refused(from_the_hub(**SMALL_POOL)) is None
+    assert doubted(from_the_hub(**SMALL_POOL)) is not None
 
 
 def test_model_recognized_only_by_its_served_name_refuses_nothing() -> None:

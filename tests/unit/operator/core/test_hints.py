@@ -1,5 +1,6 @@
 """What is told of a spec and refuses nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.review import hints
 from gaudi_operator.core.status.plan import judge_plan_accepted
+from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 from tests.unit.operator.core.states import state_of
 
@@ -21,7 +23,18 @@ def repository(name: str, **model: Any) -> dict[str, Any]:
 
 
 def hinted(**overrides: Any) -> tuple[str, ...]:
-    return hints(inference(**{"engine": VLLM, "accelerator": CARD, **overrides}).spec)
+    return hints(inference(**{"engine": VLLM, "accelerator": CARD, **overrides}))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "torch"])
+def test_mode_of_an_earlier_default_is_told(engine: str) -> None:
+    model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")
+    asked = inference(engine={"name": engine}, accelerator=CARD, model=model)
+    assert hints(replace(asked, kept_mode=ExecutionMode.HPU_GRAPHS)) == (
+        "spec.engine.executionMode is left out and its pods run in HpuGraphs, the default when their revision was "
+        "made: the next revision takes TorchCompile. To keep HpuGraphs, write it, which restarts nothing.",
+    )
+    assert hints(replace(asked, kept_mode=ExecutionMode.TORCH_COMPILE)) == ()
 
 
 def test_published_configuration_needs_no_hint() -> None:
@@ -58,9 +71,11 @@ def test_model_in_no_list_is_told() -> None:
 def test_setting_of_a_family_is_told_until_it_is_said() -> None:
     model, tensor = repository("Qwen/Qwen3-32B"), {"tensor": 8}
     name = "PT_HPUGRAPH_DISABLE_TENSOR_CACHE"
-    (found,) = hinted(model=model, parallelism=tensor)
+    graphs = {**VLLM, "executionMode": "HpuGraphs"}
+    (found,) = hinted(model=model, parallelism=tensor, engine=graphs)
     assert f'{name}: "false", which spec.engine.settings leaves out.' in found
-    assert hinted(model=model, parallelism=tensor, engine={**VLLM, "settings": {name: "true"}}) == ()
+    assert hinted(model=model, parallelism=tensor, engine={**graphs, "settings": {name: "true"}}) == ()
+    assert hinted(model=model, parallelism=tensor) == ()
 
 
 @pytest.mark.parametrize("names", [["chat"], ["chat", "acme/own"]])
@@ -78,18 +93,16 @@ SPLIT = {**VLLM, "maxNumBatchedTokens": 128}
 
 def test_split_prompts_without_planned_context_are_told() -> None:
     accelerator = {"generation": "none"}
-    (found,) = hints(inference(engine=SPLIT, accelerator=accelerator).spec)
+    (found,) = hints(inference(engine=SPLIT, accelerator=accelerator))
     assert found.startswith(
         "Prompts above 128 tokens are split, and the cached context of their later pieces is planned"
     )
-    assert hints(inference(engine={**SPLIT, "prefixCaching": True}).spec) == ()
+    assert hints(inference(engine={**SPLIT, "prefixCaching": True})) == ()
 
 
 @pytest.mark.parametrize("engine", ["torch", "sim"])
 def test_other_engines_get_no_hint(engine: str) -> None:
-    assert (
-        hints(inference(engine={"name": engine, "maxNumBatchedTokens": 128}, model=repository("acme/own")).spec) == ()
-    )
+    assert hints(inference(engine={"name": engine, "maxNumBatchedTokens": 128}, model=repository("acme/own"))) == ()
 
 
 def test_hint_stands_in_the_condition_and_refuses_nothing() -> None:

@@ -261,7 +261,8 @@ def test_former_fields_and_settings_name_the_same_revision() -> None:
 
 def test_kept_configuration_with_former_fields_renders_as_settings_do() -> None:
     resource, data = recorded_card()
-    rendered = render(runtime_config(read_inference(merged(resource, {"spec": NOW}))))
+    graphs = {"engine": {"executionMode": "HpuGraphs"}}  # the default of 0.1.0
+    rendered = render(runtime_config(read_inference(merged(resource, {"spec": merged(NOW, graphs)}))))
     assert render(RuntimeConfig.model_validate(data["config"])) == rendered
     assert rendered.env.keys() >= NOW["engine"]["settings"].keys()
 

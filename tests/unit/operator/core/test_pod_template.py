@@ -114,7 +114,7 @@ def test_users_variable_replaces_ours() -> None:
 def test_knobs_that_the_engine_reads_stand_in_the_environment() -> None:
     found = environment(accelerator=CARD, engine={"settings": {"LOG_LEVEL_ALL": "3", "VLLM_DEFRAG_THRESHOLD": "8"}})
     assert found["LOG_LEVEL_ALL"] == "3"
-    assert found["PT_HPU_LAZY_MODE"] == "1"
+    assert found["PT_HPU_LAZY_MODE"] == "0"
     assert "VLLM_DEFRAG_THRESHOLD" not in found
 
 

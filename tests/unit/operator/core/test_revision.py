@@ -1,14 +1,17 @@
 """What a revision is: how it is rendered, and which ControllerRevisions are read as one."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gaudi_operator.core.children.runtime_config import execution_mode
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.notation import canonical_json
-from gaudi_operator.core.rollout.revision import Group, Revision, desired_revision, stored_revisions
-from tests.unit.operator.core.resources import DEFAULTS, inference
+from gaudi_operator.core.rollout.revision import Group, Revision, desired_revision, stored_revisions, with_kept_mode
+from gaudi_runtime.contract.config import ExecutionMode
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 OURS: dict[str, Any] = {"labels": {REVISION_LABEL: "r"}}
 
@@ -46,6 +49,45 @@ def test_inputs_say_nothing_of_what_is_not_set() -> None:
 def test_config_is_written_in_the_names_of_the_api() -> None:
     found = json.loads(desired_revision(inference(model={"maxModelLen": 512}), (), DEFAULTS).config)
     assert found["limits"]["maxModelLen"] == 512
+
+
+def of_another_default(mode: str = "hpuGraphs") -> Revision:
+    """As release 0.1.0 made it on a card: the mode stands in what was rendered alone."""
+    made = desired_revision(inference(accelerator=CARD), (), DEFAULTS)
+    config = json.loads(made.config)
+    config["engine"]["executionMode"] = mode
+    return replace(made, config=json.dumps(config))
+
+
+def test_another_default_mode_makes_no_revision() -> None:
+    kept = of_another_default()
+    assert desired_revision(inference(accelerator=CARD), (kept,), DEFAULTS) is kept
+
+
+def test_naming_the_mode_that_runs_makes_no_revision() -> None:
+    kept = of_another_default()
+    named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
+    assert desired_revision(named, (kept,), DEFAULTS) is kept
+    other = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs", "maxNumSeqs": 2})
+    assert desired_revision(other, (kept,), DEFAULTS) is not kept
+
+
+@pytest.mark.parametrize("kept", [of_another_default("ofTheFuture"), replace(of_another_default(), config="no JSON")])
+def test_naming_another_mode_makes_a_revision(kept: Revision) -> None:
+    named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
+    assert desired_revision(named, (kept,), DEFAULTS) is not kept
+
+
+def test_next_revision_takes_the_default_of_now() -> None:
+    changed = inference(accelerator=CARD, engine={"maxNumSeqs": 2})
+    found = desired_revision(with_kept_mode(changed, (of_another_default(),)), (of_another_default(),), DEFAULTS)
+    assert json.loads(found.config)["engine"]["executionMode"] == "torchCompile"
+
+
+def test_what_runs_is_judged_by_its_own_mode() -> None:
+    judged = with_kept_mode(inference(accelerator=CARD), (of_another_default(),))
+    assert execution_mode(judged) is ExecutionMode.HPU_GRAPHS
+    assert execution_mode(with_kept_mode(inference(accelerator=CARD), ())) is ExecutionMode.TORCH_COMPILE
 
 
 def test_new_revision_has_the_next_number() -> None:

@@ -87,9 +87,9 @@ def test_limit_of_the_pods_own_folder_is_told_in_bytes() -> None:
     assert config(model={"source": source}).model.fetch_limit_bytes is None
 
 
-def test_cpu_compiles_and_cards_capture_unless_a_mode_is_named() -> None:
+def test_pods_compile_unless_a_mode_is_named() -> None:
     assert config().engine.execution_mode is ExecutionMode.TORCH_COMPILE
-    assert config(accelerator=CARD).engine.execution_mode is ExecutionMode.HPU_GRAPHS
+    assert config(accelerator=CARD).engine.execution_mode is ExecutionMode.TORCH_COMPILE
     assert config(engine={"executionMode": "Eager"}).engine.execution_mode is ExecutionMode.EAGER
 
 

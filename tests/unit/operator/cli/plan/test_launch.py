@@ -38,7 +38,7 @@ def test_command_can_be_typed() -> None:
 
 def test_command_has_what_was_asked_for() -> None:
     words = typed(DEPLOYMENT)
-    assert {"UCX_TLS=rc,tcp", "PT_HPU_LAZY_MODE=1", "--max-num-seqs=2"} <= set(words)
+    assert {"UCX_TLS=rc,tcp", "PT_HPU_LAZY_MODE=0", "--max-num-seqs=2"} <= set(words)
     assert words[-5:] == ["--served-model-name", "my chat", "chat", "--cpu-offload-gb", "4"]
 
 

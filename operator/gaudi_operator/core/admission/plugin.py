@@ -1,0 +1,107 @@
+"""What vLLM's plugin for Gaudi does by rules of its own, as far as a spec tells them before a pod runs.
+
+The plugin is not ours and its rules move with its releases, so they are held against new revisions alone: what runs
+has shown by itself how it gets on with them.
+"""
+
+from collections.abc import Iterator
+from math import ceil
+
+from gaudi_operator.api.v1alpha1.warmup import Shortfall
+from gaudi_operator.core.admission.bounds import captures, most_kv_blocks
+from gaudi_operator.core.admission.plans import plan_of
+from gaudi_operator.core.children.runtime_config import bucket_policy, execution_mode, on_cpu, plan_limits
+from gaudi_operator.core.resource import Inference
+from gaudi_runtime.contract.bucketing import Strategy
+from gaudi_runtime.contract.config import EngineName, ExecutionMode
+from gaudi_runtime.errors import Checks, Problem
+from gaudi_runtime.knobs.values import NO
+from gaudi_runtime.units import plural
+
+
+def runs_the_plugin(inference: Inference) -> bool:
+    """Whether the pods run vLLM on a card."""
+    spec = inference.spec
+    return spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
+
+
+_LEAST_SLICED = 1024
+_SLICED_FROM = 8192
+_THRESHOLD = "VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD"
+_SLICES = ("VLLM_HPU_FSDPA_SLICE_ENABLED", "VLLM_PROMPT_USE_FUSEDSDPA")
+"""Either switched off: the plugin splits no attention."""
+
+
+def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
+    """With padding-aware buckets the plugin splits fused attention of long prompts, and asserts sizes as it loads."""
+    spec, limits = inference.spec, plan_limits(inference.spec)
+    settings, tokens = spec.engine.settings, limits.max_num_batched_tokens
+    off = any(settings.get(each, "").lower() in NO for each in _SLICES)
+    if not runs_the_plugin(inference) or spec.bucketing.strategy is not Strategy.PADDING_AWARE or off:
+        return None
+    said, padding = settings.get(_THRESHOLD), spec.bucketing.prompt.query.pad_max
+    threshold = int(said) if said else min(tokens, _SLICED_FROM)
+    least = max(_LEAST_SLICED, limits.block_size + 1)
+    switch = f"or set spec.engine.settings {_SLICES[0]} to false"
+    if threshold < least:
+        where = f"spec.engine.settings {_THRESHOLD}" if said else "spec.engine.maxNumBatchedTokens"
+        return Problem(
+            "PlanImpossible",
+            f"{where} is {threshold}: with strategy PaddingAware vLLM's plugin splits attention from there on, and "
+            f"loads only from {least} on. Raise it, {switch}.",
+        )
+    if (ceil(tokens / 4) if padding is None else padding) < limits.block_size:
+        return Problem(
+            "PlanImpossible",
+            "spec.bucketing.prompt.query.padMax, a quarter of maxNumBatchedTokens when left out, is below blockSize "
+            f"{limits.block_size}: vLLM's plugin, which splits attention by it, does not load. Raise it, {switch}.",
+        )
+    return None
+
+
+def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
+    """Sentences, without a final stop, about fields that the plugin overrules."""
+    engine = inference.spec.engine
+    if runs_the_plugin(inference) and engine.prefix_caching and engine.contiguous_paged_attention:
+        yield (
+            "engine.prefixCaching is ignored by vLLM's plugin with contiguousPagedAttention, so prompts reuse no KV "
+            "blocks and of the planned contexts only those of split prompts are met: set contiguousPagedAttention to "
+            "false, or prefixCaching where no prompt is split"
+        )
+
+
+def graphs_of_contexts_are_too_few(inference: Inference) -> Problem | None:
+    """Where nothing is said, the plugin gives no graph to more tokens than a step may have; context counts."""
+    spec = inference.spec
+    asked = captures(inference) and spec.readiness.on_shortfall is not Shortfall.SERVE_AND_WARN
+    if not asked or spec.warmup.max_graph_tokens is not None:
+        return None
+    limit = plan_limits(spec).max_num_batched_tokens
+    sentence = why_too_few(inference, limit, f"is left out, so maxNumBatchedTokens {limit} counts, which")
+    return Problem("ThresholdsUnreachable", sentence) if sentence else None
+
+
+def why_too_few(inference: Inference, limit: int, said: str) -> str | None:
+    """Why too few prompt buckets have at most `limit` tokens to meet the threshold; `said` is where it comes from.
+
+    The plugin's rule: all tokens of a batch count, padded, with their cached context.
+    """
+    spec = inference.spec
+    if not runs_the_plugin(inference) or execution_mode(inference) is not ExecutionMode.HPU_GRAPHS:
+        return None
+    # Never impossible: plan_is_impossible stands before the thresholds and asks for the same plan.
+    prompts = plan_of(bucket_policy(spec), plan_limits(spec), most_kv_blocks(spec)).prompt
+    percent, block = spec.readiness.min_captured_prompt_percent, spec.engine.block_size
+    within = sum(each.batch_size * (each.query_len + each.num_blocks * block) <= limit for each in prompts)
+    most = 100 * within // len(prompts)
+    if most >= percent:
+        return None
+    return (
+        f"spec.warmup.maxGraphTokens {said} leaves {len(prompts) - within} of {plural(len(prompts), 'prompt bucket')} "
+        f"without a graph, but spec.readiness asks for {percent} % of prompt graphs: raise it, or lower "
+        f"minCapturedPromptPercent to {most}."
+    )
+
+
+plugin_violation = Checks(attention_cannot_be_sliced, graphs_of_contexts_are_too_few)
+"""What keeps the pods of a new revision from serving by the plugin's own rules; None when they may."""

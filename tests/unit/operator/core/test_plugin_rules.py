@@ -1,0 +1,166 @@
+"""What is held against a new revision by rules of vLLM's plugin, and against none that runs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
+from gaudi_operator.core.admission.plugin import plugin_violation
+from gaudi_operator.core.resource import Inference
+from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.errors import Problem
+from tests.builders import Object, merged
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
+from tests.unit.operator.core.stories import condition, pod_names
+
+CONTEXTS: Object = {
+    "accelerator": CARD,
+    "model": {"maxModelLen": 1024},
+    "engine": {
+        "name": "vllm",
+        "executionMode": "HpuGraphs",
+        "maxNumBatchedTokens": 512,
+        "prefixCaching": True,
+        "contiguousPagedAttention": False,
+    },
+    "bucketing": {
+        "strategy": "Linear",
+        "prompt": {"query": {"min": 128, "step": 128, "max": 512}, "context": {"min": 0, "step": 1, "max": 3}},
+    },
+}
+
+
+def asked(base: Object, **change: Any) -> Inference:
+    return inference(**merged(base, change))
+
+
+def test_contexts_above_the_plugins_own_limit_are_refused() -> None:
+    assert plugin_violation(asked(CONTEXTS)) == Problem(
+        "ThresholdsUnreachable",
+        "spec.warmup.maxGraphTokens is left out, so maxNumBatchedTokens 512 counts, which leaves 3 of 16 prompt "
+        "buckets without a graph, but spec.readiness asks for 100 % of prompt graphs: raise it, or lower "
+        "minCapturedPromptPercent to 81.",
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"readiness": {"minCapturedPromptPercent": 81}},
+        {"readiness": {"onShortfall": "ServeAndWarn"}},
+        {"warmup": {"maxGraphTokens": 1024}},
+        {"warmup": {"enabled": False}},
+        {"engine": {"executionMode": "TorchCompile"}},
+        {"engine": {"executionMode": "Eager"}},
+        {"engine": {"name": "torch"}},
+        {"accelerator": {"generation": "none", "deviceMemory": "512Mi"}, "engine": {"executionMode": "TorchCompile"}},
+    ],
+    ids=str,
+)
+def test_thresholds_within_the_plugins_limit_are_not_refused(change: Object) -> None:
+    assert plugin_violation(asked(CONTEXTS, **change)) is None
+
+
+def test_mode_of_the_kept_revision_counts_where_none_is_said() -> None:
+    unsaid = asked(CONTEXTS, engine={"executionMode": None})
+    assert plugin_violation(unsaid) is None
+    assert plugin_violation(replace(unsaid, kept_mode=ExecutionMode.HPU_GRAPHS)) is not None
+
+
+PADDED: Object = {
+    "accelerator": CARD,
+    "model": {"maxModelLen": 2048},
+    "engine": {"name": "vllm", "blockSize": 128},
+    "bucketing": {"strategy": "PaddingAware"},
+}
+SWITCH = "or set spec.engine.settings VLLM_HPU_FSDPA_SLICE_ENABLED to false."
+LOADS = "with strategy PaddingAware vLLM's plugin splits attention from there on, and loads only from"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"engine": {"maxNumBatchedTokens": 1023}},
+            f"spec.engine.maxNumBatchedTokens is 1023: {LOADS} 1024 on. Raise it, {SWITCH}",
+        ),
+        (
+            {"model": {"maxModelLen": 16384}, "engine": {"blockSize": 2048, "maxNumBatchedTokens": 2048}},
+            f"spec.engine.maxNumBatchedTokens is 2048: {LOADS} 2049 on. Raise it, {SWITCH}",
+        ),
+        (
+            {"engine": {"blockSize": 2048, "settings": {"VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD": "1024"}}},
+            f"spec.engine.settings VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD is 1024: {LOADS} 2049 on. Raise it, {SWITCH}",
+        ),
+        (
+            {"bucketing": {"prompt": {"query": {"padMax": 127}}}},
+            "spec.bucketing.prompt.query.padMax, a quarter of maxNumBatchedTokens when left out, is below blockSize "
+            f"128: vLLM's plugin, which splits attention by it, does not load. Raise it, {SWITCH}",
+        ),
+    ],
+    ids=["few tokens", "large blocks", "threshold of one's own", "little padding"],
+)
+def test_what_the_plugin_asserts_at_load_is_refused_beforehand(change: Object, sentence: str) -> None:
+    assert plugin_violation(asked(PADDED, **change)) == Problem("PlanImpossible", sentence)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"engine": {"maxNumBatchedTokens": 1024}},
+        {"bucketing": {"strategy": "Linear"}, "engine": {"maxNumBatchedTokens": 512}},
+        {"engine": {"maxNumBatchedTokens": 512, "settings": {"VLLM_HPU_FSDPA_SLICE_ENABLED": "False"}}},
+        {"engine": {"maxNumBatchedTokens": 512, "settings": {"VLLM_PROMPT_USE_FUSEDSDPA": "0"}}},
+        {"engine": {"maxNumBatchedTokens": 512, "settings": {"VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD": "1024"}}},
+        {"engine": {"maxNumBatchedTokens": 512, "name": "torch"}},
+        {"accelerator": {"generation": "none", "deviceMemory": "1Gi"}, "engine": {"maxNumBatchedTokens": 512}},
+    ],
+    ids=str,
+)
+def test_padding_aware_buckets_that_load_are_not_refused(change: Object) -> None:
+    assert plugin_violation(asked(PADDED, **change)) is None
+
+
+BOTH: Object = {"accelerator": CARD, "engine": {"name": "vllm", "prefixCaching": True}}
+
+
+def test_prefix_caching_that_contiguous_blocks_switch_off_is_told() -> None:
+    assert why_settings_are_ignored(asked(BOTH)) == (
+        "spec.engine.prefixCaching is ignored by vLLM's plugin with contiguousPagedAttention, so prompts reuse no KV "
+        "blocks and of the planned contexts only those of split prompts are met: set contiguousPagedAttention to "
+        "false, or prefixCaching where no prompt is split."
+    )
+    assert first_violation(asked(BOTH), DEFAULTS) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"engine": {"contiguousPagedAttention": False}},
+        {"engine": {"prefixCaching": False}},
+        {"engine": {"name": "torch"}},
+        {"accelerator": {"generation": "none", "deviceMemory": "1Gi"}},
+    ],
+    ids=str,
+)
+def test_prefix_caching_with_an_effect_is_not_told(change: Object) -> None:
+    assert why_settings_are_ignored(asked(BOTH, **change)) is None
+
+
+def test_new_revision_against_the_plugins_rules_makes_no_pod() -> None:
+    cluster = Cluster(resource(**CONTEXTS))
+    cluster.settle()
+    assert pod_names(cluster) == []
+    assert condition(cluster, "Stalled") == ("True", "ThresholdsUnreachable")
+
+
+def test_what_runs_is_not_refused_by_the_plugins_rules() -> None:
+    """As a resource of release 0.1.0: it was accepted before the rule was known, and serves."""
+    cluster = Cluster(resource(**merged(CONTEXTS, {"readiness": {"minCapturedPromptPercent": 81}})))
+    cluster.settle()
+    cluster.change(readiness={"minCapturedPromptPercent": 100})
+    cluster.operate()
+    assert condition(cluster, "PlanAccepted") == ("True", "Accepted")
+    assert len(pod_names(cluster)) == 1
