@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import platform, python_version
 
@@ -20,7 +19,7 @@ from gaudi_runtime.doctor.facts import Facts
 from gaudi_runtime.doctor.judgement import judge as judge_machine
 from gaudi_runtime.doctor.probes import look
 from gaudi_runtime.engines.recipe_key import HPU_CACHE
-from gaudi_runtime.engines.vllm.versions import installed
+from gaudi_runtime.engines.vllm.versions import installed, installed_version
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.hardware.instance import Broken, Instance
 from gaudi_runtime.hardware.names import names_found, plugin_folder
@@ -86,7 +85,7 @@ def _begun(config: RuntimeConfig, facts: Facts) -> HardwareReport:
     vllm = here.why_refused() or f"{here.found}, as this runtime drives it."
     return HardwareReport(
         begun=datetime.now(UTC).isoformat(timespec="seconds"),
-        runtime=version("gaudi-inference-operator"),
+        runtime=installed_version("gaudi-inference-operator") or "from a folder of its source",
         software=_software(),
         pair=vllm if config.engine.name is EngineName.VLLM else f"Engine {config.engine.name}.",
         cards=facts.machine.cards.names if facts.machine else (),
@@ -100,12 +99,7 @@ def _software() -> dict[str, str]:
     found = {"python": python_version(), "kernel": platform()}
     if DRIVER.is_file():
         found["habanalabs driver"] = DRIVER.read_text().strip()
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    return found | {package: release for package in PACKAGES if (release := installed_version(package))}
 
 
 class _Trial:
