@@ -1,6 +1,6 @@
 """What the probes find; nothing here is judged yet."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gaudi_runtime.doctor.gaudi import GaudiFacts
 
@@ -54,7 +54,7 @@ class MachineFacts:
     shared_memory: int
     free_huge_pages: int
     locked_memory: int | None
-    gaudi: GaudiFacts = GaudiFacts()
+    gaudi: GaudiFacts = field(default_factory=GaudiFacts)
 
 
 @dataclass(frozen=True)
