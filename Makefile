@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # mypy looks at files, not at where they lie: a clean clone has to check only what has changed.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gaudi-operator/mypy
 
-.PHONY: help setup demo demo-clean test lint unit vllm plugin tools ready cluster e2e localcluster hardware test-vllm generate pins bench soak mutants steady ecosystem fmt clean
+.PHONY: help setup demo demo-clean test lint unit vllm plugin tools ready cluster e2e localcluster hardware hardware-tests test-vllm generate pins bench soak mutants steady ecosystem fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -87,7 +87,10 @@ e2e: tools ## A real node, real images, real pods, real traffic
 	@$(BIN)/python -m tests.e2e.images $(E2E_NODES)
 	$(BIN)/python -m pytest --numprocesses=$(E2E_NODES) tests/e2e
 
-hardware: $(READY) ## Only with a card: pytest markers cuda and hpu
+hardware: $(READY) ## On a machine with Gaudi: one report file. make hardware MODEL=/path/of/a/checkpoint [IMAGE=...]
+	@$(BIN)/python -m scripts.hardware
+
+hardware-tests: $(READY) ## Only with a card: pytest markers cuda and hpu
 	$(BIN)/python -m pytest tests/hardware
 
 test-vllm: $(READY) ## What breaks with another release of vLLM: make test-vllm VERSION=0.31.0

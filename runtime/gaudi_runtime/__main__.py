@@ -14,6 +14,7 @@ from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.contract.ports import CONFIG_PATH
 
 PRESTOP_SECONDS = 5.0
+REPORT_FILE = "hardware-report.json"
 
 app = typer.Typer(help="The runtime of a GaudiInference pod.", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -53,6 +54,33 @@ def doctor(
     from gaudi_runtime.doctor.command import doctor as examine
 
     raise typer.Exit(examine(engine or (), as_data=json, image_only=image_only))
+
+
+@app.command("hardware-report")
+def hardware_report(
+    model: Annotated[Path | None, typer.Option(help="Folder of a checkpoint; tried with engine vllm.")] = None,
+    config: Annotated[Path | None, typer.Option(help="RuntimeConfig, JSON, in place of --model.")] = None,
+    output: Annotated[str, typer.Option(help="File of the report; - is one line of standard output.")] = REPORT_FILE,
+    folder: Annotated[Path | None, typer.Option(help="Where recipes and logs lie meanwhile.")] = None,
+    tensor_parallel: Annotated[int, typer.Option(min=1, help="Cards of an instance, with --model.")] = 1,
+    max_model_len: Annotated[int, typer.Option(min=1, help="Longest sequence in tokens, with --model.")] = 4096,
+    max_num_seqs: Annotated[int, typer.Option(min=1, help="Most sequences at once, with --model.")] = 32,
+) -> None:
+    """Try this machine with a real model, and write what it does into one file that can be sent to us."""
+    from gaudi_runtime.errors import ConfigError
+    from gaudi_runtime.hardware.command import config_for, hardware_report
+    from gaudi_runtime.serve import read_config
+
+    try:
+        if (model is None) == (config is None):
+            raise ConfigError("Name either the folder of a checkpoint (--model) or a configuration (--config).")
+        told = (
+            read_config(config) if config else config_for(model or Path(), tensor_parallel, max_model_len, max_num_seqs)
+        )
+        raise typer.Exit(hardware_report(told, output, folder))
+    except ConfigError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from error
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:

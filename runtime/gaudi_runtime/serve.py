@@ -54,6 +54,7 @@ from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_not_rendered
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.process.exit import ended_when_lost, exit_at_once, exit_broken
+from gaudi_runtime.process.host_memory import told
 from gaudi_runtime.process.signals import Signals, Stopped, raise_if_stopped
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.units import plural, size
@@ -254,13 +255,16 @@ def start_engine(
     board.keep(**engine.report_fields())
     recipes = RecipeCache(config, engine.recipe_key(), board, stop, clock)
     recipes.take()  # before any process of an engine looks into its folder
-    engine.load(progress)
+    with told("Loading the model", clock):
+        engine.load(progress)
     progress()
-    split, blocks = _memory(config, engine, board)
+    with told("Splitting the memory", clock):
+        split, blocks = _memory(config, engine, board)
     progress()
     plan = make_plan(config.bucketing, config.limits, blocks)
     engine.use_plan(plan)
-    warm_up(config, engine, plan, split, blocks, board, stop, clock)
+    with told("Warm-up", clock):
+        warm_up(config, engine, plan, split, blocks, board, stop, clock)
     recipes.publish()  # before this pod serves, so that those that wait for it find them
     return engine
 

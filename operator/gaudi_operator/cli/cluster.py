@@ -5,7 +5,7 @@ Every method raises ConfigError with one sentence when the API server does not a
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,10 +162,45 @@ class Cluster:
             at = f"/api/v1/namespaces/{{namespace}}/pods/{{pod}}:{STATUS_PORT}/proxy{path}"
             return self._read(at, pod=pod).decode()
 
-    def _read(self, path: str, query: list[tuple[str, str]] | None = None, **names: str) -> bytes:
+    def create_pod(self, name: str, pod: Mapping[str, Any]) -> str:
+        """Make a pod for the GaudiInference `name`; its name."""
+        with self._asking("create", name, "a pod for "):
+            path = "/api/v1/namespaces/{namespace}/pods"
+            return str(json.loads(self._read(path, verb="POST", sent=pod))["metadata"]["name"])
+
+    def pod(self, name: str, pod: str) -> Manifest:
+        """A pod that was made for the GaudiInference `name`."""
+        with self._asking("read", name, f"pod {pod} of "):
+            return dict(json.loads(self._read("/api/v1/namespaces/{namespace}/pods/{pod}", pod=pod)))
+
+    def pod_log(self, name: str, pod: str) -> str:
+        """What the container of that pod has written."""
+        with self._asking("read", name, f"the log of pod {pod} of "):
+            return self._read("/api/v1/namespaces/{namespace}/pods/{pod}/log", pod=pod).decode(errors="replace")
+
+    def delete_pod(self, name: str, pod: str) -> None:
+        """End it."""
+        with self._asking("delete", name, f"pod {pod} of "):
+            self._read("/api/v1/namespaces/{namespace}/pods/{pod}", verb="DELETE", pod=pod)
+
+    def node(self, name: str) -> Manifest:
+        """A node, empty for whoever may not read nodes."""
+        with suppress(ConfigError), self._asking("read", name, "node "):
+            return dict(json.loads(self._read("/api/v1/nodes/{node}", node=name)))
+        return {}
+
+    def _read(
+        self,
+        path: str,
+        query: list[tuple[str, str]] | None = None,
+        verb: str = "GET",
+        sent: Mapping[str, Any] | None = None,
+        **names: str,
+    ) -> bytes:
         """What the API server answers there: the client's own class for pods takes over a second to be imported."""
         inside = {"namespace": self.namespace, **names}
-        request = self._api.param_serialize("GET", path, inside, query, auth_settings=["BearerToken"])
+        headers = {"Content-Type": "application/json"} if sent else {}
+        request = self._api.param_serialize(verb, path, inside, query, headers, sent, auth_settings=["BearerToken"])
         answer = self._api.call_api(*request, _request_timeout=TIMEOUT_SECONDS)
         body = bytes(answer.read() or b"")
         if not 200 <= answer.status < 300:

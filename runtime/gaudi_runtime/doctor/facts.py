@@ -1,6 +1,8 @@
 """What the probes find; nothing here is judged yet."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from gaudi_runtime.doctor.gaudi import GaudiFacts
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class ImageFacts:
     """What an image brings. `bridge` and `plugin` are versions of Intel's packages, empty when they are missing.
 
     `any_vllm` says that the user lets any release of vLLM pass. `read_only` names the folders that cannot be written.
-    `compiler` is the first line of what g++ says of itself.
+    `compiler` is the first line of what g++ says of itself; `inc` is the version of Intel Neural Compressor.
     """
 
     torch: Package
@@ -35,6 +37,7 @@ class ImageFacts:
     compiler: str
     python_headers: bool
     read_only: tuple[str, ...]
+    inc: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class MachineFacts:
     shared_memory: int
     free_huge_pages: int
     locked_memory: int | None
+    gaudi: GaudiFacts = field(default_factory=GaudiFacts)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Whether what was found is enough, as a list of rows; pure (docs/doctor.md). Each rule makes one row."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -219,5 +220,61 @@ def locked_memory(machine: MachineFacts, image: ImageFacts) -> Row:
     )
 
 
-IMAGE_RULES = (torch, compiler, vllm, bridge, folders)
-MACHINE_RULES = (device, processor, cores, memory, shared_memory, huge_pages, locked_memory)
+def inc(image: ImageFacts) -> Row:
+    """What quantizes by measured scales."""
+    if image.inc or not image.bridge:
+        return Row("neural compressor", State.OK, image.inc or "none, of use on cards only")
+    advice = "Models with quantization.method inc do not start here: use Intel's image, which has neural-compressor-pt."
+    return Row("neural compressor", State.WARNING, "not installed", advice)
+
+
+def driver(machine: MachineFacts, image: ImageFacts) -> Row:
+    """The kernel's driver and the image are of one release of the Gaudi software."""
+    found = machine.gaudi.driver
+    if not image.bridge:
+        return Row("driver", State.OK, found or "none, not needed on a CPU")
+    if not found:
+        return Row(
+            "driver", State.WARNING, "not known", "Load the kernel module habanalabs, or ask hl-smi on the node."
+        )
+    release = _numbers(found)
+    allowed = [each for each in PAIRS if _numbers(each.gaudi_software) == release]
+    if allowed and _numbers(image.bridge) == release:
+        return Row("driver", State.OK, f"{found}, as vLLM {allowed[0].vllm} with vllm-gaudi {allowed[0].plugin} has it")
+    if allowed:
+        here = f"this image has Gaudi software {image.bridge}"
+        return Row("driver", State.WARNING, f"{found}, and {here}", f"This driver allows {allowed[0].image}.")
+    wanted = " or ".join(each.gaudi_software for each in PAIRS)
+    return Row(
+        "driver", State.WARNING, found, f"Our pairs are made for driver {wanted}: install one of them on the node."
+    )
+
+
+def firmware(machine: MachineFacts, image: ImageFacts) -> Row:
+    """What runs on the cards themselves; shown, for no rule about it is public."""
+    found = machine.gaudi.firmware
+    if len(found) > 1:
+        advice = "Cards of one node have different firmware: update it on all of them."
+        return Row("firmware", State.WARNING, "; ".join(found), advice)
+    return Row("firmware", State.OK, "; ".join(found) or ("not known" if image.bridge else "none, no cards"))
+
+
+def ports(machine: MachineFacts, _: ImageFacts) -> Row:
+    """What cards talk to each other through."""
+    cards = [each for each in machine.gaudi.cards if each.ports]
+    total, down = sum(len(each.ports) for each in cards), [each for each in cards if each.down]
+    if not down:
+        found = f"{total} of {total} up" if cards else "none known"
+        return Row("ports between cards", State.OK, found)
+    found = "; ".join(f"{each.address}: {', '.join(map(str, each.down))} down" for each in down)
+    advice = "With several cards a replica hangs in its first collective: bring the ports up on the node."
+    return Row("ports between cards", State.WARNING, found, advice)
+
+
+def _numbers(release: str) -> tuple[str, ...]:
+    """The release of the Gaudi software: 1.24.1 of 1.24.1-1234abc and of 1.24.1.563."""
+    return tuple(re.findall(r"\d+", release)[:3])
+
+
+IMAGE_RULES = (torch, compiler, vllm, bridge, inc, folders)
+MACHINE_RULES = (device, driver, firmware, ports, processor, cores, memory, shared_memory, huge_pages, locked_memory)

@@ -15,6 +15,7 @@ from typing import Any
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor import trials
 from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
+from gaudi_runtime.doctor.gaudi import look_at_gaudi
 from gaudi_runtime.doctor.judgement import MODEL_ENGINES
 from gaudi_runtime.engines.vllm.versions import any_release, installed_plugin, installed_release, installed_version
 from gaudi_runtime.process.cgroup import usable_cores, usable_memory
@@ -40,6 +41,7 @@ def look(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
         compiler=_compiler(),
         python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
         read_only=read_only_folders(os.environ),
+        inc=installed_version("neural-compressor-pt"),
     )
     cards = Cards(answer.get("kind", "cpu"), tuple(answer.get("names", ())))
     return Facts(image, None if image_only else _machine(cards))
@@ -105,6 +107,7 @@ def _machine(cards: Cards) -> MachineFacts:
         shared_memory=shared.f_blocks * shared.f_frsize,
         free_huge_pages=_number(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")),
         locked_memory=None if soft == resource.RLIM_INFINITY else soft,
+        gaudi=look_at_gaudi(),
     )
 
 

@@ -106,7 +106,7 @@ class Knob:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of an enum, or those of a bool for yes and no."""
+        """The words of an enum or of a list that knows its own, or those of a bool for yes and no."""
         return tuple(self.range.split("|"))
 
     @property

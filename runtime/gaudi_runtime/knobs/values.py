@@ -32,6 +32,8 @@ def expectation(knob: Knob) -> str:
             return f"a number{_between(knob)}"
         case Type.ENUM:
             return f"one of {', '.join(knob.words)}" if len(knob.words) > 1 else f"{knob.words[0]}, or leave it out"
+        case Type.LIST if len(knob.words) > 1:
+            return f"one or more of {', '.join(knob.words)}, with commas between them"
         case Type.PATH:
             return "an absolute path"
         case Type.JSON:
@@ -89,12 +91,20 @@ def _text(knob: Knob, value: str) -> str | None:
     return value if value and value.isprintable() else None
 
 
+def _list(knob: Knob, value: str) -> str | None:
+    if len(knob.words) == 1:
+        return _text(knob, value)
+    # Without spaces: the plugin takes one for a part of the word.
+    parts = [each.strip() for each in value.split(",")]
+    return ",".join(parts) if set(parts) <= set(knob.words) else None
+
+
 _READ: dict[Type, Callable[[Knob, str], str | None]] = {
     Type.BOOL: _bool,
     Type.INT: _int,
     Type.FLOAT: _float,
     Type.ENUM: lambda knob, value: value if value in knob.words else None,
-    Type.LIST: _text,
+    Type.LIST: _list,
     Type.PATH: lambda knob, value: _text(knob, value) if value.startswith("/") else None,
     Type.JSON: _json,
     Type.STRING: _text,

@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from gaudi_operator.cli.kubectl.hardware import hardware_report
 from gaudi_operator.cli.kubectl.learn import learn
 from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume, undo
 from gaudi_operator.cli.kubectl.status import status
@@ -16,6 +17,7 @@ Start with:
   kubectl gaudi rollout history chat    the kept revisions
   kubectl gaudi rollout undo chat       back to the one that ran before
   kubectl gaudi plan learn chat         buckets for the traffic that its pods met
+  kubectl gaudi hardware-report chat    try its cards, and write what they do into one file
 """
 
 
@@ -34,6 +36,7 @@ app, rollout, plan = _group(HELP), _group("Steer a rollout."), _group("Plan buck
 for command in (history, undo, pause, resume, restart, status):
     rollout.command()(command)
 plan.command()(learn)
+app.command("hardware-report")(hardware_report)
 app.add_typer(rollout, name="rollout")
 app.add_typer(plan, name="plan")
 

@@ -92,7 +92,7 @@ ARGUMENTS = {
 VARIABLES = {
     "cpu": {"VLLM_API_KEY": None, "PT_HPU_LAZY_MODE": None, "VLLM_SKIP_WARMUP": None},
     "llama-3.1-8b": {"PT_HPU_LAZY_MODE": "0"},
-    "fp8-inc": {"QUANT_CONFIG": "/models/llama-3.1-8b-instruct/inc/maxabs_quant.json"},
+    "fp8-inc": {"QUANT_CONFIG": "/models/llama-3.1-8b-instruct/inc/llama-3.1-8b-instruct/maxabs_quant_g2.json"},
     "tensor-parallel-8": {"PT_HPU_LAZY_MODE": "0", "PT_HPU_ENABLE_LAZY_COLLECTIVES": None},
     "long-context": {"VLLM_BUCKETING_STRATEGY": "pad"},
     "adapters": {"VLLM_CONTIGUOUS_PA": "true"},

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from gaudi_runtime.doctor.facts import Cards, Facts, ImageFacts, MachineFacts, Package
+from gaudi_runtime.doctor.gaudi import Card, GaudiFacts
 from gaudi_runtime.doctor.judgement import EVERY_ENGINE, Row, judge
 
 GIB = 1024**3
@@ -26,8 +27,15 @@ MACHINE = MachineFacts(
     free_huge_pages=0,
     locked_memory=8 * 1024**2,
 )
-CARD_IMAGE = replace(IMAGE, torch=Package("2.11.0"), vllm=Package("0.26.0"), bridge="1.24.1.17", plugin="0.26.0")
-CARD_MACHINE = replace(MACHINE, cards=Cards("hpu", ("GAUDI3",) * 8), free_huge_pages=1000, locked_memory=None)
+CARD_IMAGE = replace(
+    IMAGE, torch=Package("2.11.0"), vllm=Package("0.26.0"), bridge="1.24.1.17", plugin="0.26.0", inc="3.7"
+)
+GAUDI = GaudiFacts(
+    "1.24.1-f8bd3a2", ("hl-gaudi3-1.24.1-fw-62.0.0",), tuple(Card(f"0000:{at}3:00.0", (7, 9)) for at in range(8))
+)
+CARD_MACHINE = replace(
+    MACHINE, cards=Cards("hpu", ("GAUDI3",) * 8), free_huge_pages=1000, locked_memory=None, gaudi=GAUDI
+)
 ON_CPU, ON_CARDS = Facts(IMAGE, MACHINE), Facts(CARD_IMAGE, CARD_MACHINE)
 
 

@@ -8,8 +8,9 @@ import pytest
 from gaudi_runtime.catalog.pairs import CPU_RELEASE, PAIRS, RELEASES, Pair
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.doctor.facts import Cards, Facts, Package
+from gaudi_runtime.doctor.gaudi import Card
 from gaudi_runtime.doctor.judgement import EVERY_ENGINE, State, healthy, installed_engines, judge
-from tests.unit.runtime.doctor.facts import CARD_IMAGE, GIB, IMAGE, MACHINE, ON_CARDS, ON_CPU, row_of
+from tests.unit.runtime.doctor.facts import CARD_IMAGE, GAUDI, GIB, IMAGE, MACHINE, ON_CARDS, ON_CPU, row_of
 
 SIM, TORCH, VLLM = EngineName.SIM, EngineName.TORCH, EngineName.VLLM
 FAILS_ON_CPU: list[tuple[str, dict[str, Any], set[EngineName]]] = [
@@ -42,6 +43,12 @@ WARNINGS: list[tuple[str, Facts, dict[str, Any]]] = [
     ("gaudi software", ON_CARDS, {"bridge": "1.24.2.5"}),
     ("gaudi software", ON_CARDS, {"torch": Package("2.13.0")}),
     ("huge pages", ON_CARDS, {"free_huge_pages": 0}),
+    ("neural compressor", ON_CARDS, {"inc": ""}),
+    ("driver", ON_CARDS, {"gaudi": replace(GAUDI, driver="")}),
+    ("driver", ON_CARDS, {"gaudi": replace(GAUDI, driver="1.22.0-740")}),
+    ("driver", ON_CARDS, {"gaudi": replace(GAUDI, driver="1.24.2-17")}),
+    ("firmware", ON_CARDS, {"gaudi": replace(GAUDI, firmware=("hl-1.22", "hl-1.24"))}),
+    ("ports between cards", ON_CARDS, {"gaudi": replace(GAUDI, cards=(Card("0000:03:00.0", (7, 9), (9,)),))}),
     ("locked memory", ON_CARDS, {"locked_memory": 64 * 1024}),
 ]
 EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
@@ -137,7 +144,7 @@ def test_one_fail_is_not_healthy() -> None:
 
 def test_without_a_machine_only_the_image_is_judged() -> None:
     topics = [row.topic for row in judge(Facts(CARD_IMAGE, None), EVERY_ENGINE)]
-    assert topics == ["torch", "compiler", "vllm", "gaudi software", "writable folders"]
+    assert topics == ["torch", "compiler", "vllm", "gaudi software", "neural compressor", "writable folders"]
 
 
 @pytest.mark.parametrize(
@@ -146,3 +153,17 @@ def test_without_a_machine_only_the_image_is_judged() -> None:
 )
 def test_engines_count_as_installed_by_their_package(torch: str, vllm: str, expected: set[EngineName]) -> None:
     assert installed_engines(replace(IMAGE, torch=Package(torch), vllm=Package(vllm))) == expected
+
+
+def test_driver_says_which_pair_it_allows() -> None:
+    row = row_of("driver", ON_CARDS, gaudi=replace(GAUDI, driver="1.24.2-17"))
+    assert PAIRS[1].image in row.advice
+
+
+def test_driver_of_the_image_s_own_release_names_its_pair() -> None:
+    assert row_of("driver", ON_CARDS).found == "1.24.1-f8bd3a2, as vLLM 0.26.0 with vllm-gaudi 0.26.0 has it"
+
+
+def test_ports_that_are_down_are_named_by_card_and_number() -> None:
+    down = replace(GAUDI, cards=(Card("0000:03:00.0", (7, 9)), Card("0000:13:00.0", (7, 9), (7, 9))))
+    assert row_of("ports between cards", ON_CARDS, gaudi=down).found == "0000:13:00.0: 7, 9 down"

@@ -38,6 +38,10 @@ SENTENCES = {
     ("HABANA_PROFILE", "2"): "HABANA_PROFILE is '2': give 1, or leave it out",
     ("HABANA_LOGS", "logs"): "HABANA_LOGS is 'logs': give an absolute path",
     ("--speculative-config", "[1]"): "--speculative-config is '[1]': give a JSON object",
+    (
+        "VLLM_DEBUG",
+        "defrag,all",
+    ): "VLLM_DEBUG is 'defrag,all': give one or more of steps, defrag, fwd, with commas between them",
     ("UCX_TLS", "a\nb"): "UCX_TLS is 'a\\nb': give text of one line",
     ("UCX_TLS", ""): "UCX_TLS is '': give text of one line",
     ("--speculative-config", "x" * 100): f"--speculative-config is '{'x' * 80}..': give a JSON object",
@@ -57,6 +61,7 @@ def test_wrong_setting_gets_its_sentence(name: str, value: str) -> None:
         ("--async-scheduling", "no"),
         ("--speculative-config", '{"method": "ngram"}'),
         ("HABANA_LOGS", "/tmp/logs"),
+        ("VLLM_DEBUG", "defrag, fwd"),
         ("LMCACHE_MAX_LOCAL_CPU_SIZE", "5.0"),
         ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
     ],
@@ -112,3 +117,7 @@ def test_what_is_passed_is_passed_as_it_is_second_time(knob: Knob, value: str) -
     except ValueError:
         return
     assert wire_value(knob, word) == word
+
+
+def test_words_of_a_list_reach_the_engine_without_spaces() -> None:
+    assert wire_value(knobs()["VLLM_DEBUG"], "defrag, fwd") == "defrag,fwd"

@@ -217,7 +217,8 @@ def test_every_setting_of_the_engine_reaches_it() -> None:
     }  # fmt: skip
     rows = [each for each in knobs().values() if each.home is Home.SETTINGS and each.reader in ENGINE]
     for row in rows:
-        value = row.words[0] if row.type == "enum" else samples[row.type]
+        named = row.type == "enum" or (row.type == "list" and len(row.words) > 1)
+        value = row.words[0] if named else samples[row.type]
         value = "1" if row.name in ("LOG_LEVEL_ALL", "VLLM_ROW_PARALLEL_CHUNKS") else value
         found = render(vllm_config(engine={"settings": {row.name: value}}))
         assert row.name in found.env or any(each.partition("=")[0] == row.name for each in found.args), row.name

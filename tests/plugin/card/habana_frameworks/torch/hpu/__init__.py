@@ -54,6 +54,10 @@ def device_count() -> int:
     return 1
 
 
+def get_device_name(device: Any = None) -> str:
+    return "GAUDI3, played by a CPU"
+
+
 def current_device() -> int:
     return 0
 

@@ -1,0 +1,169 @@
+"""`kubectl gaudi hardware-report`: try the cards of a node as a pod of a resource would use them.
+
+A pod like the resource's own, on cards that are free, runs `gaudi-runtime hardware-report` (docs/hardware.md); its
+report comes back by its log, with a few words about the node.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from gaudi_operator.api.v1alpha1.resource import SINGULAR
+from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.core.names import CONTAINER, GROUP_SIZE_ANNOTATION
+from gaudi_operator.core.observed import Manifest
+from gaudi_runtime.contract.ports import CACHE_PATH, CONFIG_PATH, WARMUP_PATH
+from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.hardware.report import HardwareReport
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LOOK_SECONDS = 2.0
+MANAGED_BY = "kubectl-gaudi"
+KEPT = (
+    "affinity",
+    "imagePullSecrets",
+    "initContainers",
+    "nodeSelector",
+    "priorityClassName",
+    "resourceClaims",
+    "runtimeClassName",
+    "schedulerName",
+    "securityContext",
+    "serviceAccountName",
+    "tolerations",
+    "volumes",
+)
+"""What a pod of the resource says of its place, its rights and its files; not where it lies now."""
+ENDED = ("Succeeded", "Failed")
+
+Output = Annotated[Path, typer.Option("-o", "--output", help="File of the report.")]
+Timeout = Annotated[int, typer.Option(min=1, help="End the trial after so many seconds.")]
+
+
+@asks
+def hardware_report(asked: Asked, output: Output = Path("hardware-report.json"), timeout: Timeout = 7200) -> None:
+    """Try its image, model and configuration on free cards of the cluster, and write one file that can be sent.
+
+    The resource itself and its pods are left alone. Exit code 0 when all that must be true was proven.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    pod = trial_pod(asked.name, asked.cluster.pods(asked.name), timeout)
+    name = asked.cluster.create_pod(asked.name, pod)
+    console.print(f"pod/{name} created")
+    try:
+        ended = _until_ended(asked, name, timeout, console)
+        report = read_report(asked.cluster.pod_log(asked.name, name))
+    finally:
+        with suppress(ConfigError):  # gone already
+            asked.cluster.delete_pod(asked.name, name)
+    report = report.model_copy(update={"cluster": about(ended, asked.cluster.node(ended["spec"].get("nodeName", "")))})
+    output.write_text(report.model_dump_json(by_alias=True, exclude_none=True, indent=1) + "\n")
+    for proof in report.proofs:
+        console.print(f"{proof.outcome:<10} {proof.name}: {proof.evidence}", markup=False)
+    if report.ended:
+        console.print(f"It ended early: {report.ended}", markup=False)
+    typer.echo(f"{output} written")
+    if not report.proven:
+        raise typer.Exit(1)
+
+
+def trial_pod(name: str, pods: Sequence[Manifest], seconds: int) -> Manifest:
+    """A pod like the youngest of the resource's, which tries its cards for at most so many seconds. Raises Refused."""
+    if not pods:
+        raise Refused(f'{SINGULAR} "{name}" has no pod to take image, model and place from: scale it to 1 or more')
+    like = max(pods, key=lambda each: str(each["metadata"]["creationTimestamp"]))
+    if GROUP_SIZE_ANNOTATION in (like["metadata"].get("annotations") or {}):
+        raise Refused(f'the replicas of {SINGULAR} "{name}" are groups of pods: no single pod can try them')
+    spec, serving = like["spec"], next(each for each in like["spec"]["containers"] if each["name"] == CONTAINER)
+    trial = {
+        key: value for key, value in serving.items() if key not in ("livenessProbe", "readinessProbe", "lifecycle")
+    }
+    arguments = ["hardware-report", "--config", CONFIG_PATH, "--folder", CACHE_PATH, "--output", "-"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        # No label of the resource: no Service leads here, and no workload counts it.
+        "metadata": {
+            "generateName": f"{name[:200]}-hardware-",
+            "labels": {"app.kubernetes.io/managed-by": MANAGED_BY},
+        },
+        "spec": {
+            **{key: spec[key] for key in KEPT if key in spec},
+            "containers": [{**trial, "args": arguments}],
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": seconds,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+        },
+    }
+
+
+def read_report(log: str) -> HardwareReport:
+    """The last line that is one. Raises Refused with the last words of a trial that wrote none."""
+    for line in reversed(log.splitlines()):
+        with suppress(ValidationError):
+            return HardwareReport.model_validate_json(line)
+    last = next((line for line in reversed(log.splitlines()) if line.strip()), "nothing")
+    raise Refused(f"the trial wrote no report; its last words: {last[:500]}")
+
+
+def about(pod: Manifest, node: Manifest) -> dict[str, str]:
+    """What a stranger needs to know of the cluster; of the node what whoever asks may read."""
+    info: dict[str, Any] = (node.get("status") or {}).get("nodeInfo") or {}
+    cards = {
+        key: value for key, value in ((node.get("status") or {}).get("allocatable") or {}).items() if "gaudi" in key
+    }
+    image = next((each["image"] for each in pod["spec"]["containers"] if each["name"] == CONTAINER), "")
+    told = {
+        key: str(info[key])
+        for key in ("kubeletVersion", "kernelVersion", "osImage", "containerRuntimeVersion")
+        if key in info
+    }
+    return {"image": image, **told, **{key: str(value) for key, value in cards.items()}}
+
+
+def waits_for(pod: Manifest) -> str:
+    """Why a pod has not begun, in the words of scheduler and kubelet; empty when it runs."""
+    status = pod.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] != "True":
+            return str(condition.get("message") or condition.get("reason") or "it has no node yet")
+    for each in status.get("containerStatuses") or ():
+        if waiting := (each.get("state") or {}).get("waiting"):
+            return ": ".join(str(waiting[key]) for key in ("reason", "message") if waiting.get(key))
+    return ""
+
+
+def _until_ended(asked: Asked, name: str, seconds: int, console: "Console") -> Manifest:
+    """The pod once it has ended. Raises Refused when it has not after so many seconds."""
+    deadline, told = time.monotonic() + seconds, ""
+    while time.monotonic() < deadline:
+        pod = asked.cluster.pod(asked.name, name)
+        if pod["status"].get("phase") in ENDED:
+            return pod
+        says = waits_for(pod) or _progress(asked, name) or told
+        if says != told:
+            console.print(says, markup=False)
+            told = says
+        time.sleep(LOOK_SECONDS)
+    raise Refused(f"pod {name} has not ended after {seconds} s ({told or 'it said nothing'}); it is deleted")
+
+
+def _progress(asked: Asked, name: str) -> str:
+    """How far the instance in the pod is, empty while none answers."""
+    try:
+        report = WarmupReport.model_validate_json(asked.cluster.ask_pod(asked.name, name, WARMUP_PATH))
+    except (ConfigError, ValidationError):
+        return ""
+    prompt, decode = report.prompt, report.decode
+    return f"{report.phase}: prompt {prompt.captured}/{prompt.planned}, decode {decode.captured}/{decode.planned}"

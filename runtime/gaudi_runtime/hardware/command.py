@@ -1,0 +1,103 @@
+"""The command: try this machine, show how far it is, write the report, print what it proves."""
+
+import asyncio
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.config import EngineConfig, EngineName, ModelConfig, ParallelismConfig, RuntimeConfig
+from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.engines.vllm.versions import installed_version
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.hardware.report import HardwareReport, Outcome
+from gaudi_runtime.hardware.trial import try_machine
+
+STDOUT = "-"
+MOST_BATCHED = 8192
+_STYLES = {Outcome.PROVEN: "green", Outcome.DISPROVEN: "bold red", Outcome.NOT_TRIED: "yellow"}
+
+
+def hardware_report(config: RuntimeConfig, output: str, folder: Path | None) -> int:
+    """Write the report to the file `output`, or on one line of standard output for `-`; 1 where not all is proven.
+
+    `folder` is where recipes and logs lie meanwhile, in a folder of their own; that of temporary files if None.
+    """
+    console = Console(stderr=True)
+    with tempfile.TemporaryDirectory(prefix="gaudi-hardware-", dir=folder) as own, _progress(console) as progress:
+        report = asyncio.run(try_machine(config, Path(own), _Shown(progress)))
+    text = report.model_dump_json(by_alias=True, exclude_none=True)
+    if output == STDOUT:
+        sys.stdout.write(f"{text}\n")
+    else:
+        Path(output).write_text(json.dumps(json.loads(text), indent=1) + "\n")
+    print_proofs(report, console)
+    if output != STDOUT:
+        console.print(f"Report: {output}")
+    return 0 if report.proven else 1
+
+
+def config_for(model: Path, tensor: int, max_model_len: int, max_num_seqs: int) -> RuntimeConfig:
+    """A configuration of engine vllm for the checkpoint `model`; on a card where the Gaudi software is installed.
+
+    Raises ConfigError where there is no checkpoint.
+    """
+    settings = model / "config.json"
+    if not settings.is_file():
+        raise ConfigError(f"{model} has no config.json: name the folder of a checkpoint.")
+    architecture = json.loads(settings.read_bytes())
+    longest = architecture.get("text_config", architecture).get("max_position_embeddings", max_model_len)
+    length = min(max_model_len, int(longest))
+    cards = bool(installed_version("habana-torch-plugin"))
+    return RuntimeConfig(
+        model=ModelConfig(path=str(model.resolve()), served_names=(model.resolve().name,)),
+        engine=EngineConfig(name=EngineName.VLLM, device="hpu" if cards else "cpu"),
+        parallelism=ParallelismConfig(tensor=tensor),
+        limits=Limits(
+            max_model_len=length, max_num_seqs=max_num_seqs, max_num_batched_tokens=min(length, MOST_BATCHED)
+        ),
+    )
+
+
+def print_proofs(report: HardwareReport, console: Console) -> None:
+    """A row for each proof, and how it ended."""
+    table = Table("", "what", "seen", box=None, pad_edge=False)
+    for each in report.proofs:
+        table.add_row(f"[{_STYLES[each.outcome]}]{each.outcome}", each.name, each.evidence)
+    console.print(table)
+    if report.ended:
+        console.print(f"[bold red]It ended early:[/] {report.ended}")
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[what]}"), TimeElapsedColumn(),
+        console=console,
+    )  # fmt: skip
+
+
+class _Shown:
+    """A line for each step, with a bar while an instance starts."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+
+    def __call__(self, step: str, report: WarmupReport | None) -> None:
+        if step:
+            self._done()
+            self._task = self._progress.add_task(step, total=None, what="")
+        if report is not None and self._task is not None:
+            planned = report.prompt.planned + report.decode.planned
+            phases = (report.prompt, report.decode)
+            done = sum(each.captured if each.capture_applies else each.warmed for each in phases)
+            self._progress.update(self._task, total=planned or None, completed=done, what=report.phase)
+
+    def _done(self) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, total=1, completed=1, what="")

@@ -1,0 +1,130 @@
+"""The names of vLLM's plugin that this runtime uses, looked up in the installed plugin's text: nothing is imported.
+
+A difference shows before a start fails by it, and stands in the report by the plugin's own names.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from gaudi_runtime.engines.vllm.workers.capabilities import (
+    DEFRAGMENTER,
+    HPU_GRAPHS,
+    MANAGER,
+    MARGIN,
+    PIECES,
+    PREPARED,
+    RUNNER,
+    SETUP,
+    Name,
+)
+from gaudi_runtime.hardware.report import NameFound
+
+USED = {
+    "HPUModelRunner": (*SETUP, *RUNNER, *MARGIN, *HPU_GRAPHS, *PIECES, *PREPARED),
+    "HPUBucketingManager": MANAGER,
+    "OnlineDefragmenter": DEFRAGMENTER,
+}
+"""By the plugin's classes."""
+
+
+@dataclass
+class Class:
+    """What a class has by its text: methods with their parameters, attributes that its methods set, its bases."""
+
+    methods: dict[str, ast.arguments] = field(default_factory=dict)
+    attributes: set[str] = field(default_factory=set)
+    bases: tuple[str, ...] = ()
+
+
+def plugin_folder() -> Path | None:
+    """Where the installed plugin lies; None where there is none."""
+    spec = find_spec("vllm_gaudi")
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+
+
+def names_found(folder: Path) -> list[NameFound]:
+    """Each name that we use, in the text below `folder`."""
+    classes = _classes(folder)
+    return [_found(owner, name, classes) for owner, names in USED.items() for name in _once(names)]
+
+
+def _once(names: Iterable[Name]) -> Iterator[Name]:
+    yield from {each.name: each for each in names}.values()
+
+
+def _found(owner: str, wanted: Name, classes: dict[str, Class]) -> NameFound:
+    line = [each for each in _with_bases(owner, classes) if wanted.name in each.methods]
+    method = line[0].methods[wanted.name] if line else None
+    attribute = any(wanted.name in each.attributes for each in _with_bases(owner, classes))
+    there = attribute if wanted.parameters is None and method is None else method is not None
+    return NameFound(
+        owner=owner,
+        name=wanted.name,
+        wanted=wanted.parameters,
+        found=tuple(each.arg for each in _parameters(method)) if method and wanted.parameters is not None else None,
+        there=there,
+        fits=there and (wanted.parameters is None or (method is not None and _takes(method, wanted.parameters))),
+        needed=wanted.loss is None,
+    )
+
+
+def _with_bases(owner: str, classes: dict[str, Class]) -> list[Class]:
+    """The class and those of the plugin that it is made of, nearest first."""
+    line, names = [], [owner]
+    while names:
+        name = names.pop(0)
+        if found := classes.get(name):
+            line.append(found)
+            names += found.bases
+    return line
+
+
+def _parameters(method: ast.arguments) -> list[ast.arg]:
+    """Without `self`."""
+    return [*method.posonlyargs, *method.args][1:]
+
+
+def _takes(method: ast.arguments, passed: tuple[str, ...]) -> bool:
+    """Whether a call with so many positional arguments fits: names of parameters may differ, their number may not."""
+    most = len(_parameters(method))
+    least = most - len(method.defaults)
+    named = any(default is None for default in method.kw_defaults)
+    return not named and least <= len(passed) and (len(passed) <= most or method.vararg is not None)
+
+
+def _classes(folder: Path) -> dict[str, Class]:
+    found: dict[str, Class] = {}
+    for file in sorted(folder.rglob("*.py")):
+        text = file.read_text(errors="replace")
+        if any(f"class {name}" in text for name in USED):
+            nodes = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ClassDef)]
+            found |= {each.name: _class(each) for each in nodes}
+    return found
+
+
+def _class(node: ast.ClassDef) -> Class:
+    made = Class(bases=tuple(each.id for each in node.bases if isinstance(each, ast.Name)))
+    for each in node.body:
+        match each:
+            case ast.FunctionDef():
+                made.methods[each.name] = each.args
+                made.attributes |= _set_on_self(each)
+            case ast.Assign(targets=targets):
+                made.attributes |= {target.id for target in targets if isinstance(target, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                made.attributes.add(name)
+    return made
+
+
+def _set_on_self(function: ast.FunctionDef) -> set[str]:
+    return {
+        each.attr
+        for each in ast.walk(function)
+        if isinstance(each, ast.Attribute)
+        and isinstance(each.ctx, ast.Store)
+        and isinstance(each.value, ast.Name)
+        and each.value.id == "self"
+    }

@@ -1,0 +1,153 @@
+"""What is asked of an instance: prompts of every planned length, alone and side by side, and how that went."""
+
+import asyncio
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import httpx
+
+from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.ports import API_KEY_VARIABLE
+from gaudi_runtime.contract.report import BucketPhase, WarmupReport
+from gaudi_runtime.hardware.report import Traffic
+
+ANSWER_TOKENS = 16
+MOST_LENGTHS = 24
+MOST_AT_ONCE = 32
+REQUEST_SECONDS = 600.0
+"""A shape that compiles while serving may take minutes; it is counted, not cut off."""
+COMMON_TOKENS = 200
+"""Token ids below this are in every vocabulary."""
+
+Prompt = tuple[int, ...]
+
+
+def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> list[Prompt]:
+    """One prompt for each planned query length without context, so long that it is padded to just that bucket."""
+    limits = config.limits
+    room = min(limits.max_model_len, kv_blocks * limits.block_size) - ANSWER_TOKENS
+    # A longer one is split, and meets contexts that are planned with prefix caching only.
+    room = min(room, limits.max_num_batched_tokens)
+    queries = sorted({bucket.query_len for bucket in plan.of(BucketPhase.PROMPT) if bucket.num_blocks == 0})
+    shorter = [0, *queries]
+    fitting = [(before, query) for before, query in zip(shorter, queries, strict=False) if before + 1 <= room]
+    step = max(1, math.ceil(len(fitting) / MOST_LENGTHS))
+    lengths = {min(query, room) for _, query in (*fitting[::step], *fitting[-1:])}
+    return [_prompt(number, length) for number, length in enumerate(sorted(lengths))]
+
+
+def at_once(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) -> list[int]:
+    """How many are asked side by side: 1, 2, 4 and so on, as far as the KV cache holds the longest of them."""
+    longest = max(map(len, prompts), default=1) + ANSWER_TOKENS
+    held = kv_blocks // math.ceil(longest / config.limits.block_size)
+    most = max(1, min(config.limits.max_num_seqs, MOST_AT_ONCE, held))
+    return sorted({most, *(2**power for power in range(most.bit_length()))})
+
+
+def whole_together(config: RuntimeConfig, prompts: Sequence[Prompt], width: int) -> list[Prompt]:
+    """Those of which no one is split when so many are asked at once; the shortest at least."""
+    limits = config.limits
+    # The rest of a split prompt has a context, which is planned with prefix caching only (docs/bucketing.md).
+    splits = config.engine.chunked_prefill and not limits.prefix_caching
+    if width == 1 or not splits:
+        return list(prompts)
+    # A token of each answer that is running counts, too.
+    return [each for each in prompts if width * (len(each) + 1) <= limits.max_num_batched_tokens] or list(prompts[:1])
+
+
+def _prompt(number: int, length: int) -> Prompt:
+    return tuple(3 + (7 * number + 3 * at) % (COMMON_TOKENS - 3) for at in range(length))
+
+
+@dataclass
+class Tally:
+    """What came of requests. Times in seconds."""
+
+    answered: int = 0
+    tokens: int = 0
+    longest: float = 0.0
+    first: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def traffic(self, seconds: float, report: WarmupReport) -> Traffic:
+        """The facts, with what the instance says."""
+        return Traffic(
+            requests=self.answered + len(self.failures),
+            failures=tuple(self.failures[:20]),
+            seconds=seconds,
+            tokens=self.tokens,
+            first_token_p50=quantile(self.first, 0.5),
+            first_token_p99=quantile(self.first, 0.99),
+            longest=self.longest,
+            report=report,
+        )
+
+
+def quantile(values: Iterable[float], share: float) -> float | None:
+    """The smallest value that so large a share of them does not exceed; None of none."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
+
+
+class Client:
+    """Asks for greedy completions, with the key that the container was given."""
+
+    def __init__(self, model: str) -> None:
+        key = os.environ.get(API_KEY_VARIABLE, "").strip()
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._model, self._http = model, httpx.AsyncClient(timeout=REQUEST_SECONDS, trust_env=False, headers=headers)
+
+    async def close(self) -> None:
+        """Let its connections go."""
+        await self._http.aclose()
+
+    async def answer(self, url: str, prompt: Prompt) -> str:
+        """The text of an answer. Raises httpx.HTTPError."""
+        answer = await self._http.post(f"{url}/v1/completions", json=self._body(prompt, stream=False))
+        answer.raise_for_status()
+        return str(answer.json()["choices"][0]["text"])
+
+    async def stream(self, url: str, prompt: Prompt, tally: Tally) -> None:
+        """One streamed answer, counted."""
+        begun, first, pieces, done = time.monotonic(), 0.0, 0, False
+        try:
+            body = self._body(prompt, stream=True)
+            async with self._http.stream("POST", f"{url}/v1/completions", json=body) as answer:
+                if answer.status_code != httpx.codes.OK:
+                    text = (await answer.aread()).decode(errors="replace")
+                    tally.failures.append(f"HTTP {answer.status_code}: {text[:300]}")
+                    return
+                async for line in answer.aiter_lines():
+                    done = done or line == "data: [DONE]"
+                    if line.startswith("data: {") and json.loads(line[6:]).get("choices"):
+                        first, pieces = first or time.monotonic() - begun, pieces + 1
+        except httpx.HTTPError as error:
+            tally.failures.append(repr(error)[:300])
+            return
+        if not done:
+            tally.failures.append("The stream broke off.")
+            return
+        tally.answered += 1
+        tally.tokens += pieces
+        tally.longest = max(tally.longest, time.monotonic() - begun)
+        tally.first.append(first)
+
+    def _body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
+        asked = {"model": self._model, "prompt": list(prompt), "max_tokens": ANSWER_TOKENS, "temperature": 0}
+        # vLLM answers all of them then, also where a model would rather end: shapes, not words, are what counts.
+        return {**asked, "stream": stream, "ignore_eos": True}
+
+
+async def ask_all(client: Client, url: str, rounds: Mapping[int, Sequence[Prompt]]) -> Tally:
+    """The prompts of each round, so many at a time as its key says."""
+    tally = Tally()
+    for width, prompts in rounds.items():
+        for at in range(0, len(prompts), width):
+            together = [prompts[(at + more) % len(prompts)] for more in range(width)]
+            await asyncio.gather(*(client.stream(url, prompt, tally) for prompt in together))
+    return tally

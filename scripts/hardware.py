@@ -1,0 +1,106 @@
+"""`make hardware MODEL=/path/of/a/checkpoint`: try the cards of this machine, and write one report file.
+
+Takes the image named by IMAGE, or builds target runtime-hpu on Intel's image of the first supported pair; needs docker
+or podman with Intel's container runtime. TENSOR_PARALLEL, MAX_MODEL_LEN and MAX_NUM_SEQS say more (docs/hardware.md).
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from gaudi_runtime.catalog.pairs import PAIRS
+from gaudi_runtime.hardware.command import print_proofs
+from gaudi_runtime.hardware.report import HardwareReport
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTPUT = ROOT / "build" / "hardware-report.json"
+BUILT = "localhost/gaudi-runtime-hpu:hardware"
+OPTIONS = {
+    "TENSOR_PARALLEL": "--tensor-parallel",
+    "MAX_MODEL_LEN": "--max-model-len",
+    "MAX_NUM_SEQS": "--max-num-seqs",
+}
+
+console = Console(stderr=True)
+
+
+def main(environment: Mapping[str, str] = os.environ) -> int:
+    """Build or take, look, try, write; the exit code says whether all was proven."""
+    program = next(filter(None, map(shutil.which, ("docker", "podman"))), None)
+    model = Path(environment.get("MODEL", ""))
+    if wrong := why_not(program, model):
+        console.print(wrong, markup=False)
+        return 2
+    assert program  # noqa: S101 - why_not would have said so
+    image = environment.get("IMAGE", "")
+    if not image:
+        image = BUILT
+        console.print(f"Building {image} on {PAIRS[0].image}", markup=False)
+        subprocess.run(build_command(program), check=True)
+    start = container(program, image, model)
+    if subprocess.run([*start, "doctor", "--engine", "vllm"], check=False).returncode:
+        console.print("This machine or this image lacks what the doctor says above: mend that first.")
+        return 1
+    options = [word for name, option in OPTIONS.items() if name in environment for word in (option, environment[name])]
+    trial = [
+        *start,
+        "hardware-report",
+        "--model",
+        f"/models/{model.name}",
+        "--folder",
+        "/cache",
+        "--output",
+        "-",
+        *options,
+    ]
+    done = subprocess.run(trial, stdout=subprocess.PIPE, text=True, check=False)
+    return write(done.stdout)
+
+
+def why_not(program: str | None, model: Path) -> str | None:
+    """What is missing, in a sentence; None when nothing is."""
+    if not (model / "config.json").is_file():
+        return "Name a model: make hardware MODEL=/path/of/a/checkpoint, a folder with config.json and safetensors."
+    if program is None:
+        return "Neither docker nor podman is on the PATH: install one, with Intel's container runtime for Gaudi."
+    return None
+
+
+def build_command(program: str) -> list[str]:
+    """The image that serves on cards, on Intel's own of the pair whose code our tests execute."""
+    base = f"HPU_BASE_IMAGE={PAIRS[0].image}"
+    return [program, "build", "--target", "runtime-hpu", "--build-arg", base, "--tag", BUILT, str(ROOT)]
+
+
+def container(program: str, image: str, model: Path) -> list[str]:
+    """A container with the rights of a pod of ours, all cards, and the model's folder, read-only."""
+    cards = ["--runtime=habana", "--env", "HABANA_VISIBLE_DEVICES=all"]
+    rights = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--user", "65532:65532"]
+    # The driver pins memory, and vLLM's processes talk through shared memory.
+    memory = ["--ulimit", "memlock=-1:-1", "--shm-size=16g", "--tmpfs", "/tmp:mode=1777", "--tmpfs", "/cache:mode=1777"]  # noqa: S108 - the container's
+    folder = ["--volume", f"{model.resolve()}:/models/{model.name}:ro"]
+    return [program, "run", "--rm", *cards, *rights, *memory, *folder, image]
+
+
+def write(said: str) -> int:
+    """Keep the report that a trial has printed, and show what it proves."""
+    lines = said.strip().splitlines()
+    if not lines:
+        console.print("The trial wrote no report: its own words stand above.")
+        return 1
+    report = HardwareReport.model_validate_json(lines[-1])
+    OUTPUT.parent.mkdir(exist_ok=True)
+    OUTPUT.write_text(json.dumps(json.loads(lines[-1]), indent=1) + "\n")
+    print_proofs(report, console)
+    console.print(f"Report: {OUTPUT}", markup=False)
+    return 0 if report.proven else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

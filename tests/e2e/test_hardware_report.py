@@ -1,0 +1,39 @@
+"""`kubectl gaudi hardware-report`: a pod like those of a resource tries a node, and one file comes back."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from demo.install import Installed
+from demo.resource import Resource
+from gaudi_runtime.hardware.report import HardwareReport, Outcome
+from tests.e2e.pods import Pods
+from tests.e2e.specs import SIMULATED
+
+NAME = "tried"
+
+
+def test_report_comes_back_and_the_resource_is_left_alone(
+    installed: Installed,
+    namespace: str,
+    apply: Callable[..., Resource],
+    wait_ready: Callable[[str], None],
+    tmp_path: Path,
+) -> None:
+    of = Pods(installed, namespace, NAME)
+    apply(NAME, **SIMULATED)
+    wait_ready(NAME)
+    pods = of.names()
+    file = tmp_path / "report.json"
+    command = [Path(sys.executable).with_name("kubectl-gaudi"), "hardware-report", NAME, "-n", namespace, "-o", file]
+    environment = {**os.environ, "KUBECONFIG": str(installed.kubeconfig)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report = HardwareReport.model_validate_json(file.read_bytes())
+    unproven = {each.name for each in report.proofs if each.outcome is not Outcome.PROVEN}
+    assert unproven == {"names of the plugin"}, "a simulation has no plugin"
+    assert "kubeletVersion" in report.cluster
+    left = installed.kubectl("get", "pods", "-n", namespace, "-o", "name").split()
+    assert {each.removeprefix("pod/") for each in left} == pods == of.names()

@@ -1,0 +1,32 @@
+"""`gaudi-runtime hardware-report` on the plugin's own code: its names, and in `make plugin` a whole trial."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.hardware.names import names_found
+from gaudi_runtime.hardware.report import HardwareReport, Outcome
+from tests.plugin.cases import PAIRWISE, configured
+from tests.plugin.environment import source
+
+
+def test_the_plugin_has_every_name_that_we_use() -> None:
+    assert [each for each in names_found(source() / "vllm_gaudi") if not each.fits] == []
+
+
+@pytest.mark.skipif(not os.environ.get("PLUGIN_MATRIX"), reason="takes minutes: in make plugin only")
+def test_trial_on_the_played_card_proves_everything(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    case = PAIRWISE[0]
+    config = configured(case, checkpoints[case.family]).model_dump(mode="json", by_alias=True)
+    del config["engine"]["settings"]  # here vLLM's core is a process of its own, as in a pod
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    command = ["-m", "gaudi_runtime", "hardware-report", "--config", "config.json", "--output", "report.json"]
+    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (tmp_path / "report.json").exists(), done.stderr[-4000:]
+    report = HardwareReport.model_validate_json((tmp_path / "report.json").read_bytes())
+    wrong = [each for each in report.proofs if each.outcome is not Outcome.PROVEN]
+    assert (report.ended, wrong) == (None, []), report.log

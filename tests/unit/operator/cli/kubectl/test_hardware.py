@@ -1,0 +1,97 @@
+"""The pod that tries cards, and what is read of it."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.cli.kubectl.asking import Refused
+from gaudi_operator.cli.kubectl.hardware import about, read_report, trial_pod, waits_for
+from gaudi_operator.core.names import GROUP_SIZE_ANNOTATION, NAME_LABEL
+from tests.unit.runtime.hardware.test_proofs import facts
+
+
+def pod(**metadata: Any) -> dict[str, Any]:
+    runtime = {
+        "name": "runtime",
+        "image": "hpu:1",
+        "args": ["serve"],
+        "readinessProbe": {},
+        "livenessProbe": {},
+        "lifecycle": {},
+        "resources": {"limits": {"habana.ai/gaudi": "1"}},
+    }
+    spec = {
+        "containers": [runtime],
+        "nodeName": "node-1",
+        "priority": 0,
+        "readinessGates": [{"conditionType": "inference.gaudi.dev/warmed-up"}],
+        "nodeSelector": {"cards": "yes"},
+    }
+    told = {"name": "chat-1", "creationTimestamp": "2026-11-23T10:00:00Z", "labels": {NAME_LABEL: "chat"}}
+    return {"metadata": {**told, **metadata}, "spec": spec}
+
+
+def test_trial_has_image_cards_and_place_of_the_resource() -> None:
+    made = trial_pod("chat", [pod()], 60)["spec"]
+    assert made["containers"][0]["image"] == "hpu:1"
+    assert made["containers"][0]["resources"] == {"limits": {"habana.ai/gaudi": "1"}}
+    assert made["nodeSelector"] == {"cards": "yes"}
+
+
+def test_no_service_or_workload_takes_the_trial() -> None:
+    assert NAME_LABEL not in trial_pod("chat", [pod()], 60)["metadata"]["labels"]
+
+
+def test_trial_goes_to_any_node_that_fits() -> None:
+    assert not {"nodeName", "priority", "readinessGates"} & set(trial_pod("chat", [pod()], 60)["spec"])
+
+
+def test_nothing_probes_or_restarts_the_trial() -> None:
+    made = trial_pod("chat", [pod()], 60)["spec"]
+    assert not {"readinessProbe", "livenessProbe", "lifecycle"} & set(made["containers"][0])
+    assert (made["restartPolicy"], made["activeDeadlineSeconds"]) == ("Never", 60)
+
+
+def test_the_youngest_pod_is_the_pattern() -> None:
+    young = pod(creationTimestamp="2026-11-23T11:00:00Z")
+    young["spec"]["containers"][0]["image"] = "hpu:2"
+    assert trial_pod("chat", [young, pod()], 60)["spec"]["containers"][0]["image"] == "hpu:2"
+
+
+def test_resource_without_a_pod_is_refused() -> None:
+    with pytest.raises(Refused, match="scale it to 1 or more"):
+        trial_pod("chat", [], 60)
+
+
+def test_group_of_pods_is_refused() -> None:
+    with pytest.raises(Refused, match="groups of pods"):
+        trial_pod("chat", [pod(annotations={GROUP_SIZE_ANNOTATION: "2"})], 60)
+
+
+def test_report_is_the_last_line_that_is_one() -> None:
+    report = facts()
+    assert read_report(f"Starting\n{report.model_dump_json(by_alias=True)}\nwarning: late\n") == report
+
+
+def test_trial_without_a_report_is_told_by_its_last_words() -> None:
+    with pytest.raises(Refused, match="its last words: Killed"):
+        read_report("Starting\nKilled\n\n")
+
+
+def test_pod_without_a_node_says_why() -> None:
+    unscheduled = {"type": "PodScheduled", "status": "False", "message": "Insufficient habana.ai/gaudi"}
+    assert waits_for({"status": {"conditions": [unscheduled]}}) == "Insufficient habana.ai/gaudi"
+
+
+def test_container_that_waits_says_why() -> None:
+    waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    assert waits_for({"status": {"containerStatuses": [waiting]}}) == "ErrImagePull: no such image"
+
+
+def test_cards_of_the_node_stand_in_the_report() -> None:
+    node = {"status": {"allocatable": {"habana.ai/gaudi": "8", "cpu": "64"}, "nodeInfo": {"kernelVersion": "6.8"}}}
+    assert about(pod(), node) == {"image": "hpu:1", "kernelVersion": "6.8", "habana.ai/gaudi": "8"}
+
+
+def test_whoever_may_not_read_nodes_gets_the_image_alone() -> None:
+    assert about(pod(), {}) == {"image": "hpu:1"}

@@ -1,0 +1,61 @@
+"""Names of the plugin that we use, found in its text."""
+
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.hardware.names import names_found
+from gaudi_runtime.hardware.report import NameFound
+
+TEXT = """
+class Warm:
+    def warmup_model(self):
+        self.graphed_buckets = set()
+
+class HPUModelRunner(Warm):
+    use_hpu_graph: bool
+    def __init__(self):
+        self.block_size = 128
+    def _use_graphs(self, attn, size):
+        pass
+    def _check_config(self, batch_size):
+        pass
+    def warmup_sampler(self, *, verbose):
+        pass
+"""
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> dict[str, NameFound]:
+    (tmp_path / "runner.py").write_text(TEXT)
+    return {each.name: each for each in names_found(tmp_path) if each.owner == "HPUModelRunner"}
+
+
+def test_an_attribute_that_a_method_sets_is_there(found: dict[str, NameFound]) -> None:
+    assert found["block_size"].fits
+
+
+def test_an_attribute_that_is_declared_is_there(found: dict[str, NameFound]) -> None:
+    assert found["use_hpu_graph"].fits
+
+
+def test_what_a_base_of_the_class_has_is_there(found: dict[str, NameFound]) -> None:
+    assert found["warmup_model"].fits
+    assert found["graphed_buckets"].fits
+
+
+def test_other_names_of_parameters_fit(found: dict[str, NameFound]) -> None:
+    assert found["_use_graphs"].fits
+    assert found["_use_graphs"].found == ("attn", "size")
+
+
+def test_fewer_parameters_do_not_fit(found: dict[str, NameFound]) -> None:
+    assert (found["_check_config"].there, found["_check_config"].fits) == (True, False)
+
+
+def test_a_parameter_that_must_be_named_does_not_fit(found: dict[str, NameFound]) -> None:
+    assert not found["warmup_sampler"].fits
+
+
+def test_what_is_nowhere_is_missing(found: dict[str, NameFound]) -> None:
+    assert not found["bucketing_manager"].there

@@ -1,0 +1,167 @@
+"""What a trial's facts prove, rule by rule."""
+
+from typing import Any
+
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    ColdShape,
+    Phase,
+    PhaseProgress,
+    Served,
+    ServedPhase,
+    Skipped,
+    WarmupReport,
+)
+from gaudi_runtime.hardware.proofs import judge
+from gaudi_runtime.hardware.report import (
+    Finding,
+    HardwareReport,
+    Look,
+    NameFound,
+    Outcome,
+    Start,
+    Traffic,
+    Upgrade,
+)
+from tests.unit.runtime.configs import sim_config
+
+COLD = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 512, 0), count=1)
+
+
+def report(**fields: Any) -> WarmupReport:
+    """Of an instance with all its graphs, which has served."""
+    whole = PhaseProgress(planned=4, warmed=4, captured=4, cached=4)
+    told = {"instance": "a", "sequence": 1, "plan_hash": "0" * 64, "phase": Phase.SERVING}
+    served = Served(prompt=ServedPhase(hits=3), decode=ServedPhase(hits=40))
+    return WarmupReport(**{**told, "prompt": whole, "decode": whole, "served": served} | fields)
+
+
+def start(name: str = "first", **fields: Any) -> Start:
+    return Start(
+        **{"name": name, "looks": 50, "seconds": 9.0, "phases": {Phase.COMPILING: 6.0}, "report": report()} | fields
+    )
+
+
+def traffic(**fields: Any) -> Traffic:
+    return Traffic(**{"requests": 12, "seconds": 3.0, "tokens": 90, "report": report()} | fields)
+
+
+def facts(**fields: Any) -> HardwareReport:
+    config = sim_config().model_copy(update={"recipe_cache_dir": "/recipes"})
+    told = {
+        "begun": "2026-11-23T10:00:00+00:00",
+        "runtime": "0.1.0",
+        "software": {},
+        "pair": "",
+        "config": config,
+        "doctor": (Finding(topic="torch", state="ok", found="2.11.0"),),
+        "names": (name(),),
+        "starts": (start(), start("second")),
+        "traffic": traffic(),
+        "upgrade": Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(), answers_alike=True),
+    }
+    return HardwareReport(**told | fields)
+
+
+def name(**fields: Any) -> NameFound:
+    told = {"owner": "HPUModelRunner", "name": "warmup_model", "there": True, "fits": True, "needed": True}
+    return NameFound(**told | fields)
+
+
+def outcome(proof: str, **fields: Any) -> Outcome:
+    return next(each.outcome for each in judge(facts(**fields)) if each.name == proof)
+
+
+def evidence(proof: str, **fields: Any) -> str:
+    return next(each.evidence for each in judge(facts(**fields)) if each.name == proof)
+
+
+def test_a_whole_trial_proves_everything() -> None:
+    assert {each.outcome for each in judge(facts())} == {Outcome.PROVEN}
+
+
+def test_trial_that_starts_nothing_proves_nothing_of_graphs() -> None:
+    tried = judge(facts(starts=(), traffic=None, upgrade=None))
+    assert {each.outcome for each in tried if each.name not in ("machine", "names of the plugin")} == {
+        Outcome.NOT_TRIED
+    }
+
+
+def test_a_failing_row_of_the_doctor_disproves_the_machine() -> None:
+    found = (Finding(topic="device", state="fail", found="no Gaudi card"),)
+    assert outcome("machine", doctor=found) is Outcome.DISPROVEN
+
+
+def test_a_needed_name_that_does_not_fit_disproves() -> None:
+    assert outcome("names of the plugin", names=(name(fits=False),)) is Outcome.DISPROVEN
+
+
+def test_a_name_that_can_be_missed_is_told_only() -> None:
+    missing = (name(), name(name="graphed_buckets", there=False, fits=False, needed=False))
+    assert outcome("names of the plugin", names=missing) is Outcome.PROVEN
+    assert "HPUModelRunner.graphed_buckets" in evidence("names of the plugin", names=missing)
+
+
+def test_a_port_that_opens_before_serving_disproves_the_gate() -> None:
+    early = Look(seconds=2.0, ready=False, open=True, phase=Phase.CAPTURING)
+    told = evidence("gate", starts=(start(early=(early,)),))
+    assert told == "first was open 2.0 s after its start, in phase Capturing."
+
+
+def test_a_graph_that_is_missing_without_a_word_disproves() -> None:
+    short = report(prompt=PhaseProgress(planned=4, warmed=4, captured=3))
+    assert outcome("graphs", starts=(start(report=short),)) is Outcome.DISPROVEN
+
+
+def test_graph_said_to_be_left_out_is_no_lack() -> None:
+    left_out = Skipped(phase=BucketPhase.PROMPT, bucket=(1, 512, 0), reason="no memory")
+    short = report(prompt=PhaseProgress(planned=4, warmed=4, captured=3), skipped=(left_out,), skipped_total=1)
+    assert outcome("graphs", starts=(start(report=short),)) is Outcome.PROVEN
+
+
+def test_a_cold_shape_of_planned_traffic_disproves() -> None:
+    cold = traffic(report=report(cold_shapes=(COLD,)))
+    assert outcome("no cold shape, no recompile", traffic=cold) is Outcome.DISPROVEN
+
+
+def test_a_bucket_that_was_left_out_may_be_cold() -> None:
+    left_out = Skipped(phase=COLD.phase, bucket=COLD.shape, reason="no memory")
+    cold = traffic(report=report(cold_shapes=(COLD,), skipped=(left_out,), skipped_total=1))
+    assert outcome("no cold shape, no recompile", traffic=cold) is Outcome.PROVEN
+
+
+def test_a_recompile_while_serving_disproves() -> None:
+    assert (
+        outcome("no cold shape, no recompile", traffic=traffic(report=report(recompiles_since_ready=1)))
+        is Outcome.DISPROVEN
+    )
+
+
+def test_serving_without_a_hit_disproves() -> None:
+    nothing = traffic(report=report(served=Served()))
+    assert outcome("no cold shape, no recompile", traffic=nothing) is Outcome.DISPROVEN
+
+
+def test_a_second_start_without_recipes_disproves() -> None:
+    none = PhaseProgress(planned=4, warmed=4, captured=4)
+    again = start("second", report=report(prompt=none, decode=none))
+    assert outcome("recipes", starts=(start(), again)) is Outcome.DISPROVEN
+
+
+def test_the_evidence_of_recipes_is_what_both_warm_ups_took() -> None:
+    quick = start("second", phases={Phase.COMPILING: 1.5})
+    assert "6.0 s without recipes and 1.5 s with them" in evidence("recipes", starts=(start(), quick))
+
+
+def test_one_failed_request_disproves_the_upgrade() -> None:
+    failed = Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(failures=("HTTP 503",)))
+    assert outcome("upgrade", upgrade=failed) is Outcome.DISPROVEN
+
+
+def test_different_answers_of_two_instances_disprove() -> None:
+    other = Upgrade(in_place=True, seconds_without=4.0, traffic=traffic(), answers_alike=False)
+    assert outcome("answers", upgrade=other) is Outcome.DISPROVEN
+
+
+def test_a_report_that_ended_early_proves_not_all() -> None:
+    assert not facts(ended="Its process ended with 1.").proven

@@ -1,0 +1,84 @@
+"""What is asked of an instance."""
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.hardware.requests import (
+    ANSWER_TOKENS,
+    MOST_LENGTHS,
+    at_once,
+    planned_prompts,
+    quantile,
+    whole_together,
+)
+from tests.unit.runtime.configs import sim_config
+
+
+def plan(*queries: int, context: int = 0) -> BucketPlan:
+    return BucketPlan(tuple(Bucket(1, query, context) for query in queries), (Bucket(4, 1, 8),))
+
+
+def lengths(*queries: int, blocks: int = 100, **limits: int) -> list[int]:
+    return [len(prompt) for prompt in planned_prompts(plan(*queries), sim_config(**limits), blocks)]
+
+
+def test_each_planned_query_length_is_asked() -> None:
+    assert lengths(128, 256) == [128, 256]
+
+
+def test_the_longest_prompt_leaves_room_for_its_answer() -> None:
+    assert lengths(256, 512, max_model_len=512) == [256, 512 - ANSWER_TOKENS]
+
+
+def test_no_prompt_is_so_long_that_it_would_be_split() -> None:
+    assert lengths(128, 512, max_num_batched_tokens=256) == [128, 256]
+
+
+def test_no_prompt_is_longer_than_the_kv_cache() -> None:
+    assert max(lengths(128, 512, blocks=2)) == 2 * 128 - ANSWER_TOKENS
+
+
+def test_of_many_lengths_some_are_asked_the_longest_among_them() -> None:
+    asked = lengths(*range(1, 200))
+    assert len(asked) <= MOST_LENGTHS + 1
+    assert asked[-1] == 199
+
+
+def test_contexts_are_not_asked() -> None:
+    assert planned_prompts(plan(128, context=3), sim_config(), 100) == []
+
+
+def test_widths_double_up_to_the_most_sequences() -> None:
+    assert at_once(sim_config(max_num_seqs=4), [(1,) * 10], 100) == [1, 2, 4]
+
+
+def test_kv_cache_bounds_how_many_are_asked_at_once() -> None:
+    assert at_once(sim_config(max_num_seqs=4), [(1,) * 200], 4) == [1, 2]
+
+
+def test_median_is_one_of_the_values() -> None:
+    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
+
+
+def test_no_values_have_no_median() -> None:
+    assert quantile([], 0.5) is None
+
+
+def together(width: int) -> list[int]:
+    config = sim_config(max_num_batched_tokens=512, prefix_caching=False)
+    return [len(each) for each in whole_together(config, [(1,) * 100, (1,) * 255, (1,) * 256], width)]
+
+
+def test_prompts_that_would_be_split_are_not_asked_together() -> None:
+    assert together(2) == [100, 255]
+
+
+def test_prompt_alone_is_never_split() -> None:
+    assert together(1) == [100, 255, 256]
+
+
+def test_the_shortest_prompt_is_asked_however_many() -> None:
+    assert together(8) == [100]
+
+
+def test_with_prefix_caching_split_prompts_are_planned() -> None:
+    config = sim_config(max_num_batched_tokens=512, prefix_caching=True)
+    assert whole_together(config, [(1,) * 500], 4) == [(1,) * 500]

@@ -1,0 +1,31 @@
+"""What a stage takes of the host."""
+
+import logging
+
+import pytest
+
+from gaudi_runtime.process.host_memory import host_memory, told, took_line
+
+
+def test_stage_is_told_with_seconds_and_bytes(caplog: pytest.LogCaptureFixture) -> None:
+    moments, bytes_then = iter((10.0, 22.34)), iter((2**30, 3 * 2**30))
+    with caplog.at_level(logging.INFO), told("Loading the model", lambda: next(moments), lambda: next(bytes_then)):
+        pass
+    assert caplog.messages == ["Loading the model took 12.3 secs and 2 GiB of host memory"]
+
+
+def test_what_a_stage_has_freed_is_negative() -> None:
+    assert took_line("Warm-up", 1.0, -252 * 1024) == "Warm-up took 1.0 secs and -252 KiB of host memory"
+
+
+def test_stage_that_fails_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO), pytest.raises(OSError, match="gone"), told("Loading the model"):
+        raise OSError("gone")
+    assert caplog.messages == []
+
+
+def test_memory_of_this_process_counts() -> None:
+    before = host_memory()
+    held = bytearray(64 * 2**20)
+    assert host_memory() - before > 32 * 2**20
+    assert len(held) == 64 * 2**20
