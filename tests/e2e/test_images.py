@@ -54,5 +54,5 @@ def test_operator_image_runs_as_an_ordinary_user(tmp_path: Path) -> None:
     assert (config["User"], config["Entrypoint"], config["Cmd"]) == ("65532:65532", ["gaudi-operator"], ["run"])
 
 
-def test_runtime_for_cards_installs_on_a_base_with_its_needs() -> None:
+def test_runtime_for_cards_is_built_on_the_declared_stand_in() -> None:
     build_image("runtime-hpu", FOR_CARDS, {"HPU_BASE_IMAGE": "hpu-stand-in"})

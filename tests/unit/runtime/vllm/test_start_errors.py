@@ -1,4 +1,4 @@
-"""What vLLM says when it cannot start becomes one of our errors; the texts are those of vLLM 0.32 and its libraries."""
+"""What vLLM says when it cannot start becomes one of our errors; the texts are those of vLLM 0.30 and its libraries."""
 
 from importlib.util import find_spec
 from pathlib import Path
