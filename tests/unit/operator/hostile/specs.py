@@ -155,6 +155,7 @@ REFUSED = {
             maxNumPrefillSeqs=64,
             maxNumBatchedTokens=131_072,
             contiguousPagedAttention=False,
+            executionMode="HpuGraphs",
         ),
         "graphs",
     ),
