@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import EngineLost
@@ -176,7 +176,7 @@ class OwnMemory(Engine, Protocol):
 class DividedMemory(Protocol):
     """An engine whose `load` has divided the memory and allocated the KV cache already."""
 
-    def divided_memory(self) -> tuple[Split, int]:
+    def divided_memory(self) -> tuple[Split, DeviceBlocks]:
         """The split, and the KV blocks that were allocated."""
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaudi_runtime.buckets.bucket import DeviceBlocks
 from gaudi_runtime.catalog.models.config_json import parse_config
 from gaudi_runtime.catalog.models.ranks import Spread, Stage, stages
 from gaudi_runtime.contract.config import Dtype, KvCacheDtype, RuntimeConfig
@@ -27,7 +28,7 @@ class CardMemory:
 
     def __init__(self) -> None:
         self._split: Split
-        self._blocks = 0
+        self._blocks: DeviceBlocks
         self._margins: list[int] = []
         self._free: list[int] = []
 
@@ -44,12 +45,12 @@ class CardMemory:
         graphs = max(0, free - margin)
         usable = graphs + kv_cache
         self._split = Split(free=usable + margin, usable=usable, graphs=graphs, kv_cache=kv_cache, margin=margin)
-        self._blocks = least(profile, "kv_blocks")
+        self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
         """The card itself knows."""
 
-    def divided(self) -> tuple[Split, int]:
+    def divided(self) -> tuple[Split, DeviceBlocks]:
         """The split, and the KV blocks that every rank has."""
         return self._split, self._blocks
 
@@ -73,7 +74,8 @@ class CpuLedger:
     def __init__(self, config: RuntimeConfig) -> None:
         self._config = config
         self._told: CpuMemory
-        self._weights = self._kv_cache = self._blocks = 0
+        self._weights = self._kv_cache = 0
+        self._blocks: DeviceBlocks
         self._resident: list[int] = []
 
     def before_start(self) -> int:
@@ -88,13 +90,13 @@ class CpuLedger:
     def started(self, profile: Answers) -> None:
         """Real sizes take the place of forecast ones."""
         self._weights, self._kv_cache = most(profile, "weights"), most(profile, "kv_cache")
-        self._blocks = least(profile, "kv_blocks")
+        self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
         """Growth counts from here."""
         self._resident = [int(each["resident"]) for each in memory]
 
-    def divided(self) -> tuple[Split, int]:
+    def divided(self) -> tuple[Split, DeviceBlocks]:
         """The forecast split with the real KV cache."""
         told = self._told.split
         free, usable = self._told.total - self._weights, told.graphs + self._kv_cache
@@ -113,6 +115,19 @@ class CpuLedger:
     def why_full(self) -> None:
         """None: the budget of captures is all there is."""
         return
+
+
+def _blocks(profile: Answers) -> DeviceBlocks:
+    """All ranks have blocks of the same sizes."""
+    one = profile[0]
+    size = int(one["block_size"])
+    return DeviceBlocks(
+        count=least(profile, "kv_blocks"),
+        size=size,
+        decode_size=int(one.get("decode_block_size", size)),
+        bounded=bool(one.get("bounded", True)),
+        query_step=int(one.get("query_step", 1)),
+    )
 
 
 VLLMS_OWN = 1

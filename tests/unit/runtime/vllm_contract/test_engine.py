@@ -134,6 +134,22 @@ async def test_memory_is_that_of_the_fullest_rank(monkeypatch: pytest.MonkeyPatc
     assert (report.memory.graphs, report.memory.kv_cache, report.memory.kv_blocks) == (11 * GIB, 6 * GIB, 1519)
 
 
+async def test_plan_is_for_the_blocks_that_the_plugin_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of Granite 4.0-H, whose blocks of 528 tokens the plugin chooses itself."""
+    cluster = Cluster([Card(), Card()])
+    for runner in cluster.runners:
+        runner.block_size = runner.attn_block_size = 528
+    config = vllm_config(limits={"maxModelLen": 2048, "maxNumSeqs": 2, "maxNumBatchedTokens": 1056})
+    engine, report = await started(cluster, monkeypatch, config)
+    assert report.memory is not None
+    assert report.memory.block_size == 528
+    assert {query for _, query, _ in cluster.runners[0].bucketing_manager.prompt_buckets} == {528, 1056}
+    assert engine.notes() == (
+        "vLLM has KV blocks of 528 tokens for this model, not the 128 of engine.blockSize: the buckets are planned for "
+        "these",
+    )
+
+
 async def test_verbs_are_called_in_order_and_buckets_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()])
     _, report = await started(cluster, monkeypatch)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.engines.vllm.workers.capabilities import UNBOUNDED
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
 from gaudi_runtime.errors import EngineUnsupported
 from tests.unit.runtime.vllm_contract.driven import plain
@@ -264,7 +265,35 @@ def test_the_profile_tells_memory_margin_and_blocks() -> None:
         "kv_cache": 6 * GIB,
         "kv_blocks": 1519,
         "block_size": 128,
+        "decode_block_size": 128,
+        "bounded": True,
+        "query_step": 1,
     }
+
+
+def test_blocks_of_another_size_than_attention_are_told_apart() -> None:
+    card = Card()
+    runner = plugin(card)
+    runner.block_size, runner.attn_block_size = 768, 128
+    found = plain(HpuVerbs(runner, bridge(card)).profile())
+    assert (found["block_size"], found["decode_block_size"], found["bounded"]) == (768, 128, False)
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_decode_batches_of_hybrids_are_not_bounded(name: str) -> None:
+    card = Card()
+    runner = plugin(card)
+    setattr(runner, name, 4)
+    assert plain(HpuVerbs(runner, bridge(card)).profile())["bounded"] is False
+
+
+@pytest.mark.parametrize(("explicit", "step"), [(True, 256), (False, 1)])
+def test_chunks_of_mamba_are_the_step_of_queries(explicit: bool, step: int) -> None:
+    card = Card()
+    runner = plugin(card)
+    runner.bucketing_manager.mamba_chunk_size = 256
+    runner.bucketing_manager.mamba_chunk_size_is_explicit = explicit
+    assert plain(HpuVerbs(runner, bridge(card)).profile())["query_step"] == step
 
 
 def test_sampler_and_defragmenter_are_warmed_by_the_plugin() -> None:

@@ -83,6 +83,9 @@ class Name:
     loss: str | None = None
 
 
+_PLAIN = "the plan takes every layer for one of plain attention, and shapes of other models may be cold"
+UNBOUNDED = ("num_gdn", "num_mamba_like_layers", "interleaved_sliding_window")
+"""Set of a model whose decode batches may refer to as many blocks as its length allows."""
 SETUP = (Name("enable_bucketing"), Name("use_hpu_graph"))
 RUNNER = (
     Name("bucketing_manager"),
@@ -98,6 +101,8 @@ RUNNER = (
     Name("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
     Name("kv_caches", loss="the size of the KV cache is not known and counts as 0"),
     Name("graphed_buckets", loss="the plugin does not know which graphs exist and may warm up again by itself"),
+    Name("attn_block_size", loss=_PLAIN),
+    *(Name(each, loss=_PLAIN) for each in UNBOUNDED),
 )
 MARGIN = (Name("mem_margin"),)
 HPU_GRAPHS = (Name("_use_graphs", ("attn_metadata", "batch_size")),)
@@ -110,6 +115,8 @@ MANAGER = (
     Name("find_prompt_bucket", ("batch_size", "seq_len", "ctx")),
     Name("find_decode_bucket", ("batch_size", "num_blocks", "seed_buckets")),
     Name("_fallback_max_ctx", loss="a decode batch beyond the plan is not capped to its largest bucket"),
+    Name("mamba_chunk_size", loss=_PLAIN),
+    Name("mamba_chunk_size_is_explicit", loss=_PLAIN),
 )
 _LONG_COLD = "prompt buckets whose query and context exceed the longest sequence run as shorter ones"
 # Of a dummy batch, for buckets that the plugin's own would run as another one.

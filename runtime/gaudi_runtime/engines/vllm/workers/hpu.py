@@ -18,6 +18,7 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     DEFRAGMENTER,
     PIECES,
     PREPARED,
+    UNBOUNDED,
     Bridge,
     find_capabilities,
     losses,
@@ -73,8 +74,24 @@ class HpuVerbs:
             **self.memory(),
             "margin": self._margin(),
             "kv_cache": self._kv_cache(),
-            "kv_blocks": int(self._runner.bucketing_manager.num_hpu_blocks),
-            "block_size": int(self._runner.block_size),
+            **self._blocks(),
+        }
+
+    def _blocks(self) -> dict[str, int]:
+        """Blocks as the plugin counts them; of some models they are other ones than it was asked for."""
+        runner = self._runner
+        size = int(runner.block_size)
+        decode = int(getattr(runner, "attn_block_size", None) or size)
+        # As releases after 0.26 decide it; 0.26 bounds no model.
+        unbounded = decode != size or any(getattr(runner, each, None) for each in UNBOUNDED)
+        manager = runner.bucketing_manager
+        chunks = getattr(manager, "mamba_chunk_size_is_explicit", False)
+        return {
+            "kv_blocks": int(manager.num_hpu_blocks),
+            "block_size": size,
+            "decode_block_size": decode,
+            "bounded": not unbounded,
+            "query_step": int(manager.mamba_chunk_size) if chunks else 1,
         }
 
     def plan(self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]]) -> dict[str, object]:
