@@ -25,7 +25,8 @@ _COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
 class Bridge:
     """One card. `memory` answers (free, total) in bytes; `compile_only` is None where the software has no such mode.
 
-    `compiled` counts the graphs that torch.compile has made in this process; after `trust_guards` it makes no more.
+    `compiled` counts the graphs that torch.compile has made in this process; after `refuse_compiles` it raises instead
+    of making another.
     """
 
     memory: Callable[[], tuple[int, int]]
@@ -33,7 +34,7 @@ class Bridge:
     is_lazy: Callable[[], bool]
     compile_only: Callable[[], AbstractContextManager[Any]] | None
     compiled: Callable[[], int]
-    trust_guards: Callable[[], object]
+    refuse_compiles: Callable[[], object]
 
 
 def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
@@ -46,7 +47,9 @@ def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
             is_lazy=load("habana_frameworks.torch.utils.internal").is_lazy,
             compile_only=_compile_only(load),
             compiled=lambda: int(stats["unique_graphs"]),
-            trust_guards=lambda: torch.compiler.set_stance(skip_guard_eval_unsafe=True),
+            # Not the stance that the plugin takes for it, which skips the checks too: a shape that was never compiled
+            # might then run as another one, and answer wrongly.
+            refuse_compiles=lambda: torch.compiler.set_stance("fail_on_recompile"),
         )
     except (ImportError, AttributeError) as error:
         raise DeviceUnavailable(f"The Gaudi software is not whole ({error}): use the runtime-hpu image.") from error

@@ -140,7 +140,7 @@ class HpuVerbs:
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
         # The plugin does it at the end of its own warm-up, which is skipped.
         if self._fail_on_cold_shapes and self._offered.mode is ExecutionMode.TORCH_COMPILE:
-            self._bridge.trust_guards()
+            self._bridge.refuse_compiles()
         self._met = MetShapes()
 
     def step(self, execute: Callable[[], Any]) -> Any:
