@@ -134,7 +134,7 @@ class Engine(Protocol):
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Capture the graph of this shape and return its measured bytes.
 
-        Raises DeviceOutOfMemory, or GraphRefused where the engine runs the shape without a graph.
+        Raises DeviceOutOfMemory, ShapeRefused, or GraphRefused where the engine runs the shape without a graph.
         """
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:

@@ -28,7 +28,7 @@ from gaudi_runtime.engines.vllm.release import build_engine, build_pod_part, imp
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.engines.vllm.watch import PACE, Pace, Watch
-from gaudi_runtime.errors import DeviceOutOfMemory, EngineLost, GraphRefused
+from gaudi_runtime.errors import DeviceOutOfMemory, EngineLost, GraphRefused, ShapeRefused
 from gaudi_runtime.process.cgroup import usable_cores
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
@@ -127,7 +127,7 @@ class VllmEngine(_Processes):
         self._memory.planned(self._ask("memory"))
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Compile this shape with a real forward. Raises DeviceOutOfMemory."""
+        """Compile this shape with a real forward. Raises DeviceOutOfMemory, or ShapeRefused."""
         self._run("warm", phase, bucket)
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
@@ -221,6 +221,8 @@ class VllmEngine(_Processes):
         outcome = fold_outcomes(self._ask(verb, phase.value, list(bucket), deadline=self._step_seconds))
         if outcome["out_of_memory"]:
             raise DeviceOutOfMemory(outcome["out_of_memory"])
+        if "ran_as" in outcome:
+            raise ShapeRefused(outcome["ran_as"])
         return outcome
 
     def _ask(self, verb: str, *arguments: Any, deadline: float = ANSWER_SECONDS) -> list[Any]:

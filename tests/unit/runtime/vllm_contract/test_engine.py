@@ -41,12 +41,12 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return pair
 
 
-def two_cards(**engine: Any) -> RuntimeConfig:
+def two_cards(bucketing: Any = None, **engine: Any) -> RuntimeConfig:
     """Four prompt buckets, and decode batches of 2 and 4, on two cards."""
     return vllm_config(
         engine=engine,
         limits={"maxModelLen": 512, "maxNumSeqs": 4, "maxNumBatchedTokens": 512},
-        bucketing={"strategy": "linear", "prompt": PROMPTS, "decode": DECODES},
+        bucketing=bucketing or {"strategy": "linear", "prompt": PROMPTS, "decode": DECODES},
         parallelism={"tensor": 2},
     )
 
@@ -111,6 +111,22 @@ async def test_a_bucket_counts_when_every_rank_has_its_graph(monkeypatch: pytest
     assert [(each.bucket, each.reason) for each in report.skipped] == [
         (Bucket(1, 512, 0), "vLLM runs this shape without a graph")
     ]
+
+
+async def test_odd_bucket_of_a_file_is_left_out_and_the_rest_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card()])
+    for runner in cluster.runners:
+        other = runner._prepare_dummy_scenario
+        runner._prepare_dummy_scenario = partial(_as_another, other, (1, 384, 0), (1, 512, 0))
+    file = "(1, [128, 256, 384, 512], 0)\n([2, 4], 1, [8, 16])"
+    _, report = await started(cluster, monkeypatch, two_cards(bucketing={"strategy": "file", "file": file}))
+    assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 3, 3)
+    (left,) = report.skipped
+    assert (left.bucket, left.reason.partition(":")[0]) == (Bucket(1, 384, 0), "vllm-gaudi runs it as (1, 512, 0)")
+
+
+def _as_another(run: Any, odd: Any, other: Any, prompt_cfg: Any, decode_cfg: Any) -> None:
+    run(other if prompt_cfg == odd else prompt_cfg, decode_cfg)
 
 
 async def test_one_rank_that_runs_out_of_memory_ends_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:

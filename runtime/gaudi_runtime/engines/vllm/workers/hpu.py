@@ -25,9 +25,9 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
 )
 from gaudi_runtime.engines.vllm.workers.forwards import FixedBuckets, Forwards, GraphGate
 from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row
-from gaudi_runtime.errors import EngineUnsupported
 
 Forward = Callable[[], None]
+RAN_AS = "vllm-gaudi runs it as"
 REPORT = "the two count shapes differently, which is a defect of this runtime; please report it"
 
 
@@ -181,7 +181,8 @@ class HpuVerbs:
             return _refused(self._lost)
         ran = self._forwards.running
         if ran is not None and ran.bucket != shape:
-            raise EngineUnsupported(f"vllm-gaudi ran {phase} bucket {shape} as {tuple(ran.bucket)}: {REPORT}")
+            # One bucket of a plan is not worth the start: it is left out, and said.
+            return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {tuple(ran.bucket)}: {REPORT}")
         return Outcome(bytes=max(0, before - self.memory()["free"]), graph=graph, out_of_memory=None)
 
     def _forward(self, phase: str, shape: tuple[int, ...]) -> Forward | None:
