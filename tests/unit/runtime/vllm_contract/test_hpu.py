@@ -318,6 +318,19 @@ def test_serving_begins_with_a_fresh_defragmenter() -> None:
     assert (runner.defragmenter.kv_caches, runner.defragmenter.block_size) == (used.kv_caches, used.block_size)
 
 
+@pytest.mark.parametrize(("graphed", "warmed", "times"), [(True, True, 2), (False, True, 1), (True, False, 0)])
+def test_swaps_with_graphs_are_warmed_once_more(graphed: bool, warmed: bool, times: int) -> None:
+    """Graphs belong to the defragmenter that captured them, and serving begins with another."""
+    card = Card()
+    runner = plugin(card)
+    verbs = verbs_on(card, runner)
+    if warmed:
+        verbs.defragmenter()
+    runner.defragmenter.graphed = graphed
+    verbs.start_serving()
+    assert card.log.count("defragmenter.warmup()") == times
+
+
 def test_shape_unseen_by_warm_up_counts_as_compiled_once() -> None:
     card = Card()
     runner = plugin(card)

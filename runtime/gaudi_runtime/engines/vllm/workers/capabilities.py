@@ -135,11 +135,8 @@ _SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is
 _SWAPS_KEPT = "the defragmenter keeps what warm-up did to it"
 # Made when the plugin prepares itself, not before.
 PREPARED = (Name("defragmenter", loss=_SWAPS_COLD),)
-DEFRAGMENTER = (
-    Name("warmup", (), loss=_SWAPS_COLD),
-    Name("kv_caches", loss=_SWAPS_KEPT),
-    Name("block_size", loss=_SWAPS_KEPT),
-)
+REMADE = (Name("kv_caches", loss=_SWAPS_KEPT), Name("block_size", loss=_SWAPS_KEPT))
+DEFRAGMENTER = (Name("warmup", (), loss=_SWAPS_COLD), *REMADE, Name("graphed", loss=_SWAPS_COLD))
 
 _MODES = {
     (True, True): ExecutionMode.HPU_GRAPHS,

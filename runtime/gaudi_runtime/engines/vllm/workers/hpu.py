@@ -18,6 +18,7 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     DEFRAGMENTER,
     PIECES,
     PREPARED,
+    REMADE,
     UNBOUNDED,
     Bridge,
     find_capabilities,
@@ -45,6 +46,7 @@ class HpuVerbs:
         self._forwards = Forwards(runner, bridge.compiled if mode is ExecutionMode.TORCH_COMPILE else None)
         self._gate = GraphGate(runner, self._forwards) if mode is ExecutionMode.HPU_GRAPHS else None
         self._met: MetShapes | None = None
+        self._swaps_warm = False
         self._lost: str | None = None
 
     def describe(self) -> dict[str, object]:
@@ -130,14 +132,18 @@ class HpuVerbs:
 
     def defragmenter(self) -> dict[str, bool]:
         """Run the plugin's block swaps of every size."""
+        self._swaps_warm = True
         return self._optional(getattr(self._runner, "defragmenter", None), "warmup")
 
     def start_serving(self) -> None:
         """Warm-up is over: a defragmenter without its traces, and what is met from here on counts."""
         used = getattr(self._runner, "defragmenter", None)
         # A new one of its class, without the traces that the swaps of warm-up left in it.
-        if used is not None and not losses(used, DEFRAGMENTER[1:]):
+        if used is not None and not losses(used, REMADE):
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
+            # Its graphs are its own: without this, requests would wait for each to be captured again.
+            if self._swaps_warm and getattr(used, "graphed", False):
+                self._optional(self._runner.defragmenter, "warmup")
         # The plugin does it at the end of its own warm-up, which is skipped.
         if self._fail_on_cold_shapes and self._offered.mode is ExecutionMode.TORCH_COMPILE:
             self._bridge.refuse_compiles()
