@@ -1,18 +1,19 @@
 """The memory of a rank: on a card what the plugin measured, on a CPU a budget (docs/vllm.md, Memory on a CPU)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.catalog.models.config_json import parse_config
 from gaudi_runtime.catalog.models.ranks import Spread, Stage, stages
-from gaudi_runtime.contract.config import Dtype, KvCacheDtype, RuntimeConfig
+from gaudi_runtime.contract.config import Dtype, EngineConfig, KvCacheDtype, RuntimeConfig
 from gaudi_runtime.engines.protocol import DeviceMemory
 from gaudi_runtime.engines.vllm.ranks import least, most
 from gaudi_runtime.errors import ConfigError, ModelNotFound, PlanImpossible, UnsupportedModel
-from gaudi_runtime.units import size
+from gaudi_runtime.units import plural, size
 from gaudi_runtime.warmup.memory import Split, kv_blocks, split_memory
 
 Answers = Sequence[dict[str, Any]]
@@ -66,6 +67,21 @@ class CardMemory:
             if free <= margin:
                 return f"{size(free)} of the card of rank {rank} are free and {size(margin)} are kept as margin"
         return None
+
+
+def figures(config: RuntimeConfig) -> str:
+    """Weights and memory as a clause, as far as they are known without the engine; empty where neither is."""
+    files = [each.stat().st_size for each in Path(config.model.path).glob("*.safetensors")]
+    ranks = config.parallelism.tensor * config.parallelism.pipeline
+    weights = [f"the weight files have {size(sum(files))} for {plural(ranks, 'rank')}"] if files else []
+    return " and ".join([*weights, *_device(config.engine)])
+
+
+def _device(engine: EngineConfig) -> Iterator[str]:
+    if engine.device_memory_bytes:
+        yield f"deviceMemory is {size(engine.device_memory_bytes)}"
+    elif (card := CARDS.get(engine.card or "")) and card.memory:
+        yield f"a {card.name} has about {size(int(card.memory.value))}"
 
 
 class CpuLedger:

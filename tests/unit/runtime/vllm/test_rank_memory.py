@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import DeviceBlocks
 from gaudi_runtime.engines.protocol import DeviceMemory
-from gaudi_runtime.engines.vllm.memory import CardMemory, CpuLedger, memory_of
+from gaudi_runtime.engines.vllm.memory import CardMemory, CpuLedger, figures, memory_of
 from tests.unit.runtime.knobs.configs import vllm_config
 from tests.unit.runtime.vllm.configs import BLOCK, GIB, MIB, PARAMETERS, checkpoint, cpu_config
 
@@ -48,6 +48,26 @@ def test_on_a_card_graphs_have_what_is_free_above_margin() -> None:
     split, blocks = card().divided()
     assert (split.graphs, split.kv_cache, split.margin) == (12 * GIB, 40 * GIB, 8 * GIB)
     assert blocks == DeviceBlocks(1500, 128, 128)
+
+
+@pytest.mark.parametrize(
+    ("engine", "device"),
+    [
+        ({"device": "hpu", "card": "gaudi2"}, "a gaudi2 has about 94.62 GiB"),
+        ({"device": "cpu", "deviceMemoryBytes": 4 * GIB}, "deviceMemory is 4 GiB"),
+        ({"device": "hpu", "card": "of the future"}, None),
+    ],
+    ids=["card", "cpu", "unknown card"],
+)
+def test_known_figures_are_weights_and_device(tmp_path: Path, engine: dict[str, Any], device: str | None) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.safetensors").write_bytes(bytes(3 * MIB))
+    config = vllm_config(engine=engine, model={"path": str(tmp_path)}, parallelism={"tensor": 2})
+    assert figures(config) == " and ".join(filter(None, ("the weight files have 6 MiB for 2 ranks", device)))
+
+
+def test_figures_are_empty_where_nothing_is_known(tmp_path: Path) -> None:
+    assert figures(vllm_config(engine={"card": None}, model={"path": str(tmp_path / "missing")})) == ""
 
 
 def test_blocks_of_a_hybrid_are_as_the_plugin_has_them() -> None:
