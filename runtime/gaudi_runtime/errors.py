@@ -18,6 +18,7 @@ RuntimeStartError        this instance cannot serve; the report says why
 └── PortUnavailable      a port that this instance serves on is taken
 DeviceOutOfMemory        a graph or buffer did not fit; ends capture of a phase, not the process
 GraphRefused             the engine runs a shape without a graph, whatever memory there is
+└── ShapeRefused         the engine runs a bucket as another one, so it stays cold
 """
 
 from collections.abc import Callable
@@ -172,3 +173,7 @@ class DeviceOutOfMemory(Exception):
 
 class GraphRefused(Exception):
     """The engine runs this shape without a graph, whatever memory there is; the bucket counts as not captured."""
+
+
+class ShapeRefused(GraphRefused):
+    """The engine runs this bucket as another one; it stays cold."""

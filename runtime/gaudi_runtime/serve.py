@@ -25,7 +25,8 @@ from starlette.types import ASGIApp
 
 from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import with_model_here
-from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.buckets.planner import plan_of_device
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import MemorySplit, Phase, RuntimeFailure
@@ -261,15 +262,16 @@ def start_engine(
     with told("Splitting the memory", clock):
         split, blocks = _memory(config, engine, board)
     progress()
-    plan = make_plan(config.bucketing, config.limits, blocks)
+    plan = plan_of_device(config.bucketing, config.limits, blocks)
+    config = config.model_copy(update={"limits": blocks.limits(config.limits)})
     engine.use_plan(plan)
     with told("Warm-up", clock):
-        warm_up(config, engine, plan, split, blocks, board, stop, clock)
+        warm_up(config, engine, plan, split, blocks.count, board, stop, clock)
     recipes.publish()  # before this pod serves, so that those that wait for it find them
     return engine
 
 
-def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[Split, int]:
+def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[Split, DeviceBlocks]:
     """The split and the KV blocks, which are allocated then."""
     if isinstance(engine, DividedMemory):
         split, blocks = engine.divided_memory()
@@ -279,25 +281,33 @@ def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[
     board.update(phase=Phase.PROFILING)
     free = own.profile().free
     split = split_memory(free, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
-    blocks = kv_blocks(split.kv_cache, own.block_bytes())
+    blocks = DeviceBlocks.as_asked(kv_blocks(split.kv_cache, own.block_bytes()), config.limits)
     # Before the allocation, so that the report of one that fails has the figures.
     _publish(config, split, blocks, board)
     board.update(phase=Phase.ALLOCATING)
     try:
-        own.allocate(blocks)
+        own.allocate(blocks.count)
     except DeviceOutOfMemory as error:
         raise PlanImpossible(
-            f"The KV cache of {plural(blocks, 'block')} ({size(split.kv_cache)}) does not fit the device: {error}; "
-            "lower engine.deviceMemoryUtilizationPercent."
+            f"The KV cache of {plural(blocks.count, 'block')} ({size(split.kv_cache)}) does not fit the device: "
+            f"{error}; lower engine.deviceMemoryUtilizationPercent."
         ) from error
     return split, blocks
 
 
-def _publish(config: RuntimeConfig, split: Split, blocks: int, board: ReportBoard) -> None:
-    log.info("%s", split_line(split, blocks, config.engine.device_memory_utilization, config.warmup.graph_memory_share))
+def _publish(config: RuntimeConfig, split: Split, blocks: DeviceBlocks, board: ReportBoard) -> None:
+    log.info(
+        "%s",
+        split_line(split, blocks.count, config.engine.device_memory_utilization, config.warmup.graph_memory_share),
+    )
     board.update(
         memory=MemorySplit(
-            free=split.free, usable=split.usable, graphs=split.graphs, kv_cache=split.kv_cache, kv_blocks=blocks
+            free=split.free,
+            usable=split.usable,
+            graphs=split.graphs,
+            kv_cache=split.kv_cache,
+            kv_blocks=blocks.count,
+            block_size=blocks.size,
         )
     )
 

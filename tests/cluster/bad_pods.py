@@ -55,6 +55,7 @@ SECRET, CONFIG_MAP = {"name": "s", "key": "k"}, {"name": "c", "key": "k"}
 PLATFORM_PODS = (
     Bad("user_beside_that_of_the_cluster", "userFromCluster is true", pod(userFromCluster=True, runAsUser=1000)),
     Bad("group_of_root", "spec.pod.supplementalGroups[0] in body should be greater", pod(supplementalGroups=[0])),
+    Bad("capability_of_root", 'Unsupported value: "SYS_ADMIN"', pod(capabilities=["SYS_ADMIN"])),
     Bad("cpu_limit_under_cpu", "cpuLimit must be at least cpu", pod(resources={"cpu": 4, "cpuLimit": "3500m"})),
     Bad("volume_of_the_node", 'unknown field "spec.pod.volumes[0].hostPath"', volume(hostPath={"path": "/"})),
     Bad("volume_of_two_kinds", "exactly one of configMap", volume(emptyDir={}, secret={"secretName": "s"})),

@@ -111,6 +111,7 @@ POD: Object = {
         "tmpSize": "1Gi",
     },
     "supplementalGroups": [3000],
+    "capabilities": ["SYS_NICE"],
 }
 
 

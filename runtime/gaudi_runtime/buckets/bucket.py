@@ -39,6 +39,30 @@ def most_context_blocks(limits: Limits) -> int:
     return math.ceil((limits.max_model_len - 1) / limits.block_size)
 
 
+@dataclass(frozen=True)
+class DeviceBlocks:
+    """The KV blocks of a device as its engine has them: `count` of `size` tokens.
+
+    Decode batches may count smaller ones, of `decode_size` tokens. `bounded` says that such a batch refers to at most
+    three times the blocks that exist. Queries of prompts are multiples of `query_step` tokens.
+    """
+
+    count: int
+    size: int
+    decode_size: int
+    bounded: bool = True
+    query_step: int = 1
+
+    @classmethod
+    def as_asked(cls, count: int, limits: Limits) -> "DeviceBlocks":
+        """As the limits say, which is what an engine has of most models."""
+        return cls(count, limits.block_size, limits.block_size)
+
+    def limits(self, asked: Limits) -> Limits:
+        """The limits with the blocks that there are."""
+        return asked if asked.block_size == self.size else asked.model_copy(update={"block_size": self.size})
+
+
 def fallback(value: int, base: int) -> int:
     """Round `value` up to a multiple of ceil(cube root of value) * base; 0 and 1 stay."""
     if value <= 1:

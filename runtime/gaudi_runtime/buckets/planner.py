@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Sequence, Sized
 from math import ceil, prod
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, Dropped, Rule, most_context_blocks
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks, Dropped, Rule, most_context_blocks
 from gaudi_runtime.buckets.bucket_file import read_bucket_file
 from gaudi_runtime.buckets.coverage import levels_of, steps_up_to
-from gaudi_runtime.buckets.ranges import LONG_MODEL_LEN, Dimensions, ignored_settings, plan_values
+from gaudi_runtime.buckets.ranges import LONG_MODEL_LEN, Dimensions, ignored_settings, next_multiple, plan_values
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
@@ -26,15 +26,33 @@ def make_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPla
 
     Raises PlanImpossible with a sentence that names the phase, the dimension or the rule at fault.
     """
-    if kv_blocks < 1:
+    return plan_of_device(policy, limits, DeviceBlocks.as_asked(kv_blocks, limits))
+
+
+def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
+    """The same for KV blocks that an engine has, which may be others than the limits ask for."""
+    plan = _plan(policy, blocks.limits(limits), blocks)
+    if blocks.decode_size == blocks.size:
+        return plan
+    # The phases share nothing but the budget of strategy Optimal, which then bounds each by itself.
+    decode = _plan(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
+    dropped = (
+        *(each for each in plan.dropped if each.phase is BucketPhase.PROMPT),
+        *(each for each in decode.dropped if each.phase is BucketPhase.DECODE),
+    )
+    return BucketPlan(prompt=plan.prompt, decode=decode.decode, warnings=plan.warnings, dropped=dropped)
+
+
+def _plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> BucketPlan:
+    if blocks.count < 1:
         raise PlanImpossible("the device has no room for a single KV block; give it more memory or a smaller model")
     warnings = list(ignored_settings(policy, limits))
     match policy.strategy:
         case Strategy.FILE:
             return plan_of_file(policy.file or "", limits, warnings)
         case Strategy.OPTIMAL:
-            return _optimal_plan(policy, limits, kv_blocks, warnings)
-    return plan_of_ranges(policy, limits, kv_blocks, warnings)
+            return _optimal_plan(policy, limits, blocks, warnings)
+    return plan_of_ranges(policy, limits, blocks, warnings)
 
 
 def candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
@@ -44,7 +62,7 @@ def candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
     if policy.strategy is Strategy.FILE:
         return len(policy.file or "")
     try:
-        values = plan_values(policy, limits, kv_blocks)
+        values = plan_values(policy, limits, DeviceBlocks.as_asked(kv_blocks, limits))
     except PlanImpossible:
         return 0
     prompt = len(values.prompt_batch) * len(values.prompt_query) * len(values.prompt_context)
@@ -52,20 +70,24 @@ def candidates(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> int:
     return sum(count for count in (prompt, decode) if count <= MAX_CANDIDATES)
 
 
-def _optimal_plan(policy: BucketPolicy, limits: Limits, kv_blocks: int, warnings: list[str]) -> BucketPlan:
+def _optimal_plan(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: list[str]) -> BucketPlan:
     """What strategy optimal chooses: its buckets break no rule."""
     # Imported here: most plans need no optimizer, and commands start quicker without it.
     from gaudi_runtime.buckets.optimal.strategy import optimal_buckets
 
     def exponential() -> BucketPlan:
-        return plan_of_ranges(BucketPolicy(strategy=Strategy.EXPONENTIAL), limits, kv_blocks)
+        return plan_of_ranges(BucketPolicy(strategy=Strategy.EXPONENTIAL), limits, blocks)
 
-    buckets, more = optimal_buckets(policy, limits, kv_blocks, exponential)
+    buckets, more = optimal_buckets(policy, limits, blocks.count, exponential)
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
     for sieve, phase in ((prompt, BucketPhase.PROMPT), (decode, BucketPhase.DECODE)):
         for bucket in buckets[phase]:
-            sieve.keep(bucket)
+            sieve.keep(_in_steps(bucket, blocks.query_step) if phase is BucketPhase.PROMPT else bucket)
     return plan_of(prompt, decode, [*warnings, *more])
+
+
+def _in_steps(bucket: Bucket, step: int) -> Bucket:
+    return bucket._replace(query_len=next_multiple(bucket.query_len, step))
 
 
 def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int) -> Rule | None:
@@ -173,10 +195,12 @@ MAX_FILE_WARNINGS = 20
 MAX_STEPS = 250_000
 
 
-def plan_of_ranges(policy: BucketPolicy, limits: Limits, kv_blocks: int, warnings: Sequence[str] = ()) -> BucketPlan:
+def plan_of_ranges(
+    policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks, warnings: Sequence[str] = ()
+) -> BucketPlan:
     """The buckets that the values of a strategy's ranges combine to. Raises PlanImpossible."""
     prompt, decode = Sieve(BucketPhase.PROMPT), Sieve(BucketPhase.DECODE)
-    values = plan_values(policy, limits, kv_blocks)
+    values = plan_values(policy, limits, blocks)
     _take_prompt(prompt, values, limits, policy.prompt.context.max)
     _take_decode(decode, values, limits)
     return plan_of(prompt, decode, warnings)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from gaudi_runtime.buckets.bucket import DeviceBlocks
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible
@@ -54,20 +55,23 @@ def ceil_log2(value: int) -> int:
     return (value - 1).bit_length()
 
 
-def exponential_ranges(limits: Limits, kv_blocks: int) -> Dimensions[Range]:
-    """Five ranges that depend on the limits only."""
+def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) -> Dimensions[Range]:
+    """Five ranges that depend on the limits only; `bounded` as in DeviceBlocks."""
     # Users cannot override them: the public planner reads no variables for this strategy.
     block, seqs, prefills = limits.block_size, limits.max_num_seqs, limits.max_num_prefill_seqs
     tokens = limits.max_num_batched_tokens
     context = _exponential_context(limits)
     ceiling = kv_blocks if limits.contiguous_paged_attention else 3 * kv_blocks
-    blocks = min(math.ceil(limits.max_model_len / block) * seqs, ceiling)
+    useful = math.ceil(limits.max_model_len / block) * seqs
+    blocks = useful if not (bounded or limits.contiguous_paged_attention) else min(useful, ceiling)
+    # Of a range beyond the bound the public planner takes more values, so that they lie as close as within it.
+    more = ceil_log2(math.ceil(blocks / ceiling)) + 1 if blocks > ceiling else 0
     return Dimensions(
         prompt_batch=Range(1, 2, prefills, ceil_log2(prefills) + 1),
         prompt_query=Range(block, block, tokens, ceil_log2(tokens)),
         prompt_context=Range(0, 1, context, 2 if context == 1 else ceil_log2(context) + 1),
         decode_batch=Range(1, 2, seqs, ceil_log2(seqs) + 1),
-        decode_blocks=Range(1, seqs, blocks, ceil_log2(blocks) + 1),
+        decode_blocks=Range(1, seqs, blocks, ceil_log2(blocks) + 1 + more),
     )
 
 
@@ -253,38 +257,39 @@ def _check(minimum: int, step: int, maximum: int) -> None:
 ValuesOf = Callable[[Range], list[int]]
 
 
-def plan_values(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> Dimensions[list[int]]:
+def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> Dimensions[list[int]]:
     """The values of every dimension. Raises PlanImpossible with the dimension whose settings contradict."""
-    chosen, values_of = _strategy(policy, limits, kv_blocks)
+    chosen, values_of = _strategy(policy, limits, device)
+    query = _values("prompt.query", chosen.prompt_query, values_of)
     context = [0]
     if limits.prefix_caching:
         context = _values("prompt.context", chosen.prompt_context, values_of)
     blocks = _values("decode.blocks", chosen.decode_blocks, values_of)
     # With contiguous attention a batch reads up to the highest block in use, so some bucket must have all of them.
-    if limits.contiguous_paged_attention and blocks[-1] < kv_blocks:
-        blocks = [*blocks, kv_blocks]
+    if limits.contiguous_paged_attention and blocks[-1] < device.count:
+        blocks = [*blocks, device.count]
     return Dimensions(
         prompt_batch=_values("prompt.batchSize", chosen.prompt_batch, values_of),
-        prompt_query=_values("prompt.query", chosen.prompt_query, values_of),
+        prompt_query=sorted({next_multiple(each, device.query_step) for each in query}),
         prompt_context=context,
         decode_batch=_values("decode.batchSize", chosen.decode_batch, values_of),
         decode_blocks=blocks,
     )
 
 
-def _strategy(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> tuple[Dimensions[Range], ValuesOf]:
+def _strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> tuple[Dimensions[Range], ValuesOf]:
     match policy.strategy:
         case Strategy.LINEAR:
-            return linear_ranges(policy, limits, kv_blocks), lambda r: linear(r.min, r.step, r.max)
+            return linear_ranges(policy, limits, blocks.count), lambda r: linear(r.min, r.step, r.max)
         case Strategy.PADDING_AWARE:
             return (
-                padding_aware_ranges(policy, limits, kv_blocks),
+                padding_aware_ranges(policy, limits, blocks.count),
                 lambda r: padding_aware(r.min, r.step, r.max, r.pad_max, r.pad_percent),
             )
         case Strategy.EXPONENTIAL:
             exact = limits.contiguous_paged_attention
             return (
-                exponential_ranges(limits, kv_blocks),
+                exponential_ranges(limits, blocks.count, bounded=blocks.bounded),
                 lambda r: exponential(r.min, r.step, r.max, r.limit, ends_exact=exact),
             )
     raise PlanImpossible(

@@ -190,7 +190,9 @@ class WarmupConfig(Wire):
         None, description="Prompts with more tokens, cached context included, run without a graph (vllm on a card)."
     )
     fail_on_cold_shapes: bool = Field(
-        False, description="Whether a request of a cold shape fails instead of waiting for its compile."
+        False,
+        description="Whether nothing is compiled once the model is served: sim fails the request of a cold shape, vllm"
+        " in torchCompile on a card ends.",
     )
     time_budget_seconds: Annotated[int, Field(ge=1, le=604_800)] | None = Field(
         None, description="No bucket is begun after this time; those left are reported and stay cold or without graph."

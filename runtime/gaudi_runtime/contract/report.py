@@ -91,6 +91,7 @@ class MemorySplit(Tolerant):
     graphs: Bytes
     kv_cache: Bytes
     kv_blocks: Large
+    block_size: Large | None = Field(None, description="Tokens of a KV block as the engine has it.")
 
 
 class FetchProgress(Tolerant):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import EngineLost
@@ -134,7 +134,7 @@ class Engine(Protocol):
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
         """Capture the graph of this shape and return its measured bytes.
 
-        Raises DeviceOutOfMemory, or GraphRefused where the engine runs the shape without a graph.
+        Raises DeviceOutOfMemory, ShapeRefused, or GraphRefused where the engine runs the shape without a graph.
         """
 
     def warm_sampler(self, batch_size: int, progress: Progress) -> None:
@@ -176,7 +176,7 @@ class OwnMemory(Engine, Protocol):
 class DividedMemory(Protocol):
     """An engine whose `load` has divided the memory and allocated the KV cache already."""
 
-    def divided_memory(self) -> tuple[Split, int]:
+    def divided_memory(self) -> tuple[Split, DeviceBlocks]:
         """The split, and the KV blocks that were allocated."""
 
 

@@ -13,7 +13,7 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped
 from gaudi_runtime.engines.protocol import Engine
-from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused
+from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import raise_if_stopped
 from gaudi_runtime.warmup.estimate import Estimate, Step, StepKind
@@ -166,6 +166,8 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
     except DeviceOutOfMemory as error:
         # The next one is tried all the same: buckets come largest first, and a smaller one may fit.
         return _left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
+    except ShapeRefused as error:
+        return _left_out(phase, bucket, str(error))
     seconds = job.clock() - started
     job.estimate.over([step])
     job.measured(step, seconds)

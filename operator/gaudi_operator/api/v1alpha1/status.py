@@ -92,6 +92,9 @@ class PlanState(ApiModel):
     prompt_buckets: Count = Field(description="Prompt buckets.")
     decode_buckets: Count = Field(description="Decode buckets.")
     kv_blocks: Large = Field(description="KV blocks that the plan is for.")
+    block_size: Large | None = Field(
+        None, description="Tokens of a KV block, where the engine has others than spec.engine.blockSize."
+    )
     graph_bytes: Bytes | None = Field(None, description="Bytes of the graphs that fit, of one card.")
     warmup_seconds: Large | None = Field(
         None, description="Seconds of warm-up as estimated, or from a pod's start until it served as measured."

@@ -133,8 +133,9 @@ class Warmup(ApiModel):
     )
     fail_on_cold_shapes: bool = Field(
         False,
-        description="Whether a request whose shape was not warmed up fails instead of waiting for its compile. With"
-        " TorchCompile this also spares the checks of every step.",
+        description="Whether nothing is compiled once a pod serves. The sim engine then fails the request whose shape"
+        " was not warmed up. vllm in TorchCompile on a card cannot fail one request alone: it ends with all of them and"
+        " warms up anew. Without effect elsewhere.",
     )
     multimodal: MultimodalWarmup = Field(
         MultimodalWarmup(), description="Deprecated: settings of the engine say all of it. It goes with release 0.3."

@@ -50,13 +50,18 @@ class PlanForecast:
     estimate: Estimate | None
 
 
-def forecast_plan(inference: Inference, measured_blocks: int | None = None) -> PlanForecast | None:
+def forecast_plan(
+    inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
+) -> PlanForecast | None:
     """The forecast for a device with `measured_blocks` KV blocks; otherwise with as many as are estimated, or else
     with the most that can be used. None when no plan is possible.
+
+    `block_size` is the tokens of a block as an engine had them, where that was measured.
     """
-    spec = inference.spec
+    spec, inputs = inference.spec, inputs_of(runtime_config(inference))
     inputs = replace(
-        inputs_of(runtime_config(inference)),
+        inputs,
+        limits=inputs.limits.model_copy(update={"block_size": block_size}) if block_size else inputs.limits,
         kv_blocks=measured_blocks,
         tokens_follow_length=spec.engine.max_num_batched_tokens is None,
     )

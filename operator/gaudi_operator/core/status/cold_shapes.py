@@ -15,7 +15,7 @@ from gaudi_operator.core.state import State
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
 from gaudi_runtime.buckets.optimal.cost import warmup_seconds
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.contract.report import BucketPhase, PhaseProgress, Shape, WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, MemorySplit, PhaseProgress, Shape, WarmupReport
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.units import size
 
@@ -45,11 +45,16 @@ def suggestion(state: State) -> str | None:
         if report.memory is None:
             continue
         with suppress(PlanImpossible):
-            limits = plan_limits(spec)
+            limits = _as_found(plan_limits(spec), report.memory)
             plan = plan_of(bucket_policy(spec), limits, report.memory.kv_blocks)
             missed = list(islice(_misses(reports.values(), plan, limits), MOST_MISSES))
             return _bucket_to_add(missed, plan, limits, name, report) if missed else NO_GRAPH
     return None
+
+
+def _as_found(limits: Limits, memory: MemorySplit) -> Limits:
+    """With the blocks that the engine really has."""
+    return limits.model_copy(update={"block_size": memory.block_size}) if memory.block_size else limits
 
 
 def _misses(reports: Iterable[WarmupReport], plan: BucketPlan, limits: Limits) -> Iterator[Miss]:

@@ -48,10 +48,12 @@ def _runs_the_spec(state: State) -> bool:
     return choice.current.is_of(revision_inputs(state.inference))
 
 
-def known_blocks(state: State) -> int | None:
-    """KV blocks of the plan as measured; None before that."""
+def forecast_now(state: State) -> PlanForecast | None:
+    """The forecast for the KV blocks that were measured, if any were: only those say what the plan really leaves."""
     plan = plan_state(state)
-    return plan.kv_blocks if plan is not None and plan.basis in _FOUND else None
+    measured = plan if plan is not None and plan.basis in _FOUND else None
+    found = forecast_plan(state.inference, measured.kv_blocks, measured.block_size) if measured else None
+    return found or forecast_plan(state.inference)
 
 
 _FOUND = frozenset({PlanBasis.MEASURED, PlanBasis.SIMULATED})
@@ -102,7 +104,8 @@ def _captured(report: WarmupReport) -> int:
 def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | None:
     # Gaps depend on the KV blocks that the card really had, not on those that were estimated.
     blocks = report.memory.kv_blocks if report.memory else None
-    found = forecast_plan(state.inference, blocks) or forecast_plan(state.inference)
+    size = report.memory.block_size if report.memory else None
+    found = forecast_plan(state.inference, blocks, size) or forecast_plan(state.inference)
     if found is None:
         return None
     return PlanState(
@@ -110,6 +113,7 @@ def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | N
         prompt_buckets=report.prompt.planned,
         decode_buckets=report.decode.planned,
         kv_blocks=found.kv_blocks,
+        block_size=size if size != state.inference.spec.engine.block_size else None,
         graph_bytes=(report.prompt.graph_bytes + report.decode.graph_bytes) or None,
         warmup_seconds=round(report.elapsed_seconds),
         captured_percent=CapturedPercent(
@@ -187,8 +191,7 @@ def judge_bucket_coverage(s: State) -> Verdict:
     if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
         found = "Requests met shapes without a warm graph: status.recompiles lists them."
         return Verdict(FALSE, "ColdShapes", f"{found} {suggestion(s) or CHANGE_BUCKETS}")
-    # For the KV blocks that were measured, if any were: only those say what the plan really leaves out.
-    expected = forecast_plan(s.inference, known_blocks(s)) or forecast_plan(s.inference)
+    expected = forecast_now(s)
     if expected is None:
         return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
     if gaps := expected.uncovered.sentence():

@@ -16,7 +16,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.host_cpu import threads
@@ -28,7 +28,7 @@ from gaudi_runtime.engines.vllm.release import build_engine, build_pod_part, imp
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.engines.vllm.watch import PACE, Pace, Watch
-from gaudi_runtime.errors import DeviceOutOfMemory, EngineLost, GraphRefused
+from gaudi_runtime.errors import DeviceOutOfMemory, EngineLost, GraphRefused, ShapeRefused
 from gaudi_runtime.process.cgroup import usable_cores
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
@@ -111,24 +111,25 @@ class VllmEngine(_Processes):
         self._ranks = Ranks(self._engine, self._loop)
         described = self._ask("describe")
         self.captures_graphs = all(each["captures_graphs"] for each in described)
-        self._degradations = fold_sentences(described)
         self._memory.started(self._ask("profile"))
+        self._degradations = (*fold_sentences(described), *_other_blocks(self._memory.divided()[1], self._config))
 
-    def divided_memory(self) -> tuple[Split, int]:
+    def divided_memory(self) -> tuple[Split, DeviceBlocks]:
         """How the memory of the fullest rank is divided, in bytes, and the KV blocks that all ranks have."""
         return self._memory.divided()
 
     def use_plan(self, plan: BucketPlan) -> None:
         """Hand the buckets to the workers, which prepare themselves."""
         self._shapes = WarmShapes(self.captures_graphs)
-        self.counters = ServingHistogram(pad_by(plan, self._config.limits, self._shapes.is_warm))
+        limits = self._memory.divided()[1].limits(self._config.limits)
+        self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
         buckets = ([list(each) for each in plan.of(phase)] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
         answers = self._ask("plan", *buckets, deadline=self._step_seconds)
         self._degradations = tuple(dict.fromkeys((*self._degradations, *fold_sentences(answers))))
         self._memory.planned(self._ask("memory"))
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
-        """Compile this shape with a real forward. Raises DeviceOutOfMemory."""
+        """Compile this shape with a real forward. Raises DeviceOutOfMemory, or ShapeRefused."""
         self._run("warm", phase, bucket)
 
     def capture(self, phase: BucketPhase, bucket: Bucket) -> int:
@@ -205,7 +206,7 @@ class VllmEngine(_Processes):
             for sample in family.samples:
                 wanted[sample.name] = wanted.get(sample.name, 0.0) + sample.value
         running, waiting, used = (wanted[name] for name in GAUGES)
-        blocks = self._memory.divided()[1]
+        blocks = self._memory.divided()[1].count
         return EngineLoad(int(running), int(waiting), round(min(1.0, used) * blocks), blocks)
 
     def heartbeat_seconds(self) -> float:
@@ -222,10 +223,22 @@ class VllmEngine(_Processes):
         outcome = fold_outcomes(self._ask(verb, phase.value, list(bucket), deadline=self._step_seconds))
         if outcome["out_of_memory"]:
             raise DeviceOutOfMemory(outcome["out_of_memory"])
+        if "ran_as" in outcome:
+            raise ShapeRefused(outcome["ran_as"])
         return outcome
 
     def _ask(self, verb: str, *arguments: Any, deadline: float = ANSWER_SECONDS) -> list[Any]:
         return self._ranks.call(verb, *arguments, deadline=deadline)
+
+
+def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
+    """Said, because the settings of buckets count blocks."""
+    asked = config.limits.block_size
+    if found.size != asked:
+        yield (
+            f"vLLM has KV blocks of {found.size} tokens for this model, not the {asked} of engine.blockSize: the "
+            "buckets are planned for these"
+        )
 
 
 class WarmShapes:

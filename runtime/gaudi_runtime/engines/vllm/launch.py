@@ -6,6 +6,7 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from pydantic import BaseModel, ConfigDict
 
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
 from gaudi_runtime.engines.protocol import Meeting, Progress
+from gaudi_runtime.engines.vllm.memory import figures
 from gaudi_runtime.engines.vllm.release import parse_arguments
 from gaudi_runtime.engines.vllm.start_errors import read_failure, why_not_started
+from gaudi_runtime.errors import RuntimeStartError
 from gaudi_runtime.knobs.render import render
 from gaudi_runtime.process.children import end_children, pulse
 from gaudi_runtime.process.worker import in_daemon_thread
@@ -55,13 +58,21 @@ def launch(
         os.environ.update(give_orders(orders))
         parsed = parse_arguments(arguments)
         progress()
-        return parsed, _built(lambda: build(parsed), failures, progress, look, look_seconds)
+
+        def explained(error: BaseException) -> RuntimeStartError:
+            return why_not_started(error, read_failure(failures), partial(figures, config))
+
+        return parsed, _built(lambda: build(parsed), explained, progress, look, look_seconds)
 
 
 def _built(
-    work: Callable[[], Any], failures: Path, progress: Progress, look: Callable[[], None], look_seconds: float
+    work: Callable[[], Any],
+    explained: Callable[[BaseException], RuntimeStartError],
+    progress: Progress,
+    look: Callable[[], None],
+    look_seconds: float,
 ) -> Any:
-    """`failures` is where workers leave the reason when they cannot start."""
+    """What `work` makes; an error of vLLM's own is raised `explained`."""
     starting, before = in_daemon_thread(work, "vllm-start"), None
     try:
         while wait([starting], look_seconds).not_done:
@@ -75,7 +86,7 @@ def _built(
         # vLLM's core leaves its workers behind when a start fails, and they hold the memory of the card.
         end_children()
         vllms_own = starting.done() and error is starting.exception()
-        raise (why_not_started(error, read_failure(failures)) if vllms_own else error) from error
+        raise (explained(error) if vllms_own else error) from error
 
 
 def engine_arguments(config: RuntimeConfig, kv_cache_bytes: int | None) -> tuple[str, ...]:

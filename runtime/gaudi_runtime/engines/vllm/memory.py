@@ -1,17 +1,19 @@
 """The memory of a rank: on a card what the plugin measured, on a CPU a budget (docs/vllm.md, Memory on a CPU)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.catalog.cards import CARDS
 from gaudi_runtime.catalog.models.config_json import parse_config
 from gaudi_runtime.catalog.models.ranks import Spread, Stage, stages
-from gaudi_runtime.contract.config import Dtype, KvCacheDtype, RuntimeConfig
+from gaudi_runtime.contract.config import Dtype, EngineConfig, KvCacheDtype, RuntimeConfig
 from gaudi_runtime.engines.protocol import DeviceMemory
 from gaudi_runtime.engines.vllm.ranks import least, most
 from gaudi_runtime.errors import ConfigError, ModelNotFound, PlanImpossible, UnsupportedModel
-from gaudi_runtime.units import size
+from gaudi_runtime.units import plural, size
 from gaudi_runtime.warmup.memory import Split, kv_blocks, split_memory
 
 Answers = Sequence[dict[str, Any]]
@@ -27,7 +29,7 @@ class CardMemory:
 
     def __init__(self) -> None:
         self._split: Split
-        self._blocks = 0
+        self._blocks: DeviceBlocks
         self._margins: list[int] = []
         self._free: list[int] = []
 
@@ -44,12 +46,12 @@ class CardMemory:
         graphs = max(0, free - margin)
         usable = graphs + kv_cache
         self._split = Split(free=usable + margin, usable=usable, graphs=graphs, kv_cache=kv_cache, margin=margin)
-        self._blocks = least(profile, "kv_blocks")
+        self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
         """The card itself knows."""
 
-    def divided(self) -> tuple[Split, int]:
+    def divided(self) -> tuple[Split, DeviceBlocks]:
         """The split, and the KV blocks that every rank has."""
         return self._split, self._blocks
 
@@ -67,13 +69,29 @@ class CardMemory:
         return None
 
 
+def figures(config: RuntimeConfig) -> str:
+    """Weights and memory as a clause, as far as they are known without the engine; empty where neither is."""
+    files = [each.stat().st_size for each in Path(config.model.path).glob("*.safetensors")]
+    ranks = config.parallelism.tensor * config.parallelism.pipeline
+    weights = [f"the weight files have {size(sum(files))} for {plural(ranks, 'rank')}"] if files else []
+    return " and ".join([*weights, *_device(config.engine)])
+
+
+def _device(engine: EngineConfig) -> Iterator[str]:
+    if engine.device_memory_bytes:
+        yield f"deviceMemory is {size(engine.device_memory_bytes)}"
+    elif (card := CARDS.get(engine.card or "")) and card.memory:
+        yield f"a {card.name} has about {size(int(card.memory.value))}"
+
+
 class CpuLedger:
     """A budget: weights, KV cache, and what the processes grew by since the plan."""
 
     def __init__(self, config: RuntimeConfig) -> None:
         self._config = config
         self._told: CpuMemory
-        self._weights = self._kv_cache = self._blocks = 0
+        self._weights = self._kv_cache = 0
+        self._blocks: DeviceBlocks
         self._resident: list[int] = []
 
     def before_start(self) -> int:
@@ -88,13 +106,13 @@ class CpuLedger:
     def started(self, profile: Answers) -> None:
         """Real sizes take the place of forecast ones."""
         self._weights, self._kv_cache = most(profile, "weights"), most(profile, "kv_cache")
-        self._blocks = least(profile, "kv_blocks")
+        self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
         """Growth counts from here."""
         self._resident = [int(each["resident"]) for each in memory]
 
-    def divided(self) -> tuple[Split, int]:
+    def divided(self) -> tuple[Split, DeviceBlocks]:
         """The forecast split with the real KV cache."""
         told = self._told.split
         free, usable = self._told.total - self._weights, told.graphs + self._kv_cache
@@ -113,6 +131,19 @@ class CpuLedger:
     def why_full(self) -> None:
         """None: the budget of captures is all there is."""
         return
+
+
+def _blocks(profile: Answers) -> DeviceBlocks:
+    """All ranks have blocks of the same sizes."""
+    one = profile[0]
+    size = int(one["block_size"])
+    return DeviceBlocks(
+        count=least(profile, "kv_blocks"),
+        size=size,
+        decode_size=int(one.get("decode_block_size", size)),
+        bounded=bool(one.get("bounded", True)),
+        query_step=int(one.get("query_step", 1)),
+    )
 
 
 VLLMS_OWN = 1

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, wait
 from signal import Signals
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from gaudi_runtime.errors import EngineLost, RankFailed
 
@@ -17,11 +17,15 @@ LOOK_SECONDS = 0.5
 
 
 class Outcome(TypedDict):
-    """One bucket. `bytes` is what the device has less than before; `out_of_memory` says why it could not be done."""
+    """One bucket. `bytes` is what the device has less than before; `out_of_memory` says why it could not be done.
+
+    `ran_as` is there where it ran as another one: why it is cold.
+    """
 
     bytes: int
     graph: bool
     out_of_memory: str | None
+    ran_as: NotRequired[str]
 
 
 class Ranks:
@@ -81,13 +85,15 @@ def unwrapped(answers: Sequence[dict[str, Any]], verb: str) -> list[Any]:
 
 
 def fold_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
-    """Bytes of the largest, a graph when all have one, the first reason of those that ran out of memory."""
+    """Bytes of the largest, a graph when all have one, the first reason of those that could not do it."""
     short = [each["out_of_memory"] for each in outcomes if each["out_of_memory"]]
-    return {
+    odd = [each["ran_as"] for each in outcomes if "ran_as" in each]
+    folded: Outcome = {
         "bytes": max(each["bytes"] for each in outcomes),
         "graph": all(each["graph"] for each in outcomes),
         "out_of_memory": short[0] if short else None,
     }
+    return {**folded, "ran_as": odd[0]} if odd else folded
 
 
 def fold_sentences(answers: Sequence[dict[str, Any]]) -> tuple[str, ...]:

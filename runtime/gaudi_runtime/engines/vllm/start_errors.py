@@ -7,7 +7,7 @@ vLLM itself says only that a child failed, so a worker leaves the reason in a fi
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +89,9 @@ LACK_OF_MEMORY = (
 """The last two are the Gaudi bridge's: `PT_DEVMEM Allocation failed for size::N MB` has no word of memory in it."""
 
 
+CARD_FULL = r"PT_DEVMEM|No enough memory"
+
+
 def ran_out_of_memory(text: str) -> bool:
     """Whether an error with this text is a lack of memory."""
     return re.search(LACK_OF_MEMORY, text, re.IGNORECASE) is not None
@@ -98,6 +101,8 @@ KNOWN = (
     Known(r"Model architectures? .{0,300}(is|are) not supported|No model architectures|failed to be inspected"
           r"|does not recognize this architecture|Unrecognized model in",
           UnsupportedModel, "vLLM does not serve this architecture: choose another model or another release of vLLM"),
+    Known(CARD_FULL,
+          PlanImpossible, "use more cards, a smaller model or weights of fewer bits"),
     Known(LACK_OF_MEMORY,
           PlanImpossible, "give the pod more memory, lower maxModelLen or use more cards"),
     Known(r"greater than the derived max_model_len",
@@ -118,8 +123,11 @@ KNOWN = (
 """The first row that fits counts: a lack of memory speaks of lengths, and a wrong argument may speak of anything."""
 
 
-def why_not_started(error: BaseException, failure: StartFailure | None) -> RuntimeStartError:
-    """The error to report. `failure` is what a worker left behind, and knows more than `error`.
+def why_not_started(
+    error: BaseException, failure: StartFailure | None, of_memory: Callable[[], str] = lambda: ""
+) -> RuntimeStartError:
+    """The error to report. `failure` is what a worker left behind, and knows more than `error`; `of_memory` is what
+    else is known of memory, as a clause, asked for where there was too little.
 
     What no row knows is still a state and no reason to restart: the same fault would only be met again.
     """
@@ -132,7 +140,9 @@ def why_not_started(error: BaseException, failure: StartFailure | None) -> Runti
     where = f" when {failure.step}" if failure else ""
     for known in KNOWN:
         if re.search(known.words, text, re.IGNORECASE | re.DOTALL):
-            return known.error(f"vLLM cannot start{where}: {_shown(text)} ({known.advice}).")
+            figures = of_memory() if known.error is PlanImpossible else ""
+            advice = f"{figures}: {known.advice}" if figures else known.advice
+            return known.error(f"vLLM cannot start{where}: {_shown(text)} ({advice}).")
     return RuntimeStartError(f"vLLM cannot start{where}: {_shown(text)}; the log has the whole story.")
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
+from gaudi_operator.core.admission.review import forecast_plan
 from gaudi_operator.core.state import State
-from gaudi_operator.core.status.plan import known_blocks, plan_sentence, plan_state
+from gaudi_operator.core.status.plan import forecast_now, plan_sentence, plan_state
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.builders import Object
@@ -59,7 +60,26 @@ def test_plan_that_cannot_be_estimated_says_why(spec: Object, why: str) -> None:
 
 
 def test_counted_plan_measures_nothing() -> None:
-    assert known_blocks(state_of([])) is None
+    found = forecast_now(state_of([]))
+    assert found is not None
+    assert found.kv_blocks == 64
+
+
+def test_blocks_of_the_engine_are_told_and_forecast() -> None:
+    said = warmed()
+    assert said.memory is not None
+    other = said.model_copy(update={"memory": said.memory.model_copy(update={"block_size": 768})})
+    found = state_of([serving("a", said=other)])
+    assert state(found).block_size == 768
+    assert forecast_now(found) == forecast_plan(found.inference, 48, 768) != forecast_plan(found.inference, 48)
+
+
+def test_blocks_as_asked_are_not_told() -> None:
+    said = warmed()
+    assert said.memory is not None
+    asked = inference().spec.engine.block_size
+    same = said.model_copy(update={"memory": said.memory.model_copy(update={"block_size": asked})})
+    assert state(state_of([serving("a", said=same)])) == state(state_of([serving("a", said=said)]))
 
 
 def test_first_warmed_up_pod_replaces_what_was_counted() -> None:

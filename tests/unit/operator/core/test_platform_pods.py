@@ -201,6 +201,23 @@ def test_supplemental_groups_are_those_of_the_pod() -> None:
     assert spec(pod={"supplementalGroups": [3000, 4000]})["securityContext"]["supplementalGroups"] == [3000, 4000]
 
 
+def test_pods_have_no_capability_unless_it_is_asked_for() -> None:
+    assert container()["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    asked = container(pod={"capabilities": ["SYS_NICE"]})["securityContext"]
+    assert asked["capabilities"] == {"drop": ["ALL"], "add": ["SYS_NICE"]}
+
+
+def test_sidecars_get_no_capability_of_the_runtime() -> None:
+    side = {"name": "log", "image": "registry.test/side:1"}
+    (found,) = spec(pod={"capabilities": ["SYS_NICE"], "sidecars": [side]})["initContainers"]
+    assert found["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_working_directory_is_one_that_the_user_can_write() -> None:
+    found = container(accelerator=CARD)
+    assert found["workingDir"] in {each["mountPath"] for each in found["volumeMounts"] if not each.get("readOnly")}
+
+
 def test_user_from_the_cluster_is_not_named_and_not_root() -> None:
     assert spec(pod={"userFromCluster": True})["securityContext"] == {
         "runAsNonRoot": True,

@@ -2,12 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import BucketPlan, Dropped, Rule
-from gaudi_runtime.buckets.planner import decode_rule, make_plan, prompt_rule
+from gaudi_runtime.buckets.bucket import BucketPlan, DeviceBlocks, Dropped, Rule
+from gaudi_runtime.buckets.planner import decode_rule, make_plan, plan_of_device, prompt_rule
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
     DecodeRanges,
     Limits,
+    OptimalSettings,
     PromptRanges,
     RangeSettings,
     Strategy,
@@ -93,6 +94,49 @@ def test_long_model_without_prefix_caching_has_no_context_either() -> None:
 
 def test_contiguous_attention_ends_with_all_blocks_of_the_device() -> None:
     assert make_plan(BucketPolicy(), LIMITS, kv_blocks=1519).decode[-1].num_blocks == 1519
+
+
+REFERENCES = Limits(
+    max_model_len=1024,
+    max_num_seqs=16,
+    max_num_batched_tokens=1024,
+    contiguous_paged_attention=False,
+    prefix_caching=True,
+)
+
+
+TRAFFIC = OptimalSettings(traffic="prompt 1 100 0 5\nprompt 1 900 0 2\ndecode 2 1 12 9")
+
+
+def of_device(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: int) -> BucketPlan:
+    """For 10 blocks, so that three times as many are fewer than 16 sequences of 8 may refer to."""
+    found = DeviceBlocks(10, **{"size": 128, "decode_size": 128, **blocks})
+    optimal = TRAFFIC if strategy is Strategy.OPTIMAL else None
+    return plan_of_device(BucketPolicy(strategy=strategy, optimal=optimal), REFERENCES, found)
+
+
+def test_decode_blocks_are_bounded_unless_the_engine_bounds_none() -> None:
+    assert of_device().decode[-1].num_blocks == 30
+    assert of_device(bounded=False).decode[-1].num_blocks == 8 * 16
+
+
+def test_blocks_of_the_engine_and_not_of_the_limits_are_planned() -> None:
+    assert {query for _, query, _ in of_device(size=256, decode_size=256).prompt} == {256, 512, 768, 1024}
+    assert of_device(size=256, decode_size=256, bounded=False).decode[-1].num_blocks == 4 * 16
+
+
+def test_decode_batches_count_blocks_of_their_own_size() -> None:
+    plan = of_device(size=512, bounded=False)
+    assert {query for _, query, _ in plan.prompt} == {512, 1024}
+    assert plan.decode == of_device(bounded=False).decode
+    assert {each.phase for each in plan.dropped} <= {BucketPhase.PROMPT, BucketPhase.DECODE}
+
+
+@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE, Strategy.OPTIMAL])
+def test_queries_are_multiples_of_the_engines_step(strategy: Strategy) -> None:
+    queries = {query for _, query, _ in of_device(strategy, query_step=256).prompt}
+    assert queries <= {256, 512, 768, 1024}
+    assert 1024 in queries
 
 
 def test_dropped_buckets_are_counted_by_rule() -> None:

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from gaudi_runtime.buckets.bucket import DeviceBlocks
 from gaudi_runtime.engines.protocol import DeviceMemory
-from gaudi_runtime.engines.vllm.memory import CardMemory, CpuLedger, memory_of
+from gaudi_runtime.engines.vllm.memory import CardMemory, CpuLedger, figures, memory_of
 from tests.unit.runtime.knobs.configs import vllm_config
 from tests.unit.runtime.vllm.configs import BLOCK, GIB, MIB, PARAMETERS, checkpoint, cpu_config
 
-CARD = {"free": 20 * GIB, "total": 96 * GIB, "margin": 8 * GIB, "kv_cache": 40 * GIB, "kv_blocks": 1500}
+BLOCKS = {"kv_blocks": 1500, "block_size": 128}
+CARD = {"free": 20 * GIB, "total": 96 * GIB, "margin": 8 * GIB, "kv_cache": 40 * GIB, **BLOCKS}
 WEIGHTS = 2 * PARAMETERS
 RANK = {"resident": GIB, "weights": WEIGHTS, "kv_cache": 100 * BLOCK, "kv_blocks": 100, "block_size": 128}
 
@@ -45,7 +47,32 @@ def test_on_a_card_vllm_finds_out_about_its_cache() -> None:
 def test_on_a_card_graphs_have_what_is_free_above_margin() -> None:
     split, blocks = card().divided()
     assert (split.graphs, split.kv_cache, split.margin) == (12 * GIB, 40 * GIB, 8 * GIB)
-    assert blocks == 1500
+    assert blocks == DeviceBlocks(1500, 128, 128)
+
+
+@pytest.mark.parametrize(
+    ("engine", "device"),
+    [
+        ({"device": "hpu", "card": "gaudi2"}, "a gaudi2 has about 94.62 GiB"),
+        ({"device": "cpu", "deviceMemoryBytes": 4 * GIB}, "deviceMemory is 4 GiB"),
+        ({"device": "hpu", "card": "of the future"}, None),
+    ],
+    ids=["card", "cpu", "unknown card"],
+)
+def test_known_figures_are_weights_and_device(tmp_path: Path, engine: dict[str, Any], device: str | None) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.safetensors").write_bytes(bytes(3 * MIB))
+    config = vllm_config(engine=engine, model={"path": str(tmp_path)}, parallelism={"tensor": 2})
+    assert figures(config) == " and ".join(filter(None, ("the weight files have 6 MiB for 2 ranks", device)))
+
+
+def test_figures_are_empty_where_nothing_is_known(tmp_path: Path) -> None:
+    assert figures(vllm_config(engine={"card": None}, model={"path": str(tmp_path / "missing")})) == ""
+
+
+def test_blocks_of_a_hybrid_are_as_the_plugin_has_them() -> None:
+    hybrid = {"block_size": 768, "decode_block_size": 128, "bounded": False, "query_step": 256}
+    assert card(hybrid).divided()[1] == DeviceBlocks(1500, 768, 128, bounded=False, query_step=256)
 
 
 @pytest.mark.parametrize("free", [0, 5 * GIB, 8 * GIB, 50 * GIB])
@@ -58,7 +85,7 @@ def test_a_split_adds_up(free: int) -> None:
 
 def test_on_cards_the_fullest_rank_decides_and_common_blocks_count() -> None:
     split, blocks = card({"kv_blocks": 1400}, {"free": 10 * GIB}).divided()
-    assert (split.graphs, blocks) == (2 * GIB, 1400)
+    assert (split.graphs, blocks.count) == (2 * GIB, 1400)
 
 
 def test_on_a_card_the_least_free_is_free() -> None:
@@ -74,7 +101,7 @@ def test_on_a_cpu_vllm_is_told_cache_that_forecast_leaves(tmp_path: Path) -> Non
 
 def test_on_a_cpu_split_has_real_cache_and_adds_up(tmp_path: Path) -> None:
     split, blocks = ledger(tmp_path).divided()
-    assert (split.free, split.kv_cache, blocks) == (4 * GIB - WEIGHTS, 100 * BLOCK, 100)
+    assert (split.free, split.kv_cache, blocks.count) == (4 * GIB - WEIGHTS, 100 * BLOCK, 100)
     assert split.usable == split.graphs + split.kv_cache
     assert split.free == split.usable + split.margin
 

@@ -57,6 +57,7 @@ SAID = [
     ("RuntimeError", "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you "
      "tried to allocate 1125899906842624 bytes. Error code 12 (Cannot allocate memory)", PlanImpossible),
     ("MemoryError", "", PlanImpossible),
+    ("RuntimeError", "[Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::2048 MB", PlanImpossible),
     ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", PlanImpossible),
     ("ValueError", "LoRA rank 64 is greater than max_lora_rank 16.", ConfigError),
     ("VLLMValidationError", "The supplied chat template (/models/no.jinja) looks like a file path, but it failed to be "
@@ -134,6 +135,25 @@ def test_the_sentence_names_the_step_and_what_to_do() -> None:
         "vLLM cannot start when the model was loaded: SafetensorError: Error while deserializing header: header too "
         "large (a weight file is damaged: download the checkpoint again)."
     )
+
+
+def test_lack_of_memory_is_told_with_what_is_known_of_it() -> None:
+    failure = StartFailure(
+        step="loading the model",
+        kind="RuntimeError",
+        message="[Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::2048 MB",
+    )
+    error = why_not_started(RuntimeError("failed"), failure, lambda: "the weight files have 140 GiB for 1 rank")
+    assert type(error) is PlanImpossible
+    assert str(error) == (
+        "vLLM cannot start when loading the model: RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation "
+        "failed for size::2048 MB (the weight files have 140 GiB for 1 rank: use more cards, a smaller model or "
+        "weights of fewer bits)."
+    )
+
+
+def test_figures_of_memory_are_told_of_nothing_else() -> None:
+    assert "140 GiB" not in str(why_not_started(ValueError(SAID[0][1]), None, lambda: "140 GiB"))
 
 
 def test_arguments_and_lists_that_a_validation_prints_are_left_out() -> None:

@@ -62,7 +62,7 @@ class Card:
     lazy: bool = True
     compile_only: bool = False
     compiled: int = 0
-    trusts_guards: bool = False
+    stance: str = "default"
     fails_at: tuple[int, int, int] | None = None
     failure: str = "Graph compile failed: out of memory"
     graphs: set[tuple[int, int, int]] = field(default_factory=set)
@@ -163,8 +163,8 @@ def bridge(card: Card, *missing: str) -> Bridge:
         yield
         card.compile_only = False
 
-    def set_stance(*, skip_guard_eval_unsafe: bool) -> None:
-        card.trusts_guards = skip_guard_eval_unsafe
+    def set_stance(stance: str) -> None:
+        card.stance = stance
 
     offered = {
         "torch": SimpleNamespace(

@@ -41,12 +41,12 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return pair
 
 
-def two_cards(**engine: Any) -> RuntimeConfig:
+def two_cards(bucketing: Any = None, **engine: Any) -> RuntimeConfig:
     """Four prompt buckets, and decode batches of 2 and 4, on two cards."""
     return vllm_config(
         engine=engine,
         limits={"maxModelLen": 512, "maxNumSeqs": 4, "maxNumBatchedTokens": 512},
-        bucketing={"strategy": "linear", "prompt": PROMPTS, "decode": DECODES},
+        bucketing=bucketing or {"strategy": "linear", "prompt": PROMPTS, "decode": DECODES},
         parallelism={"tensor": 2},
     )
 
@@ -118,6 +118,22 @@ async def test_a_bucket_counts_when_every_rank_has_its_graph(monkeypatch: pytest
     ]
 
 
+async def test_odd_bucket_of_a_file_is_left_out_and_the_rest_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card()])
+    for runner in cluster.runners:
+        other = runner._prepare_dummy_scenario
+        runner._prepare_dummy_scenario = partial(_as_another, other, (1, 384, 0), (1, 512, 0))
+    file = "(1, [128, 256, 384, 512], 0)\n([2, 4], 1, [8, 16])"
+    _, report = await started(cluster, monkeypatch, two_cards(bucketing={"strategy": "file", "file": file}))
+    assert (report.prompt.planned, report.prompt.warmed, report.prompt.captured) == (4, 3, 3)
+    (left,) = report.skipped
+    assert (left.bucket, left.reason.partition(":")[0]) == (Bucket(1, 384, 0), "vllm-gaudi runs it as (1, 512, 0)")
+
+
+def _as_another(run: Any, odd: Any, other: Any, prompt_cfg: Any, decode_cfg: Any) -> None:
+    run(other if prompt_cfg == odd else prompt_cfg, decode_cfg)
+
+
 async def test_one_rank_that_runs_out_of_memory_ends_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card(fails_at=(1, 256, 0))])
     _, report = await started(cluster, monkeypatch)
@@ -137,6 +153,22 @@ async def test_memory_is_that_of_the_fullest_rank(monkeypatch: pytest.MonkeyPatc
     _, report = await started(Cluster([Card(), Card(free=12 * GIB)]), monkeypatch)
     assert report.memory is not None
     assert (report.memory.graphs, report.memory.kv_cache, report.memory.kv_blocks) == (11 * GIB, 6 * GIB, 1519)
+
+
+async def test_plan_is_for_the_blocks_that_the_plugin_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of Granite 4.0-H, whose blocks of 528 tokens the plugin chooses itself."""
+    cluster = Cluster([Card(), Card()])
+    for runner in cluster.runners:
+        runner.block_size = runner.attn_block_size = 528
+    config = vllm_config(limits={"maxModelLen": 2048, "maxNumSeqs": 2, "maxNumBatchedTokens": 1056})
+    engine, report = await started(cluster, monkeypatch, config)
+    assert report.memory is not None
+    assert report.memory.block_size == 528
+    assert {query for _, query, _ in cluster.runners[0].bucketing_manager.prompt_buckets} == {528, 1056}
+    assert engine.notes() == (
+        "vLLM has KV blocks of 528 tokens for this model, not the 128 of engine.blockSize: the buckets are planned for "
+        "these",
+    )
 
 
 async def test_verbs_are_called_in_order_and_buckets_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

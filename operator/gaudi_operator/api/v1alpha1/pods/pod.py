@@ -1,5 +1,6 @@
 """spec.pod: what may be said about the pods."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -58,6 +59,12 @@ class Resources(ApiModel):
         description="Most that may lie in /tmp on the node's disk: temporary files, and the logs of a card's software."
         " A pod that writes more is evicted; no limit of its own when left out.",
     )
+
+
+class Capability(StrEnum):
+    """What may be added to the rights of the runtime container."""
+
+    SYS_NICE = "SYS_NICE"
 
 
 class SecretName(ApiModel):
@@ -138,6 +145,11 @@ class Pod(ApiModel):
     )
     supplemental_groups: Annotated[tuple[Annotated[int, Field(ge=1, le=2_147_483_647)], ...], Field(max_length=16)] = (
         Field((), description="Further group ids of the pods, such as that of the files on a shared file system.")
+    )
+    capabilities: Annotated[tuple[Capability, ...], Field(max_length=1)] = Field(
+        (),
+        description="Linux capabilities of the runtime container, none when left out. SYS_NICE lets it place its memory"
+        " on NUMA nodes; a namespace of the Pod Security level restricted refuses it.",
     )
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         30, description="How long running requests may take to finish when a pod is stopped, in seconds."

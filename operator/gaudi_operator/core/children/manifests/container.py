@@ -6,7 +6,7 @@ containers beside it have its rights, and nothing else of it.
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator
 from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
-from gaudi_operator.api.v1alpha1.pods.pod import Pod, Resources
+from gaudi_operator.api.v1alpha1.pods.pod import Capability, Pod, Resources
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
 from gaudi_operator.core.children.manifests.metadata import Object, as_written
@@ -46,6 +46,9 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         "image": image(spec, defaults),
         "imagePullPolicy": spec.engine.image_pull_policy.value,
         "args": ["serve", "--config", CONFIG_PATH],
+        # That of an image may be root's, which this user cannot enter: then nothing would start. Profilers and dumps of
+        # graphs write to where a process was started.
+        "workingDir": TEMPORARY_PATH,
         "env": environment(inference),
         "resources": _resources(spec),
         "ports": [
@@ -58,18 +61,19 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         "livenessProbe": _probe(LIVEZ_PATH, period=10, failures=6),
         "lifecycle": {"preStop": {"exec": {"command": ["gaudi-runtime", "prestop"]}}},
         "volumeMounts": mounts(spec),
-        "securityContext": _rights(),
+        "securityContext": _rights(*spec.pod.capabilities),
         # A crash of native code writes no termination message: the last lines of the log are then the only words.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
-def _rights() -> Object:
+def _rights(*capabilities: Capability) -> Object:
     """Of every container; the pod says the rest (pod_template.py)."""
+    added = [each.value for each in capabilities]
     return {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
+        "capabilities": {"drop": ["ALL"], **({"add": added} if added else {})},
     }
 
 

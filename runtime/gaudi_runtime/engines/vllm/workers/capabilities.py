@@ -25,7 +25,8 @@ _COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
 class Bridge:
     """One card. `memory` answers (free, total) in bytes; `compile_only` is None where the software has no such mode.
 
-    `compiled` counts the graphs that torch.compile has made in this process; after `trust_guards` it makes no more.
+    `compiled` counts the graphs that torch.compile has made in this process; after `refuse_compiles` it raises instead
+    of making another.
     """
 
     memory: Callable[[], tuple[int, int]]
@@ -33,7 +34,7 @@ class Bridge:
     is_lazy: Callable[[], bool]
     compile_only: Callable[[], AbstractContextManager[Any]] | None
     compiled: Callable[[], int]
-    trust_guards: Callable[[], object]
+    refuse_compiles: Callable[[], object]
 
 
 def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
@@ -46,7 +47,9 @@ def open_bridge(load: Callable[[str], Any] = import_module) -> Bridge:
             is_lazy=load("habana_frameworks.torch.utils.internal").is_lazy,
             compile_only=_compile_only(load),
             compiled=lambda: int(stats["unique_graphs"]),
-            trust_guards=lambda: torch.compiler.set_stance(skip_guard_eval_unsafe=True),
+            # Not the stance that the plugin takes for it, which skips the checks too: a shape that was never compiled
+            # might then run as another one, and answer wrongly.
+            refuse_compiles=lambda: torch.compiler.set_stance("fail_on_recompile"),
         )
     except (ImportError, AttributeError) as error:
         raise DeviceUnavailable(f"The Gaudi software is not whole ({error}): use the runtime-hpu image.") from error
@@ -83,6 +86,9 @@ class Name:
     loss: str | None = None
 
 
+_PLAIN = "the plan takes every layer for one of plain attention, and shapes of other models may be cold"
+UNBOUNDED = ("num_gdn", "num_mamba_like_layers", "interleaved_sliding_window")
+"""Set of a model whose decode batches may refer to as many blocks as its length allows."""
 SETUP = (Name("enable_bucketing"), Name("use_hpu_graph"))
 RUNNER = (
     Name("bucketing_manager"),
@@ -98,6 +104,8 @@ RUNNER = (
     Name("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
     Name("kv_caches", loss="the size of the KV cache is not known and counts as 0"),
     Name("graphed_buckets", loss="the plugin does not know which graphs exist and may warm up again by itself"),
+    Name("attn_block_size", loss=_PLAIN),
+    *(Name(each, loss=_PLAIN) for each in UNBOUNDED),
 )
 MARGIN = (Name("mem_margin"),)
 HPU_GRAPHS = (Name("_use_graphs", ("attn_metadata", "batch_size")),)
@@ -110,6 +118,8 @@ MANAGER = (
     Name("find_prompt_bucket", ("batch_size", "seq_len", "ctx")),
     Name("find_decode_bucket", ("batch_size", "num_blocks", "seed_buckets")),
     Name("_fallback_max_ctx", loss="a decode batch beyond the plan is not capped to its largest bucket"),
+    Name("mamba_chunk_size", loss=_PLAIN),
+    Name("mamba_chunk_size_is_explicit", loss=_PLAIN),
 )
 _LONG_COLD = "prompt buckets whose query and context exceed the longest sequence run as shorter ones"
 # Of a dummy batch, for buckets that the plugin's own would run as another one.
@@ -125,11 +135,8 @@ _SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is
 _SWAPS_KEPT = "the defragmenter keeps what warm-up did to it"
 # Made when the plugin prepares itself, not before.
 PREPARED = (Name("defragmenter", loss=_SWAPS_COLD),)
-DEFRAGMENTER = (
-    Name("warmup", (), loss=_SWAPS_COLD),
-    Name("kv_caches", loss=_SWAPS_KEPT),
-    Name("block_size", loss=_SWAPS_KEPT),
-)
+REMADE = (Name("kv_caches", loss=_SWAPS_KEPT), Name("block_size", loss=_SWAPS_KEPT))
+DEFRAGMENTER = (Name("warmup", (), loss=_SWAPS_COLD), *REMADE, Name("graphed", loss=_SWAPS_COLD))
 
 _MODES = {
     (True, True): ExecutionMode.HPU_GRAPHS,

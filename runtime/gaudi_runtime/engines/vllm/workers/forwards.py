@@ -47,6 +47,9 @@ class Forwards:
 
     def __init__(self, runner: Any, compiled: Callable[[], int] | None = None) -> None:
         manager = runner.bucketing_manager
+        # Where attention has smaller blocks than the cache, a forward counts context in those, and buckets do not.
+        block = int(runner.block_size)
+        self._per_block = max(1, block // int(getattr(runner, "attn_block_size", None) or block))
         self._check, self._compiled = runner._check_config, compiled
         self._find_prompt, self._find_decode = manager.find_prompt_bucket, manager.find_decode_bucket
         self._known: set[Padded] = set()
@@ -104,7 +107,8 @@ class Forwards:
     ) -> None:
         prompt = bool(attn_metadata.is_prompt)
         # Of a prompt the plugin counts the context of the whole batch.
-        bucket = Bucket(int(batch_size), int(seq_len), int(num_blocks // batch_size if prompt else num_blocks))
+        blocks = num_blocks // batch_size // self._per_block if prompt else num_blocks
+        bucket = Bucket(int(batch_size), int(seq_len), int(blocks))
         padded = Padded(BucketPhase.PROMPT if prompt else BucketPhase.DECODE, bucket)
         self._now = _Forward(padded, padded in self._known, self._count())
         self._known.add(padded)

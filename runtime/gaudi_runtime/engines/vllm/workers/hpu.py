@@ -18,15 +18,17 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     DEFRAGMENTER,
     PIECES,
     PREPARED,
+    REMADE,
+    UNBOUNDED,
     Bridge,
     find_capabilities,
     losses,
 )
 from gaudi_runtime.engines.vllm.workers.forwards import FixedBuckets, Forwards, GraphGate
 from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row
-from gaudi_runtime.errors import EngineUnsupported
 
 Forward = Callable[[], None]
+RAN_AS = "vllm-gaudi runs it as"
 REPORT = "the two count shapes differently, which is a defect of this runtime; please report it"
 
 
@@ -44,6 +46,7 @@ class HpuVerbs:
         self._forwards = Forwards(runner, bridge.compiled if mode is ExecutionMode.TORCH_COMPILE else None)
         self._gate = GraphGate(runner, self._forwards) if mode is ExecutionMode.HPU_GRAPHS else None
         self._met: MetShapes | None = None
+        self._swaps_warm = False
         self._lost: str | None = None
 
     def describe(self) -> dict[str, object]:
@@ -73,8 +76,24 @@ class HpuVerbs:
             **self.memory(),
             "margin": self._margin(),
             "kv_cache": self._kv_cache(),
-            "kv_blocks": int(self._runner.bucketing_manager.num_hpu_blocks),
-            "block_size": int(self._runner.block_size),
+            **self._blocks(),
+        }
+
+    def _blocks(self) -> dict[str, int]:
+        """Blocks as the plugin counts them; of some models they are other ones than it was asked for."""
+        runner = self._runner
+        size = int(runner.block_size)
+        decode = int(getattr(runner, "attn_block_size", None) or size)
+        # As releases after 0.26 decide it; 0.26 bounds no model.
+        unbounded = decode != size or any(getattr(runner, each, None) for each in UNBOUNDED)
+        manager = runner.bucketing_manager
+        chunks = getattr(manager, "mamba_chunk_size_is_explicit", False)
+        return {
+            "kv_blocks": int(manager.num_hpu_blocks),
+            "block_size": size,
+            "decode_block_size": decode,
+            "bounded": not unbounded,
+            "query_step": int(manager.mamba_chunk_size) if chunks else 1,
         }
 
     def plan(self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]]) -> dict[str, object]:
@@ -113,17 +132,21 @@ class HpuVerbs:
 
     def defragmenter(self) -> dict[str, bool]:
         """Run the plugin's block swaps of every size."""
+        self._swaps_warm = True
         return self._optional(getattr(self._runner, "defragmenter", None), "warmup")
 
     def start_serving(self) -> None:
         """Warm-up is over: a defragmenter without its traces, and what is met from here on counts."""
         used = getattr(self._runner, "defragmenter", None)
         # A new one of its class, without the traces that the swaps of warm-up left in it.
-        if used is not None and not losses(used, DEFRAGMENTER[1:]):
+        if used is not None and not losses(used, REMADE):
             self._runner.defragmenter = type(used)(used.kv_caches, used.block_size)
+            # Its graphs are its own: without this, requests would wait for each to be captured again.
+            if self._swaps_warm and getattr(used, "graphed", False):
+                self._optional(self._runner.defragmenter, "warmup")
         # The plugin does it at the end of its own warm-up, which is skipped.
         if self._fail_on_cold_shapes and self._offered.mode is ExecutionMode.TORCH_COMPILE:
-            self._bridge.trust_guards()
+            self._bridge.refuse_compiles()
         self._met = MetShapes()
 
     def step(self, execute: Callable[[], Any]) -> Any:
@@ -164,7 +187,8 @@ class HpuVerbs:
             return _refused(self._lost)
         ran = self._forwards.running
         if ran is not None and ran.bucket != shape:
-            raise EngineUnsupported(f"vllm-gaudi ran {phase} bucket {shape} as {tuple(ran.bucket)}: {REPORT}")
+            # One bucket of a plan is not worth the start: it is left out, and said.
+            return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {tuple(ran.bucket)}: {REPORT}")
         return Outcome(bytes=max(0, before - self.memory()["free"]), graph=graph, out_of_memory=None)
 
     def _forget_dummies(self) -> None:

@@ -1,0 +1,44 @@
+"""Blocks that the plugin's defragmenter moves while it serves, with graphs of its own."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.contract.bucketing import Strategy
+from gaudi_runtime.contract.config import ExecutionMode
+from tests.plugin.cases import COMPILE, GRAPHS, Case, configured
+from tests.plugin.engine import Facts, Run, in_own_process
+
+LENGTHS = (120, 110, 90, 128)  # together in one step, so that none is split
+
+
+async def serve_until_blocks_move(run: Run) -> Facts:
+    from habana_frameworks.torch.hpu import graphs
+    from torch._dynamo.utils import counters
+
+    await run.start()
+    used, moved = run.worker.model_runner.defragmenter, []
+    swap = used._swap
+    used._swap = lambda pairs, size: (moved.append(len(pairs)), swap(pairs, size))[1]
+    captured, compiled = Counter(graphs.CAPTURES), counters["stats"]["unique_graphs"]
+    for tokens in (2, 20, 3, 15):
+        run.answer([[(7 * at) % 500 for at in range(length)] for length in LENGTHS], tokens)
+    return {
+        "moved": len(moved),
+        "captures": dict(graphs.CAPTURES - captured),
+        "compiles": counters["stats"]["unique_graphs"] - compiled,
+        "cold": bool((await run.counted()) and run.engine.counters.cold),
+    }
+
+
+@pytest.mark.parametrize("mode", [GRAPHS, COMPILE])
+def test_moving_blocks_captures_and_compiles_nothing(
+    checkpoints: dict[str, Path], tmp_path: Path, mode: ExecutionMode
+) -> None:
+    config = configured(Case(Strategy.LINEAR, False, True, "llama", mode), checkpoints["llama"])
+    settings = {**config.engine.settings, "VLLM_DEFRAG_WITH_GRAPHS": "true", "VLLM_DEFRAG_THRESHOLD": "1"}
+    config = config.model_copy(update={"engine": config.engine.model_copy(update={"settings": settings})})
+    facts = in_own_process(serve_until_blocks_move, config, tmp_path)
+    assert facts["moved"] > 0
+    assert (facts["captures"], facts["compiles"], facts["cold"]) == ({}, 0, False)
