@@ -5,6 +5,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from localcluster import build_settings, debian
@@ -22,38 +23,48 @@ _PROJECT = Path(__file__).parents[1]
 _DOCUMENTATION = ("doc", "man", "info", "locale", "lintian", "groff", "linda")
 
 
-def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
-    """Build the Dockerfile's `target` as `tag`, with build `arguments`, unless it was made of the same files before.
+@dataclass(frozen=True)
+class Recipe:
+    """A Dockerfile, and by their names the folders beside the project's that it copies from."""
+
+    dockerfile: Path = _PROJECT / "Dockerfile"
+    folders: Mapping[str, Path] = field(default_factory=dict)
+
+
+def build_image(target: str, tag: str, arguments: Mapping[str, str] | None = None, recipe: Recipe = Recipe()) -> None:
+    """Build the `target` of `recipe` as `tag`, with build `arguments`, unless it was made of the same files before.
 
     Unchanged layers are kept from before.
     """
-    if is_made(target, tag, arguments):
+    if is_made(target, tag, arguments, recipe):
         return
     make_base_image()
     settings = cache_dir() / "buildah" / "settings"
     first = tag not in built()
     with exclusive(cache_dir() / "locks" / "buildah"):
-        record, inputs = _record(tag), _inputs(target, arguments)
+        record, inputs = _record(tag), _inputs(target, arguments, recipe)
         record.unlink(missing_ok=True)
         build_settings.write_settings(settings)
         dockerfile = settings.with_name("Dockerfile")
-        dockerfile.write_text(build_settings.with_settings((_PROJECT / "Dockerfile").read_text(), settings))
+        dockerfile.write_text(build_settings.with_settings(recipe.dockerfile.read_text(), settings))
         command = ["build", "--layers", "--isolation", "chroot", "--network", "host", "--pull-never"]
         command += ["--volume", f"{settings}:{build_settings.MOUNT}:ro"]
         command += ["--volume", f"{build_settings.package_cache()}:{build_settings.CACHE_MOUNT}:rw"]
         command += ["--file", str(dockerfile), "--tag", tag, "--target", target]
         for name, value in {"BASE_IMAGE": BASE_IMAGE, **(arguments or {})}.items():
             command += ["--build-arg", f"{name}={value}"]
+        for name, folder in recipe.folders.items():
+            command += ["--build-context", f"{name}={folder}"]
         with step(f"Building the {target} image", first_seconds(target) if first else 0):
             _buildah(*command, str(_PROJECT))
         record.parent.mkdir(exist_ok=True)
         record.write_text(f"{built()[tag]} {inputs}")
 
 
-def is_made(target: str, tag: str, arguments: Mapping[str, str] | None = None) -> bool:
+def is_made(target: str, tag: str, arguments: Mapping[str, str] | None = None, recipe: Recipe = Recipe()) -> bool:
     """Whether the image that is `tag` now was built of just this."""
     record = _record(tag)
-    return record.exists() and record.read_text() == f"{built().get(tag)} {_inputs(target, arguments)}"
+    return record.exists() and record.read_text() == f"{built().get(tag)} {_inputs(target, arguments, recipe)}"
 
 
 def _record(tag: str) -> Path:
@@ -61,17 +72,24 @@ def _record(tag: str) -> Path:
     return cache_dir() / "buildah" / "made-of" / tag.replace("/", "_")
 
 
-def _inputs(target: str, arguments: Mapping[str, str] | None) -> str:
-    """A hash of all that a build depends on: what the Dockerfile says, and the files that .dockerignore lets in."""
+def _inputs(target: str, arguments: Mapping[str, str] | None, recipe: Recipe) -> str:
+    """A hash of all that a build depends on: the Dockerfile, the files that .dockerignore lets in, and the folders."""
     said = hashlib.sha256(json.dumps([target, sorted((arguments or {}).items())]).encode())
     ignored = (_PROJECT / ".dockerignore").read_text().splitlines()
     context = [_PROJECT / line.removeprefix("!") for line in ignored if line.startswith("!")]
-    files = [file for each in context for file in (each.rglob("*") if each.is_dir() else [each])]
-    for file in sorted([_PROJECT / "Dockerfile", *files]):
-        if file.is_file() and file.suffix != ".pyc":
-            said.update(f"{file.relative_to(_PROJECT)} {file.stat().st_mode}\0".encode())
-            said.update(hashlib.sha256(file.read_bytes()).digest())
+    for each in sorted([recipe.dockerfile, *context]):
+        _add_files(said, each, _PROJECT)
+    for _, folder in sorted(recipe.folders.items()):
+        _add_files(said, folder, folder)
     return said.hexdigest()
+
+
+def _add_files(said: "hashlib._Hash", files: Path, root: Path) -> None:
+    """To a hash: names below `root`, modes and contents."""
+    for file in sorted(files.rglob("*")) if files.is_dir() else [files]:
+        if file.is_file() and file.suffix != ".pyc":
+            said.update(f"{file.relative_to(root)} {file.stat().st_mode}\0".encode())
+            said.update(hashlib.sha256(file.read_bytes()).digest())
 
 
 def first_seconds(target: str) -> float:

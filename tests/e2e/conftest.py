@@ -26,6 +26,7 @@ LONGEST_FIRST = (
     "test_groups.py",
     "test_upgrade_examples.py failing",
     "test_upgrade_examples.py",
+    "test_card.py",
     "test_vllm.py",
     "test_recipe_cache.py",
     "test_gate.py",

@@ -1,0 +1,27 @@
+"""The runtime's image for cards, built on one in which the CPU plays the card."""
+
+from pathlib import Path
+
+from localcluster import Cluster, images
+from localcluster.node import Node
+from tests.plugin.environment import CARD, RELEASE, source
+
+BASE, TAG = f"localhost/played-card:{RELEASE}", "localhost/gaudi-runtime-hpu:played"
+
+
+def make_available(cluster: Cluster) -> None:
+    """Let pods find TAG. Raises NoSource where the plugin's source cannot be had.
+
+    On a node of our own it is built. Others are to have it: tests/plugin/Dockerfile says how.
+    """
+    if isinstance(cluster, Node):
+        build()
+    cluster.load_image(TAG)
+
+
+def build() -> None:
+    """Make it, as TAG. Raises NoSource."""
+    recipe = images.Recipe(Path(__file__).with_name("Dockerfile"), {"plugin": source(), "card": CARD})
+    images.build_image("played-card", BASE, recipe=recipe)
+    # By its id: another base makes another image.
+    images.build_image("runtime-hpu", TAG, {"HPU_BASE_IMAGE": images.built()[BASE]})
