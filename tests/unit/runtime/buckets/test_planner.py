@@ -120,7 +120,7 @@ def test_decode_blocks_are_bounded_unless_the_engine_bounds_none() -> None:
     assert of_device(bounded=False).decode[-1].num_blocks == 8 * 16
 
 
-def test_blocks_of_the_engine_and_not_of_the_limits_are_planned() -> None:
+def test_blocks_of_the_engine_are_planned() -> None:
     assert {query for _, query, _ in of_device(size=256, decode_size=256).prompt} == {256, 512, 768, 1024}
     assert of_device(size=256, decode_size=256, bounded=False).decode[-1].num_blocks == 4 * 16
 

@@ -137,7 +137,7 @@ def test_the_sentence_names_the_step_and_what_to_do() -> None:
     )
 
 
-def test_lack_of_memory_is_told_with_what_is_known_of_it() -> None:
+def test_lack_of_memory_is_told_with_what_is_known() -> None:
     failure = StartFailure(
         step="loading the model",
         kind="RuntimeError",

@@ -118,7 +118,7 @@ async def test_a_bucket_counts_when_every_rank_has_its_graph(monkeypatch: pytest
     ]
 
 
-async def test_odd_bucket_of_a_file_is_left_out_and_the_rest_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_odd_bucket_of_a_file_alone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([Card(), Card()])
     for runner in cluster.runners:
         other = runner._prepare_dummy_scenario
