@@ -23,7 +23,7 @@ from gaudi_runtime.engines.host_cpu import threads
 from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Meeting, Others, Progress, RecipeKey
 from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, meeting_arguments, tell_own_address
 from gaudi_runtime.engines.vllm.memory import CpuLedger, memory_of
-from gaudi_runtime.engines.vllm.ranks import Outcome, Ranks, died_here, fold_outcomes, fold_sentences
+from gaudi_runtime.engines.vllm.ranks import Note, Outcome, Ranks, died_here, fold_outcomes, fold_sentences
 from gaudi_runtime.engines.vllm.release import build_engine, build_pod_part, import_server, openai_application
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
@@ -106,9 +106,11 @@ class VllmEngine(_Processes):
         others = self._others
         meeting = others.start(progress) if others else None
         look = others.raise_if_failed if others else lambda: None
+        note = Note(os.getpid())
+        note.remove()
         self._parsed, self._engine = self._launch(build_engine, progress, meeting, 0, look)
         import_server()
-        self._ranks = Ranks(self._engine, self._loop)
+        self._ranks = Ranks(self._engine, self._loop, note=note)
         described = self._ask("describe")
         self.captures_graphs = all(each["captures_graphs"] for each in described)
         self._memory.started(self._ask("profile"))

@@ -6,8 +6,11 @@ ended is said in words here, for vLLM itself says only that it is dead.
 """
 
 import asyncio
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, wait
+from pathlib import Path
 from signal import Signals
 from typing import Any, NotRequired, TypedDict
 
@@ -28,14 +31,44 @@ class Outcome(TypedDict):
     ran_as: NotRequired[str]
 
 
+class Note:
+    """What a rank leaves where the leader finds it, for its answer may never come.
+
+    A rank that runs out of memory within a forward answers at once, but vLLM hands over the answers of all ranks
+    together, and the others wait for it in a collective. `runtime_pid` is the leader's process.
+    """
+
+    def __init__(self, runtime_pid: int, folder: str | None = None) -> None:
+        self._file = Path(folder or tempfile.gettempdir()) / f"gaudi-runtime-{runtime_pid}-rank"
+
+    def leave(self, rank: int, why: str) -> None:
+        """Of this rank; what another one has left is replaced."""
+        self._file.write_text(f"rank {rank} says that {why}", encoding="utf-8")
+
+    def read(self) -> str | None:
+        """The last one; None where no rank has left any."""
+        return self._file.read_text(encoding="utf-8") if self._file.exists() else None
+
+    def remove(self) -> None:
+        """A process of before may have had the same number."""
+        self._file.unlink(missing_ok=True)
+
+
 class Ranks:
     """`engine` is vLLM's AsyncLLM; `loop` the event loop that serves, to which vLLM's sockets belong.
 
-    Every `look_seconds` a call from a thread looks whether the engine has died.
+    Every `look_seconds` a call from a thread looks whether the engine has died. `note` is what ranks may leave.
     """
 
-    def __init__(self, engine: Any, loop: asyncio.AbstractEventLoop, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        loop: asyncio.AbstractEventLoop,
+        look_seconds: float = LOOK_SECONDS,
+        note: Note | None = None,
+    ) -> None:
         self._engine, self._loop, self._look_seconds = engine, loop, look_seconds
+        self._note = note or Note(os.getpid())
 
     def call(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
         """One verb, from a thread; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
@@ -61,12 +94,17 @@ class Ranks:
         try:
             answers = await asyncio.wait_for(call, deadline)
         except TimeoutError:
-            raise EngineLost(f"vLLM gave no answer to {what} within {deadline:.0f} s.") from None
+            raise EngineLost(f"vLLM gave no answer to {what} within {deadline:.0f} s{self._why_none()}.") from None
         except Exception as error:  # vLLM's own: ours come as answers
             if self._engine.errored:
                 raise died(self._engine, f"while it was asked for {what}") from error
             raise EngineLost(f"vLLM cannot be asked for {what}: {type(error).__name__}: {error}") from error
+        self._note.remove()  # all have answered, so nobody waits
         return unwrapped(answers, verb)
+
+    def _why_none(self) -> str:
+        left = self._note.read()
+        return f": {left}, and the other ranks wait for it" if left else ""
 
 
 def said(verb: str, *arguments: Any) -> str:

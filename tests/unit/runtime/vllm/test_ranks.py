@@ -1,11 +1,12 @@
 """Calls to all ranks, with a deadline of ours: no answer, death and late answers are a lost engine, never a hang."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaudi_runtime.engines.vllm.ranks import Ranks, said
+from gaudi_runtime.engines.vllm.ranks import Note, Ranks, said
 from gaudi_runtime.errors import EngineLost, RankFailed
 from tests.unit.runtime.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, echo, never
 
@@ -35,6 +36,24 @@ async def test_the_event_loop_may_ask_as_well() -> None:
 async def test_no_answer_within_deadline_is_lost_engine_that_names_bucket() -> None:
     with pytest.raises(EngineLost, match=r"^vLLM gave no answer to warm prompt \(1, 128, 0\) within 0 s\.$"):
         await from_thread(FakeVllm(never), "warm", "prompt", [1, 128, 0], deadline=0.02)
+
+
+async def test_rank_that_left_a_note_is_named_where_no_answer_comes(tmp_path: Path) -> None:
+    loop, note = asyncio.get_running_loop(), Note(1, str(tmp_path))
+    note.leave(1, "the device ran out of memory at prompt bucket (1, 128, 0)")
+    told = (
+        r"^vLLM gave no answer to warm prompt \(1, 128, 0\) within 0 s: rank 1 says that the device ran out of memory "
+        r"at prompt bucket \(1, 128, 0\), and the other ranks wait for it\.$"
+    )
+    with pytest.raises(EngineLost, match=told):
+        await Ranks(FakeVllm(never), loop, note=note).ask("warm", "prompt", [1, 128, 0], deadline=0.02)
+
+
+async def test_note_is_of_the_past_once_all_ranks_have_answered(tmp_path: Path) -> None:
+    note = Note(1, str(tmp_path))
+    note.leave(1, "it ran out of memory")
+    await Ranks(FakeVllm(echo), asyncio.get_running_loop(), note=note).ask("memory", deadline=LONG)
+    assert note.read() is None
 
 
 async def test_a_rank_that_failed_is_an_error_with_its_reason() -> None:

@@ -199,6 +199,15 @@ def test_bucket_that_no_batch_can_meet_needs_no_graph() -> None:
     assert card.log == []
 
 
+def test_rank_that_runs_out_of_memory_leaves_a_note() -> None:
+    card, left = Card(fails_at=(2, 256, 0)), []
+    verbs = HpuVerbs(plugin(card), bridge(card), leave_note=left.append)
+    verbs.plan([PROMPT], [DECODE])
+    outcome = verbs.warm("prompt", PROMPT)
+    assert left == [outcome["out_of_memory"]]
+    assert "ran out of memory at prompt bucket (2, 256, 0)" in left[0]
+
+
 def test_bucket_that_plugin_runs_as_another_is_said() -> None:
     card = Card()
     runner = plugin(card)

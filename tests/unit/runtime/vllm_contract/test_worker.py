@@ -90,7 +90,7 @@ def plugin_worker(card: Card) -> type:
         is_driver_worker: bool = False,
     ) -> None:
         card.log.append(f"rank {rank}")
-        self.vllm_config = vllm_config
+        self.vllm_config, self.rank = vllm_config, rank
 
     made = generate(
         "HPUWorker",

@@ -36,9 +36,18 @@ class HpuVerbs:
     """Drives one worker, from its one thread, between the allocation of the KV cache and the first request."""
 
     def __init__(
-        self, runner: Any, bridge: Bridge, wanted: ExecutionMode | None = None, fail_on_cold_shapes: bool = False
+        self,
+        runner: Any,
+        bridge: Bridge,
+        wanted: ExecutionMode | None = None,
+        fail_on_cold_shapes: bool = False,
+        leave_note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`wanted` is the configured mode. Raises a RuntimeStartError when this plugin cannot be driven."""
+        """`wanted` is the configured mode; `leave_note` tells why others may wait for this rank in vain.
+
+        Raises a RuntimeStartError when this plugin cannot be driven.
+        """
+        self._leave_note = leave_note
         self._runner, self._bridge, self._wanted = runner, bridge, wanted
         self._fail_on_cold_shapes = fail_on_cold_shapes
         self._offered = find_capabilities(runner, bridge)
@@ -184,6 +193,7 @@ class HpuVerbs:
                 raise
             self._lost = f"the device ran out of memory at {phase} bucket {shape} ({error})"
             self._forget_dummies()
+            self._leave_note(self._lost)
             return _refused(self._lost)
         ran = self._forwards.running
         if ran is not None and ran.bucket != shape:

@@ -6,6 +6,7 @@ from typing import Any
 from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
 
 from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.engines.vllm.ranks import Note
 from gaudi_runtime.engines.vllm.workers.capabilities import open_bridge
 from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
@@ -23,4 +24,5 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         """The verbs over the plugin's model runner."""
         orders = self.gaudi_orders
         mode = ExecutionMode(orders.execution_mode)
-        return HpuVerbs(self.model_runner, open_bridge(), mode, orders.fail_on_cold_shapes)
+        leave_note = partial(Note(orders.runtime_pid).leave, self.rank)
+        return HpuVerbs(self.model_runner, open_bridge(), mode, orders.fail_on_cold_shapes, leave_note)
