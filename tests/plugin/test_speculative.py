@@ -1,18 +1,19 @@
 """Speculative decoding by n-grams on the plugin's own code: every step that verifies drafts is planned, and warm."""
 
 import json
-from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase
 from tests.plugin.cases import COMPILE, GRAPHS, Case, configured
 from tests.plugin.engine import Facts, Run, forked, in_own_process, shape
-from tests.plugin.test_engine import worst_gap
+from tests.plugin.serving import planned, worst_gap
 
 DRAFTS = 3
 CASES = (
@@ -36,32 +37,31 @@ def drafting(case: Case, checkpoint: Path) -> RuntimeConfig:
     return config.model_copy(update={"engine": engine, "limits": limits})
 
 
-async def start_and_serve(run: Run) -> Facts:
-    from habana_frameworks.torch.hpu import graphs
-    from torch._dynamo.utils import counters
-
+async def start_and_draft(run: Run) -> Facts:
     report = await run.start()
     plan = make_plan(run.config.bucketing, run.config.limits, report.memory.kv_blocks if report.memory else 0)
-    manager = run.worker.model_runner.bucketing_manager
-    captured, compiled = Counter(graphs.CAPTURES), counters["stats"]["unique_graphs"]
+    before = run.ranks()[0]
     answers = run.answer(PROMPTS, TOKENS)
-    batches = run.served.total()
+    together = run.ranks()[0]
     run.answer(PROMPTS[1:2], TOKENS)
-    alone = run.served.total() - batches
+    after = run.ranks()[0]
     return {
         "report": report.model_dump(mode="json"),
-        "prompt": [shape("prompt", each) for each in plan.prompt],
-        "decode": [shape("decode", each) for each in plan.decode],
-        "theirs": [shape("decode", each) for each in manager.generate_spec_decode_buckets([*plan.seeds])],
-        "warmed": dict(run.warmed),
+        "plan": {each.value: [list(bucket) for bucket in plan.of(each)] for each in BucketPhase},
+        "theirs": run.llm.collective_rpc(plan_of_the_plugin)[0],
+        "before": before,
         "answers": answers,
-        "alone": alone,
-        "served": dict(run.served),
+        "alone": sum(after["served"].values()) - sum(together["served"].values()),
+        "after": after,
         "counted": await run.counted(),
         "cold": {shape(key[0].value, key[1]): count for key, count in run.engine.counters.cold.items()},
-        "new_captures": dict(graphs.CAPTURES - captured),
-        "new_compiles": counters["stats"]["unique_graphs"] - compiled,
     }
+
+
+def plan_of_the_plugin(wrapper: Any) -> list[list[int]]:
+    """What it would make of the buckets without drafts."""
+    manager = wrapper.worker.model_runner.bucketing_manager
+    return [list(map(int, each)) for each in manager.generate_spec_decode_buckets(list(manager.seed_decode_buckets))]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
@@ -73,32 +73,27 @@ def case(request: pytest.FixtureRequest) -> Case:
 @pytest.fixture(scope="module")
 def facts(case: Case, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
     folder = tmp_path_factory.mktemp(case.name)
-    return in_own_process(start_and_serve, drafting(case, checkpoints[case.family]), folder)
-
-
-def decodes(counts: dict[str, int]) -> set[str]:
-    return {each for each in counts if each.startswith("decode")}
+    return in_own_process(start_and_draft, drafting(case, checkpoints[case.family]), folder)
 
 
 def test_plan_with_drafts_is_the_plugins_own(facts: Facts) -> None:
-    assert facts["theirs"] == facts["decode"]
+    assert facts["theirs"] == facts["plan"]["decode"]
 
 
 def test_all_that_is_warmed_is_planned_and_captured(facts: Facts) -> None:
     report = facts["report"]
-    assert set(facts["warmed"]) <= {*facts["prompt"], *facts["decode"]}
-    assert [report[phase]["captured"] for phase in ("prompt", "decode")] == [
-        len(facts["prompt"]),
-        len(facts["decode"]),
-    ]
+    assert set(facts["before"]["warmed"]) <= set(planned(facts))
+    assert report["prompt"]["captured"] + report["decode"]["captured"] == len(planned(facts))
 
 
 def test_no_step_with_drafts_is_cold(facts: Facts) -> None:
-    assert (facts["new_captures"], facts["new_compiles"], decodes(facts["cold"])) == ({}, 0, set())
+    before, after = facts["before"], facts["after"]
+    assert (after["captures"], after["compiles"]) == (before["captures"], before["compiles"])
+    assert [each for each in facts["cold"] if each.startswith("decode")] == []
 
 
 def test_steps_with_drafts_are_counted_as_they_ran(facts: Facts) -> None:
-    assert facts["counted"] == facts["served"]
+    assert facts["counted"] == facts["after"]["served"]
 
 
 def test_drafts_save_steps(facts: Facts) -> None:
