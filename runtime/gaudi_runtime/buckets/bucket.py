@@ -63,6 +63,14 @@ class DeviceBlocks:
         return asked if asked.block_size == self.size else asked.model_copy(update={"block_size": self.size})
 
 
+def clamp_blocks(limits: Limits, batch_size: int, num_blocks: int) -> int:
+    """Blocks of a decode bucket, at most what `batch_size` full sequences can reference."""
+    # With contiguous attention a batch reads up to the highest block in use, wherever it lies.
+    if limits.contiguous_paged_attention:
+        return num_blocks
+    return min(num_blocks, batch_size * math.ceil(limits.max_model_len / limits.block_size))
+
+
 def fallback(value: int, base: int) -> int:
     """Round `value` up to a multiple of ceil(cube root of value) * base; 0 and 1 stay."""
     if value <= 1:
@@ -158,12 +166,17 @@ class Dropped:
 
 @dataclass(frozen=True)
 class BucketPlan:
-    """All buckets of a server, each list sorted and distinct, and what the planner has to say about them."""
+    """All buckets of a server, each list sorted and distinct, and what the planner has to say about them.
+
+    `seeds` are those of `decode` by which the sequences of a step with drafts are padded (speculative.py); none without
+    speculative decoding.
+    """
 
     prompt: tuple[Bucket, ...]
     decode: tuple[Bucket, ...]
     warnings: tuple[str, ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    seeds: tuple[Bucket, ...] = ()
 
     def of(self, phase: BucketPhase) -> tuple[Bucket, ...]:
         """The buckets of one phase in plan order."""

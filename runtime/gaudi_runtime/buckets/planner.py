@@ -7,12 +7,21 @@ collects the buckets of one phase and counts, by rule, those that did not pass.
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence, Sized
-from math import ceil, prod
+from math import prod
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks, Dropped, Rule, most_context_blocks
+from gaudi_runtime.buckets.bucket import (
+    Bucket,
+    BucketPlan,
+    DeviceBlocks,
+    Dropped,
+    Rule,
+    clamp_blocks,
+    most_context_blocks,
+)
 from gaudi_runtime.buckets.bucket_file import read_bucket_file
 from gaudi_runtime.buckets.coverage import levels_of, steps_up_to
 from gaudi_runtime.buckets.ranges import LONG_MODEL_LEN, Dimensions, ignored_settings, next_multiple, plan_values
+from gaudi_runtime.buckets.speculative import with_verify_steps
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
@@ -33,7 +42,7 @@ def plan_of_device(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -
     """The same for KV blocks that an engine has, which may be others than the limits ask for."""
     plan = _plan(policy, blocks.limits(limits), blocks)
     if blocks.decode_size == blocks.size:
-        return plan
+        return with_verify_steps(plan, blocks.limits(limits), policy.strategy, MAX_BUCKETS)
     # The phases share nothing but the budget of strategy Optimal, which then bounds each by itself.
     decode = _plan(policy, limits.model_copy(update={"block_size": blocks.decode_size}), blocks)
     dropped = (
@@ -120,14 +129,6 @@ def decode_rule(limits: Limits, batch_size: int, num_blocks: int) -> Rule | None
     if not limits.contiguous_paged_attention and batch_size > num_blocks:
         return Rule.FEWER_BLOCKS_THAN_SEQUENCES
     return None
-
-
-def clamp_blocks(limits: Limits, batch_size: int, num_blocks: int) -> int:
-    """Blocks of a decode bucket, at most what `batch_size` full sequences can reference."""
-    # With contiguous attention a batch reads up to the highest block in use, wherever it lies.
-    if limits.contiguous_paged_attention:
-        return num_blocks
-    return min(num_blocks, batch_size * ceil(limits.max_model_len / limits.block_size))
 
 
 # Most buckets of a phase: each is a graph, and this many would take weeks to warm up.

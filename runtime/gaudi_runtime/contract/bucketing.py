@@ -12,6 +12,8 @@ Sequences = Annotated[int, Field(ge=1, le=65_536)]
 GraphCount = Annotated[int, Field(ge=1, le=20_000)]
 MOST_TEXT = 65_536
 """Characters of a bucket file or of traffic, which the resource, its revisions and their ConfigMaps all carry."""
+MOST_DRAFTS = 64
+"""Above what anybody drafts."""
 RangeValue = Annotated[int, Field(ge=0, le=16_777_216)]
 
 
@@ -114,4 +116,8 @@ class Limits(Wire):
     )
     sliding_window_slices: AttentionSlices | None = Field(
         None, description="Slices of fused attention: long prompts without context are then whole slices."
+    )
+    # None and not 0: what is left out adds nothing to the hash of a plan.
+    draft_tokens: Annotated[int, Field(ge=1, le=MOST_DRAFTS)] | None = Field(
+        None, description="Tokens that speculative decoding drafts for a sequence and step; none without it."
     )

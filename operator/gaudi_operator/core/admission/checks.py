@@ -17,6 +17,7 @@ from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures, least_memory, most_kv_blocks, usable_bytes
 from gaudi_operator.core.admission.plans import check_plan, plan_of
 from gaudi_operator.core.admission.plugin import ignored_by_the_plugin, why_too_few
+from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
 from gaudi_operator.core.children.manifests.container import image
 from gaudi_operator.core.children.manifests.metadata import as_written
 from gaudi_operator.core.children.manifests.volumes import shared_memory
@@ -114,7 +115,6 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
     simulated = spec.engine.name is EngineName.SIM
     several = f"{release}: name one Secret and key in all."
-    unplanned = f"{release}: its decode shapes are not in the plan; leave it out, or use generation none."
     ranks = spec.parallelism
     on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
     pooling = spec.engine.settings.get("--runner") == "pooling" or spec.engine.settings.get("--convert") in _POOLING
@@ -137,11 +137,6 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
         ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
         ("spec.model.adapters", unsimulated, simulated and bool(spec.model.adapters)),
         ("more than one tokenSecretRef in spec.model", several, len(tokens(spec.model)) > 1),
-        (
-            "spec.engine.settings --speculative-config on a card",
-            unplanned,
-            on_card and "--speculative-config" in spec.engine.settings,
-        ),
         (
             "spec.engine.settings --runner pooling or --convert on a card",
             f"{release}: leave it out, or use generation none.",
@@ -330,6 +325,7 @@ first_violation = Checks(
     text_is_missing,
     something_is_not_built,
     settings_are_wrong,
+    drafts_cannot_be_verified,
     no_image_is_known,
     memory_is_above_all_devices,
     shared_memory_takes_all,

@@ -32,6 +32,7 @@ from gaudi_runtime.contract.report import meets, percent
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
 from gaudi_runtime.forecast.result import Reason
+from gaudi_runtime.knobs.speculation import speculation
 
 _FORECASTS: Answers["PlanForecast | None"] = Answers(16 * 2**20)
 
@@ -188,8 +189,8 @@ def _split_prompts(spec: GaudiInferenceSpec) -> Iterator[str]:
             f"Prompts above {limits.max_num_batched_tokens} tokens are split, and the cached context of their later "
             "pieces is planned only with spec.engine.prefixCaching: without it they meet cold shapes."
         )
-    if "--speculative-config" in spec.engine.settings:
-        yield "The decode shapes of speculative decoding are not in the plan: the first requests meet cold shapes."
+    if speculation(spec.engine.settings):
+        yield "Drafts are for greedy requests: those with a temperature, logprobs or a grammar are answered 400."
 
 
 def _validation(inference: Inference) -> Iterator[str]:

@@ -15,11 +15,12 @@ from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, W
 from gaudi_operator.core.children.manifests.metadata import Object, child
 from gaudi_operator.core.notation import short_hash, whole_bytes
 from gaudi_operator.core.resource import Identity, Inference
-from gaudi_runtime.contract.bucketing import AttentionSlices, BucketPolicy, Limits
+from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     CompileBackend,
     EngineConfig,
+    EngineName,
     ExecutionMode,
     HubRepository,
     ItemsPerPrompt,
@@ -43,6 +44,7 @@ from gaudi_runtime.contract.ports import (
     SHARED_RECIPES_PATH,
 )
 from gaudi_runtime.contract.report import FetchProgress
+from gaudi_runtime.knobs.speculation import speculation
 from gaudi_runtime.units import size
 
 _DAY_SECONDS = 86_400
@@ -152,7 +154,14 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
         prefix_caching=engine.prefix_caching,
         sliding_window_slices=engine.sliding_window_slices
         and AttentionSlices.model_validate(engine.sliding_window_slices.model_dump()),
+        draft_tokens=_draft_tokens(spec),
     )
+
+
+def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:
+    asked = speculation(spec.engine.settings) if spec.engine.name is EngineName.VLLM else None
+    # What is out of range is refused by its own sentence (admission/speculation.py), not by the contract.
+    return asked.tokens if asked and asked.tokens and 1 <= asked.tokens <= MOST_DRAFTS else None
 
 
 def _hub(source: ModelSource) -> HubRepository | None:

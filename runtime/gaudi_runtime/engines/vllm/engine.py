@@ -21,6 +21,7 @@ from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.host_cpu import threads
 from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Meeting, Others, Progress, RecipeKey
+from gaudi_runtime.engines.vllm.greedy import refuse_sampling
 from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, meeting_arguments, tell_own_address
 from gaudi_runtime.engines.vllm.memory import CpuLedger, memory_of
 from gaudi_runtime.engines.vllm.ranks import Note, Outcome, Ranks, died_here, fold_outcomes, fold_sentences
@@ -28,7 +29,7 @@ from gaudi_runtime.engines.vllm.release import build_engine, build_pod_part, imp
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.engines.vllm.watch import PACE, Pace, Watch
-from gaudi_runtime.errors import DeviceOutOfMemory, EngineLost, GraphRefused, ShapeRefused
+from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, EngineLost, GraphRefused, ShapeRefused
 from gaudi_runtime.process.cgroup import usable_cores
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
@@ -113,6 +114,7 @@ class VllmEngine(_Processes):
         self._ranks = Ranks(self._engine, self._loop, note=note)
         described = self._ask("describe")
         self.captures_graphs = all(each["captures_graphs"] for each in described)
+        self._refuse_other_drafts(described)
         self._memory.started(self._ask("profile"))
         self._degradations = (*fold_sentences(described), *_other_blocks(self._memory.divided()[1], self._config))
 
@@ -126,7 +128,8 @@ class VllmEngine(_Processes):
         limits = self._memory.divided()[1].limits(self._config.limits)
         self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
         buckets = ([list(each) for each in plan.of(phase)] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
-        answers = self._ask("plan", *buckets, deadline=self._step_seconds)
+        seeds = [[list(each) for each in plan.seeds]] if plan.seeds else []
+        answers = self._ask("plan", *buckets, *seeds, deadline=self._step_seconds)
         self._degradations = tuple(dict.fromkeys((*self._degradations, *fold_sentences(answers))))
         self._memory.planned(self._ask("memory"))
 
@@ -178,6 +181,8 @@ class VllmEngine(_Processes):
         await self._ranks.ask("start_serving", deadline=ANSWER_SECONDS)
         if self._others:
             self._others.serve()
+        if self._config.limits.draft_tokens:
+            refuse_sampling(self._engine)
         async with AsyncExitStack() as stack:
             try:
                 app = await stack.enter_async_context(openai_application(self._parsed, self._engine))
@@ -220,6 +225,15 @@ class VllmEngine(_Processes):
         # Then the whole tree: vLLM's core leaves its workers behind when it does not answer.
         await asyncio.to_thread(self._engine.shutdown, timeout=0)
         await asyncio.to_thread(end_children)
+
+    def _refuse_other_drafts(self, described: Sequence[Mapping[str, Any]]) -> None:
+        """The plan has the steps of so many drafts, and vLLM was told of drafts elsewhere."""
+        planned = self._config.limits.draft_tokens or 0
+        if any(each.get("draft_tokens", 0) != planned for each in described):
+            raise ConfigError(
+                f"limits.draftTokens is {planned}, and vLLM drafts another number of tokens: say --speculative-config "
+                "in spec.engine.settings alone, with its num_speculative_tokens."
+            )
 
     def _run(self, verb: str, phase: BucketPhase, bucket: Bucket) -> Outcome:
         outcome = fold_outcomes(self._ask(verb, phase.value, list(bucket), deadline=self._step_seconds))

@@ -31,6 +31,13 @@ ABOVE = {
     "requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": 1},
     "limits": {"memory": "1024Mi", "ephemeral-storage": "500m"},
 }
+NGRAM = '{"method": "ngram", "num_speculative_tokens": 2}'
+
+
+def drafting(config: str, **engine: Any) -> dict[str, Any]:
+    return {"name": "vllm", "settings": {"--speculative-config": config}, **engine}
+
+
 NOT_BUILT = "is not built in this release"
 NOT_SIMULATED = "is not built for the sim engine: leave it out, or use engine vllm."
 
@@ -80,11 +87,36 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         "NotBuilt",
         f"spec.model.adapters {NOT_SIMULATED}",
     ),
-    "drafts_on_a_card": (
-        {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--speculative-config": "{}"}}},
+    "drafts_of_a_model": (
+        {"accelerator": CARD, "engine": drafting('{"method": "eagle", "num_speculative_tokens": 2}')},
         "NotBuilt",
-        f"spec.engine.settings --speculative-config on a card {NOT_BUILT}: its decode shapes are not in the plan; "
-        "leave it out, or use generation none.",
+        f"spec.engine.settings --speculative-config: method eagle {NOT_BUILT}, for shapes of a draft model are in no "
+        "plan; use method ngram.",
+    ),
+    "drafts_without_a_card": (
+        {"engine": drafting('{"method": "ngram", "num_speculative_tokens": 2}')},
+        "NotBuilt",
+        f"spec.engine.settings --speculative-config with generation none {NOT_BUILT}: leave it out.",
+    ),
+    "drafts_without_number": (
+        {"accelerator": CARD, "engine": drafting('{"method": "ngram"}')},
+        "SettingsWrong",
+        "spec.engine.settings --speculative-config: num_speculative_tokens must be a whole number from 1 to 64.",
+    ),
+    "drafts_with_contiguous_attention": (
+        {"accelerator": CARD, "engine": drafting('{"model": "ngram", "num_speculative_tokens": 2}')},
+        "SettingsWrong",
+        "spec.engine.settings --speculative-config: vLLM's plugin then answers wrongly; set "
+        "spec.engine.contiguousPagedAttention to false.",
+    ),
+    "drafts_with_split_prompts": (
+        {
+            "accelerator": CARD,
+            "engine": drafting(NGRAM, contiguousPagedAttention=False),
+        },
+        "SettingsWrong",
+        "spec.engine.settings --speculative-config: spec.engine.maxNumBatchedTokens is 256 and must be at least 268, a "
+        "prompt of maxModelLen and 3 tokens of maxNumSeqs sequences.",
     ),
     "embeddings_on_a_card": (
         {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--convert": "embed"}}},
@@ -223,7 +255,7 @@ def test_own_image_needs_no_default() -> None:
         {"engine": {"name": "sim"}},
         {"engine": {"name": "vllm"}},
         {"engine": {"name": "vllm", "executionMode": "Eager"}},
-        {"engine": {"name": "vllm", "settings": {"--speculative-config": '{"method": "ngram"}'}}},
+        {"accelerator": CARD, "engine": drafting(NGRAM, contiguousPagedAttention=False, maxNumBatchedTokens=268)},
         {"engine": {"name": "vllm"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
         {"engine": {"name": "vllm", "settings": {"--runner": "pooling"}}},
         {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--runner": "generate", "--convert": "none"}}},

@@ -114,8 +114,8 @@ def _recorded(owner: str, name: str, takes: Signature, behaviour: Callable[..., 
     return method
 
 
-def plugin(card: Card, *, graphs: bool = True, without: tuple[str, str] = ("", "")) -> Any:
-    """A model runner after the allocation of its KV cache; `without` (entry, name) is missing."""
+def plugin(card: Card, *, graphs: bool = True, without: tuple[str, str] = ("", ""), drafts: int = 0) -> Any:
+    """A model runner after the allocation of its KV cache; `without` (entry, name) is missing. It drafts by n-grams."""
 
     def lacking(entry: str) -> str | None:
         return without[1] if without[0] == entry else None
@@ -141,14 +141,16 @@ def plugin(card: Card, *, graphs: bool = True, without: tuple[str, str] = ("", "
         warmup_sampler=record("warmup_sampler"),
         _prepare_dummy_scenario=lambda self, prompt, decode: _dummy(self, card, prompt, decode),
         _add_dummy_request=_add_dummy,
-        _execute_dummy_scenario=lambda self, requests, _: _run_dummies(self, card, requests),
+        _execute_dummy_scenario=_execute_dummies,
+        execute_model=lambda self, step, warmup_mode: _run_dummies(self, card, step),
         _check_config=lambda self, *shape: None,
         _use_graphs=lambda self, metadata, batch: graphs and metadata.tokens <= card.longest_graphed,
     )()
     settings = {"bucketing_manager": manager, "enable_bucketing": True, "use_hpu_graph": graphs, "skip_warmup": False}
-    models = {"is_pooling_model": False, "supports_mm_inputs": False, "speculative_config": None}
+    speculative = SimpleNamespace(method="ngram", num_speculative_tokens=drafts) if drafts else None
+    models = {"is_pooling_model": False, "supports_mm_inputs": False, "speculative_config": speculative}
     state = {"graphed_buckets": set(), "mem_margin": float(GIB), "block_size": 128}
-    cache = {"kv_caches": LAYERS, "max_model_len": 2**20}
+    cache = {"kv_caches": LAYERS, "max_model_len": 2**20, "use_contiguous_pa": False}
     _fill(runner, lacking("HPUModelRunner"), **settings, **models, **state, **cache)
     return runner
 
@@ -233,7 +235,8 @@ def _found(buckets: str) -> Callable[..., Any]:
 
     def find(manager: Any, *sizes: int) -> Any:
         wanted = sizes if buckets == "prompt_buckets" else (sizes[0], 1, sizes[1])
-        known = getattr(manager, buckets)
+        by_seeds = buckets == "decode_buckets" and sizes[2:] == (True,)
+        known = manager.seed_decode_buckets if by_seeds else getattr(manager, buckets)
         for each in known:
             if all(has >= needs for has, needs in zip(each, wanted, strict=True)):
                 return each
@@ -261,16 +264,42 @@ def serve(runner: Any, *batches: tuple[str, tuple[int, int, int]]) -> None:
             runner._use_graphs(metadata, shape[0])
 
 
-def _add_dummy(runner: Any, requests: list[Any], scheduled: dict[str, int], *sizes: Any) -> None:
-    computed, total = sizes[:2]
+@dataclass(frozen=True)
+class Dummy:
+    """A request of so many tokens, of which so many are in the cache."""
+
+    computed: int
+    total: int
+
+
+def _add_dummy(runner: Any, requests: list[Dummy], scheduled: dict[str, int], *sizes: Any) -> None:
+    computed, total, tokens, is_prompt = sizes
     assert total <= runner.max_model_len
-    requests.append((total - computed, -(-computed // runner.block_size)))
+    scheduled[str(len(requests))] = total - computed if is_prompt else tokens
+    requests.append(Dummy(computed, total))
 
 
-def _run_dummies(runner: Any, card: Card, requests: list[tuple[int, int]]) -> None:
-    """A batch of prompts, padded as those of requests are."""
-    longest = (max(sizes) for sizes in zip(*requests, strict=True))
-    _dummy(runner, card, runner.bucketing_manager.find_prompt_bucket(len(requests), *longest), None)
+def _execute_dummies(runner: Any, requests: list[Dummy], scheduled: dict[str, int]) -> None:
+    step = {"requests": requests, "num_scheduled_tokens": scheduled, "scheduled_spec_decode_tokens": {}}
+    run = getattr(runner, "execute_model", None)
+    # A release may name it otherwise: only drafts need it by its name.
+    if run:
+        run(SimpleNamespace(**step), warmup_mode=True)
+
+
+def _run_dummies(runner: Any, card: Card, step: Any) -> None:
+    """A batch of prompts, or of sequences with drafts, padded as those of requests are."""
+    manager, block_size = runner.bucketing_manager, runner.block_size
+    requests, tokens = step.requests, max(step.num_scheduled_tokens.values())
+    if requests[0].computed < requests[0].total:
+        blocks = max(-(-each.computed // block_size) for each in requests)
+        _dummy(runner, card, manager.find_prompt_bucket(len(requests), tokens, blocks), None)
+        return
+    assert {len(each) for each in step.scheduled_spec_decode_tokens.values()} == {tokens - 1}
+    blocks = [-(-(each.computed + 1) // block_size) for each in requests]
+    rows = manager.find_decode_bucket(len(requests), sum(blocks), True)[0] * tokens
+    _dummy(runner, card, None, (rows, 1, manager.find_decode_bucket(rows, sum(blocks) * tokens)[2]))
+    card.log[-1] += f" of {len(requests)} sequences with {tokens} tokens"
 
 
 def _dummy(runner: Any, card: Card, prompt: tuple[int, int, int] | None, decode: tuple[int, int, int] | None) -> None:

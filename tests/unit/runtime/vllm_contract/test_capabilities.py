@@ -8,11 +8,13 @@ from gaudi_runtime.catalog.pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.vllm.workers.capabilities import (
     DEFRAGMENTER,
+    DRAFTS,
     HPU_GRAPHS,
     MANAGER,
     MARGIN,
     PREPARED,
     RUNNER,
+    SEEDS,
     SETUP,
     Name,
     find_capabilities,
@@ -144,10 +146,34 @@ def test_pooling_models_are_refused() -> None:
         HpuVerbs(runner, bridge(Card()))
 
 
-def test_speculative_decoding_is_refused() -> None:
-    runner = plugin(Card())
-    runner.speculative_config = {"num_speculative_tokens": 3}
-    with pytest.raises(UnsupportedModel, match="--speculative-config"):
+DRAFTED = [("HPUModelRunner", each) for each in DRAFTS] + [("HPUBucketingManager", each) for each in SEEDS]
+
+
+@pytest.mark.parametrize("case", DRAFTED, ids=label)
+def test_names_for_drafts_stand_in_the_contract(case: tuple[str, Name]) -> None:
+    facts, name = CONTRACT[case[0]], case[1]
+    recorded = facts["methods"].get(name.name, [])
+    assert name.name in facts["attributes"] or {*(name.parameters or ())} <= {e.partition("=")[0] for e in recorded}
+
+
+def test_drafts_with_contiguous_attention_are_refused() -> None:
+    runner = plugin(Card(), drafts=3)
+    runner.use_contiguous_pa = True
+    with pytest.raises(ConfigError, match=r"set spec\.engine\.contiguousPagedAttention to false"):
+        HpuVerbs(runner, bridge(Card()))
+
+
+@pytest.mark.parametrize("case", DRAFTED, ids=label)
+def test_a_plugin_without_a_name_for_drafts_is_refused_drafts(case: tuple[str, Name]) -> None:
+    runner = plugin(Card(), without=(case[0], case[1].name), drafts=3)
+    with pytest.raises(EngineUnsupported, match=f"offers no {case[1].name}"):
+        HpuVerbs(runner, bridge(Card()))
+
+
+def test_drafts_of_a_second_model_are_refused() -> None:
+    runner = plugin(Card(), drafts=3)
+    runner.speculative_config.method = "eagle"
+    with pytest.raises(UnsupportedModel, match=r"by method eagle is not built yet.* use method ngram"):
         HpuVerbs(runner, bridge(Card()))
 
 

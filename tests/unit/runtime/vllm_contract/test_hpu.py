@@ -331,7 +331,14 @@ def test_sampler_and_defragmenter_are_warmed_by_the_plugin() -> None:
     card = Card()
     verbs = verbs_on(card)
     assert verbs.sampler() == verbs.defragmenter() == {"done": True}
-    assert card.log == ["warmup_sampler()", "defragmenter.warmup()"]
+    assert [card.log[0], card.log[-1]] == ["warmup_sampler()", "defragmenter.warmup()"]
+
+
+def test_sampler_is_followed_by_a_piece_of_a_prompt() -> None:
+    """What has no logits is compiled by itself, and the plugin's own warm-up finishes every prompt."""
+    card = Card()
+    verbs_on(card).sampler()
+    assert card.log == ["warmup_sampler()", "_prepare_dummy_scenario((1, 128, 0), None)"]
 
 
 def test_serving_begins_with_a_fresh_defragmenter() -> None:

@@ -130,6 +130,7 @@ def test_we_override_these_methods_and_no_other(worker_class: Any) -> None:
         "initialize_from_config",
         "load_model",
         "sample_tokens",
+        "take_draft_token_ids",
     ]
 
 

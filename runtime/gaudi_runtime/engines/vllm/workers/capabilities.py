@@ -121,16 +121,28 @@ MANAGER = (
     Name("mamba_chunk_size", loss=_PLAIN),
     Name("mamba_chunk_size_is_explicit", loss=_PLAIN),
 )
+_REQUEST = ("requests", "num_scheduled_tokens", "num_computed_tokens", "total_tokens", "scheduled_tokens", "is_prompt")
 _LONG_COLD = "prompt buckets whose query and context exceed the longest sequence run as shorter ones"
 # Of a dummy batch, for buckets that the plugin's own would run as another one.
 PIECES = (
     Name(
         "_add_dummy_request",
-        ("requests", "num_scheduled_tokens", "num_computed_tokens", "total_tokens", "scheduled_tokens", "is_prompt"),
+        _REQUEST,
         loss=_LONG_COLD,
     ),
     Name("_execute_dummy_scenario", ("requests", "scheduled_tokens"), loss=_LONG_COLD),
 )
+# Of a dummy step that verifies drafts; only with speculative decoding.
+DRAFTS = (
+    Name("execute_model", ("scheduler_output", "warmup_mode")),
+    Name("use_contiguous_pa"),
+    Name("input_batch"),
+    Name("_add_dummy_request", _REQUEST),
+    Name("_execute_dummy_scenario", ("requests", "scheduled_tokens")),
+)
+SEEDS = (Name("seed_decode_buckets"),)
+DRAFTED_BY = "ngram"
+"""The one method whose steps are planned: it drafts on the host, so that no second model has shapes to warm up."""
 _SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is slow"
 _SWAPS_KEPT = "the defragmenter keeps what warm-up did to it"
 # Made when the plugin prepares itself, not before.
@@ -171,7 +183,8 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
         raise ConfigError("VLLM_ENABLE_BUCKETING is off, so there are no buckets to warm up: remove the variable.")
     mode = _MODES[bool(bridge.is_lazy()), bool(runner.use_hpu_graph)]
     lost = [*losses(runner, (*runner_names(mode), *PIECES)), *losses(runner.bucketing_manager, MANAGER)]
-    refuse_models(runner)
+    refuse_pooling(runner)
+    _refuse_drafts(runner)
     _refuse_too_early(runner, mode)
     if bridge.compile_only is None:
         lost.append("the bridge has no compile-only mode: every bucket is computed while it is compiled")
@@ -209,12 +222,34 @@ def _offers(owner: object, wanted: Name) -> bool:
     return True
 
 
-def refuse_models(runner: Any) -> None:
-    """Raises UnsupportedModel for what vLLM's model runner (of any platform) serves in steps that no bucket is for."""
+def refuse_pooling(runner: Any) -> None:
+    """Raises UnsupportedModel for a model that vLLM's model runner (of any platform) serves without decoding."""
     if runner.is_pooling_model:
         raise UnsupportedModel("Warm-up of pooling models is not built yet: choose a model that generates.")
-    if runner.speculative_config is not None:
-        raise UnsupportedModel("Warm-up with speculative decoding is not built yet: remove --speculative-config.")
+
+
+def _refuse_drafts(runner: Any) -> None:
+    if runner.speculative_config is None:
+        return
+    if (method := runner.speculative_config.method) != DRAFTED_BY:
+        raise UnsupportedModel(
+            f"Warm-up of speculative decoding by method {method} is not built yet, for the shapes of its draft model "
+            f"are in no plan: use method {DRAFTED_BY}, or remove --speculative-config."
+        )
+    losses(runner, DRAFTS)
+    if getattr(runner, "attn_block_size", None) not in (None, runner.block_size):
+        raise UnsupportedModel(
+            "Warm-up of speculative decoding is not built for models with recurrent layers: remove "
+            "--speculative-config."
+        )
+    # Rows of one sequence share its blocks, and contiguous attention knows one row of each block: seen to answer
+    # with other tokens.
+    if runner.use_contiguous_pa:
+        raise ConfigError(
+            "Speculative decoding answers wrongly with contiguous paged attention (vllm-gaudi 0.26): set "
+            "spec.engine.contiguousPagedAttention to false."
+        )
+    losses(runner.bucketing_manager, SEEDS)
 
 
 def _refuse_too_early(runner: Any, mode: ExecutionMode) -> None:

@@ -18,8 +18,9 @@ from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.engines.vllm.ranks import Outcome
-from gaudi_runtime.engines.vllm.workers.capabilities import refuse_models
+from gaudi_runtime.engines.vllm.workers.capabilities import refuse_pooling
 from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row, scheduled, shape_of
+from gaudi_runtime.errors import UnsupportedModel
 from gaudi_runtime.warmup.schedule import SAMPLER_RUNS
 
 GREEDY = {"temperature": 0.0}
@@ -38,7 +39,11 @@ class CpuVerbs:
 
     def describe(self) -> dict[str, object]:
         """Execution mode, whether it has graphs, and what a user should know. Raises UnsupportedModel."""
-        refuse_models(self._worker.model_runner)
+        refuse_pooling(self._worker.model_runner)
+        if self._worker.model_runner.speculative_config is not None:
+            raise UnsupportedModel(
+                "Warm-up with speculative decoding is not built for a CPU: remove --speculative-config."
+            )
         return {
             "execution_mode": self._mode.value,
             "captures_graphs": self._mode is ExecutionMode.TORCH_COMPILE,

@@ -14,10 +14,11 @@ from gaudi_runtime.engines.vllm.workers.observed_shapes import Ran, Shape
 
 
 class Padded(NamedTuple):
-    """The shape of one forward, as our plan counts it."""
+    """The shape of one forward, as our plan counts it; one that verifies drafts has code and a graph of its own."""
 
     phase: BucketPhase
     bucket: Bucket
+    verifies: bool = False
 
 
 class Batch(NamedTuple):
@@ -57,6 +58,7 @@ class Forwards:
         self._step: list[_Forward] = []
         self._prompts: list[tuple[int, int, int]] = []
         self._decodes: list[tuple[int, int]] = []
+        self._verified: int | None = None
         runner._check_config = self._check_config
         manager.find_prompt_bucket, manager.find_decode_bucket = self._find_prompt_bucket, self._find_decode_bucket
 
@@ -89,13 +91,15 @@ class Forwards:
         return [self._batch(each, end - each.compiled, lengths) for each, end in zip(self._step, ends, strict=True)]
 
     def _batch(self, forward: _Forward, compiled: int, lengths: Any) -> Batch:
-        phase, bucket = forward.padded
+        phase, bucket, verifies = forward.padded
         if phase is BucketPhase.PROMPT:
             real = (phase, *next(lengths, bucket))
         else:
             # By its sequences first, then by the blocks that it reads.
             found = self._decodes or [(bucket.batch_size, bucket.num_blocks)]
-            real = (phase, found[0][0], bucket.query_len, found[min(1, len(found) - 1)][1])
+            # Drafts have rows of their own: as many for each sequence as the one with most drafts needs.
+            rows = found[0][0] * (bucket.batch_size // self._verified if verifies and self._verified else 1)
+            real = (phase, rows, bucket.query_len, found[min(1, len(found) - 1)][1])
         compiles = compiled if self._compiled else int(not forward.known)
         return Batch(real, Ran(bucket, forward.known and forward.graph and not compiles), compiles)
 
@@ -109,7 +113,8 @@ class Forwards:
         # Of a prompt the plugin counts the context of the whole batch.
         blocks = num_blocks // batch_size // self._per_block if prompt else num_blocks
         bucket = Bucket(int(batch_size), int(seq_len), int(blocks))
-        padded = Padded(BucketPhase.PROMPT if prompt else BucketPhase.DECODE, bucket)
+        verifies = not prompt and self._verified is not None
+        padded = Padded(BucketPhase.PROMPT if prompt else BucketPhase.DECODE, bucket, verifies)
         self._now = _Forward(padded, padded in self._known, self._count())
         self._known.add(padded)
         if not warmup_mode:
@@ -120,9 +125,13 @@ class Forwards:
         self._prompts.append((int(batch_size), int(seq_len), int(ctx)))  # numbers of numpy's, which JSON does not know
         return self._find_prompt(batch_size, seq_len, ctx)
 
-    def _find_decode_bucket(self, batch_size: int, num_blocks: int, *rest: Any, **options: Any) -> Any:
+    def _find_decode_bucket(self, batch_size: int, num_blocks: int, *seeds: bool, **options: Any) -> Any:
         self._decodes.append((int(batch_size), int(num_blocks)))
-        return self._find_decode(batch_size, num_blocks, *rest, **options)
+        found = self._find_decode(batch_size, num_blocks, *seeds, **options)
+        if seeds:
+            # The first lookup of a decode batch: by its sequences, and whether they have drafts.
+            self._verified = int(found[0]) if seeds[0] else None
+        return found
 
 
 class GraphGate:

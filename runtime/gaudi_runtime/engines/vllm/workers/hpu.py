@@ -26,6 +26,7 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
 )
 from gaudi_runtime.engines.vllm.workers.forwards import FixedBuckets, Forwards, GraphGate
 from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row
+from gaudi_runtime.engines.vllm.workers.speculative import decode_forwards, draft_tokens
 
 Forward = Callable[[], None]
 RAN_AS = "vllm-gaudi runs it as"
@@ -54,12 +55,13 @@ class HpuVerbs:
         mode = self._offered.mode
         self._forwards = Forwards(runner, bridge.compiled if mode is ExecutionMode.TORCH_COMPILE else None)
         self._gate = GraphGate(runner, self._forwards) if mode is ExecutionMode.HPU_GRAPHS else None
+        self._seeds: FixedBuckets | None = None
         self._met: MetShapes | None = None
         self._swaps_warm = False
         self._lost: str | None = None
 
     def describe(self) -> dict[str, object]:
-        """Execution mode, whether it has graphs, and the degradations as sentences."""
+        """Execution mode, whether it has graphs, most drafts of a step, and the degradations as sentences."""
         told = list(self._offered.degradations)
         # What the worker really runs in counts: an image or a user may have set the bridge's variable.
         found, wanted = self._offered.mode, self._wanted
@@ -69,6 +71,7 @@ class HpuVerbs:
         return {
             "execution_mode": self._offered.mode.value,
             "captures_graphs": self._offered.captures_graphs,
+            "draft_tokens": draft_tokens(self._runner),
             "degradations": told,
         }
 
@@ -105,10 +108,17 @@ class HpuVerbs:
             "query_step": int(manager.mamba_chunk_size) if chunks else 1,
         }
 
-    def plan(self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]]) -> dict[str, object]:
-        """Hand our buckets to the plugin and let it prepare itself; what is lost beside what `describe` says."""
+    def plan(
+        self, prompt: Sequence[Sequence[int]], decode: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]] = ()
+    ) -> dict[str, object]:
+        """Hand our buckets to the plugin and let it prepare itself; what is lost beside what `describe` says.
+
+        `seeds` are the decode buckets by which sequences with drafts are padded, none without speculative decoding.
+        """
         manager = self._runner.bucketing_manager
         prompts, decodes = (FixedBuckets(sorted((b, q, n) for b, q, n in each)) for each in (prompt, decode))
+        if seeds:
+            self._seeds = manager.seed_decode_buckets = FixedBuckets(sorted((b, q, n) for b, q, n in seeds))
         # In place of the plugin's own planner: it also derives Dynamo's limit from the length of these lists.
         manager.generate_prompt_buckets = partial(setattr, manager, "prompt_buckets", prompts)
         manager.generate_decode_buckets = partial(setattr, manager, "decode_buckets", decodes)
@@ -136,8 +146,10 @@ class HpuVerbs:
         return outcome
 
     def sampler(self) -> dict[str, bool]:
-        """Run the plugin's sampler warm-up once, for all its batch sizes."""
-        return self._optional(self._runner, "warmup_sampler")
+        """Run the plugin's sampler warm-up once, for all its batch sizes; and what comes after a piece of a prompt."""
+        done = self._optional(self._runner, "warmup_sampler")
+        self._piece()
+        return done
 
     def defragmenter(self) -> dict[str, bool]:
         """Run the plugin's block swaps of every size."""
@@ -180,13 +192,17 @@ class HpuVerbs:
         if self._lost:
             return _refused(self._lost)
         shape = tuple(bucket)
-        forward = self._forward(phase, shape)
-        if forward is None:
+        forwards = self._forwards_of(phase, shape)
+        if not forwards:
             # Nothing will ever ask for it, so there is nothing to warm.
             return Outcome(bytes=0, graph=self._offered.captures_graphs, out_of_memory=None)
+        graphs: list[bool] = []
+        ran_as: list[tuple[int, ...]] = []
         before = self.memory()["free"]
         try:
-            graph = execute(forward)
+            for each in forwards:
+                graphs.append(execute(each))
+                ran_as += self._ran(shape)
         except RuntimeError as error:
             # The bridge raises plain RuntimeErrors; their text is all there is to judge by.
             if not ran_out_of_memory(str(error)):
@@ -195,11 +211,15 @@ class HpuVerbs:
             self._forget_dummies()
             self._leave_note(self._lost)
             return _refused(self._lost)
-        ran = self._forwards.running
-        if ran is not None and ran.bucket != shape:
+        if ran_as:
             # One bucket of a plan is not worth the start: it is left out, and said.
-            return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {tuple(ran.bucket)}: {REPORT}")
-        return Outcome(bytes=max(0, before - self.memory()["free"]), graph=graph, out_of_memory=None)
+            return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=f"{RAN_AS} {ran_as[0]}: {REPORT}")
+        return Outcome(bytes=max(0, before - self.memory()["free"]), graph=all(graphs), out_of_memory=None)
+
+    def _ran(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """What ran last, where it is another shape."""
+        ran = self._forwards.running
+        return [tuple(ran.bucket)] if ran is not None and ran.bucket != shape else []
 
     def _forget_dummies(self) -> None:
         """The plugin does not clean up after a forward that failed: the first request would meet what that one left."""
@@ -209,10 +229,17 @@ class HpuVerbs:
             # As the plugin does between two batches: rows are removed first, then the rest moves up.
             batch.condense(sorted(map(batch.remove_request, tuple(batch.req_id_to_index)), reverse=True))
 
-    def _forward(self, phase: str, shape: tuple[int, ...]) -> Forward | None:
-        """A dummy batch of this bucket; None where no batch can ever be padded to it."""
-        if phase == BucketPhase.DECODE:
-            return partial(self._runner._prepare_dummy_scenario, None, shape)
+    def _forwards_of(self, phase: str, shape: tuple[int, ...]) -> list[Forward]:
+        """The dummy batches that run this bucket in every way; none where no batch can ever be padded to it."""
+        if phase == BucketPhase.PROMPT:
+            prompt = self._prompt(shape)
+            return [] if prompt is None else [prompt]
+        if self._seeds:
+            return decode_forwards(self._runner, shape, self._seeds)
+        return [partial(self._runner._prepare_dummy_scenario, None, shape)]
+
+    def _prompt(self, shape: tuple[int, ...]) -> Forward | None:
+        """A dummy batch of this prompt bucket; None where no batch can ever be padded to it."""
         size, query, blocks = shape
         block, longest = int(self._runner.block_size), int(self._runner.max_model_len)
         if query + blocks * block <= longest or losses(self._runner, PIECES):
@@ -232,6 +259,23 @@ class HpuVerbs:
         for _ in range(size):
             self._runner._add_dummy_request(requests, scheduled, computed, computed + query, query, True)
         self._runner._execute_dummy_scenario(requests, scheduled)
+
+    def _piece(self) -> None:
+        """A piece of a prompt that more is to come of: it has no logits, and torch.compile makes code of its own."""
+        prompts = self._runner.bucketing_manager.prompt_buckets
+        if self._lost or not prompts or losses(self._runner, PIECES):
+            return
+        _, query, blocks = min(prompts)
+        computed = blocks * int(self._runner.block_size)
+        requests: list[Any] = []
+        scheduled: dict[str, int] = {}
+        if computed + query < int(self._runner.max_model_len):
+            # One token of the prompt is left: not as a prompt, of which the plugin would schedule all tokens.
+            self._runner._add_dummy_request(requests, scheduled, computed, computed + query + 1, query, False)
+            if self._seeds:
+                # A step that samples nothing at all ends the plugin's drafting by an error.
+                self._runner._add_dummy_request(requests, scheduled, computed, computed + query, query, True)
+            self._runner._execute_dummy_scenario(requests, scheduled)
 
     def _compile(self, forward: Forward) -> bool:
         with self._bridge.compile_only() if self._bridge.compile_only else nullcontext():

@@ -10,6 +10,7 @@ from gaudi_runtime.engines.vllm.ranks import Note
 from gaudi_runtime.engines.vllm.workers.capabilities import open_bridge
 from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
+from gaudi_runtime.engines.vllm.workers.speculative import even_drafts
 
 
 class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
@@ -19,6 +20,13 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         """As the plugin does, which runs a whole step here and not in `execute_model`; counted while serving."""
         run = partial(super().sample_tokens, grammar_output)
         return self.gaudi_verbs.step(run) if self.gaudi_verbs is not None else run()
+
+    def take_draft_token_ids(self) -> Any:
+        """As the plugin does, but as many for every sequence."""
+        drafts = super().take_draft_token_ids()
+        if drafts is not None:
+            drafts.draft_token_ids = even_drafts(self.model_runner, drafts.draft_token_ids)
+        return drafts
 
     def gaudi_open_verbs(self) -> HpuVerbs:
         """The verbs over the plugin's model runner."""

@@ -1,0 +1,46 @@
+"""Whether the drafts that a spec asks for can be verified in planned shapes (docs/vllm.md, Speculative decoding)."""
+
+from gaudi_operator.core.children.runtime_config import on_cpu, plan_limits
+from gaudi_operator.core.observed import InstallationDefaults
+from gaudi_operator.core.resource import Inference
+from gaudi_runtime.contract.bucketing import MOST_DRAFTS
+from gaudi_runtime.contract.config import EngineName
+from gaudi_runtime.errors import Problem
+from gaudi_runtime.knobs.speculation import NGRAM, SETTING, Speculation, speculation
+
+_SETTING = f"spec.engine.settings {SETTING}"
+
+
+def drafts_cannot_be_verified(inference: Inference, _: InstallationDefaults) -> Problem | None:
+    """Speculative decoding that this release does not plan, or that vLLM's plugin answers wrongly or dies of."""
+    spec = inference.spec
+    asked = speculation(spec.engine.settings)
+    if asked is None or spec.engine.name is not EngineName.VLLM:
+        return None
+    if on_cpu(spec.accelerator):
+        return Problem("NotBuilt", f"{_SETTING} with generation none is not built in this release: leave it out.")
+    if asked.method != NGRAM:
+        return Problem(
+            "NotBuilt",
+            f"{_SETTING}: method {asked.method} is not built in this release, for shapes of a draft model are in no "
+            f"plan; use method {NGRAM}.",
+        )
+    wrong = _wrong(inference, asked)
+    return Problem("SettingsWrong", f"{_SETTING}: {wrong}") if wrong else None
+
+
+def _wrong(inference: Inference, asked: Speculation) -> str | None:
+    if asked.tokens is None or not 1 <= asked.tokens <= MOST_DRAFTS:
+        return f"num_speculative_tokens must be a whole number from 1 to {MOST_DRAFTS}."
+    limits = plan_limits(inference.spec)
+    if limits.contiguous_paged_attention:
+        return "vLLM's plugin then answers wrongly; set spec.engine.contiguousPagedAttention to false."
+    # A prompt and the drafts of all sequences in one step: what is cut short has other shapes, and a step that has only
+    # a piece of a prompt ends the plugin's model runner.
+    least = limits.max_model_len + limits.max_num_seqs * (1 + asked.tokens)
+    if limits.max_num_batched_tokens < least:
+        return (
+            f"spec.engine.maxNumBatchedTokens is {limits.max_num_batched_tokens} and must be at least {least}, a "
+            f"prompt of maxModelLen and {1 + asked.tokens} tokens of maxNumSeqs sequences."
+        )
+    return None

@@ -1,0 +1,40 @@
+"""Decode buckets of speculative decoding: the steps that verify drafts (docs/bucketing.md, Drafts).
+
+A step that verifies d drafts has 1 + d tokens of every sequence. The plugin pads its sequences by the decode buckets of
+a plan without drafts, the seeds, and then lays every token in a row of its own: 3 sequences with 2 drafts, padded to
+4, run as a decode batch of 12.
+"""
+
+from dataclasses import replace
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, clamp_blocks
+from gaudi_runtime.contract.bucketing import Limits, Strategy
+from gaudi_runtime.errors import PlanImpossible
+
+
+def with_verify_steps(plan: BucketPlan, limits: Limits, strategy: Strategy, most: int) -> BucketPlan:
+    """`plan` with the decode buckets of all steps that verify; unchanged without speculative decoding.
+
+    Raises PlanImpossible for more than `most` decode buckets, and for strategy optimal, whose traffic has no drafts.
+    """
+    if limits.draft_tokens is None:
+        return plan
+    if strategy is Strategy.OPTIMAL:
+        raise PlanImpossible(
+            "traffic says nothing of drafts; with speculative decoding choose another strategy", "bucketing.strategy"
+        )
+    decode = {*plan.decode, *(each for seed in plan.decode for each in verify(seed, limits.draft_tokens, limits))}
+    if len(decode) > most:
+        raise PlanImpossible(
+            f"with {limits.draft_tokens} drafts there are more than {most} decode buckets; choose larger steps in "
+            "bucketing.decode"
+        )
+    return replace(plan, decode=tuple(sorted(decode)), seeds=plan.decode)
+
+
+def verify(seed: Bucket, drafts: int, limits: Limits) -> list[Bucket]:
+    """What a batch of `seed` runs as with so many drafts for each sequence, as the plugin's own planner says."""
+    rows = seed.batch_size * (1 + drafts)
+    # Attention reads the blocks of a sequence once a token; where they are few, a bucket of few pads less.
+    blocks = [*([seed.num_blocks] if rows <= seed.num_blocks else []), seed.num_blocks * (1 + drafts)]
+    return [Bucket(rows, 1, clamp_blocks(limits, rows, each)) for each in blocks]

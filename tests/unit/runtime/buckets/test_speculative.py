@@ -1,0 +1,45 @@
+"""Decode buckets of steps that verify drafts."""
+
+import pytest
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.planner import make_plan
+from gaudi_runtime.buckets.speculative import verify
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
+from gaudi_runtime.contract.config import plan_hash
+from gaudi_runtime.errors import PlanImpossible
+
+LIMITS = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=1024, contiguous_paged_attention=False)
+DRAFTING = LIMITS.model_copy(update={"draft_tokens": 3})
+
+
+def test_every_token_of_a_sequence_has_a_row() -> None:
+    assert verify(Bucket(2, 1, 4), 3, LIMITS) == [Bucket(8, 1, 16)]
+
+
+def test_few_rows_also_have_a_bucket_of_few_blocks() -> None:
+    assert verify(Bucket(2, 1, 8), 3, LIMITS) == [Bucket(8, 1, 8), Bucket(8, 1, 32)]
+
+
+def test_rows_read_at_most_what_full_sequences_have() -> None:
+    assert verify(Bucket(1, 1, 16), 1, LIMITS) == [Bucket(2, 1, 16), Bucket(2, 1, 16)]
+
+
+def test_plan_with_drafts_adds_to_the_one_without() -> None:
+    plain, drafting = (make_plan(BucketPolicy(), each, 300) for each in (LIMITS, DRAFTING))
+    assert drafting.seeds == plain.decode
+    assert set(plain.decode) < set(drafting.decode)
+    assert drafting.prompt == plain.prompt
+
+
+def test_hash_of_a_plan_without_drafts_stays() -> None:
+    """Operator and runtime of two releases agree until somebody drafts."""
+    said = {"maxModelLen": 1024, "maxNumSeqs": 4, "maxNumBatchedTokens": 1024, "contiguousPagedAttention": False}
+    assert plan_hash(BucketPolicy(), LIMITS) == plan_hash(BucketPolicy(), Limits.model_validate(said))
+    assert plan_hash(BucketPolicy(), LIMITS) != plan_hash(BucketPolicy(), DRAFTING)
+
+
+def test_traffic_says_nothing_of_drafts() -> None:
+    policy = BucketPolicy(strategy=Strategy.OPTIMAL, optimal=OptimalSettings(traffic="prompt 1 90 0 5\ndecode 1 1 2 5"))
+    with pytest.raises(PlanImpossible, match=r"bucketing\.strategy: traffic says nothing of drafts"):
+        make_plan(policy, DRAFTING, 300)

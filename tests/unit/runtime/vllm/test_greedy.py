@@ -1,0 +1,39 @@
+"""Requests that would end the plugin's model runner while it drafts."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.engines.vllm.greedy import refuse_sampling
+
+GREEDY: dict[str, Any] = {
+    "temperature": 0.0,
+    "structured_outputs": None,
+    "logprobs": None,
+    "prompt_logprobs": None,
+}
+
+
+def guarded() -> Any:
+    engine = SimpleNamespace(generate=lambda prompt, sampling, request: f"answer of {request}")
+    refuse_sampling(engine)
+    return engine
+
+
+def test_a_greedy_request_is_answered() -> None:
+    assert guarded().generate("hello", SimpleNamespace(**GREEDY), "1") == "answer of 1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"temperature": 0.7}, "temperature above 0"),
+        ({"structured_outputs": object()}, "structured outputs"),
+        ({"logprobs": 0}, "logprobs"),
+        ({"prompt_logprobs": 2}, "logprobs"),
+    ],
+)
+def test_others_are_refused_before_an_answer_begins(asked: dict[str, Any], found: str) -> None:
+    with pytest.raises(ValueError, match=f"takes no request with {found}: leave it out, and set temperature to 0"):
+        guarded().generate("hello", SimpleNamespace(**{**GREEDY, **asked}), "1")
