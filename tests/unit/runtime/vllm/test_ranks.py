@@ -38,7 +38,7 @@ async def test_no_answer_within_deadline_is_lost_engine_that_names_bucket() -> N
         await from_thread(FakeVllm(never), "warm", "prompt", [1, 128, 0], deadline=0.02)
 
 
-async def test_rank_that_left_a_note_is_named_where_no_answer_comes(tmp_path: Path) -> None:
+async def test_rank_that_left_a_note_is_named(tmp_path: Path) -> None:
     loop, note = asyncio.get_running_loop(), Note(1, str(tmp_path))
     note.leave(1, "the device ran out of memory at prompt bucket (1, 128, 0)")
     told = (
