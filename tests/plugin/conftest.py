@@ -8,7 +8,13 @@ os.environ.setdefault("PLAYED_CARD_BYTES", str(64 << 20))
 import pytest
 
 from examples.make_tiny_checkpoint import make_checkpoint
-from tests.plugin.engine import forked, import_all
+from tests.plugin.engine import PATIENCE, forked, import_all
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The first test of a run waits for its start."""
+    if not item.get_closest_marker("timeout"):
+        item.add_marker(pytest.mark.timeout(PATIENCE + 60))
 
 
 @pytest.fixture(scope="session", autouse=True)

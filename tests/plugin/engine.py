@@ -210,7 +210,11 @@ def in_own_process(work: Callable[[Run], Any], config: RuntimeConfig, folder: Pa
     return facts
 
 
-def forked(work: Callable[[], Any], folder: Path, seconds: float = 240) -> Any:
+PATIENCE = 900.0
+"""Seconds, of a run that hangs: on a machine with much other work a start takes minutes."""
+
+
+def forked(work: Callable[[], Any], folder: Path, seconds: float = PATIENCE) -> Any:
     """The answer of `work`, as plain data, in a process forked from this one. AssertionError with its log if it fails.
 
     This process itself must compute nothing with torch, whose threads a fork leaves behind.
