@@ -18,7 +18,8 @@ async def serve_until_blocks_move(run: Run) -> Facts:
     from torch._dynamo.utils import counters
 
     await run.start()
-    used, moved = run.worker.model_runner.defragmenter, []
+    runner, moved = run.llm.model_executor.driver_worker.worker.model_runner, []
+    used = runner.defragmenter
     swap = used._swap
     used._swap = lambda pairs, size: (moved.append(len(pairs)), swap(pairs, size))[1]
     captured, compiled = Counter(graphs.CAPTURES), counters["stats"]["unique_graphs"]
