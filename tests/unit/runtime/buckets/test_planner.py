@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,7 +110,7 @@ REFERENCES = Limits(
 TRAFFIC = OptimalSettings(traffic="prompt 1 100 0 5\nprompt 1 900 0 2\ndecode 2 1 12 9")
 
 
-def of_device(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: int) -> BucketPlan:
+def of_device(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: Any) -> BucketPlan:
     """For 10 blocks, so that three times as many are fewer than 16 sequences of 8 may refer to."""
     found = DeviceBlocks(10, **{"size": 128, "decode_size": 128, **blocks})
     optimal = TRAFFIC if strategy is Strategy.OPTIMAL else None

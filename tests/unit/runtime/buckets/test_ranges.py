@@ -1,3 +1,6 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,8 +182,8 @@ def test_padding_aware_default_ranges_are_those_of_the_rule() -> None:
     assert padding_aware_ranges(ALL, CONTIGUOUS, 200).decode_blocks == Range(128, 128, 200, 0, 50, 25)
 
 
-def values(limits: Limits, **device: int) -> Dimensions[list[int]]:
-    return plan_values(ALL, limits, DeviceBlocks(**{"count": 20, "size": 128, "decode_size": 128, **device}))
+def values(limits: Limits, **device: Any) -> Dimensions[list[int]]:
+    return plan_values(ALL, limits, replace(DeviceBlocks(20, 128, 128), **device))
 
 
 def test_decode_blocks_end_with_those_of_the_device_once() -> None:

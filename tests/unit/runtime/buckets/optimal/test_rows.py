@@ -65,7 +65,8 @@ def every_plan(space: Space, axes: Axes, outer: tuple[Row, ...] = ()) -> Iterato
     values = [*(value for value in axes[len(outer)] if span.low <= value < span.top), span.top]
     if len(outer) == (2 if len(axes[2]) > 1 else 1):
         only = axes[2] if len(outer) == 1 else []
-        yield from (tuple(Bucket(*(row.top for row in outer), each, *only) for each in tops) for tops in cuts(values))
+        for tops in cuts(values):
+            yield tuple(Bucket._make((*(row.top for row in outer), each, *only)) for each in tops)
         return
     for cut in rows(span.low, values):
         for plans in product(*(list(every_plan(space, axes, (*outer, row))) for row in cut)):
