@@ -81,13 +81,9 @@ def fallback(value: int, base: int) -> int:
 
 
 def _ceil_cube_root(value: int) -> int:
-    # The root of a float may be a little off, and one step of it would be another shape than the plugin's.
+    # Of whole numbers: the root of a float may be a little off, and one more would be another shape than the plugin's.
     root = round(math.cbrt(value))
-    while root**3 < value:
-        root += 1
-    while (root - 1) ** 3 >= value:
-        root -= 1
-    return root
+    return root if root**3 >= value else root + 1
 
 
 Triple = tuple[int, int, int]

@@ -193,19 +193,14 @@ def linear(minimum: int, step: int, maximum: int) -> list[int]:
     return sorted(values)
 
 
-def exponential(minimum: int, step: int, maximum: int, limit: int, *, ends_exact: bool) -> list[int]:
-    """`limit` points in geometric progression, rounded up to multiples of the step.
-
-    `ends_exact` (contiguous paged attention) keeps the last point at the maximum without rounding.
-    """
+def exponential(minimum: int, step: int, maximum: int, limit: int) -> list[int]:
+    """`limit` points in geometric progression, rounded up to multiples of the step; the last one is the maximum."""
     if limit <= 1:
         return [maximum]
     # A minimum of 0 or 1 would make the progression start flat: it starts at the step and the small value is added.
     small = {minimum} if minimum <= 1 else set()
     points = geometric(step if small else minimum, maximum, limit)
     values = {next_multiple(point, step) for point in points}
-    if ends_exact:
-        values = {next_multiple(point, step) for point in points[:-1]} | {maximum}
     if max(values) > maximum:
         values = (values - {max(values)}) | {maximum}
     return sorted(values | small)
@@ -287,10 +282,9 @@ def _strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> tup
                 lambda r: padding_aware(r.min, r.step, r.max, r.pad_max, r.pad_percent),
             )
         case Strategy.EXPONENTIAL:
-            exact = limits.contiguous_paged_attention
             return (
                 exponential_ranges(limits, blocks.count, bounded=blocks.bounded),
-                lambda r: exponential(r.min, r.step, r.max, r.limit, ends_exact=exact),
+                lambda r: exponential(r.min, r.step, r.max, r.limit),
             )
     raise PlanImpossible(
         f"{as_in_spec(policy.strategy)} makes no prompt and decode buckets from limits alone; "

@@ -82,7 +82,7 @@ class Ladder:
 
     def cheapest(self, rate: float) -> tuple[int, ...]:
         """Positions of the rungs with the least cost + rate * price, any number of them."""
-        lines, origins, value = LowestLine(), [], 0.0
+        lines, origins = LowestLine(), []
         lines.add(0.0, 0.0, -1)
         for at, rung in enumerate(self.rungs):
             lowest, origin = lines.lowest(rung.cost)

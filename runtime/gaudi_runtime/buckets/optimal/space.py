@@ -17,7 +17,7 @@ from itertools import pairwise
 from math import ceil, erf, log, sqrt
 from typing import NamedTuple, Protocol
 
-from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
+from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.coverage import most_decode_blocks
 from gaudi_runtime.buckets.optimal.ladder import Ladder, Rung
 from gaudi_runtime.contract.bucketing import Limits
@@ -108,8 +108,7 @@ class PromptSpace:
         if not self.with_context:
             return 0
         # A block that is cached in part counts.
-        left = ceil((self.limits.max_model_len - query) / self.limits.block_size)
-        return min(left, most_context_blocks(self.limits))
+        return ceil((self.limits.max_model_len - query) / self.limits.block_size)
 
 
 @dataclass(frozen=True)

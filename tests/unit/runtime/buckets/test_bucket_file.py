@@ -27,7 +27,20 @@ def test_range_without_step_counts_by_one() -> None:
 
 
 def test_comments_and_blank_lines_are_skipped_but_counted() -> None:
-    assert [entry.line for entry in read_bucket_file("# head\n\n(1, 128, 0)  # short prompts\n")] == [3]
+    assert [entry.line for entry in read_bucket_file("# head\n\n(1, 128, 0)  # short # prompts\n")] == [3]
+
+
+MOST = "(1, range(1, 501), range(0, 500))"
+
+
+def test_file_of_250000_buckets_is_read() -> None:
+    assert next(read_bucket_file(MOST)).bucket == Bucket(1, 1, 0)
+
+
+def test_file_of_more_in_all_its_lines_is_refused() -> None:
+    with pytest.raises(PlanImpossible) as refused:
+        buckets(f"(1, 1, 1)\n{MOST}")
+    assert str(refused.value) == f"bucket file, line 2: the file asks for more than 250000 buckets: {MOST!r}"
 
 
 NO_TUPLE = "not a tuple of three elements"
@@ -69,6 +82,13 @@ def test_bad_line_is_refused_with_its_number_and_reason(line: str, reason: str) 
 def test_bad_line_is_quoted() -> None:
     with pytest.raises(PlanImpossible, match=r": '\(1, oops, 0\)'$"):
         buckets("(1, oops, 0)")
+
+
+@pytest.mark.parametrize("line", ["(1, 128)", "(1, 128", "1"])
+def test_line_that_is_no_tuple_of_three_is_quoted_whole(line: str) -> None:
+    with pytest.raises(PlanImpossible) as refused:
+        buckets(line)
+    assert str(refused.value) == f"bucket file, line 1: {NO_TUPLE}: {line!r}"
 
 
 DEEP = {"a sum": "(1, 1" + "+1" * 1800 + ", 0)", "negations": "(" + "not " * 900 + "1, 1, 1)"}

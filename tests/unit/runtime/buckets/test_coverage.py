@@ -177,6 +177,19 @@ def test_share_that_rounds_to_nothing_is_not_called_nothing() -> None:
     assert coverage.sentence() == (f"under 0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
 
+def test_share_of_a_thousandth_is_said_in_figures() -> None:
+    coverage = PhaseCoverage(PROMPT, 1000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
+    assert coverage.sentence() == (f"0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
+
+
+def test_only_the_largest_batch_size_without_a_bucket_is_gap() -> None:
+    limits = Limits(max_model_len=8, max_num_seqs=4, max_num_prefill_seqs=4, max_num_batched_tokens=32, block_size=1)
+    plan = BucketPlan((Bucket(3, 8, 0),), (Bucket(3, 1, 32),))
+    found = uncovered(plan, limits, 32)
+    assert [gap.first for gap in found.prompt.gaps] == [Bucket(4, 1, 0)]
+    assert [gap.first for gap in found.decode.gaps] == [Bucket(4, 1, 4)]
+
+
 def test_batch_sizes_above_the_largest_multiple_of_step_are_gap() -> None:
     """Linear decode batch sizes end at a multiple of 32, so 97 to 100 sequences have no bucket."""
     given = RECORDED.model_copy(update={"max_num_seqs": 100})

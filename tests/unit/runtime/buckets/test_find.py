@@ -1,5 +1,7 @@
 """Lookups against a plain scan, which is the definition (docs/bucketing.md, Finding a bucket)."""
 
+import hashlib
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +54,12 @@ def test_find_skips_a_query_whose_contexts_are_too_short() -> None:
 
 def test_plans_with_the_same_buckets_have_the_same_digest() -> None:
     assert plan_of(Bucket(1, 128, 0)).digest == plan_of(Bucket(1, 128, 0)).digest
+
+
+def test_digest_is_of_both_lists_as_compact_json() -> None:
+    """The form of the vectors: pods and operator of all releases compare it."""
+    text = "[[[1,128,0],[2,128,3]],[[1,1,1]]]"
+    assert plan_of(Bucket(2, 128, 3), Bucket(1, 128, 0)).digest == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_plans_that_differ_in_one_bucket_differ_in_digest() -> None:

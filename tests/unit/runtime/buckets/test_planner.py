@@ -1,9 +1,11 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.buckets.bucket import BucketPlan, DeviceBlocks, Dropped, Rule
-from gaudi_runtime.buckets.planner import decode_rule, make_plan, plan_of_device, prompt_rule
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks, Dropped, Rule
+from gaudi_runtime.buckets.planner import Sieve, candidates, decode_rule, make_plan, plan_of_device, prompt_rule
 from gaudi_runtime.contract.bucketing import (
     BucketPolicy,
     DecodeRanges,
@@ -108,7 +110,7 @@ REFERENCES = Limits(
 TRAFFIC = OptimalSettings(traffic="prompt 1 100 0 5\nprompt 1 900 0 2\ndecode 2 1 12 9")
 
 
-def of_device(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: int) -> BucketPlan:
+def of_device(strategy: Strategy = Strategy.EXPONENTIAL, **blocks: Any) -> BucketPlan:
     """For 10 blocks, so that three times as many are fewer than 16 sequences of 8 may refer to."""
     found = DeviceBlocks(10, **{"size": 128, "decode_size": 128, **blocks})
     optimal = TRAFFIC if strategy is Strategy.OPTIMAL else None
@@ -176,6 +178,48 @@ def test_min_above_max_names_the_dimension() -> None:
         make_plan(policy, LIMITS, kv_blocks=64)
 
 
+def ranges(dimension: str, **settings: int) -> BucketPolicy:
+    phase, name = dimension.split(".")
+    policy = {"strategy": "linear", phase: {name: settings}}
+    return BucketPolicy.model_validate(policy)
+
+
+@pytest.mark.parametrize("dimension", ["prompt.batchSize", "prompt.query", "decode.batchSize", "decode.blocks"])
+def test_dimension_whose_min_is_zero_is_named(dimension: str) -> None:
+    with pytest.raises(PlanImpossible) as refused:
+        make_plan(ranges(dimension, min=0), LIMITS, kv_blocks=64)
+    assert str(refused.value) == f"bucketing.{dimension}: min 0 is below 1; a batch has at least one of each"
+
+
+def test_context_whose_min_is_above_max_is_named() -> None:
+    with pytest.raises(
+        PlanImpossible, match=r"^bucketing\.prompt\.context: min 9 is above max 3; lower min or raise max$"
+    ):
+        make_plan(ranges("prompt.context", min=9, max=3), LIMITS, kv_blocks=64)
+
+
+@pytest.mark.parametrize(
+    "dimension", ["prompt.batchSize", "prompt.query", "prompt.context", "decode.batchSize", "decode.blocks"]
+)
+def test_dimension_of_an_ignored_setting_is_named(dimension: str) -> None:
+    policy = ranges(dimension, padPercent=7).model_copy(update={"strategy": Strategy.EXPONENTIAL})
+    assert make_plan(policy, LIMITS, kv_blocks=64).warnings == (
+        f"bucketing.{dimension}.padPercent is ignored by the Exponential strategy",
+    )
+
+
+def test_long_context_of_no_multiple_stays_where_query_leaves_max() -> None:
+    """Of 8192 tokens a query of 54 blocks leaves 10, as many as max: as in the public planner, nothing changes."""
+    long = LIMITS.model_copy(update={"max_model_len": 8192, "max_num_batched_tokens": 8192})
+    policy = linear(context=RangeSettings(step=4, max=10), query=RangeSettings(min=53 * 128, max=55 * 128))
+    plan = make_plan(policy, long, kv_blocks=64)
+    assert [[each.num_blocks for each in plan.prompt if each.query_len == 128 * size] for size in (53, 54, 55)] == [
+        [0, 4, 8],
+        [0, 4, 8],
+        [0, 4, 9],
+    ]
+
+
 def test_batch_size_zero_is_refused() -> None:
     policy = linear(batch_size=RangeSettings(min=0))
     with pytest.raises(PlanImpossible, match=r"bucketing.prompt.batchSize: min 0 is below 1; a batch has at least one"):
@@ -183,8 +227,11 @@ def test_batch_size_zero_is_refused() -> None:
 
 
 def test_device_without_a_block_is_refused() -> None:
-    with pytest.raises(PlanImpossible, match="the device has no room for a single KV block; give it"):
+    with pytest.raises(PlanImpossible) as refused:
         make_plan(BucketPolicy(), LIMITS, kv_blocks=0)
+    assert str(refused.value) == (
+        "the device has no room for a single KV block; give it more memory or a smaller model"
+    )
 
 
 def test_strategy_without_ranges_is_refused_by_name() -> None:
@@ -192,10 +239,51 @@ def test_strategy_without_ranges_is_refused_by_name() -> None:
         make_plan(BucketPolicy(strategy=Strategy.UNIFIED), LIMITS, kv_blocks=64)
 
 
-def test_ranges_that_explode_are_refused() -> None:
-    huge = LIMITS.model_copy(update={"max_num_batched_tokens": 8_388_608, "max_model_len": 8_388_608})
-    with pytest.raises(PlanImpossible, match=r"prompt ranges combine to \d+ buckets"):
-        make_plan(linear(), huge, kv_blocks=64)
+@pytest.mark.parametrize(
+    ("phase", "policy", "combined"),
+    [
+        ("prompt", ranges("prompt.query", min=1, step=1, max=50_001), 50_001 * 100),
+        ("decode", ranges("decode.blocks", min=1, step=1, max=50_001), 50_001 * 100),
+    ],
+)
+def test_ranges_that_explode_are_refused(phase: str, policy: BucketPolicy, combined: int) -> None:
+    wide = Limits(max_model_len=50_001, max_num_seqs=100, max_num_prefill_seqs=100, max_num_batched_tokens=50_001)
+    every = {"decode": policy.decode.model_copy(update={"batch_size": RangeSettings(step=1)})}
+    with pytest.raises(PlanImpossible) as refused:
+        make_plan(policy.model_copy(update=every), wide, kv_blocks=50_001)
+    assert str(refused.value) == (
+        f"the {phase} ranges combine to {combined} buckets, at most 5000000 are looked at; choose larger steps in "
+        f"bucketing.{phase} or another strategy"
+    )
+
+
+def test_phase_of_more_than_250000_buckets_is_refused() -> None:
+    sieve = Sieve(BucketPhase.DECODE)
+    for size in range(1, 250_001):
+        sieve.keep(Bucket(size, 1, 1))
+    with pytest.raises(PlanImpossible) as refused:
+        sieve.keep(Bucket(250_001, 1, 1))
+    assert str(refused.value) == (
+        "there are more than 250000 decode buckets; choose larger steps in bucketing.decode or another strategy"
+    )
+
+
+SMALL_LINEAR = linear(query=RangeSettings(max=512), context=RangeSettings(max=2), blocks=RangeSettings(step=16, max=32))
+
+
+@pytest.mark.parametrize(
+    ("policy", "count"),
+    [
+        (SMALL_LINEAR, 1 * 4 * 3 + 3 * 6),
+        (linear(query=RangeSettings(max=512), blocks=RangeSettings(min=0)), 0),
+        (linear(query=RangeSettings(min=1, step=1, max=99_999), context=RangeSettings(max=60)), 3 * 7),
+        (file("(1, 128, 0)"), 11),
+        (BucketPolicy(strategy=Strategy.FILE), 0),
+        (BucketPolicy(strategy=Strategy.OPTIMAL), 20_000),
+    ],
+)
+def test_candidates_are_about_what_a_plan_looks_at(policy: BucketPolicy, count: int) -> None:
+    assert candidates(policy, LIMITS, kv_blocks=32 if policy is SMALL_LINEAR else 64) == count
 
 
 def test_exponential_names_every_ignored_setting() -> None:
@@ -240,6 +328,22 @@ def test_file_buckets_are_split_by_query_length() -> None:
 def test_file_bucket_that_breaks_rule_is_reported_with_its_line() -> None:
     plan = make_plan(file("(1, 128, 0)\n\n(1, 4096, 0)\n(1, 1, 8)"), LIMITS, kv_blocks=64)
     assert plan.warnings == (f"bucket file, line 3: (1, 4096, 0) was dropped: {Rule.QUERY_TOO_LONG}",)
+
+
+def test_file_of_nothing_is_refused() -> None:
+    with pytest.raises(
+        PlanImpossible, match=r"^bucket file: no line asks for a prompt bucket; add one such as \(1, 128, 0\)$"
+    ):
+        make_plan(BucketPolicy(strategy=Strategy.FILE), LIMITS, kv_blocks=64)
+
+
+def test_file_decode_buckets_are_sifted_like_those_of_ranges() -> None:
+    """Fewer blocks than sequences are dropped, and more than the sequences can have are cut to those."""
+    limits = LIMITS.model_copy(update={"contiguous_paged_attention": False})
+    plan = make_plan(file("(1, 128, 0)\n(4, 1, 3)\n(2, 1, 99)\n(4, 1, 4)"), limits, kv_blocks=64)
+    assert plan.decode == ((2, 1, 32), (4, 1, 4))
+    assert plan.dropped == (Dropped(BucketPhase.DECODE, Rule.FEWER_BLOCKS_THAN_SEQUENCES, 1),)
+    assert plan.warnings == (f"bucket file, line 2: (4, 1, 3) was dropped: {Rule.FEWER_BLOCKS_THAN_SEQUENCES}",)
 
 
 def test_file_with_many_dropped_buckets_reports_a_bounded_number() -> None:

@@ -51,6 +51,15 @@ def test_cheapest_is_as_cheap_as_the_best_of_all_choices(weights: list[int], rat
     assert rungs.cost(kept) + rate * rungs.price(kept) == pytest.approx(best)
 
 
+@given(WEIGHTS, st.floats(0, 100), st.data())
+def test_exactly_weighs_prices_where_they_differ(weights: list[int], rate: float, data: st.DataObject) -> None:
+    rungs = ladder(weights, [1.0 + at % 3 for at in range(len(weights))])
+    count = data.draw(st.integers(1, len(weights)))
+    kept = rungs.exactly(count, rate)
+    totals = [rungs.cost(each) + rate * rungs.price(each) for each in every_choice(rungs) if len(each) == count]
+    assert rungs.cost(kept) + rate * rungs.price(kept) == pytest.approx(min(totals))
+
+
 @given(WEIGHTS)
 def test_one_rung_more_gains_ever_less(weights: list[int]) -> None:
     rungs = ladder(weights)

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.buckets.optimal.cost import roofline_of
-from gaudi_runtime.catalog.cards import card_named
+from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.known import known_shape
 from gaudi_runtime.catalog.models.ranks import Spread
 from gaudi_runtime.catalog.models.shape import ModelShape
@@ -51,6 +53,35 @@ def test_ranks_change_no_cost() -> None:
     assert [one(phase, each) for phase in BucketPhase for each in shapes] == [
         four(phase, each) for phase in BucketPhase for each in shapes
     ]
+
+
+def test_layers_of_pipeline_ranks_are_all_read() -> None:
+    """Of one model: two stages with tied embeddings would hold them twice."""
+    shape = shape_of("meta-llama/Llama-3.2-1B")
+    found = roofline_of(shape, Spread(1, 2, 2, 2), GAUDI2, 128)
+    assert found == roofline_of(shape, BF16, GAUDI2, 128)
+    assert found.weight_bytes == pytest.approx(2 * 1.236e9, rel=0.001)
+
+
+def test_attention_is_as_wide_as_heads_of_all_layers() -> None:
+    assert roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128).attention_width == 32 * 32 * 128
+
+
+def test_latent_attention_is_as_wide_as_scores_and_values() -> None:
+    """DeepSeek V2 Lite: 27 layers of 16 heads, scores on 128 + 64 numbers, values of 128."""
+    found = roofline_of(shape_of("deepseek-ai/DeepSeek-V2-Lite"), BF16, GAUDI2, 128)
+    assert found.attention_width == 27 * 16 * (128 + 64 + 128) / 2
+
+
+def test_rates_are_those_of_the_card() -> None:
+    found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 64)
+    assert (found.operations_per_second, found.bytes_per_second, found.block_size) == (432e12, 2.45e12, 64)
+
+
+@pytest.mark.parametrize("card", [replace(GAUDI2, bandwidth=None), replace(GAUDI2, bf16_matmul=None)])
+def test_card_with_half_of_its_speed_is_refused(card: Card) -> None:
+    with pytest.raises(ConfigError, match=r"described; a roofline needs gaudi2 or gaudi3$"):
+        roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, card, 128)
 
 
 def test_card_without_a_described_speed_is_refused() -> None:

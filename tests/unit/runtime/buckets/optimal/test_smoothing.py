@@ -1,9 +1,13 @@
+from itertools import pairwise
+from math import log
+from statistics import NormalDist
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.optimal.space import SPREAD_SHARE, Axes, smooth
+from gaudi_runtime.buckets.optimal.space import NEGLIGIBLE, SPREAD_SHARE, SPREAD_WIDTH, Axes, smooth
 
 AXES: Axes = ([1, 2, 4], [128, 256, 384, 512, 1024], [0, 1, 8])
 CELLS = st.dictionaries(
@@ -33,3 +37,28 @@ def test_prompts_without_context_stay_without() -> None:
 
 def test_prompts_with_context_stay_with_it() -> None:
     assert all(cell.num_blocks > 0 for cell in smooth({Bucket(1, 384, 1): 1.0}, AXES))
+
+
+def shares(axis: list[int], centre: int) -> dict[int, float]:
+    """A log-normal distribution around the middle of the cell that ends at `centre`, without what is negligible."""
+    ends = [0, *axis]
+    middle = (ends[axis.index(centre)] + centre) / 2
+    spread = NormalDist(log(middle), SPREAD_WIDTH)
+    below = [0.0, *(spread.cdf(log(value)) for value in axis[:-1]), 1.0]
+    kept = {value: high - low for value, (low, high) in zip(axis, pairwise(below), strict=True)}
+    kept = {value: share for value, share in kept.items() if share > NEGLIGIBLE}
+    return {value: share / sum(kept.values()) for value, share in kept.items()}
+
+
+@pytest.mark.parametrize("centre", AXES[1])
+def test_share_of_weight_is_spread_log_normally(centre: int) -> None:
+    expected = {Bucket(1, value, 0): SPREAD_SHARE * share for value, share in shares(AXES[1], centre).items()}
+    expected[Bucket(1, centre, 0)] += 1 - SPREAD_SHARE
+    assert smooth({Bucket(1, centre, 0): 1.0}, ([1], AXES[1], [0])) == pytest.approx(expected)
+
+
+def test_dimensions_are_spread_independently() -> None:
+    axes: Axes = ([1, 2, 4], [256, 384, 512], [0, 6, 8])
+    smoothed = smooth({Bucket(2, 384, 8): 1.0}, axes)
+    sizes, queries, blocks = shares(axes[0], 2), shares(axes[1], 384), shares(axes[2][1:], 8)
+    assert smoothed[Bucket(1, 256, 6)] == pytest.approx(SPREAD_SHARE * sizes[1] * queries[256] * blocks[6])
