@@ -73,6 +73,13 @@ def refuse_unknown_services(sandbox: Sandbox, addresses: Addresses) -> None:
         sandbox.run("iptables", "-A", chain, "-d", addresses.services, "-j", "REJECT")
 
 
+def filter_forwarded(sandbox: Sandbox, rules: str, chain: str) -> None:
+    """Put `rules`, as iptables-restore takes them, into force; what is forwarded goes through `chain` first of all."""
+    sandbox.run("iptables-restore", "--noflush", stdin=rules)
+    if f"-A FORWARD -j {chain}" not in sandbox.run("iptables", "-S", "FORWARD").splitlines():
+        sandbox.run("iptables", "-I", "FORWARD", "-j", chain)
+
+
 def remove_link(link: str) -> None:
     """Remove the interface if it is there, and wait until it is not: the kernel takes its time."""
     if has_link(link):

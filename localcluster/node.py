@@ -1,5 +1,6 @@
 """A whole node: control plane, containerd, kubelet, kube-proxy and cluster DNS, in a sandbox of its own."""
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from localcluster.cache import exclusive
 from localcluster.control_plane import ControlPlane, run_kubectl
 from localcluster.errors import LocalClusterError
 from localcluster.machine import clean_up, image_store, open_sandbox
+from localcluster.policies import CHAIN, filter_rules
 from localcluster.progress import step
 from localcluster.sandbox import Sandbox
 from localcluster.state import State, read_state
@@ -106,6 +108,14 @@ class Node:
     def ctr(self, *arguments: str) -> str:
         """Run containerd's command line on the node; returns its output."""
         return self._running()[0].run(*_ctr(), *arguments)
+
+    def enforce_policies(self) -> None:
+        """Let through to pods what NetworkPolicies allow now; what comes or changes later, the next time."""
+        pods, namespaces, policies = (
+            json.loads(self.kubectl("get", kind, "--all-namespaces", "--output=json"))["items"]
+            for kind in ("pods", "namespaces", "networkpolicies")
+        )
+        network.filter_forwarded(self._running()[0], filter_rules(pods, namespaces, policies), CHAIN)
 
     def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
         """Build the Dockerfile's `target` as `tag` and load it, so that pods find it without pulling."""

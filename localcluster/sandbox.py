@@ -67,10 +67,10 @@ class Sandbox:
                 return Identity.of(child)
         raise LocalClusterError(f"{command[0]} ended as soon as it started; its output is in {log}.")
 
-    def run(self, *command: str) -> str:
+    def run(self, *command: str, stdin: str | None = None) -> str:
         """Run a command to its end in the sandbox's mounts and network; returns its output."""
         entered = self.inside(*command)
-        done = subprocess.run(entered, env=environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(entered, env=environment(), input=stdin, capture_output=True, text=True, check=False)
         if done.returncode:
             raise LocalClusterError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
         return done.stdout

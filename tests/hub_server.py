@@ -35,6 +35,8 @@ class HubState:
     ranges: bool = True
     requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
     """Path, range and authorization of each request."""
+    encodings: list[str | None] = field(default_factory=list)
+    """What each request for content accepts."""
     hold: threading.Event | None = None
     """Large files wait for it."""
     reached: threading.Event = field(default_factory=threading.Event)
@@ -85,6 +87,8 @@ class HubHandler(BaseHTTPRequestHandler):
         state.requests.append((path, self.headers.get("Range"), authorization))
         if state.statuses:
             return self._answer(state.statuses.pop(0), b"{}")
+        if "/resolve/" in path or path.startswith("/content/"):
+            state.encodings.append(self.headers.get("Accept-Encoding"))
         if path.startswith("/content/"):
             return self._large(path.removeprefix("/content/"))
         if state.token and authorization != f"Bearer {state.token}":

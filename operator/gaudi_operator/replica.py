@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import sys
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -11,8 +12,14 @@ from gaudi_operator.shell.client import Cluster, Connection
 from gaudi_operator.shell.lead import Leader, Surroundings
 from gaudi_operator.shell.lease import Election
 from gaudi_operator.shell.monitoring import Metrics, configure_logs, serving
+from gaudi_operator.shell.planning import Planner
 from gaudi_operator.shell.reports import StatusPorts
 from gaudi_operator.shell.watches import watch
+
+DEEPEST = 30_000
+"""Levels of calls. The API server lets JSON of 10,000 levels through where a field may hold anything, such as the data
+of a ControllerRevision that somebody labels as ours: Python's own limit would end the watches with it, for ever.
+"""
 
 log = logging.getLogger("gaudi_operator")
 
@@ -20,6 +27,7 @@ log = logging.getLogger("gaudi_operator")
 def live() -> int:
     """Read the settings, live a replica's life, and return the exit code of the process."""
     settings = from_environment()
+    sys.setrecursionlimit(DEEPEST)
     configure_logs(settings.log_format, settings.log_level)
     return asyncio.run(run(settings))
 
@@ -38,6 +46,7 @@ async def run(settings: Settings) -> int:
             Cluster(connection, metrics.count_request),
             partial(watch, connection, settings.watch_namespaces, take_signals),
             ports.fetch,
+            planner=Planner(settings.plan_memory_mib * 2**20, settings.plan_cpu_seconds),
         )
         operator = Operator(settings, around, metrics)
         port = await stack.enter_async_context(

@@ -3,18 +3,43 @@
 `python -m gaudi_operator.settings` writes docs/settings.md.
 """
 
+import json
 import socket
 import sys
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import uuid4
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from gaudi_operator.core.observed import InstallationDefaults
+from gaudi_operator.api.base import AbsolutePath, NamespaceName
+from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, Controller
+from gaudi_operator.api.v1alpha1.network import Client
+from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
 
 PREFIX = "GAUDI_OPERATOR_"
 Seconds = Annotated[float, Field(gt=0, le=3600)]
+
+
+class HostPath(BaseModel):
+    """Folders of nodes that resources may mount, and where."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prefix: AbsolutePath
+    namespaces: tuple[NamespaceName, ...] = ()
+    groups: tuple[Annotated[int, Field(ge=1, le=2_147_483_647)], ...] = ()
+
+    @field_validator("prefix")
+    @classmethod
+    def _absolute(cls, prefix: str) -> str:
+        if not prefix.startswith("/") or ".." in prefix.split("/"):
+            raise ValueError(f"{prefix} is no absolute path without '..': start it with '/'")
+        return prefix
+
+
+_FORMER_SWITCH: dict[str, list[Any]] = {"": [], "false": [], "true": [{"prefix": "/"}]}
+"""What releases up to 0.1 took: all folders of all nodes in all namespaces, or none."""
 
 
 class Settings(BaseSettings):
@@ -25,12 +50,25 @@ class Settings(BaseSettings):
 
     runtime_image: str = Field(min_length=1, description="Image of pods without cards, unless a resource names one.")
     hpu_image: str = Field("", description="Image of pods with Gaudi cards; empty when every resource names its own.")
-    allow_host_path: bool = Field(False, description="Whether resources may mount folders of the node.")
+    # Not decoded by the library: it was a switch once.
+    allow_host_path: Annotated[tuple[HostPath, ...], NoDecode] = Field(
+        (),
+        description="Folders of nodes that resources may mount, as a JSON list of prefix, namespaces (all when left"
+        " out) and groups that their pods may have; `true` means any folder in any namespace.",
+    )
     allow_simulation: bool = Field(False, description="Whether resources may have the sim engine, which runs no model.")
+    controller: Controller = Field(
+        DEFAULT_CONTROLLER, description="Classes that name this controller are served by this installation."
+    )
     namespace: str = Field("gaudi-system", description="Namespace that the operator runs in; it holds the Lease.")
     # Not decoded by the library, which would want JSON.
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Namespaces to serve, separated by commas; empty means all."
+    )
+    monitoring_from: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
+        (),
+        description="Who may read the metrics of models' pods, in their network policies: a JSON list of peers as in"
+        " `ingress[].from`. Empty: nobody but the operator.",
     )
     lease_name: str = Field("gaudi-operator", description="Name of the Lease that elects the leader.")
     lease_duration_seconds: Seconds = Field(
@@ -48,6 +86,14 @@ class Settings(BaseSettings):
     reconcile_concurrency: Annotated[int, Field(ge=1, le=256)] = Field(
         8, description="Resources that are reconciled at the same time."
     )
+    plan_memory_mib: Annotated[int, Field(ge=128, le=65_536)] = Field(
+        256,
+        description="Address space in MiB of the process that works out plans. With what the operator takes itself it "
+        "must stay below the memory limit of the pod.",
+    )
+    plan_cpu_seconds: Annotated[float, Field(ge=0.1, le=600)] = Field(
+        10, description="Processor time for a question about a plan; one that takes more is refused (PlanTooExpensive)."
+    )
     report_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
         1000, description="Open long-polls to pods, one per pod."
     )
@@ -61,6 +107,17 @@ class Settings(BaseSettings):
         validation_alias="KUBECONFIG",
         description="Kubeconfig file, as kubectl reads it; the pod's service account when left out.",
     )
+
+    @field_validator("allow_host_path", mode="before")
+    @classmethod
+    def _entries(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        former = _FORMER_SWITCH.get(value.strip().lower())
+        try:
+            return json.loads(value) if former is None else former
+        except ValueError as error:
+            raise ValueError("must be a JSON list of entries with a prefix, or true or false") from error
 
     @field_validator("watch_namespaces", mode="before")
     @classmethod
@@ -88,9 +145,13 @@ class Settings(BaseSettings):
         return InstallationDefaults(
             runtime_image=self.runtime_image,
             hpu_image=self.hpu_image,
-            allow_host_path=self.allow_host_path,
+            allow_host_path=tuple(
+                AllowedHostPath(each.prefix, each.namespaces, each.groups) for each in self.allow_host_path
+            ),
             allow_simulation=self.allow_simulation,
             operator_namespace=self.namespace,
+            monitoring_from=self.monitoring_from,
+            controller=self.controller,
         )
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gaudi_operator.api.crd import NAME, crd_yaml
+from gaudi_operator.api.crd import NAME, definitions_yaml
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
 from tests.addresses import RoomForMany
@@ -38,7 +38,7 @@ def play(measure: Callable[[Stage], Awaitable[list[Figure]]]) -> int:
     tools()  # builds, where that was not done yet: nothing can be fetched from inside the namespace
     enter_network_namespace()
     with tempfile.TemporaryDirectory() as folder, _control_plane(Path(folder)) as plane:
-        plane.kubectl("apply", "--server-side", "-f", "-", stdin=crd_yaml())
+        plane.kubectl("apply", "--server-side", "-f", "-", stdin=definitions_yaml())
         # Not `kubectl wait`: it gives up on the null conditions that a new definition has for a moment.
         served = ("api-resources", f"--api-group={GROUP}", "--output=name")
         plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from gaudi_operator.api.crd import NAME, crd_yaml
+from gaudi_operator.api.crd import CLASS_NAME, NAME, definitions_yaml
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
 from tests.cluster.objects import Objects
@@ -47,11 +47,13 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 def crd(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of our CustomResourceDefinition, installed and established."""
     manifest = Path(tmp_path_factory.mktemp("crd")) / "crd.yaml"
-    manifest.write_text(crd_yaml())
+    manifest.write_text(definitions_yaml())
     control_plane.kubectl("apply", "--server-side", "-f", str(manifest))
     # Not `kubectl wait`: it gives up on the null conditions that a new definition has for a moment.
     served = ("api-resources", f"--api-group={GROUP}", "--output=name")
-    control_plane.wait(lambda: NAME in control_plane.kubectl(*served), f"{NAME} to be served")
+    control_plane.wait(
+        lambda: {NAME, CLASS_NAME} <= set(control_plane.kubectl(*served).split()), f"{NAME} to be served"
+    )
     documented = ("get", "--raw", "/openapi/v3")
     control_plane.wait(lambda: f"apis/{API_VERSION}" in control_plane.kubectl(*documented), f"{NAME} to be explained")
     return NAME

@@ -9,7 +9,7 @@ import httpx
 from localcluster import ControlPlane
 from tests.builders import Object
 
-_CLUSTER_WIDE = ("Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition")
+_CLUSTER_WIDE = ("Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "GaudiInferenceClass")
 # As kubectl does: unknown fields are refused, not dropped.
 _STRICT = {"fieldValidation": "Strict"}
 
@@ -18,15 +18,20 @@ class Refused(Exception):
     """What the API server says against an object."""
 
 
+def admin_client(plane: ControlPlane) -> httpx.Client:
+    """A client of the API server with the rights of an administrator."""
+    pki = plane.run_dir / "pki"
+    context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+    context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+    return httpx.Client(base_url=plane.addresses.server, verify=context, trust_env=False, timeout=30)
+
+
 class Objects:
     """The API server of `plane`, by one kept connection."""
 
     def __init__(self, plane: ControlPlane) -> None:
         """Nothing is sent yet."""
-        pki = plane.run_dir / "pki"
-        context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
-        context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        self._client = httpx.Client(base_url=plane.addresses.server, verify=context, trust_env=False, timeout=30)
+        self._client = admin_client(plane)
 
     def create(self, manifest: Mapping[str, Any], namespace: str = "default") -> Object:
         """Create an object; returns it as it is stored. Raises Refused."""
@@ -41,6 +46,10 @@ class Objects:
         version = found.json()["metadata"]["resourceVersion"]
         metadata = {**manifest["metadata"], "resourceVersion": version}
         return self._send("PUT", path, {**manifest, "metadata": metadata})
+
+    def delete(self, manifest: Mapping[str, Any], namespace: str = "default") -> None:
+        """Delete an object."""
+        self._client.delete(f"{_path(manifest, namespace)}/{manifest['metadata']['name']}").raise_for_status()
 
     def close(self) -> None:
         """Close the connection."""
@@ -58,4 +67,4 @@ def _path(manifest: Mapping[str, Any], namespace: str) -> str:
     version, kind = manifest["apiVersion"], manifest["kind"]
     root = f"/{'apis' if '/' in version else 'api'}/{version}"
     scope = "" if kind in _CLUSTER_WIDE else f"/namespaces/{manifest['metadata'].get('namespace', namespace)}"
-    return f"{root}{scope}/{kind.lower()}s"
+    return f"{root}{scope}/{kind.lower()}{'es' if kind.endswith('s') else 's'}"

@@ -1,8 +1,11 @@
 """What tests ask the API server about a resource and its pods."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from gaudi_operator.core.names import GATE, NAME_LABEL
+from tests.background import Background
 from tests.kube_api import CHILDREN, KubeApi, Object, condition_of, until
 from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
@@ -52,6 +55,28 @@ async def gate(api: KubeApi, pod: str, status: str) -> Object | None:
     """The gate's condition once it has that status."""
     condition = condition_of(await api.get("Pod", pod), GATE)
     return condition if condition.get("status") == status else None
+
+
+@asynccontextmanager
+async def gate_watched(api: KubeApi, pod: str) -> AsyncIterator[list[str]]:
+    """Each status that the gate has from now on, in order: of one that is soon over a look now and then may miss it."""
+    seen: list[str] = []
+
+    async def watch() -> None:
+        async for event in api.watch("Pod"):
+            status = condition_of(event["object"], GATE).get("status")
+            if event["object"]["metadata"]["name"] == pod and status and [status] != seen[-1:]:
+                seen.append(status)
+
+    async def known() -> bool:
+        return bool(seen)
+
+    background = Background()
+    background.spawn(watch())
+    await until(known, "the watch to know the gate")
+    yield seen
+    await background.stop()
+    background.check()
 
 
 def is_open(pod: Object | None) -> bool:

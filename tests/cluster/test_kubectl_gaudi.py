@@ -64,6 +64,8 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
     await api.create(gaudi_inference("tiny"))
     await until(partial(ready, api), "the resource to be Ready")
     good = await names_of_revisions(api)
+    assert (await gaudi("why", "tiny")).out.startswith('gaudiinference "tiny" is Ready (Serving): ')
+    assert " 100 % " in (await gaudi("status", "tiny")).out
     learned = await gaudi("plan", "learn", "tiny")
     assert "prompt 1 107 0 7" in yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]["traffic"]
 
@@ -90,7 +92,7 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
     followed = await gaudi("rollout", "status", "gi/tiny", "--timeout=60s")
     assert (followed.code, followed.error) == (0, "")
     assert followed.out.endswith('gaudiinference "tiny" successfully rolled out\n')
-    assert await rolled_out(api, good)
+    await until(partial(rolled_out, api, good), "the last pod of before to have ended: a rollout is over sooner")
     managers = (await api.get("GaudiInference", "tiny") or {})["metadata"]["managedFields"]
     assert FIELD_MANAGER in {each["manager"] for each in managers}
 

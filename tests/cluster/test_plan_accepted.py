@@ -35,6 +35,7 @@ async def test_plan_that_cannot_fit_serves_only_with_a_lower_threshold(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, tmp_path: Path
 ) -> None:
     kubelet.make_runtime = partial(real_runtime, api, tmp_path)
+    kubelet.schedulable = lambda _: False
     await api.create(gaudi_inference("tiny", **seed(**FAST)))
     refusal = await until(partial(stalled, api, "ThresholdsUnreachable"), "the resource to be Stalled")
     assert "`gaudi-plan forecast --from-cluster tiny " in refusal["message"]
@@ -43,6 +44,8 @@ async def test_plan_that_cannot_fit_serves_only_with_a_lower_threshold(
 
     await api.merge("GaudiInference", "tiny", REACHABLE)
     await until(partial(accepted, api, "an estimate from the description of card gaudi2"), "the estimate")
+    kubelet.schedulable = lambda _: True  # not sooner: what a pod has found takes the estimate's place
+    await kubelet.reschedule()
     await until(partial(ready, api), "the resource to be Ready", seconds=60)
     await until(partial(accepted, api, "simulated by pod tiny-"), "the pod's figures")
     plan = await plan_of(api)

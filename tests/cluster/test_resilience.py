@@ -192,7 +192,7 @@ async def test_at_rest_nothing_is_written(api: KubeApi, kubelet: Kubelet, operat
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny", replicas=2))
     await until(partial(ready, api), "the resource to be Ready")
-    await _also_ready(api, "second")  # what followed Ready is written when a whole other resource is
+    await _also_ready(api, "second")  # events are published in order: those of the first resource are, too
     before = await _versions(api, "tiny")
     await _also_ready(api, "third")
     assert await _versions(api, "tiny") == before
@@ -201,6 +201,11 @@ async def test_at_rest_nothing_is_written(api: KubeApi, kubelet: Kubelet, operat
 async def _also_ready(api: KubeApi, name: str) -> None:
     await api.create(gaudi_inference(name))
     await until(partial(ready, api, name), f"{name} to be Ready")
+    await until(partial(_told_ready, api, name), f"the event Ready of {name}")
+
+
+async def _told_ready(api: KubeApi, name: str) -> bool:
+    return any((each["reason"], each["regarding"]["name"]) == ("Ready", name) for each in await api.list("Event"))
 
 
 async def _versions(api: KubeApi, name: str) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ async def test_stalled_revision_stays_rolled_back_after_the_operator_is_killed(
         await until(partial(observed, api), "the new operator to have looked", seconds=60)
     assert "failed (WarmupStalled): Nothing moved in pod tiny-" in condition["message"]
     assert min(seen.available) >= 2
-    assert await running_revisions(api) == {good}
+    await until(partial(runs_alone, api, good), "the last pod of the failed revision to have ended")
     assert [good not in each["metadata"]["name"] for each in await failed(api)] == [True]
 
 
@@ -99,9 +99,9 @@ async def serving(api: KubeApi, count: int) -> bool:
     return bool(resource["status"]["availableReplicas"] == count)
 
 
-async def running_revisions(api: KubeApi) -> set[str]:
-    """Names of the revisions that have pods."""
-    return {each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("Pod", NAME_LABEL)}
+async def runs_alone(api: KubeApi, revision: str) -> bool:
+    """Whether this revision has pods, and no other has one, not even one that is ending."""
+    return {each["metadata"]["labels"][REVISION_LABEL] for each in await api.list("Pod", NAME_LABEL)} == {revision}
 
 
 async def failed(api: KubeApi) -> list[Object]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import gaudi_inference
-from tests.cluster.pods import gate, pod_ready, ready, running, shown_percent, stalled
+from tests.cluster.pods import gate, gate_watched, pod_ready, ready, running, shown_percent, stalled
 from tests.kube_api import KubeApi, Object, until
 from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
@@ -40,10 +40,10 @@ async def test_killed_runtime_closes_the_gate_and_warms_up_again(
     await api.create(simulated(compileSeconds="0.02", captureSeconds="0.02"))
     pod = await running(api, real_kubelet)
     await until(partial(pod_ready, api, pod), "the pod to be Ready", seconds=60)
-    runtime = await real_kubelet.restart(pod)
-    await until(partial(gate, api, pod, "False"), "the gate to close")
-    opened = await until(partial(gate, api, pod, "True"), "the gate to open again", seconds=60)
-    assert runtime.container_id in opened["message"]
+    async with gate_watched(api, pod) as seen:
+        runtime = await real_kubelet.restart(pod)
+        await until(partial(_is, seen, ["True", "False", "True"]), "the gate to close and to open again", seconds=60)
+    assert runtime.container_id in (await gate(api, pod, "True") or {})["message"]
 
 
 async def test_failed_start_is_told_with_the_reason_of_the_runtime(
@@ -51,3 +51,7 @@ async def test_failed_start_is_told_with_the_reason_of_the_runtime(
 ) -> None:
     await api.create(simulated(failLoad="ModelNotFound"))
     await until(partial(stalled, api, "ModelNotFound"), "the resource to be Stalled", seconds=60)
+
+
+async def _is(seen: list[str], desired: list[str]) -> bool:
+    return seen == desired

@@ -48,8 +48,8 @@ async def test_missing_right_is_named_by_readyz_and_does_not_kill(
     kubectl("apply", "-f", "-", stdin=json.dumps({**role, "rules": fewer}))
     async with process:
         await until(partial(leads, process), "the operator to lead")
-        await until(partial(answers, process, "/readyz", 503), "the operator not to be ready")
-        assert "cannot watch networkpolicies" in (await process.get("/readyz")).text
+        # Of a process that is seconds old: before that it says that it waits for the first lists.
+        await until(partial(answers, process, "/readyz", 503, "cannot watch networkpolicies"), "the kind to be named")
         assert (await process.get("/livez")).status_code == 200
         kubectl("apply", "-f", "-", stdin=json.dumps(role))
         await until(partial(answers, process, "/readyz", 200), "the operator to be ready")
@@ -96,6 +96,21 @@ async def not_ready(api: KubeApi) -> bool:
     return not await ready(api)
 
 
-async def answers(operator: OperatorProcess, path: str, code: int) -> bool:
-    """Whether the operator answers with that status."""
-    return (await operator.get(path)).status_code == code
+async def answers(operator: OperatorProcess, path: str, code: int, words: str = "") -> bool:
+    """Whether the operator answers with that status and those words."""
+    answer = await operator.get(path)
+    return answer.status_code == code and words in answer.text
+
+
+async def test_metrics_show_every_resource(api: KubeApi, kubelet: Kubelet, operator: OperatorProcess) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    await api.create(gaudi_inference("tiny"))
+
+    async def shown() -> bool:
+        series = await operator.samples("gaudi_inference_condition")
+        wanted = {"name": "tiny", "type": "Ready", "status": "True"}
+        return any(wanted.items() <= dict(labels).items() for labels in series)
+
+    await until(shown, "Ready among the operator's metrics")
+    percent = await operator.samples("gaudi_inference_captured_percent")
+    assert {dict(labels)["phase"]: value for labels, value in percent.items()} == {"prompt": 100, "decode": 100}

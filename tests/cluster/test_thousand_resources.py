@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gaudi_operator.api.crd import NAME, crd_yaml
+from gaudi_operator.api.crd import NAME, definitions_yaml
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.core.actions import Apply, Decision
 from gaudi_operator.core.decide import decide
@@ -49,7 +49,7 @@ def plane(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory)
     """An API server of its own beside that of all tests, which would serve ten thousand objects ever after."""
     folder = tmp_path_factory.mktemp("room-for-many")
     with ControlPlane(folder, addresses=RoomForMany(node_ip="10.200.1.1")) as plane:
-        plane.kubectl("apply", "--server-side", "-f", "-", stdin=crd_yaml())
+        plane.kubectl("apply", "--server-side", "-f", "-", stdin=definitions_yaml())
         served = ("api-resources", f"--api-group={GROUP}", "--output=name")
         plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
         plane.kubectl("create", "namespace", NAMESPACE)

@@ -10,9 +10,10 @@ import yaml
 from demo import install
 from demo.install import Installed
 from demo.load import Traffic
-from demo.reports import PERIOD_SECONDS, ReportRecorder
+from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
 from tests.e2e.gates import GateRecorder
+from tests.e2e.reports import wait_answered, wait_serving
 from tests.plugin import image
 from tests.plugin.environment import NoSource
 
@@ -85,7 +86,7 @@ def states(resource: Resource, reports: ReportRecorder) -> list[dict[str, Any]]:
 def test_percentages_are_the_plugins_own_counts(states: list[dict[str, Any]], reports: ReportRecorder) -> None:
     assert states[-1]["status"]["capturedPercent"] == {"prompt": 50, "decode": 100}
     assert states[-1]["status"]["simulated"] is False
-    (report,) = reports.last.values()
+    (report,) = wait_serving(reports)
     assert (report.prompt.planned, report.prompt.captured) == (4, 2)
     assert report.decode.captured == report.decode.planned
     assert {tuple(each.bucket) for each in report.skipped} == {(1, 384, 0), (1, 512, 0)}
@@ -103,18 +104,13 @@ def test_an_upgrade_under_load_fails_nothing(
     traffic = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
     with GateRecorder(str(installed.kubeconfig), namespace) as gates:
         traffic.start(NAME, "tiny", workers=2, pause=0.2)
+        wait_answered(reports, 1)
         resource.patch({"bucketing": {"decode": {"blocks": {"max": 24}}}})
         next(state for state in resource.states(SECONDS) if is_ready(state))
-        wait_for_answers_of_both(reports)
+        wait_answered(reports, 2)
         answers = traffic.stop()
     print(f"{len(answers)} requests, {len(reports.last)} instances")  # noqa: T201
     assert [answer.error for answer in answers if answer.error] == []
     assert len({answer.instance for answer in answers}) == 2
     assert [answer for answer in answers if not gates.open_at(answer.instance, answer.at + answer.seconds)] == []
     assert (reports.cold_requests(), reports.recompiles()) == (0, 0)
-
-
-def wait_for_answers_of_both(reports: ReportRecorder) -> None:
-    """Return when the pods of both revisions have answered requests."""
-    while sum(report.requests.answered > 0 for report in reports.last.values()) < 2:
-        reports.done.wait(PERIOD_SECONDS)

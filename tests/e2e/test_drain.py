@@ -4,7 +4,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from subprocess import PIPE, STDOUT, Popen
 from typing import Any
@@ -45,15 +45,15 @@ def test_drained_node_and_scaled_down_pods_break_no_answer_off(
     next(state for state in resource.states(PATIENCE) if is_ready(state))
     instances |= instances_of(of)
 
+    states = states_from_now_on(resource)
     of.kubectl("scale", f"gi/{NAME}", "--replicas=1")
-    states = resource.states(PATIENCE)
     next(state for state in states if "; 1 more still end" in condition(state, "Ready")["message"])
     next(state for state in states if is_ready(state) and "still end" not in condition(state, "Ready")["message"])
     (last,) = of.names()
     wait_busy(of, last)
+    states = states_from_now_on(resource)
     zero = time.time()
     of.kubectl("scale", f"gi/{NAME}", "--replicas=0")
-    states = resource.states(PATIENCE)
     ending = next(state for state in states if "still ending" in condition(state, "Ready")["message"])
     assert condition(ending, "Ready")["reason"] == "ScalingDown"
     answers = [answer for answer in traffic.stop() if answer.at < zero]
@@ -70,6 +70,13 @@ def test_drained_node_and_scaled_down_pods_break_no_answer_off(
         assert any(outlives(answer, moment) for answer in by_pod[pod]), f"{pod} had answers to finish"
         late = [answer for answer in by_pod[pod] if answer.at > moment + PRESTOP_SECONDS]
         assert len(late) <= WORKERS // 2, f"{pod} was asked on kept connections only, once on each"
+
+
+def states_from_now_on(resource: Resource) -> Iterator[dict[str, Any]]:
+    """Every state that comes after this moment, also one that is soon over."""
+    states = resource.states(PATIENCE)
+    next(states)
+    return states
 
 
 def drain_node(of: Pods, pods: set[str]) -> dict[str, float]:

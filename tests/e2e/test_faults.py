@@ -145,7 +145,7 @@ def test_model_that_cannot_load_costs_one_pod_and_rolls_back(
         (
             {"model": {"source": {"ociImage": None, "hostPath": {"path": "/models/tiny"}}}},
             "HostPathNotAllowed",
-            "spec.model.source.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage",
+            " is not allowed by this installation in namespace ",
         ),
     ],
     ids=["no block fits", "hostPath is not allowed"],

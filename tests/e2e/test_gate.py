@@ -8,6 +8,8 @@ import pytest
 
 from demo.install import OPERATOR_NAMESPACE, Installed
 from demo.resource import Resource, condition, is_ready, is_stalled
+from localcluster.processes import wait_until
+from tests.e2e.endpoints import EndpointRecorder
 from tests.e2e.pods import Pods, condition_of, container_id, gate_of, kill
 from tests.e2e.specs import QUICK, SIMULATED, TWO_PROMPT_BUCKETS
 
@@ -49,12 +51,13 @@ def test_container_killed_while_serving_loses_traffic_until_warm_again(
     before = of.only()
     states = resource.states(PATIENCE)
     next(states)
-    kill(installed, before)
-    closed = next(state for state in states if gates(state) == [False])
-    assert condition(closed, "Ready")["status"] == "False"
-    of.wait_endpoint(before["metadata"]["name"], ready=False)
-    next(state for state in states if is_ready(state))
-    of.wait_endpoint(before["metadata"]["name"], ready=True)
+    with EndpointRecorder(of) as endpoints:
+        kill(installed, before)
+        closed = next(state for state in states if gates(state) == [False])
+        assert condition(closed, "Ready")["status"] == "False"
+        next(state for state in states if is_ready(state))
+        of.wait_endpoint(before["metadata"]["name"], ready=True)
+    assert endpoints.left_out == {before["metadata"]["name"]}
     after = of.only()
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert container_id(before) not in gate_of(after)["message"]
@@ -95,6 +98,7 @@ def test_without_operator_nothing_gets_ready_and_nothing_ready_is_lost(
     stays, goes = sorted(old)
     with no_operator(installed):
         of.kubectl("delete", "pod", goes)
+        wait_until(lambda: len(of.names() - old) == 1, "the controllers to make another pod", PATIENCE)
         (new,) = of.names() - old
         of.kubectl("wait", "pod", new, "--for=condition=ContainersReady", f"--timeout={PATIENCE}s")
         seen = {pod["metadata"]["name"]: pod for pod in of.now()}

@@ -11,6 +11,7 @@ from demo.install import MODEL_IMAGE, OPERATOR_NAMESPACE, ROOT, RUNTIME_IMAGE, I
 from demo.resource import Resource, condition, is_ready, is_stalled
 from demo.story import CHAT
 from localcluster import leader_worker_sets
+from tests.e2e.endpoints import EndpointRecorder
 from tests.e2e.groups import gates, leader_and_worker, report_of
 from tests.e2e.pods import Pods, kill
 
@@ -91,11 +92,12 @@ def test_lost_worker_closes_the_gate_until_its_group_is_warm(
     leader, worker = leader_and_worker(pods)
     states = served.states(PATIENCE)
     next(states)
-    kill(installed, worker)
-    next(state for state in states if gates(state) == [False])
-    pods.wait_endpoint(leader["metadata"]["name"], ready=False)
-    next(state for state in states if is_ready(state))
-    pods.wait_endpoint(leader["metadata"]["name"], ready=True)
+    with EndpointRecorder(pods) as endpoints:
+        kill(installed, worker)
+        next(state for state in states if gates(state) == [False])
+        next(state for state in states if is_ready(state))
+        pods.wait_endpoint(leader["metadata"]["name"], ready=True)
+    assert endpoints.left_out == {leader["metadata"]["name"]}
     assert pods.restarts() == {each["metadata"]["uid"]: 1 for each in (leader, worker)}
 
 

@@ -11,6 +11,7 @@ from demo.load import Traffic
 from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
 from tests.e2e.gates import GateRecorder
+from tests.e2e.reports import wait_answered
 from tests.e2e.specs import ONE_BUCKET
 
 UPGRADES = int(os.environ.get("GAUDI_E2E_UPGRADES", "1"))
@@ -27,10 +28,12 @@ def test_upgrades_under_load_fail_nothing(
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, "rolling") as reports, GateRecorder(kubeconfig, namespace) as gates:
         traffic.start("rolling", "rolling", pause=0.2)
+        wait_answered(reports, 2)
         for number in range(UPGRADES):
             step = 128 if number % 2 == 0 else 256
             resource.patch({"bucketing": {"prompt": {"query": {"min": step, "step": step}}}})
             next(state for state in resource.states(SECONDS) if is_ready(state))
+            wait_answered(reports, 2 * (number + 2))
         answers = traffic.stop()
     print(f"{UPGRADES} upgrades, {len(answers)} requests, {len(reports.last)} instances")  # noqa: T201
     assert [answer.error for answer in answers if answer.error] == []

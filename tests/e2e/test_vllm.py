@@ -15,6 +15,7 @@ from demo.reports import ReportRecorder
 from demo.resource import Resource, is_ready
 from tests.e2e.forwarding import port_forward
 from tests.e2e.gates import GateRecorder
+from tests.e2e.reports import wait_answered
 from tests.e2e.specs import TWO_PROMPT_BUCKETS
 from tests.weather_tool import WEATHER
 
@@ -101,8 +102,10 @@ def test_an_upgrade_under_load_fails_nothing(
     kubeconfig = str(installed.kubeconfig)
     with ReportRecorder(kubeconfig, namespace, NAME) as reports, GateRecorder(kubeconfig, namespace) as gates:
         traffic.start(NAME, "tiny", workers=2, pause=0.2)
+        wait_answered(reports, 1)
         resource.patch({"engine": {"executionMode": "Eager"}})
         next(state for state in resource.states(SECONDS) if is_ready(state))
+        wait_answered(reports, 2)
         answers = traffic.stop()
     print(f"{len(answers)} requests, {len(reports.last)} instances")  # noqa: T201
     assert [answer.error for answer in answers if answer.error] == []

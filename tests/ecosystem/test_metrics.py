@@ -24,7 +24,7 @@ PATIENCE = 180
 SCALING = (ROOT / "docs" / "scaling.md").read_text()
 SHOWN = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", SCALING, re.DOTALL)]
 RULES = next(each for each in SHOWN if "rules" in each)
-POLICY = next(each for each in SHOWN if each.get("kind") == "NetworkPolicy")
+MONITORING = next(each["monitoring"] for each in SHOWN if "monitoring" in each)
 KEDA = next(each for each in SHOWN if each.get("kind") == "ScaledObject")
 
 pytestmark = pytest.mark.timeout(1800)  # the first build of the images fetches torch
@@ -63,11 +63,13 @@ def chat(
     wait_ready: Callable[[str], None],
     ask: Callable[[str], list[dict[str, Any]]],
 ) -> Resource:
-    """A slow server under the autoscaler, with the policy that the page asks for."""
+    """A slow server under the autoscaler, of an operator that lets in whom the page names."""
     asked = {"minReplicas": 1, "maxReplicas": 2, "targetRunningRequests": 2}
     slow = {"name": "sim", "simulation": {"tokensPerSecond": "5"}}
+    ((label, value),) = MONITORING["from"][0]["namespaceSelector"]["matchLabels"].items()
+    escaped = label.replace(".", "\\.")
+    install.install_chart(installed, f"monitoring.from[0].namespaceSelector.matchLabels.{escaped}={value}")
     resource = apply(NAME, replicas=1, engine=slow, autoscaling=asked)
-    installed.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=yaml.safe_dump(POLICY))
     wait_ready(NAME)
     return resource
 
@@ -108,10 +110,11 @@ def test_documented_policy_selects_prometheus_and_the_ports_of_pods(
         found: list[dict[str, Any]] = json.loads(listed)["items"]
         return found
 
-    (rule,) = POLICY["spec"]["ingress"]
-    (source,), (port,) = rule["from"], rule["ports"]
+    policy = json.loads(installed.kubectl("get", "networkpolicy", NAME, "--namespace", namespace, "--output", "json"))
+    (rule,) = (each for each in policy["spec"]["ingress"] if each["ports"][0]["port"] == "status")
+    (_, source), (port,) = rule["from"], rule["ports"]
     assert [each["metadata"]["name"] for each in selected("namespaces", source["namespaceSelector"])] == [NAMESPACE]
-    pods = selected("pods", POLICY["spec"]["podSelector"])
+    pods = selected("pods", policy["spec"]["podSelector"])
     assert pods
     for pod in pods:
         assert port["port"] in [each["name"] for each in pod["spec"]["containers"][0]["ports"]]
@@ -126,5 +129,12 @@ def test_documented_query_of_runtimes_answers(
 
 def test_both_operators_are_scraped_and_documented_query_answers(ask: Callable[[str], list[dict[str, Any]]]) -> None:
     wait_until(lambda: len(ask('up{job="operator"} == 1')) == 2, "Prometheus to scrape both operators", PATIENCE)
-    (query,) = queries("operator-metrics.md")
+    query = next(each for each in queries("operator-metrics.md") if "rate" in each)
+    wait_until(lambda: bool(ask(query)), f"an answer to {query}", PATIENCE)
+
+
+def test_operators_series_bear_the_namespace_of_the_model(
+    namespace: str, ask: Callable[[str], list[dict[str, Any]]], chat: Resource
+) -> None:
+    query = f'gaudi_inference_condition{{namespace="{namespace}", name="{NAME}", type="Ready", status="True"}}'
     wait_until(lambda: bool(ask(query)), f"an answer to {query}", PATIENCE)

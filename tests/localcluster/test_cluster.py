@@ -9,11 +9,14 @@ import pytest
 
 from localcluster import LocalClusterError, Node, cluster, remove_cluster
 from localcluster.cache import cache_dir
+from localcluster.processes import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
 
 def test_given_cluster_takes_an_image_that_its_nodes_have(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = ("get", "node", "used", "-o", "jsonpath={.status.images}")
+    wait_until(lambda: "localhost/busybox:1" in node.kubectl(*told), "the node to tell which images it has", 30)
     monkeypatch.setenv("KUBECONFIG", str(node.kubeconfig))
     cluster().load_image("localhost/busybox:1")
 

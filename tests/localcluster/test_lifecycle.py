@@ -12,7 +12,7 @@ import pytest
 
 from localcluster import Node
 from localcluster.cache import cache_dir
-from localcluster.processes import wait_until
+from localcluster.processes import Identity, wait_gone, wait_until
 from tests.localcluster.traces import Traces, family, state_of, traces
 
 pytestmark = pytest.mark.timeout(180)
@@ -35,6 +35,11 @@ def name() -> Iterator[str]:
     name = f"test-{uuid4().hex[:8]}"
     yield name
     run("down", "--name", name)
+
+
+def _sees(pid: int, file: Path) -> bool:
+    """Whether a process or one that descends from it has such a file, in mounts of its own."""
+    return any(Path(f"/proc/{each.pid}/root{file}").exists() for each in family(pid))
 
 
 def nothing_but(before: Traces) -> Traces:
@@ -93,7 +98,9 @@ def test_up_outlives_its_command_and_down_removes_every_trace(name: str) -> None
 def test_up_after_a_crash_starts_afresh(name: str) -> None:
     kubeconfig = Path(run("up", "--name", name, "--profile", "control-plane"))
     pid, _ = state_of(kubeconfig.parent)
-    os.kill(pid, signal.SIGKILL)
+    first = Identity.of(pid)
+    first.kill()
+    wait_gone(first)  # process 1 of a namespace ends when all others in it have
     assert "crashed" in run("status")
     run("up", "--name", name)
     assert state_of(kubeconfig.parent)[0] != pid
@@ -135,7 +142,7 @@ def test_killed_build_leaves_no_process_or_mount(tmp_path: Path) -> None:
     script = "import sys; from localcluster.sandbox import run_bound; run_bound(['sh', '-c', sys.argv[1]])"
     build = f"mount -t tmpfs build {tmp_path} && touch {tmp_path}/inside && exec sleep 3600"
     with subprocess.Popen([sys.executable, "-c", script, build], cwd=ROOT) as launcher:
-        wait_until(lambda: len(family(launcher.pid)) == 3, "the build to run", 10)
+        wait_until(lambda: _sees(launcher.pid, tmp_path / "inside"), "the build to have mounted and written", 10)
         processes = family(launcher.pid)
         launcher.kill()
     wait_until(lambda: not any(process.alive for process in processes), "the build to end", 10)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from localcluster.addresses import Addresses
@@ -36,11 +37,14 @@ def traces(run_dir: Path, addresses: Addresses) -> Traces:
 
 
 def family(pid: int) -> list[Identity]:
-    """A process and all that descend from it."""
-    found = [Identity.of(pid)]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += family(int(child))
+    """A process and all that descend from it; whoever ends while we look is left out."""
+    try:
+        found = [Identity.of(pid)]
+        children = [(task / "children").read_text().split() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    for child in chain.from_iterable(children):
+        found += family(int(child))
     return found
 
 

@@ -118,7 +118,7 @@ class Run:
         """Batches by the shape that they ran as, as our counters have them; the ranks must have counted alike."""
         first, *others = await self.engine._ranks.ask("counters", deadline=60)
         assert others == [first] * len(others)
-        self.engine.counters.absorb(first["met"])
+        self.engine.counters.absorb(first["met"], first.get("vision"))
         return {shape(key[0].value, key[1]): each.batches for key, each in self.engine.counters.tallies.items()}
 
     def _watch_forwards(self) -> None:

@@ -1,6 +1,8 @@
-"""`make soak`: very many random steps of the state machine, in the model of the world and on a real API server.
+"""`make soak`: very many random steps of the state machine, in the model of the world and on a real API server, and
+very many specs of any shape through decisions in a process of 512 MiB.
 
-GAUDI_SOAK_STEPS (100000) and GAUDI_SOAK_CLUSTER_STEPS (1000) say how many; GAUDI_SOAK_SEED makes the same choices.
+GAUDI_SOAK_STEPS (100000), GAUDI_SOAK_CLUSTER_STEPS (1000) and GAUDI_SOAK_SPECS (20000) say how many; GAUDI_SOAK_SEED
+makes the same choices.
 """
 
 import logging
@@ -16,10 +18,12 @@ from hypothesis.stateful import run_state_machine_as_test
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tests.unit.operator.hostile.fuzzed import fuzz
 from tests.world.story import Machine
 
 STORIES, STEPS_PER_STORY = 20, 50
 MOST_SECONDS_PER_STEP = 4
+SPECS_PER_BATCH = 200
 
 console = Console()
 
@@ -38,8 +42,34 @@ def main() -> int:
     first = int(os.environ.get("GAUDI_SOAK_SEED", random.randrange(2**32)))  # noqa: S311
     console.print(f"seed {first}: GAUDI_SOAK_SEED={first} make soak makes the same choices")
     failure = in_memory(first, int(os.environ.get("GAUDI_SOAK_STEPS", "100000")))
+    wrong = any_specs(first, int(os.environ.get("GAUDI_SOAK_SPECS", "20000")))
     steps = int(os.environ.get("GAUDI_SOAK_CLUSTER_STEPS", "1000"))
-    return int(bool(failure)) | (on_api_server(first, steps) if steps else 0)
+    return int(bool(failure or wrong)) | (on_api_server(first, steps) if steps else 0)
+
+
+def any_specs(first: int, specs: int) -> list[str]:
+    """So many specs that the schema lets through, each batch in a process of its own; what is wrong with any."""
+    wrong, decisions, questions, grown = list[str](), list[float](), list[float](), 0
+    with _progress() as progress:
+        task = progress.add_task("specs of any shape", total=specs)
+        for number in range(-(-specs // SPECS_PER_BATCH)):
+            found = fuzz(first + number, SPECS_PER_BATCH, plan_seconds=10)
+            wrong += found.wrong
+            decisions += found.decisions
+            questions += found.questions
+            grown = max(grown, found.grown)
+            progress.advance(task, SPECS_PER_BATCH)
+    for each in wrong:
+        console.print(each, highlight=False, markup=False)
+    if decisions:
+        typical = sorted(decisions)[len(decisions) * 99 // 100]
+        console.print(
+            f"{specs} specs of any shape: {len(decisions)} decisions, 99 % within {typical * 1000:.0f} ms of processor "
+            f"time, at most {max(decisions) * 1000:.0f} ms and {grown / 2**20:.0f} MiB; {len(questions)} questions "
+            f"about plans, at most {max(questions, default=0):.1f} s; {len(wrong)} wrong",
+            highlight=False,
+        )
+    return wrong
 
 
 def in_memory(first: int, steps: int) -> Failure | None:

@@ -8,12 +8,13 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
-from openai import BadRequestError, OpenAI
+from openai import BadRequestError, InternalServerError, OpenAI
 
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import BucketPhase, Phase
@@ -154,10 +155,15 @@ def metric(runtime: RuntimeProcess, name: str) -> float:
     return next(float(value) for found, _, value in lines if found == name)
 
 
-def test_process_of_vllm_that_dies_ends_the_runtime_with_reason(runtime: RuntimeProcess) -> None:
+def test_process_of_vllm_that_dies_ends_the_runtime_with_reason(runtime: RuntimeProcess, openai: OpenAI) -> None:
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     core = next(each for each in below if "EngineCore" in "".join(each.cmdline()))
-    core.send_signal(signal.SIGKILL)
+    with ThreadPoolExecutor() as beside:
+        asked = beside.submit(openai.completions.create, model=MODEL, prompt=[9] * 7, max_tokens=900)
+        wait_until(lambda: runtime.report().requests.running == 1)
+        core.send_signal(signal.SIGKILL)
+        with pytest.raises(InternalServerError, match="EngineCore"):
+            asked.result()
     assert runtime.exit_code() == 1
     log = runtime.log.read_text(errors="replace")
     assert re.search(r"died while it served: EngineCore.* SIGKILL", log)

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gaudi_operator.shell.client import MERGE_PATCH, SERVER_APPLY, Answer
-from gaudi_operator.shell.kinds import EVENT, LEASE, OPTIONAL, WATCHED, Kind
+from gaudi_operator.shell.kinds import EVENT, LEADER_WORKER_SET, LEASE, OPTIONAL, WATCHED, Kind
 from tests.builders import merged
 from tests.world.api import Api, Invalid, Object, ending
 from tests.world.clock import stamp
@@ -114,7 +114,7 @@ class ApiServer:
 
 def _discovery(version: str) -> Object:
     """As in a cluster where nobody has installed more."""
-    found = [kind.plural for known, kind in _KINDS.items() if known[0] == version and kind not in OPTIONAL]
+    found = [kind.plural for known, kind in _KINDS.items() if known[0] == version and kind is not LEADER_WORKER_SET]
     if not found:
         raise Refused(404, "NotFound")
     return {"kind": "APIResourceList", "resources": [{"name": each} for each in found]}

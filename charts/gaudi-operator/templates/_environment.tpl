@@ -13,11 +13,15 @@
 - name: GAUDI_OPERATOR_HPU_IMAGE
   value: {{ include "gaudi-operator.image" (list . "hpu" "gaudi-runtime-hpu") | quote }}
 - name: GAUDI_OPERATOR_ALLOW_HOST_PATH
-  value: {{ .Values.allowHostPath | quote }}
+  value: {{ .Values.allowHostPath | toJson | quote }}
+- name: GAUDI_OPERATOR_CONTROLLER
+  value: {{ .Values.controller | quote }}
 - name: GAUDI_OPERATOR_ALLOW_SIMULATION
   value: {{ .Values.allowSimulation | quote }}
 - name: GAUDI_OPERATOR_WATCH_NAMESPACES
   value: {{ join "," .Values.watchNamespaces | quote }}
+- name: GAUDI_OPERATOR_MONITORING_FROM
+  value: {{ .Values.monitoring.from | toJson | quote }}
 - name: GAUDI_OPERATOR_LEASE_NAME
   value: {{ include "gaudi-operator.name" . }}
 - name: GAUDI_OPERATOR_LEASE_DURATION_SECONDS
@@ -32,6 +36,10 @@
   value: {{ .Values.tuning.reportConnections | quote }}
 - name: GAUDI_OPERATOR_REPORT_WAIT_SECONDS
   value: {{ .Values.tuning.reportWaitSeconds | quote }}
+- name: GAUDI_OPERATOR_PLAN_MEMORY_MIB
+  value: {{ .Values.tuning.planMemoryMiB | quote }}
+- name: GAUDI_OPERATOR_PLAN_CPU_SECONDS
+  value: {{ .Values.tuning.planCpuSeconds | quote }}
 - name: GAUDI_OPERATOR_LOG_LEVEL
   value: {{ .Values.logging.level }}
 - name: GAUDI_OPERATOR_LOG_FORMAT

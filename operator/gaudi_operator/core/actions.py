@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.answers import AnyQuestion
 from gaudi_operator.core.observed import Manifest
 
 
@@ -64,6 +65,9 @@ Action = Apply | Delete | SetGate | SetDeletionCost
 class Decision:
     """The outcome of a reconcile: actions in order, the status to show, events after it, and when to look again.
 
+    `question` is what the rest depends on, where that is not known yet: then the actions are gates, and the status is
+    the one that stands.
+
     `look_again_seconds` is None when only a change in the cluster or a report can change the outcome. With `ask_first`
     pods are asked for fresh reports when that time is over.
     """
@@ -73,3 +77,4 @@ class Decision:
     events: tuple[Event, ...] = ()
     look_again_seconds: float | None = None
     ask_first: bool = False
+    question: AnyQuestion | None = None

@@ -3,10 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gaudi_operator.core.actions import Action, Decision
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.actions import Action, Decision, SetGate
 from gaudi_operator.core.admission.checks import first_violation, groups_are_not_served, revision_is_not_allowed
+from gaudi_operator.core.admission.classes import filled, platform_of
 from gaudi_operator.core.admission.plugin import plugin_violation
+from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.review import estimated_violation
+from gaudi_operator.core.answers import AT_ONCE, Answers, Unanswered
 from gaudi_operator.core.children.desired import child_actions
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.mending import MENDED_BY_OTHERS, refused_since
@@ -19,6 +23,7 @@ from gaudi_operator.core.rollout.backoff import attempts
 from gaudi_operator.core.rollout.planner import rollout_policy
 from gaudi_operator.core.rollout.replicas import scale, with_workloads
 from gaudi_operator.core.rollout.revision import (
+    FromClass,
     Revision,
     desired_revision,
     stored_revisions,
@@ -33,8 +38,8 @@ from gaudi_operator.core.texts import with_texts
 from gaudi_runtime.errors import Problem
 
 
-def decide(observed: Observed, defaults: InstallationDefaults) -> Decision:
-    """The actions, the status and the events of one reconcile.
+def decide(observed: Observed, defaults: InstallationDefaults, answers: Answers = AT_ONCE) -> Decision:
+    """The actions, the status and the events of one reconcile. What it needs to know of plans, `answers` say.
 
     In this order: gates by what pods report, admission of the spec, the next step of the rollout, children, status.
     """
@@ -42,12 +47,17 @@ def decide(observed: Observed, defaults: InstallationDefaults) -> Decision:
     if read_identity(observed.resource).deleting:
         return Decision((), before)  # the garbage collector of the cluster takes the children
     try:
-        inference = read_inference(with_texts(observed.resource, observed.texts))
+        inference = read_inference(with_texts(observed.resource, observed.texts), answers)
     except SpecUnreadable as error:
         status = unreadable_status(observed, before, str(error))
         return Decision((), status, events(before, status, ()))
 
-    # Gates are judged and written first: a pod that has warmed up waits for nothing else.
+    platform = platform_of(inference, observed, defaults)
+    if platform.elsewhere:
+        return Decision((), before)  # two installations share the cluster, and the other one serves this
+    platform = replace(platform, problem=_since(platform.problem, before, deadlines))
+
+    # Gates are judged and written first: a pod that has warmed up waits for nothing else, and for no plan.
     promised = rollout_policy(inference.spec.rollout, inference.spec.replicas)
     pods = read_pods(observed)
     gates = judge_gates(pods, inference.spec.readiness, promised.floor, deadlines)
@@ -56,6 +66,8 @@ def decide(observed: Observed, defaults: InstallationDefaults) -> Decision:
     found = terminations(pods, before, observed.reports)
     stored = stored_revisions(observed.revisions)
     inference = with_kept_mode(inference, stored)
+    identity = inference.identity
+    policy = PodPolicy(identity.namespace, defaults.allow_host_path, platform, identity.name, inference.spec)
     state = State(
         inference=inference,
         before=before,
@@ -66,39 +78,64 @@ def decide(observed: Observed, defaults: InstallationDefaults) -> Decision:
         stored=stored,
         terminations=found,
         attempts=attempts(pods, before, found),
-        forbidden=_forbidden((*stored, *with_workloads(stored, observed)), defaults),
+        forbidden=_forbidden((*stored, *with_workloads(stored, observed)), policy, defaults),
         rollout=RolloutState(promised),
+        platform=platform,
     )
-    violation, desired = _admit(state)
+    try:
+        return _decide_by_plan(state, gates, policy)
+    except Unanswered as error:
+        return Decision(
+            tuple(gates),
+            before,
+            events(before, before, gates),
+            look_again_seconds=deadlines.next_seconds,
+            question=error.question,
+        )
+
+
+def _decide_by_plan(state: State, gates: Iterable[SetGate], policy: PodPolicy) -> Decision:
+    """All the rest, which knows what the plan of the spec is like."""
+    before, deadlines = state.before, state.deadlines
+    violation, desired = _admit(state, policy)
     state = roll_out(replace(state, violation=violation), desired)
     scaling = scale(state)
     actions: list[Action] = [*gates, *scaling.costs, *child_actions(state, scaling)]
-    status = throttled(before, make_status(state), observed.status_written, deadlines)
+    status = throttled(before, make_status(state), state.observed.status_written, deadlines)
     return Decision(
         tuple(actions), status, events(before, status, actions), deadlines.next_seconds, deadlines.asks_first
     )
 
 
-def _forbidden(revisions: Iterable[Revision], defaults: InstallationDefaults) -> dict[str, Problem]:
+def _since(found: Problem | None, before: GaudiInferenceStatus, deadlines: Deadlines) -> Problem | None:
+    """With the moment since when others could have mended it, where they can."""
+    if found is None or found.reason not in MENDED_BY_OTHERS:
+        return found
+    return replace(found, since=refused_since(found.reason, before.conditions) or deadlines.now)
+
+
+def _forbidden(revisions: Iterable[Revision], policy: PodPolicy, defaults: InstallationDefaults) -> dict[str, Problem]:
     """The revisions that this installation allows no more pods of, whatever it allowed when they were made."""
-    judged = ((each.name, revision_is_not_allowed(each, defaults)) for each in revisions)
+    judged = ((each.name, revision_is_not_allowed(each, policy, defaults)) for each in revisions)
     return {name: violation for name, violation in judged if violation}
 
 
-def _admit(state: State) -> tuple[Problem | None, Revision | None]:
+def _admit(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | None]:
     """What is wrong with the spec, or the revision that it asks for: nothing is chosen for a refused one."""
     inference, defaults = state.inference, state.defaults
     if lost := why_not_kept(inference, state.stored):
         return Problem("RevisionNotKept", lost), None
-    if found := first_violation(inference, defaults) or groups_are_not_served(inference, state.observed):
-        if found.reason in MENDED_BY_OTHERS:
-            known = refused_since(found.reason, state.before.conditions)
-            found = replace(found, since=known or state.deadlines.now)
-        return found, None
-    desired = desired_revision(inference, state.stored, defaults)
+    if state.platform.problem:
+        return state.platform.problem, None
+    whole = filled(inference, state.platform)
+    if found := first_violation(whole.inference, defaults) or groups_are_not_served(inference, state.observed):
+        return _since(found, state.before, state.deadlines), None
+    given = FromClass(state.platform.name, whole.values) if state.platform.name else None
+    desired = desired_revision(inference, state.stored, defaults, whole.inference, given)
     if desired.name in {revision.name for revision in state.stored}:
-        found = revision_is_not_allowed(desired, defaults)
+        found = state.forbidden.get(desired.name)
     else:
-        # Both count until a revision exists: from then on its pods say what is so.
-        found = plugin_violation(inference) or estimated_violation(inference)
+        # The last two count until a revision exists: from then on its pods say what is so.
+        found = policy.why_not(desired.templates, desired.inputs)
+        found = found or plugin_violation(inference) or estimated_violation(inference)
     return (found, None) if found else (None, desired)

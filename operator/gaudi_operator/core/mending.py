@@ -37,6 +37,7 @@ MENDED_BY_OTHERS = frozenset(
         # We look again: its controller may be installed beside us, the text may come with the next sync.
         "LeaderWorkerSetMissing",
         "ConfigMapKeyMissing",
+        "ClassMissing",
     }
 )
 """All other reasons need a person at once: waiting changes nothing."""

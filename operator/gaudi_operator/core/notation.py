@@ -14,7 +14,15 @@ from math import ceil
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
-from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, WarmupReport, meets, percent
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    Phase,
+    PhaseProgress,
+    VisionProgress,
+    WarmupReport,
+    meets,
+    percent,
+)
 
 
 def canonical_json(value: Any) -> str:
@@ -103,9 +111,9 @@ def warmup_percent(report: WarmupReport) -> int:
     """Warm-up done in percent of all buckets compiled and captured, floored; 100 only once it is over."""
     if report.phase in DONE:
         return 100
-    steps = [(each.warmed + each.captured * each.capture_applies, each) for each in (report.prompt, report.decode)]
-    total = sum(each.planned * (2 if each.capture_applies else 1) for _, each in steps)
-    done = sum(done for done, _ in steps)
+    phases, vision = (report.prompt, report.decode), report.vision or VisionProgress()
+    total = vision.planned + sum(each.planned * (2 if each.capture_applies else 1) for each in phases)
+    done = vision.warmed + sum(each.warmed + each.captured * each.capture_applies for each in phases)
     # Profiling and loading may still follow: 100 says that nothing does.
     return min(99, done * 100 // total) if total else 0
 
@@ -117,23 +125,38 @@ def shortfalls(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
 
 def first_left_out(report: WarmupReport, readiness: Readiness) -> tuple[str, ...]:
     """A sentence for each phase below its threshold: the first bucket that was left out, and why."""
-    found = []
-    for phase, _ in _short(report, readiness):
-        skipped = next((each for each in report.skipped if each.phase is phase), None)
-        if skipped is not None:
-            reason = skipped.reason[:_MAX_REASON].rstrip(".")
-            found.append(f"{phase.capitalize()} bucket {skipped.bucket} was the first to be left out: {reason}.")
-    return tuple(found)
+    left = {each.phase.value: (str(each.bucket), each.reason) for each in reversed(report.skipped)}
+    if report.vision and report.vision.skipped:
+        first = report.vision.skipped[0]
+        left[_VISION] = f"({first.bucket})", first.reason
+    return tuple(
+        f"{kind.capitalize()} bucket {left[kind][0]} was the first to be left out: "
+        f"{left[kind][1][:_MAX_REASON].rstrip('.')}."
+        for kind, _ in _short(report, readiness)
+        if kind in left
+    )
 
 
-def _short(report: WarmupReport, readiness: Readiness) -> tuple[tuple[BucketPhase, str], ...]:
+_VISION = "vision"
+
+
+def _short(report: WarmupReport, readiness: Readiness) -> tuple[tuple[str, str], ...]:
     if report.warmup_skipped:
         return ()
     phases = (
         (BucketPhase.PROMPT, report.prompt, readiness.min_captured_prompt_percent),
         (BucketPhase.DECODE, report.decode, readiness.min_captured_decode_percent),
     )
-    return tuple((phase, clause) for phase, progress, least in phases if (clause := _shortfall(phase, progress, least)))
+    found = [(phase.value, _shortfall(phase, progress, least)) for phase, progress, least in phases]
+    found.append((_VISION, _vision_shortfall(report.vision, readiness.min_warmed_vision_percent)))
+    return tuple((kind, clause) for kind, clause in found if clause)
+
+
+def _vision_shortfall(vision: VisionProgress | None, least: int) -> str | None:
+    if vision is None or meets(vision.warmed, vision.planned, least) is not False:
+        return None
+    floored = percent(vision.warmed, vision.planned)
+    return f"{vision.warmed} of {vision.planned} vision buckets ({floored} %) are warmed, {least} % are asked for"
 
 
 def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str | None:
@@ -148,14 +171,25 @@ def _shortfall(phase: BucketPhase, progress: PhaseProgress, least: int) -> str |
     return f"{progress.captured} of {planned} {phase} graphs ({floored} %) are captured, {least} % are asked for"
 
 
+ADD_SIZES = (
+    "They are sizes of images, which the log of the pod names: say them in VLLM_MULTIMODAL_RESOLUTIONS in "
+    "spec.engine.settings."
+)
+
+
+def only_images_cold(report: WarmupReport) -> bool:
+    """Whether requests waited for the vision tower, and no batch of tokens was cold: no bucket would change that."""
+    return bool(report.served.vision and report.served.vision.recompiles and not report.cold_shapes)
+
+
 def counts(report: WarmupReport) -> str:
     """The clause that an opened gate carries."""
     if report.warmup_skipped:
         return "warm-up is switched off"
-    return " and ".join(
-        _count(phase, progress)
-        for phase, progress in ((BucketPhase.PROMPT, report.prompt), (BucketPhase.DECODE, report.decode))
-    )
+    found = [_count(BucketPhase.PROMPT, report.prompt), _count(BucketPhase.DECODE, report.decode)]
+    if report.vision:
+        found.append(f"{report.vision.warmed} of {report.vision.planned} vision buckets warmed")
+    return " and ".join(found)
 
 
 def _count(phase: BucketPhase, progress: PhaseProgress) -> str:

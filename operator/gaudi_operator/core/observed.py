@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
+from gaudi_operator.api.v1alpha1.network import Client
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 
 Manifest = Mapping[str, Any]
@@ -31,10 +33,13 @@ class PodReport:
 def decisive(report: WarmupReport) -> WarmupReport:
     """The report without what no decision and no status reads: whole, those of 1,000 pods may take a gigabyte."""
     firsts = [next((each for each in report.skipped if each.phase is phase), None) for phase in BucketPhase]
+    vision, seen = report.vision, report.served.vision
+    served = {"buckets": (), "vision": seen and seen.model_copy(update={"cold": ()})}
     return report.model_copy(
         update={
             "skipped": tuple(filter(None, firsts)),
-            "served": report.served.model_copy(update={"buckets": ()}),
+            "vision": vision and vision.model_copy(update={"skipped": vision.skipped[:1]}),
+            "served": report.served.model_copy(update=served),
             "warnings": report.warnings[-1:],
             "engine_arguments": (),
         }
@@ -57,6 +62,7 @@ class Observed:
     decisions have no clock. `status_written` is when our last status write of this resource went out, by our clock;
     None when this process has made none: progress numbers move at most every 2 s. Of a replica over several nodes
     `pods` has the leader and `workers` the others; `groups_served` is whether this cluster knows LeaderWorkerSets.
+    `classes` are all GaudiInferenceClasses; the labels of the namespace are there where a class selects by them.
     """
 
     resource: Manifest
@@ -77,6 +83,8 @@ class Observed:
     now: datetime = datetime.min
     status_written: datetime | None = None
     groups_served: bool = False
+    classes: tuple[Manifest, ...] = ()
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def children(self) -> tuple[Manifest, ...]:
@@ -99,11 +107,25 @@ class Observed:
 
 
 @dataclass(frozen=True)
+class AllowedHostPath:
+    """Folders of nodes that pods may mount: `prefix` and all below it, in `namespaces`, or in all where it names none.
+
+    `groups` are those that such pods may have besides their own fixed one.
+    """
+
+    prefix: str
+    namespaces: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class InstallationDefaults:
     """Values that a resource may leave out, and what the installation allows."""
 
     runtime_image: str
     hpu_image: str
-    allow_host_path: bool = False
+    allow_host_path: tuple[AllowedHostPath, ...] = ()
     allow_simulation: bool = False
     operator_namespace: str = "gaudi-system"
+    monitoring_from: tuple[Client, ...] = ()
+    controller: str = DEFAULT_CONTROLLER

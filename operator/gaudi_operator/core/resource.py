@@ -1,12 +1,13 @@
 """The resource, read once: a typed spec and what its metadata says."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.answers import AT_ONCE, Answers
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_runtime.contract.config import ExecutionMode
@@ -32,12 +33,14 @@ class Identity:
 class Inference:
     """A GaudiInference as decisions see it.
 
-    `kept_mode` is what the kept revision of this spec runs in; None where there is none yet.
+    `kept_mode` is what the kept revision of this spec runs in; None where there is none yet. `answers` are asked what
+    the plan of the spec is like.
     """
 
     identity: Identity
     spec: GaudiInferenceSpec
     kept_mode: ExecutionMode | None = None
+    answers: Answers = field(default=AT_ONCE, compare=False, repr=False)
 
 
 def read_identity(resource: Manifest) -> Identity:
@@ -53,13 +56,13 @@ def read_identity(resource: Manifest) -> Identity:
     )
 
 
-def read_inference(resource: Manifest) -> Inference:
+def read_inference(resource: Manifest, answers: Answers = AT_ONCE) -> Inference:
     """The whole resource. Raises SpecUnreadable, which a CRD of another release can cause."""
     try:
         spec = GaudiInferenceSpec.model_validate(resource["spec"])
     except ValidationError as error:
         raise SpecUnreadable(_sentence(error)) from error
-    return Inference(read_identity(resource), spec)
+    return Inference(read_identity(resource), spec, answers=answers)
 
 
 def read_status(resource: Manifest) -> GaudiInferenceStatus:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.core.admission.classes import NO_CLASS, Platform
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.mending import needs_a_person, worst
 from gaudi_operator.core.observed import InstallationDefaults, Observed
@@ -69,7 +70,8 @@ class State:
     their gates are written, its kept revisions, newest first, and what the installation allows.
 
     `terminations` are by pod, `attempts` by revision; `forbidden` says by revision why it gets no more pods.
-    `violation` is what is wrong with the spec, `problem` the worst that keeps its pods from serving.
+    `platform` is its class; `violation` is what is wrong with the spec, `problem` the worst that keeps its pods from
+    serving.
     """
 
     inference: Inference
@@ -83,6 +85,7 @@ class State:
     attempts: Mapping[str, Attempts]
     forbidden: Mapping[str, Problem]
     rollout: RolloutState
+    platform: Platform = NO_CLASS
     violation: Problem | None = None
     problem: Problem | None = None
 

@@ -21,7 +21,8 @@ from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_operator.errors import NotFound, Stalled, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
-from gaudi_operator.shell.store import Key, Store
+from gaudi_operator.shell.store import Key, Store, controlled_by, is_retained
+from gaudi_runtime.contract.text import on_one_line
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"
 """Field manager of gates: an apply to pods/status owns the gate's condition and nothing else."""
@@ -91,6 +92,11 @@ class Writer:
                 found[each] = str(data[each.key])
         return found
 
+    async def namespace_labels(self, key: Key) -> dict[str, str]:
+        """Labels of the resource's namespace. Raises OperatorError when they cannot be known."""
+        found = await self._find(f"/api/v1/namespaces/{key.namespace}") or {"metadata": {}}
+        return dict(found["metadata"].get("labels") or {})
+
     async def _find(self, path: str) -> Manifest | None:
         try:
             return await self._cluster.request("GET", path)
@@ -98,9 +104,17 @@ class Writer:
             return None
 
     def _creates(self, key: Key, action: Action) -> bool:
-        if not isinstance(action, Apply):
-            return False
-        return self._store.get(key, kind_of(action.manifest), action.manifest["metadata"]["name"]) is None
+        return isinstance(action, Apply) and self._ours(key, action.manifest) is None
+
+    def _ours(self, key: Key, manifest: Manifest) -> Manifest | None:
+        """The object of that kind and name that this resource owns, or that was kept for it; a label proves nothing."""
+        found, resource = (
+            self._store.get(key, kind_of(manifest), manifest["metadata"]["name"]),
+            self._store.resource(key),
+        )
+        if found is None or resource is None or controlled_by(found, resource["metadata"]["uid"]):
+            return found
+        return found if is_retained(found) else None
 
     def status_written_at(self, uid: str) -> datetime | None:
         """When this process last wrote the status of the resource with that UID."""
@@ -110,7 +124,7 @@ class Writer:
     async def show(self, resource: Manifest, status: GaudiInferenceStatus) -> None:
         """Write our part of the status unless it stands there. Raises OperatorError when the write fails."""
         metadata, shown = resource["metadata"], resource.get("status") or {}
-        asked = _without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json"))
+        asked = printable(_without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
         last = self._written.get(metadata["uid"])
         # Another manager may own further fields of the status: what we asked for then gave `result`.
         if asked == shown or (last and asked == last.asked and shown == last.result):
@@ -130,9 +144,13 @@ class Writer:
         manifest = action.manifest
         kind = kind_of(manifest)
         path = kind.path(key.namespace, manifest["metadata"]["name"])
-        if self._creates(key, action):
+        ours = self._ours(key, manifest)
+        if ours is None:
             await self._refuse_foreign(key, kind, path)
         metadata = {**manifest["metadata"], "namespace": key.namespace}
+        if ours is not None:
+            # The API server refuses it when another object has taken the name meanwhile.
+            metadata["uid"] = ours["metadata"]["uid"]
         await self._server_apply(path, {**manifest, "metadata": metadata}, FIELD_MANAGER)
 
     async def _refuse_foreign(self, key: Key, kind: Kind, path: str) -> None:
@@ -140,8 +158,7 @@ class Writer:
         found, resource = await self._find(path), self._store.resource(key)
         if found is None or resource is None:
             return
-        owners = found["metadata"].get("ownerReferences") or ()
-        if not any(each["uid"] == resource["metadata"]["uid"] for each in owners):
+        if not (controlled_by(found, resource["metadata"]["uid"]) or is_retained(found)):
             raise Stalled(
                 "NameTaken",
                 f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and is not ours:"
@@ -169,7 +186,7 @@ class Writer:
             "type": GATE,
             "status": "True" if action.open else "False",
             "reason": action.reason,
-            "message": action.message,
+            "message": on_one_line(action.message),
             "lastTransitionTime": self._transition_time(key, action),
         }
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
@@ -214,6 +231,15 @@ def _without_empty(value: Any) -> Any:
         kept = {name: _without_empty(each) for name, each in value.items()}
         return {name: each for name, each in kept.items() if each not in ({}, [])}
     return [_without_empty(each) for each in value] if isinstance(value, list) else value
+
+
+def printable(value: Any) -> Any:
+    """Every text on one line and without orders to a terminal: who knows what a pod or a kubelet was told to say."""
+    if isinstance(value, str):
+        return on_one_line(value)
+    if isinstance(value, dict):
+        return {name: printable(each) for name, each in value.items()}
+    return [printable(each) for each in value] if isinstance(value, list) else value
 
 
 def with_failure(decision: Decision, shown: GaudiInferenceStatus, error: Stalled, now: datetime) -> Decision:

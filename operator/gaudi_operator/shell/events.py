@@ -1,11 +1,13 @@
 """Events on resources (events.k8s.io/v1); a repeated one becomes a series instead of a second event.
 
-They are published in the background, in order: no gate waits for an event.
+They are published in the background, those of a resource in order: no gate waits for an event, and no resource for the
+events of another one.
 """
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import uuid4
 
@@ -15,11 +17,16 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.errors import NotFound, OperatorError
 from gaudi_operator.shell.client import MERGE_PATCH, Cluster
 from gaudi_operator.shell.kinds import EVENT
+from gaudi_operator.shell.token_bucket import TokenBucket
+from gaudi_runtime.contract.text import on_one_line
 
 CONTROLLER = "inference.gaudi.dev/operator"
 SERIES_SECONDS = 360.0
-_MOST_SERIES = 4096
-_MOST_WAITING = 1000
+BURST, PER_SECOND = 10, 1.0
+"""Events of one resource: a story has a handful of them, and whoever makes more has them told one after the other."""
+_MOST_WAITING = 20
+_MOST_SERIES = 50
+_MOST_MAILBOXES = 10_000
 _NOTE_BYTES = 1000
 
 log = logging.getLogger(__name__)
@@ -34,6 +41,16 @@ class _Series:
     seen: float
 
 
+@dataclass
+class _Mailbox:
+    """The events of one resource: what waits, and what stands in the cluster."""
+
+    bucket: TokenBucket
+    waiting: deque[tuple[Manifest, Event]] = field(default_factory=deque)
+    known: dict[Event, _Series] = field(default_factory=dict)
+    task: asyncio.Task[None] | None = None
+
+
 class Publisher:
     """Publishes events; a failure is logged and changes nothing else. Use as an async context manager."""
 
@@ -43,37 +60,60 @@ class Publisher:
         self._cluster = cluster
         # events.k8s.io/v1 takes 128 characters here and 1024 bytes of note, and refuses the event otherwise.
         self._instance = instance[:128]
-        self._known: dict[tuple[str, Event], _Series] = {}
-        self._waiting: asyncio.Queue[tuple[Manifest, Event]] = asyncio.Queue(_MOST_WAITING)
+        self._mailboxes: dict[str, _Mailbox] = {}
+        # One request at a time, those who wait for it in turn: gates want the API server too.
+        self._turn = asyncio.Semaphore()
 
     async def __aenter__(self) -> Self:
         """Publish in the background from now on."""
-        self._task = asyncio.create_task(self._work(), name="events")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop; what still waits is dropped."""
-        self._task.cancel()
+        for mailbox in self._mailboxes.values():
+            if mailbox.task:
+                mailbox.task.cancel()
 
     def publish(self, resource: Manifest, event: Event) -> None:
         """Publish one event on a resource soon."""
-        try:
-            # Never waited for: a full queue means a slow API server, and gates come first.
-            self._waiting.put_nowait((resource, event))
-        except asyncio.QueueFull:
-            log.warning("Too many events wait; this one is dropped: %s", event.message)
+        mailbox = self._mailbox(resource["metadata"]["uid"])
+        # Never waited for; what happened last says most.
+        if len(mailbox.waiting) == _MOST_WAITING:
+            _, dropped = mailbox.waiting.popleft()
+            log.warning(
+                "Too many events of this resource wait; one is dropped: %s", dropped.reason, extra=_of(resource)
+            )
+        mailbox.waiting.append((resource, event))
+        if mailbox.task is None:
+            mailbox.task = asyncio.create_task(self._empty(mailbox), name=f"events of {resource['metadata']['uid']}")
 
-    async def _work(self) -> None:
-        while True:
-            resource, event = await self._waiting.get()
-            try:
-                await self._publish(resource, event)
-            except OperatorError as error:
-                log.warning("The event %s was not published: %s", event.reason, error)
+    def waiting(self) -> int:
+        """Events that are still to be published."""
+        return sum(len(mailbox.waiting) for mailbox in self._mailboxes.values())
 
-    async def _publish(self, resource: Manifest, event: Event) -> None:
-        identity = (resource["metadata"]["uid"], event)
-        series = self._known.get(identity)
+    def _mailbox(self, uid: str) -> _Mailbox:
+        mailbox = self._mailboxes.pop(uid, None) or _Mailbox(TokenBucket(BURST, PER_SECOND, self._clock))
+        self._mailboxes[uid] = mailbox
+        # Nobody asks for those of deleted resources again, and a leader may live for months.
+        if len(self._mailboxes) > _MOST_MAILBOXES:
+            idle = next((uid for uid, each in self._mailboxes.items() if each.task is None), None)
+            self._mailboxes.pop(idle or "", None)
+        return mailbox
+
+    async def _empty(self, mailbox: _Mailbox) -> None:
+        """Publish what waits, as fast as one resource may."""
+        while mailbox.waiting:
+            await mailbox.bucket.wait()
+            async with self._turn:
+                resource, event = mailbox.waiting.popleft()
+                try:
+                    await self._publish(resource, event, mailbox.known)
+                except OperatorError as error:
+                    log.warning("The event %s was not published: %s", event.reason, error, extra=_of(resource))
+        mailbox.task = None
+
+    async def _publish(self, resource: Manifest, event: Event, known: dict[Event, _Series]) -> None:
+        series = known.get(event)
         if series and self._clock.monotonic() - series.seen < SERIES_SECONDS:
             try:
                 await self._repeat(series)
@@ -83,9 +123,10 @@ class Publisher:
         namespace = resource["metadata"]["namespace"]
         body = self._body(resource, event)
         await self._cluster.request("POST", EVENT.path(namespace), body)
-        self._known[identity] = _Series(EVENT.path(namespace, body["metadata"]["name"]), 1, self._clock.monotonic())
-        while len(self._known) > _MOST_SERIES:
-            self._known.pop(next(iter(self._known)))
+        known.pop(event, None)
+        known[event] = _Series(EVENT.path(namespace, body["metadata"]["name"]), 1, self._clock.monotonic())
+        while len(known) > _MOST_SERIES:
+            known.pop(next(iter(known)))
 
     async def _repeat(self, series: _Series) -> None:
         series.count, series.seen = series.count + 1, self._clock.monotonic()
@@ -106,7 +147,7 @@ class Publisher:
             "type": event.type,
             "reason": event.reason,
             # Cut in bytes, as the API server counts; half a character at the end goes too.
-            "note": event.message.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+            "note": on_one_line(event.message).encode()[:_NOTE_BYTES].decode(errors="ignore"),
             "regarding": {
                 "apiVersion": resource["apiVersion"],
                 "kind": resource["kind"],
@@ -119,3 +160,7 @@ class Publisher:
 
     def _now(self) -> str:
         return self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _of(resource: Manifest) -> dict[str, str]:
+    return {"resource": f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"}

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gaudi_operator.api.v1alpha1.inference_class import KIND as CLASS_KIND
+from gaudi_operator.api.v1alpha1.inference_class import PLURAL as CLASS_PLURAL
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, PLURAL
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
 from gaudi_operator.core.children.manifests.workloads import GROUPS_API_VERSION, GROUPS_KIND
@@ -20,12 +22,13 @@ from gaudi_operator.shell.client import Cluster
 
 @dataclass(frozen=True)
 class Kind:
-    """A namespaced kind; `selector` narrows what is watched to our own objects."""
+    """A kind; `selector` narrows what is watched to our own objects."""
 
     api_version: str
     kind: str
     plural: str
     selector: str | None = NAME_LABEL
+    namespaced: bool = True
 
     @property
     def group_version(self) -> tuple[str, str]:
@@ -42,6 +45,7 @@ class Kind:
 
 # No selector: people label what they write as they like.
 RESOURCE = Kind(API_VERSION, RESOURCE_KIND, PLURAL, selector=None)
+CLASS = Kind(API_VERSION, CLASS_KIND, CLASS_PLURAL, selector=None, namespaced=False)
 REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
 LEADER_WORKER_SET = Kind(GROUPS_API_VERSION, GROUPS_KIND, "leaderworkersets")
 CONTROLLER_REVISION = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
@@ -70,7 +74,7 @@ CHILDREN = (
 )
 WATCHED = (RESOURCE, *CHILDREN)
 """What every cluster with our CustomResourceDefinition has."""
-OPTIONAL = (LEADER_WORKER_SET,)
+OPTIONAL = (LEADER_WORKER_SET, CLASS)
 """What is watched only where it is installed: a watch of a kind that is not there would fail for ever."""
 KINDS = {(each.api_version, each.kind): each for each in (*WATCHED, *OPTIONAL)}
 
@@ -104,12 +108,12 @@ class ServedKinds:
         """All kinds to watch: a watch of one that is not there would fail for ever."""
         return {*WATCHED, *[kind for kind in OPTIONAL if await self._is_served(kind)]}
 
-    async def until_more(self, watched: Collection[Kind], wanted: Callable[[], bool]) -> None:
+    async def until_more(self, watched: Collection[Kind], wanted: Callable[[Kind], bool]) -> None:
         """Until a kind is installed that is not `watched`. Asked only while it is `wanted`: at rest nothing is."""
         missing = [kind for kind in OPTIONAL if kind not in watched]
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for kind in missing if wanted() else ():
+            for kind in filter(wanted, missing):
                 if await self._is_served(kind):
                     log.info("%s were installed: they are watched from now on.", kind.plural)
                     return

@@ -1,21 +1,23 @@
 """What the leader runs: watches, reports and reconciles, wired together. Followers run none of it."""
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from gaudi_operator.clock import SYSTEM, Clock
+from gaudi_operator.core.answers import AT_ONCE
 from gaudi_operator.core.decide import decide
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Cluster
 from gaudi_operator.shell.events import Publisher
-from gaudi_operator.shell.kinds import LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
+from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
 from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.planning import Planner
 from gaudi_operator.shell.reconcile import Effects, Reconciler
 from gaudi_operator.shell.reports import Fetch, Reports
 from gaudi_operator.shell.store import Store
@@ -33,12 +35,13 @@ Watch = Callable[[WatchSession, Collection[Kind], Seen, Seen], Coroutine[Any, An
 
 @dataclass(frozen=True)
 class Surroundings:
-    """All that a replica meets outside of itself."""
+    """All that a replica meets outside of itself. Without a planner plans are worked out by whoever decides."""
 
     cluster: Cluster
     watch: Watch
     fetch: Fetch
     clock: Clock = SYSTEM
+    planner: Planner | None = None
 
 
 class Leader:
@@ -52,6 +55,7 @@ class Leader:
         self._store = Store()
         self._start_watch = around.watch
         metrics.resources.set_function(self._store.resources)
+        metrics.show_resources(self._store.all_resources)
         self._watching = WatchSession(metrics, lambda *listed: self._reconciler.listed(*listed))
         self._reports = Reports(
             lambda *news: self._reconciler.wake(*news),
@@ -59,17 +63,20 @@ class Leader:
             around.fetch,
             settings.report_wait_seconds,
             clock,
+            self._store.gate_is_open,
         )
         self._events = Publisher(cluster, settings.identity, clock)
         metrics.warming.set_function(self._reports.warming)
-        effects = Effects(self._store, self._reports, Writer(cluster, self._store, clock), self._events, metrics, clock)
-        self._reconciler = Reconciler(
-            effects, partial(decide, defaults=settings.defaults()), settings.reconcile_concurrency
-        )
+        self._planner = around.planner
+        ask, answers = (self._planner.ask, self._planner.answers) if self._planner else (None, AT_ONCE)
+        writer = Writer(cluster, self._store, clock)
+        effects = Effects(self._store, self._reports, writer, self._events, metrics, clock, ask)
+        decision = partial(decide, defaults=settings.defaults(), answers=answers)
+        self._reconciler = Reconciler(effects, decision, settings.reconcile_concurrency)
 
     async def run(self) -> bool:
         """Work until cancelled. A return means that the watches have ended, and whether another term is to follow."""
-        async with self._reports, self._events:
+        async with self._reports, self._events, self._planner or nullcontext():
             return await self._watch()
 
     def stop_work(self) -> None:
@@ -88,16 +95,25 @@ class Leader:
         unlisted = _plurals(kind for kind, _ in self._store.unlisted)
         return f"waits for the first list of {unlisted}" if unlisted else None
 
+    def _has_use(self, kind: Kind) -> bool:
+        """Whether a kind that is not installed is worth looking for."""
+        # A default class counts for everybody: from the moment on in which it can be made.
+        return kind is CLASS or self._store.any_resource(_is_over_several_nodes)
+
     async def _watch(self) -> bool:
         await self._kinds.until_defined(RESOURCE)
         kinds = await self._kinds.now()
         self._store.groups_served = LEADER_WORKER_SET in kinds
         # Before the first watch: a list that came earlier would be waited for for ever.
-        self._store.unlisted = set(itertools.product(kinds, self._settings.watch_namespaces or (None,)))
+        self._store.unlisted = {
+            (kind, namespace)
+            for kind in kinds
+            for namespace in (self._settings.watch_namespaces if kind.namespaced else ()) or (None,)
+        }
         watches = self._start_watch(self._watching, kinds, self._reconciler.seen, self._reconciler.gone)
         watching = asyncio.create_task(watches, name="watches")
         more = asyncio.create_task(
-            self._kinds.until_more(kinds, lambda: self._store.any_resource(_is_over_several_nodes)),
+            self._kinds.until_more(kinds, self._has_use),
             name="optional kinds",
         )
         try:

@@ -4,9 +4,10 @@
 /healthz, /livez and /readyz, on leader and follower alike.
 """
 
+import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
 
@@ -14,7 +15,10 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import EVENT, LEASE, WATCHED
+from gaudi_operator.shell.resource_metrics import ResourceMetrics
+from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.process.logs import JsonFormatter
 
 
@@ -25,7 +29,7 @@ class TextFormatter(logging.Formatter):
         """Render a record."""
         resource = getattr(record, "resource", None)
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
-        line = f"{time} {record.levelname:7} {f'[{resource}] ' if resource else ''}{record.getMessage()}"
+        line = f"{time} {record.levelname:7} {f'[{resource}] ' if resource else ''}{on_one_line(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -84,6 +88,13 @@ class Metrics:
             registry=registry,
         )
 
+        self._resources: Callable[[], Iterable[Manifest]] = tuple
+        registry.register(ResourceMetrics(lambda: self._resources()))
+
+    def show_resources(self, resources: Callable[[], Iterable[Manifest]]) -> None:
+        """Show these from now on; they are asked for at every scrape, in a thread."""
+        self._resources = resources
+
     def count_request(self, method: str, path: str, code: int, watch: bool = False) -> None:
         """Count one answered request by verb and resource, as the API server's own audit would."""
         parts = path.partition("?")[0].strip("/").split("/")
@@ -107,7 +118,9 @@ async def serving(
     app = web.Application()
 
     async def show(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        # A thread: those of a thousand resources are tens of thousands of lines, and gates wait for this loop.
+        text = await asyncio.to_thread(generate_latest, metrics.registry)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app.router.add_get("/healthz", _probe(lambda: None))
     app.router.add_get("/livez", _probe(why_not_alive))

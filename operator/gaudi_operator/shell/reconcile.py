@@ -8,6 +8,8 @@ from typing import Any
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Decision, SetGate
+from gaudi_operator.core.admission.classes import asks_for_labels
+from gaudi_operator.core.answers import AnyQuestion
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.texts import named_texts
@@ -18,20 +20,25 @@ from gaudi_operator.shell.kinds import Kind
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.resource_worker import ResourceWorker, subject_of
-from gaudi_operator.shell.store import Key, Store
+from gaudi_operator.shell.store import CLASSES, Key, Store
 
 # A restart may open the gates of a thousand pods at once, and other resources want the API server too.
 GATES_AT_ONCE = 16
 PROGRESS_SECONDS = 1.0
 TEXTS_SECONDS = 300.0
-"""ConfigMaps of others are not watched: an edit is noticed with the next reconcile, and after so long at most."""
+"""ConfigMaps of others and labels of namespaces are not watched: an edit is noticed with the next reconcile, and after
+so long at most.
+"""
 
 log = logging.getLogger(__name__)
+
+Ask = Callable[[Key, AnyQuestion, Callable[[Key], None]], None]
+"""Has a question of a resource answered; the last one is called with its key then."""
 
 
 @dataclass(frozen=True)
 class Effects:
-    """Everything that a reconcile may touch."""
+    """Everything that a reconcile may touch. `ask` is None where decisions answer their own questions about plans."""
 
     store: Store
     reports: Reports
@@ -39,6 +46,7 @@ class Effects:
     events: Publisher
     metrics: Metrics
     clock: Clock = SYSTEM
+    ask: Ask | None = None
 
 
 class Reconciler:
@@ -75,6 +83,10 @@ class Reconciler:
         """
         # Not before every kind was listed: what is not listed yet would be taken for missing.
         if self._do.store.unlisted:
+            return
+        if key == CLASSES:
+            for each in self._do.store.served():
+                self.wake(each, urgent)
             return
         worker = self._workers.get(key)
         if worker is None and not self._stopped and self._do.store.resource(key):
@@ -148,10 +160,17 @@ class Reconciler:
         named = named_texts(observed.resource)
         if named:
             observed = replace(observed, texts=await self._do.writer.texts(key, named))
-        # A thread: the plan of a large model is seconds of pure work, and nothing may block the loop.
+        if asks_for_labels(observed):
+            observed = replace(observed, namespace_labels=await self._do.writer.namespace_labels(key))
+        # A thread: a resource of a thousand pods is a second of pure work, and nothing may block the loop.
         decision = await asyncio.to_thread(self._decide, observed)
         worker.ask = decision.ask_first
         refusal = await self._act(key, decision.actions, worker)
+        if decision.question is not None:
+            # Gates are written; nobody holds a slot while a plan is worked out, and news go on to be looked at.
+            assert self._do.ask  # noqa: S101 - who answers at once leaves no question
+            self._do.ask(key, decision.question, self.wake)
+            return decision.look_again_seconds
         if refusal:
             decision = with_failure(decision, read_status(observed.resource), refusal, self._do.clock.now())
         # As it is by now: the status may have been written by another manager during the reconcile.
@@ -159,7 +178,11 @@ class Reconciler:
         await self._do.writer.show(resource, decision.status)
         for event in decision.events:
             self._do.events.publish(resource, event)
-        waits = (decision.look_again_seconds, worker.retry_seconds(), TEXTS_SECONDS if named else None)
+        waits = (
+            decision.look_again_seconds,
+            worker.retry_seconds(),
+            TEXTS_SECONDS if named or observed.namespace_labels else None,
+        )
         return min((each for each in waits if each is not None), default=None)
 
     async def _act(self, key: Key, actions: Sequence[Action], worker: ResourceWorker) -> Stalled | None:

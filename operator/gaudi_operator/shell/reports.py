@@ -19,6 +19,7 @@ from gaudi_operator.core.observed import Manifest, PodReport, decisive
 from gaudi_operator.errors import Backoff
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.store import Key
+from gaudi_operator.shell.token_bucket import TokenBucket
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME, WARMUP_PATH
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, Phase, WarmupReport
@@ -155,6 +156,12 @@ def _status_port(spec: Mapping[str, Any]) -> int:
 SHORTEST_ROUND_SECONDS = 0.05
 """A pod that answers without waiting is asked at most twenty times a second."""
 
+ANSWERS, ANSWERS_PER_SECOND = 600, 4.0
+"""And so for half a minute, which is long for a warm-up of quick buckets; from then on at this rate."""
+
+TURNS, TURNS_PER_SECOND = 10, 1.0
+"""News of one pod that are looked at at once: its phases, and a few more. Others are looked at within a second."""
+
 SETTLED = frozenset({Phase.SERVING, Phase.DRAINING, Phase.FAILED})
 """Phases in which every report may decide about a gate; before them figures only move."""
 
@@ -168,10 +175,20 @@ class Reports:
     """The last report of every followed pod, `latest` by its UID. Use as an async context manager."""
 
     def __init__(
-        self, wake: Callable[[Key, bool], None], metrics: Metrics, fetch: Fetch, wait: float, clock: Clock = SYSTEM
+        self,
+        wake: Callable[[Key, bool], None],
+        metrics: Metrics,
+        fetch: Fetch,
+        wait: float,
+        clock: Clock = SYSTEM,
+        gate_is_open: Callable[[Key, str], bool] = lambda key, uid: True,
     ) -> None:
-        """`wake` is called with the resource that has news and whether they are urgent; `wait` seconds a long-poll."""
+        """`wake` is called with the resource that has news and whether they are urgent; `wait` seconds a long-poll.
+
+        `gate_is_open` tells it of a pod by its UID.
+        """
         self._wake = wake
+        self._gate_is_open = gate_is_open
         self._metrics = metrics
         self._fetch = fetch
         self._clock = clock
@@ -227,7 +244,10 @@ class Reports:
     async def _poll(self, key: Key, target: Target) -> None:
         """Ask again and again until cancelled. A container is one process: its instance never changes."""
         backoff, known = Backoff(_RETRY_FIRST, _RETRY_MOST), None
+        answers = TokenBucket(ANSWERS, ANSWERS_PER_SECOND, self._clock)
+        turns = TokenBucket(TURNS, TURNS_PER_SECOND, self._clock)
         while True:
+            await answers.wait()
             started = self._clock.monotonic()
             try:
                 report = await self._fetch(target, known.sequence if known else 0, self._wait)
@@ -235,20 +255,28 @@ class Reports:
                 if known and report.instance != known.instance:
                     raise Unusable("another instance answers than before; waiting for the pod to show its restart")
                 backoff.reset()
-                self._accept(key, target, report, known)
+                self._accept(key, target, report, known, turns)
                 known = report
                 await asyncio.sleep(max(0.0, SHORTEST_ROUND_SECONDS - (self._clock.monotonic() - started)))
             except (Unreachable, Unusable) as error:
-                self._ignore(key, target, error)
+                self._ignore(key, target, error, turns)
                 await asyncio.sleep(backoff.next())
 
-    def _accept(self, key: Key, target: Target, report: WarmupReport, known: WarmupReport | None) -> None:
+    def _accept(
+        self, key: Key, target: Target, report: WarmupReport, known: WarmupReport | None, turns: TokenBucket
+    ) -> None:
         self.latest[target.uid] = PodReport(target.container_id, self._clock.now(), report=report)
         self._metrics.reports.labels("accepted").inc()
-        if known is None or report.sequence != known.sequence:
-            self._wake(key, known is None or report.phase is not known.phase or report.phase in SETTLED)
+        if known is not None and report.sequence == known.sequence:
+            return
+        turn = known is None or report.phase is not known.phase or report.phase in SETTLED
+        self._wake(key, turn and (turns.take() or self._closes(key, target, report)))
 
-    def _ignore(self, key: Key, target: Target, error: Exception) -> None:
+    def _closes(self, key: Key, target: Target, report: WarmupReport) -> bool:
+        """Closing waits for nothing, and is done once: a gate that is shut stays so for a moment."""
+        return report.phase is not Phase.SERVING and self._gate_is_open(key, target.uid)
+
+    def _ignore(self, key: Key, target: Target, error: Exception, turns: TokenBucket) -> None:
         """Keep the reason; a pod that is merely silent keeps its last report, for silence proves nothing."""
         silent = isinstance(error, Unreachable)
         self._metrics.reports.labels("unreachable" if silent else "unusable").inc()
@@ -257,4 +285,4 @@ class Reports:
         if ours and (ours.ignored == str(error) or (silent and ours.report)):
             return
         self.latest[target.uid] = PodReport(target.container_id, self._clock.now(), ignored=str(error))
-        self._wake(key, True)
+        self._wake(key, turns.take())

@@ -10,10 +10,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gaudi_operator.core.names import GROUP_NAME_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
+from gaudi_operator.core.names import (
+    GATE,
+    GROUP_NAME_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    NAME_LABEL,
+    WORKER_INDEX_LABEL,
+)
 from gaudi_operator.core.observed import Manifest, Observed, PodReport
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
+    CLASS,
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DISRUPTION_BUDGET,
@@ -39,9 +47,15 @@ class Key(NamedTuple):
     name: str
 
 
+CLASSES = Key("", "")
+"""What classes are kept under, in place of a resource: they count for all."""
+
+
 def key_of(manifest: Manifest) -> Key | None:
     """The resource that an object belongs to by its label, or is; None for a stranger."""
     metadata = manifest["metadata"]
+    if kind_of(manifest) is CLASS:
+        return CLASSES
     if kind_of(manifest) is RESOURCE:
         return Key(metadata["namespace"], metadata["name"])
     owner = (metadata.get("labels") or {}).get(NAME_LABEL)
@@ -135,6 +149,12 @@ class Store:
         """The object of that name that belongs to the resource."""
         return next((each for each in self._of(key, kind) if each["metadata"]["name"] == name), None)
 
+    def gate_is_open(self, key: Key, uid: str) -> bool:
+        """Whether the pod of the resource with that UID takes traffic as far as its gate goes; False without it."""
+        pod = self._families.get(key, {}).get((POD, uid)) or {}
+        conditions = (pod.get("status") or {}).get("conditions") or ()
+        return any(each["type"] == GATE and each["status"] == "True" for each in conditions)
+
     def resource(self, key: Key) -> Manifest | None:
         """The resource itself."""
         return next(iter(self._of(key, RESOURCE)), None)
@@ -142,6 +162,15 @@ class Store:
     def resources(self) -> int:
         """How many resources exist."""
         return sum(kind is RESOURCE for kind, _ in self._home)
+
+    def all_resources(self) -> list[Manifest]:
+        """Every resource. May be called in another thread: the lists are made in one step each."""
+        families = list(self._families.values())
+        return [each for family in families for (kind, _), each in list(family.items()) if kind is RESOURCE]
+
+    def served(self) -> tuple[Key, ...]:
+        """Names of all resources that exist."""
+        return tuple(key for (kind, _), key in self._home.items() if kind is RESOURCE)
 
     def any_resource(self, holds: Callable[[Manifest], bool]) -> bool:
         """Whether there is a resource of that kind."""
@@ -174,7 +203,9 @@ class Store:
             config_maps=_owned(self._of(key, CONFIG_MAP), owner),
             service_accounts=_owned(self._of(key, SERVICE_ACCOUNT), owner),
             pvcs=_by_name(
-                each for each in self._of(key, PVC) if _controller(each).get("uid") in owner or _retained(each)
+                each
+                for each in self._of(key, PVC)
+                if controlled_by(each, resource["metadata"]["uid"]) or is_retained(each)
             ),
             pod_disruption_budgets=_owned(self._of(key, DISRUPTION_BUDGET), owner),
             network_policies=_owned(self._of(key, NETWORK_POLICY), owner),
@@ -183,6 +214,7 @@ class Store:
             now=now,
             status_written=status_written,
             groups_served=self.groups_served,
+            classes=_by_name(self._of(CLASSES, CLASS)),
         )
 
     def _of(self, key: Key, kind: Kind) -> list[Manifest]:
@@ -197,9 +229,16 @@ class Store:
         return key
 
 
-def _retained(manifest: Manifest) -> bool:
+def controlled_by(manifest: Manifest, uid: str) -> bool:
+    """Whether the object with that UID is its controller."""
+    return bool(_controller(manifest).get("uid") == uid)
+
+
+def is_retained(manifest: Manifest) -> bool:
     """Whether it was made to outlive its resource: the next one of that name takes it over."""
-    return not _controller(manifest) and manifest["metadata"]["labels"].get(MANAGED_BY_LABEL) == MANAGED_BY
+    labels = manifest["metadata"].get("labels") or {}
+    unowned = kind_of(manifest) is PVC and not _controller(manifest)
+    return unowned and labels.get(MANAGED_BY_LABEL) == MANAGED_BY
 
 
 def _owned(manifests: Iterable[Manifest], owners: Collection[str]) -> tuple[Manifest, ...]:

@@ -64,7 +64,8 @@ class OptimalSettings(Wire):
     gets as many graphs as strategy exponential would have.
     """
 
-    traffic: Annotated[str, Field(min_length=1, max_length=MOST_TEXT)] = Field(
+    # An empty one is for the planner to refuse, in a sentence.
+    traffic: Annotated[str, Field(max_length=MOST_TEXT)] = Field(
         description="What the server meets, one shape per line: phase, batch size, query, blocks and weight, such as "
         "'prompt 1 412 0 17'. `gaudi-plan trace --save-traffic` makes it from a trace.",
     )

@@ -4,11 +4,12 @@ It carries durations, never the pod's clock, and stays below MAX_REPORT_BYTES.
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from gaudi_runtime.contract.base import Tolerant
+from gaudi_runtime.contract.text import on_one_line
 
 MAX_REPORT_BYTES = 256 * 1024
 MAX_SKIPPED = 50
@@ -16,6 +17,7 @@ MAX_COLD_SHAPES = 20
 MAX_WARNINGS = 50
 MAX_ARGUMENTS = 200
 MAX_SERVED_BUCKETS = 32
+MAX_NAMED_VISION = 10
 RECENT_SECONDS = 300
 """How far back recompiles count as recent."""
 
@@ -27,7 +29,14 @@ Large = Annotated[int, Field(ge=0, le=2**60)]
 Bytes = Large
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Shape = tuple[Large, Large, Large]
-Text = Annotated[str, Field(max_length=2048)]
+MOST_TEXT = 2048
+Text = Annotated[str, Field(max_length=MOST_TEXT), AfterValidator(lambda text: on_one_line(text)[:MOST_TEXT])]
+"""A sentence. Nobody knows who has written a report, and it ends in terminals."""
+MOST_SHORT = 512
+ShortText = Annotated[str, Field(max_length=MOST_SHORT), AfterValidator(lambda text: on_one_line(text)[:MOST_SHORT])]
+
+
+_WORD = r"^[!-~]*$"
 
 
 class Phase(StrEnum):
@@ -80,6 +89,43 @@ class PhaseProgress(Tolerant):
     def _is_part_of_the_plan(self) -> Self:
         if max(self.warmed, self.captured, self.cached) > self.planned:
             raise ValueError(f"more buckets are counted than the {self.planned} that are planned")
+        return self
+
+
+class VisionBucket(NamedTuple):
+    """So many items of one modality, such as image, of a size in pixels, which the vision tower takes at once."""
+
+    modality: Annotated[str, Field(max_length=64, pattern=_WORD)]
+    width: Large
+    height: Large
+    items: Count
+
+    def __str__(self) -> str:
+        return f"{self.modality} {self.width}x{self.height}x{self.items}"
+
+
+class SkippedVision(Tolerant):
+    """A planned vision bucket that is cold, and what left it out."""
+
+    bucket: VisionBucket
+    reason: ShortText
+
+
+class VisionProgress(Tolerant):
+    """How far the vision tower is (docs/warmup.md, Images)."""
+
+    planned: Count = 0
+    warmed: Count = Field(0, description="Those that ran; where the mode has graphs of the tower, these are captured.")
+    current: VisionBucket | None = Field(None, description="In work right now.")
+    device_bytes: Bytes = Field(0, description="Measured bytes of device memory that they took.")
+    skipped: Annotated[tuple[SkippedVision, ...], Field(max_length=MAX_NAMED_VISION)] = Field(
+        (), description="The first of those that stay cold."
+    )
+
+    @model_validator(mode="after")
+    def _is_part_of_the_plan(self) -> Self:
+        if self.warmed > self.planned:
+            raise ValueError(f"more vision buckets are counted than the {self.planned} that are planned")
         return self
 
 
@@ -158,11 +204,23 @@ class ServedBucket(Tolerant):
     real_blocks: Large
 
 
+class ServedVision(Tolerant):
+    """Runs of the vision tower while serving."""
+
+    hits: Large = Field(0, description="Runs of sizes that the tower had run before.")
+    misses: Large = Field(0, description="Runs of other sizes.")
+    recompiles: Count = Field(0, description="Compiles that these runs waited for.")
+    cold: Annotated[tuple[ShortText, ...], Field(max_length=MAX_NAMED_VISION)] = Field(
+        (), description="Inputs of the first runs that missed, as the model has them."
+    )
+
+
 class Served(Tolerant):
     """What requests met since this instance serves. It may be a poll old: it is no news by itself."""
 
     prompt: ServedPhase = ServedPhase()
     decode: ServedPhase = ServedPhase()
+    vision: ServedVision | None = Field(None, description="Only of a model with a vision tower that is watched.")
     buckets: Annotated[tuple[ServedBucket, ...], Field(max_length=MAX_SERVED_BUCKETS)] = Field(
         (), description="The most frequent shapes of both phases."
     )
@@ -187,15 +245,16 @@ class WarmupReport(Tolerant):
     """The state of one container instance; `sequence` grows with every change."""
 
     version: Literal["v1"] = "v1"
-    instance: Annotated[str, Field(min_length=1, max_length=64)] = Field(
+    instance: Annotated[str, Field(min_length=1, max_length=64, pattern=_WORD)] = Field(
         description="Random per process start: a restarted container never reuses the gate of the one before."
     )
     sequence: Large
-    plan_hash: Annotated[str, Field(min_length=64, max_length=64)]
-    buckets_digest: Annotated[str, Field(max_length=64)] | None = None
+    plan_hash: Annotated[str, Field(min_length=64, max_length=64, pattern=_WORD)]
+    buckets_digest: Annotated[str, Field(max_length=64, pattern=_WORD)] | None = None
     phase: Phase
     prompt: PhaseProgress = PhaseProgress()
     decode: PhaseProgress = PhaseProgress()
+    vision: VisionProgress | None = Field(None, description="Only of a model whose vision tower is warmed up.")
     warmup_skipped: bool = Field(
         False, description="Warm-up is switched off: nothing is warmed or captured, and shapes compile on demand."
     )

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.errors import EngineLost
 from gaudi_runtime.group.messages import Update, Verb
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram
@@ -170,6 +170,20 @@ class OwnMemory(Engine, Protocol):
 
     def allocate(self, kv_blocks: int) -> None:
         """Allocate the KV cache. Raises DeviceOutOfMemory."""
+
+
+@runtime_checkable
+class SeesImages(Protocol):
+    """An engine whose model may have a vision tower, which is warmed up before all else."""
+
+    def vision_buckets(self) -> tuple[VisionBucket, ...]:
+        """What the tower is to be warmed with, in this order; known after `use_plan`."""
+
+    def warm_vision(self, bucket: VisionBucket) -> int:
+        """Run the tower once and return the bytes of device memory that this took.
+
+        Raises ShapeRefused, or DeviceOutOfMemory, after which no further one is asked for.
+        """
 
 
 @runtime_checkable

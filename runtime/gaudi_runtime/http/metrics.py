@@ -137,6 +137,9 @@ def _buckets(report: WarmupReport) -> Iterator[Metric]:
         buckets.add_metric([name, "warmed"], progress.warmed)
         buckets.add_metric([name, "captured"], progress.captured)
         graph_bytes.add_metric([name], progress.graph_bytes)
+    if report.vision:
+        buckets.add_metric(["vision", "planned"], report.vision.planned)
+        buckets.add_metric(["vision", "warmed"], report.vision.warmed)
     yield buckets
     yield graph_bytes
     yield GaugeMetricFamily("gaudi_warmup_seconds", "Time that start-up took or takes.", value=report.elapsed_seconds)
@@ -170,6 +173,10 @@ def _served(served: Served) -> Iterator[Metric]:
         tokens.add_metric([name, "padded"], phase.padded_tokens)
         blocks.add_metric([name, "real"], phase.real_blocks)
         blocks.add_metric([name, "padded"], phase.padded_blocks)
+    if served.vision:
+        hits.add_metric(["vision"], served.vision.hits)
+        cold.add_metric(["vision"], served.vision.misses)
+        compiles.add_metric(["vision"], served.vision.recompiles)
     yield from (hits, cold, compiles, tokens, blocks)
 
 
@@ -207,18 +214,22 @@ class ServingNews:
         self._board = board
         self._compiles = board.report().compiles
         self._recent = RecentRecompiles()
-        self._known: tuple[frozenset[Key], int, int, int] = (frozenset(), 0, 0, 0)
+        self._known: tuple[frozenset[Key], int, int, int, int] = (frozenset(), 0, 0, 0, 0)
 
     def look(self, counters: ServingHistogram, requests: Requests, now: float) -> None:
         """Publish what is counted at `now`, in monotonic seconds, and log every cold shape once."""
         total = min(counters.recompiles, MOST_COUNT)
-        found = (frozenset(counters.cold), total, self._recent.count(total, now), requests.failed.bit_length())
+        images = counters.vision.cold if counters.vision else ()
+        failures = requests.failed.bit_length()
+        found = (frozenset(counters.cold), total, self._recent.count(total, now), failures, len(images))
         figures = {"served": summary(counters), "cold_shapes": coldest(counters), "requests": requests}
         if found == self._known:
             self._board.refresh(**figures)  # counts that merely grow wake nobody
             return
         for phase, bucket in sorted(found[0] - self._known[0]):
             log.warning("Configuration: (%s, %d, %d, %d) was not warmed-up!", phase, *bucket)
+        for inputs in images[self._known[-1] :]:
+            log.warning("Vision tower: (%s) was not warmed-up!", inputs)
         self._known = found
         self._board.update(
             recompiles_since_ready=total, recent_recompiles=found[2], compiles=self._compiles + total, **figures

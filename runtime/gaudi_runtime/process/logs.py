@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from gaudi_runtime.contract.text import on_one_line
+
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per record: time, level, logger, message, those of `extras` that it has, and the exception."""
@@ -26,7 +28,8 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        # JSON escapes the orders to a terminal that ASCII has, and no others.
+        return on_one_line(json.dumps(line, ensure_ascii=False))
 
 
 def set_up_logging() -> None:

@@ -13,6 +13,7 @@ from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import (
     MAX_COLD_SHAPES,
+    MAX_NAMED_VISION,
     MAX_SERVED_BUCKETS,
     MOST_COUNT,
     BucketPhase,
@@ -20,6 +21,7 @@ from gaudi_runtime.contract.report import (
     Served,
     ServedBucket,
     ServedPhase,
+    ServedVision,
 )
 from gaudi_runtime.traffic.histogram import MOST_LINES, Traffic, fewer, to_digits, within
 
@@ -82,6 +84,34 @@ class Tally:
         return self.hits + self.misses
 
 
+@dataclass(slots=True)
+class VisionTally:
+    """Runs of the vision tower: `hits` of sizes that it had run before, `misses` of others.
+
+    `cold` are the inputs of the first misses, as the model has them.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    compiles: int = 0
+    cold: tuple[str, ...] = ()
+
+    def absorb(self, rows: Iterable[Row]) -> None:
+        """Rows of [inputs, whether that was warm, runs, compiles]. Raises ValueError for what is no row."""
+        for row in rows:
+            try:
+                inputs, warm, runs, compiles = row
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{row} is no row of inputs, whether they were warm, runs and compiles") from error
+            self.compiles += _count(compiles)
+            if warm:
+                self.hits += _count(runs)
+                continue
+            self.misses += _count(runs)
+            if len(self.cold) < MAX_NAMED_VISION and inputs not in self.cold:
+                self.cold = (*self.cold, str(inputs))
+
+
 def blocks_of(phase: BucketPhase, shape: Bucket) -> int:
     """KV blocks that a whole batch of this shape reads."""
     return shape[2] if phase is BucketPhase.DECODE else shape[0] * shape[2]
@@ -92,6 +122,7 @@ class ServingHistogram:
 
     def __init__(self, pad: Pad, most_buckets: int = MOST_BUCKETS) -> None:
         self.tallies: dict[Key, Tally] = {}
+        self.vision: VisionTally | None = None
         self._pad, self._most_buckets = pad, most_buckets
         self._shapes: dict[BucketPhase, dict[Bucket, float]] = {phase: {} for phase in BucketPhase}
         self._digits = dict.fromkeys(BucketPhase, DIGITS)
@@ -122,8 +153,8 @@ class ServingHistogram:
         """Count compiles that a batch of this padded shape waited for."""
         self._tally(phase, bucket).compiles += compiles
 
-    def absorb(self, rows: Iterable[Row]) -> None:
-        """Count what another process has met since it was asked the last time.
+    def absorb(self, rows: Iterable[Row], vision: Iterable[Row] | None = None) -> None:
+        """Count what another process has met since it was asked the last time; `vision` is of its vision tower.
 
         Raises ValueError for what is no row.
         """
@@ -133,6 +164,9 @@ class ServingHistogram:
             self.observe(phase, real, padded, batches)
             if compiles:
                 self.compiled(phase, padded.bucket, compiles)
+        if vision is not None:
+            self.vision = self.vision or VisionTally()
+            self.vision.absorb(vision)
 
     @property
     def hits(self) -> int:
@@ -141,8 +175,8 @@ class ServingHistogram:
 
     @property
     def recompiles(self) -> int:
-        """Compiles on the request path."""
-        return sum(tally.compiles for tally in self.tallies.values())
+        """Compiles on the request path, those of the vision tower among them."""
+        return sum(tally.compiles for tally in self.tallies.values()) + (self.vision.compiles if self.vision else 0)
 
     @property
     def cold(self) -> dict[Key, int]:
@@ -205,6 +239,7 @@ def summary(histogram: ServingHistogram) -> Served:
     return Served(
         prompt=_phase(BucketPhase.PROMPT, items),
         decode=_phase(BucketPhase.DECODE, items),
+        vision=_vision(histogram.vision) if histogram.vision else None,
         buckets=tuple(_bucket(item) for item in most if item[1].batches),
     )
 
@@ -238,6 +273,11 @@ def _phase(phase: BucketPhase, items: Iterable[Item]) -> ServedPhase:
         real_blocks=sum(tally.blocks for _, tally in mine),
         padded_blocks=sum(tally.batches * blocks_of(phase, bucket) for bucket, tally in mine),
     )
+
+
+def _vision(tally: VisionTally) -> ServedVision:
+    recompiles = min(tally.compiles, MOST_COUNT)
+    return ServedVision(hits=tally.hits, misses=tally.misses, recompiles=recompiles, cold=tally.cold)
 
 
 def _bucket(item: Item) -> ServedBucket:

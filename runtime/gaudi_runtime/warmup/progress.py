@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
-from gaudi_runtime.contract.report import MAX_SKIPPED, MAX_WARNINGS, BucketPhase, PhaseProgress, Skipped
+from gaudi_runtime.contract.report import (
+    MAX_NAMED_VISION,
+    MAX_SKIPPED,
+    MAX_WARNINGS,
+    BucketPhase,
+    PhaseProgress,
+    Skipped,
+    SkippedVision,
+    VisionBucket,
+    VisionProgress,
+)
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.units import size
 from gaudi_runtime.warmup.memory import GraphPool, Split
@@ -32,6 +42,14 @@ def step_line(stage: str, bucket: Bucket, position: int, planned: int, free: int
     return (
         f"[Warmup][{stage}][{position}/{planned}] batch_size:{bucket.batch_size} query_len:{bucket.query_len} "
         f"num_blocks:{bucket.num_blocks} free_mem:{size(free)}"
+    )
+
+
+def vision_line(bucket: VisionBucket, position: int, planned: int, free: int) -> str:
+    """The vision tower is about to be run with this bucket. `free` in bytes."""
+    return (
+        f"[Warmup][Vision][{position}/{planned}] modality:{bucket.modality} width:{bucket.width} "
+        f"height:{bucket.height} items:{bucket.items} free_mem:{size(free)}"
     )
 
 
@@ -66,6 +84,7 @@ class Progress:
         self._phases = {
             phase: PhaseProgress(planned=len(plan.of(phase)), capture_applies=captures) for phase in BucketPhase
         }
+        self._vision = VisionProgress()
         self._skipped: list[Skipped] = []
         # Nothing is saved before what copying shared recipes took is made up for.
         shared = board.report().shared_recipes
@@ -125,6 +144,32 @@ class Progress:
     def capture_over(self, phase: BucketPhase, buckets: Sequence[Bucket], graph_bytes: int) -> None:
         """No more graphs of this phase."""
         log.info("%s", captured_line(phase, buckets, self._phases[phase].planned, graph_bytes))
+
+    def vision_planned(self, buckets: Sequence[VisionBucket]) -> None:
+        """What the vision tower is to be run with."""
+        log.info("Generated %d vision buckets [modality WxHxitems]: %s", len(buckets), list(map(str, buckets)))
+        self._change_vision(planned=len(buckets))
+
+    def warming_vision(self, bucket: VisionBucket, position: int, free_bytes: int) -> None:
+        """The tower is about to be run."""
+        log.info("%s", vision_line(bucket, position, self._vision.planned, free_bytes))
+        self._change_vision(current=bucket)
+
+    def warmed_vision(self, device_bytes: int) -> None:
+        """The current bucket ran, which took so many bytes."""
+        found = self._vision
+        self._change_vision(warmed=found.warmed + 1, device_bytes=found.device_bytes + device_bytes, current=None)
+
+    def skipped_vision(self, buckets: Sequence[VisionBucket], reason: str) -> None:
+        """These stay cold."""
+        for each in buckets[:MAX_NAMED_VISION]:
+            log.warning("Vision bucket %s was left out: %s", each, reason)
+        left = (SkippedVision(bucket=each, reason=reason[:512]) for each in buckets)
+        self._change_vision(skipped=(*self._vision.skipped, *left)[:MAX_NAMED_VISION], current=None)
+
+    def _change_vision(self, **changes: object) -> None:
+        self._vision = self._vision.model_copy(update=changes)
+        self._board.update(vision=self._vision)
 
     def _begin(
         self, stage: str, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None

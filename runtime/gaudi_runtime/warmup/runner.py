@@ -1,4 +1,4 @@
-"""Walk the schedule of a plan against an engine, in one worker thread: compile, sampler, defragmenter, capture.
+"""Walk the schedule of a plan against an engine, in one worker thread: images, compile, sampler, swaps, capture.
 
 Order, budget, progress and stop are decided here; an engine only does what one verb says (docs/warmup.md).
 """
@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped
-from gaudi_runtime.engines.protocol import Engine
+from gaudi_runtime.contract.report import BucketPhase, Phase, Skipped, VisionBucket
+from gaudi_runtime.engines.protocol import Engine, SeesImages
 from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.signals import raise_if_stopped
@@ -106,6 +107,7 @@ def _stages(job: Job, split: Split, kv_blocks: int) -> None:
         job.board.update(warmup_skipped=True)
         return
     free = job.engine.memory().free
+    _warm_vision(job)
     cold = _compile_buckets(job)
     _warm_sampler(job)
     _warm_defragmenter(job, kv_blocks)
@@ -127,6 +129,8 @@ def _announce(job: Job) -> None:
         log.info("Recipe cache: %d of %d buckets have a recipe from an earlier start", sum(cached.values()), planned)
     warnings = (*job.engine.notes(), *((job.journal.warning,) if job.journal.warning else ()))
     job.progress.planned(cached, warnings, job.estimate.eta_seconds())
+    if vision := _vision_buckets(job):
+        job.progress.vision_planned(vision)
 
 
 def _planned_steps(job: Job) -> list[Step]:
@@ -134,6 +138,32 @@ def _planned_steps(job: Job) -> list[Step]:
     buckets = [(phase, bucket) for phase in BucketPhase for bucket in job.plan.of(phase)]
     steps: list[Step] = [(job.journal.recipes.kind(*each), *each) for each in buckets]
     return steps + [(StepKind.CAPTURE, *each) for each in buckets] if job.engine.captures_graphs else steps
+
+
+def _vision_buckets(job: Job) -> tuple[VisionBucket, ...]:
+    return job.engine.vision_buckets() if isinstance(job.engine, SeesImages) else ()
+
+
+def _warm_vision(job: Job) -> None:
+    """Run the vision tower with each of its buckets, first of all: what it keeps, graphs cannot have."""
+    buckets = _vision_buckets(job)
+    if not buckets:
+        return
+    job.board.update(phase=Phase.COMPILING)
+    for position, bucket in enumerate(buckets, start=1):
+        raise_if_stopped(job.stop)
+        if job.time_budget.spent():
+            job.progress.skipped_vision(buckets[position - 1 :], job.time_budget.reason)
+            return
+        job.progress.warming_vision(bucket, position, job.engine.memory().free)
+        try:
+            job.progress.warmed_vision(cast("SeesImages", job.engine).warm_vision(bucket))
+        except ShapeRefused as error:
+            job.progress.skipped_vision([bucket], str(error))
+        except DeviceOutOfMemory as error:
+            # Most come smallest first, and one more failure in a forward is not worth another small one.
+            job.progress.skipped_vision(buckets[position - 1 :], f"the device ran out of memory: {error}")
+            return
 
 
 def _compile_buckets(job: Job) -> Cold:

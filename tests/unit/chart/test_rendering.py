@@ -1,13 +1,13 @@
 """What the chart installs."""
 
 import tomllib
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import pytest
 import yaml
 
-from gaudi_operator.api.crd import custom_resource_definition
+from gaudi_operator.api.crd import class_definition, custom_resource_definition
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.settings import Settings, variable_of
 from scripts.chart_docs import CHART, NAMESPACE, ROOT
@@ -156,13 +156,15 @@ def test_image_reference_is_taken_whole() -> None:
 
 
 def test_definition_is_the_generated_one_and_kept(defaults: list[Object]) -> None:
-    definition = only(defaults, "CustomResourceDefinition")
-    assert definition["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
-    assert definition == custom_resource_definition()
+    definitions = of_kind(defaults, "CustomResourceDefinition")
+    kept = [definition["metadata"].pop("annotations") for definition in definitions]
+    assert kept == [{"helm.sh/resource-policy": "keep"}] * 2
+    assert definitions == [custom_resource_definition(), class_definition()]
 
 
 def test_definition_goes_with_the_chart_where_it_is_not_kept() -> None:
-    assert "annotations" not in only(render(crds={"keep": False}), "CustomResourceDefinition")["metadata"]
+    definitions = of_kind(render(crds={"keep": False}), "CustomResourceDefinition")
+    assert not [each for each in definitions if "annotations" in each["metadata"]]
 
 
 def test_definition_is_left_out_where_somebody_else_installs_it() -> None:
@@ -170,7 +172,8 @@ def test_definition_is_left_out_where_somebody_else_installs_it() -> None:
 
 
 def test_cluster_rights_are_those_of_the_documentation(defaults: list[Object]) -> None:
-    assert single(role(defaults, "ClusterRole", "gaudi-operator")) == single(rules("cluster"))
+    granted = (role(defaults, "ClusterRole", name) for name in ("gaudi-operator", "gaudi-operator-classes"))
+    assert single(list(chain.from_iterable(granted))) == single(rules("cluster"))
 
 
 def test_lease_rights_are_those_of_the_documentation(defaults: list[Object]) -> None:
@@ -192,8 +195,13 @@ def test_watched_namespaces_have_rights_in_these_only() -> None:
     objects = render(watchNamespaces=["team-a", "team-b"])
     bindings = [each for each in of_kind(objects, "RoleBinding") if each["roleRef"]["kind"] == "ClusterRole"]
     assert [each["metadata"]["namespace"] for each in bindings] == ["team-a", "team-b"]
-    assert not of_kind(objects, "ClusterRoleBinding")
+    assert [each["roleRef"]["name"] for each in of_kind(objects, "ClusterRoleBinding")] == ["gaudi-operator-classes"]
     assert environment_of(objects)["GAUDI_OPERATOR_WATCH_NAMESPACES"] == "team-a,team-b"
+
+
+def test_role_of_classes_reads_them_and_nothing_else(defaults: list[Object]) -> None:
+    granted = single(role(defaults, "ClusterRole", "gaudi-operator-classes"))
+    assert granted == {("inference.gaudi.dev", "gaudiinferenceclasses", verb) for verb in ("get", "list", "watch")}
 
 
 def test_viewers_only_read(defaults: list[Object]) -> None:
@@ -210,7 +218,7 @@ def test_existing_service_account_is_used_and_bound() -> None:
     objects = render(serviceAccount={"create": False, "name": "mine"})
     assert not of_kind(objects, "ServiceAccount")
     assert pod_of(objects)["serviceAccountName"] == "mine"
-    assert only(objects, "ClusterRoleBinding")["subjects"][0]["name"] == "mine"
+    assert {each["subjects"][0]["name"] for each in of_kind(objects, "ClusterRoleBinding")} == {"mine"}
 
 
 def test_disruption_budget_lets_a_broken_pod_go(defaults: list[Object]) -> None:
@@ -255,7 +263,7 @@ def test_part_that_is_switched_off_is_left_out(section: Object, kind: str) -> No
 
 def test_user_roles_are_left_out_where_not_wanted() -> None:
     names = [each["metadata"]["name"] for each in of_kind(render(rbac={"aggregateToUserRoles": False}), "ClusterRole")]
-    assert names == ["gaudi-operator"]
+    assert names == ["gaudi-operator", "gaudi-operator-classes"]
 
 
 def test_second_release_shares_no_name_with_the_first(defaults: list[Object]) -> None:

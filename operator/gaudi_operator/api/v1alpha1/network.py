@@ -73,7 +73,7 @@ class Client(ApiModel):
 
 
 class NetworkAccess(ApiModel):
-    """Ingress to the pods; the status port is open to the operator only."""
+    """Ingress to the pods; the status port is open to the operator, and to monitoring as the installation says."""
 
     model_config = validated_by(
         Rule(

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from gaudi_operator.api.base import ApiModel, Rule, validated_by
+from gaudi_operator.api.base import ApiModel, ObjectName, Rule, validated_by
 from gaudi_operator.api.spelling import says
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
 from gaudi_operator.api.v1alpha1.bucketing import Bucketing
@@ -108,6 +108,11 @@ class GaudiInferenceSpec(ApiModel):
             rule="self.engine.prefixCaching || !self.?bucketing.?prompt.?context.hasValue()",
             message="spec.bucketing.prompt.context needs engine.prefixCaching: without it prompts have no context",
         ),
+    )
+    class_name: ObjectName | None = Field(
+        None,
+        description="GaudiInferenceClass that fills in what is left out and limits the rest; the default class, if"
+        " there is one, when left out.",
     )
     model: Model = Field(description="The checkpoint and how it is presented.")
     accelerator: Accelerator = Field(description="The cards and memory of one pod.")

@@ -59,11 +59,19 @@ class BucketCounts(ApiModel):
     captured: Count = Field(description="Buckets whose graph is captured.")
 
 
+class VisionCounts(ApiModel):
+    """Buckets of the vision tower, which are not captured apart."""
+
+    planned: Count = Field(description="Buckets that the plugin plans for the model.")
+    warmed: Count = Field(description="Buckets that the tower has run with.")
+
+
 class Buckets(ApiModel):
     """Buckets of both phases, of the pod that capturedPercent speaks of."""
 
     prompt: BucketCounts | None = Field(None, description="Prompt buckets.")
     decode: BucketCounts | None = Field(None, description="Decode buckets.")
+    vision: VisionCounts | None = Field(None, description="Vision buckets; only of a model that takes images.")
 
 
 class CapturedPercent(ApiModel):
@@ -91,6 +99,9 @@ class PlanState(ApiModel):
     )
     prompt_buckets: Count = Field(description="Prompt buckets.")
     decode_buckets: Count = Field(description="Decode buckets.")
+    vision_buckets: Count | None = Field(
+        None, description="Vision buckets of a model that takes images, once a pod has told of them."
+    )
     kv_blocks: Large = Field(description="KV blocks that the plan is for.")
     block_size: Large | None = Field(
         None, description="Tokens of a KV block, where the engine has others than spec.engine.blockSize."
@@ -171,6 +182,7 @@ class Recompiles(ApiModel):
     recent: Count = Field(0, description="Those of the last five minutes.")
     prompt: Count = Field(0, description="Those of prompt batches.")
     decode: Count = Field(0, description="Those of decode batches.")
+    vision: Count = Field(0, description="Those of the vision tower.")
     cold_shapes: Annotated[tuple[ColdShape, ...], Field(max_length=10)] = Field(
         (),
         description="The most frequent cold shapes.",

@@ -171,6 +171,11 @@ class Readiness(ApiModel):
     min_captured_decode_percent: Percent = Field(
         100, description="Least share of planned decode buckets whose graph is captured, in percent."
     )
+    min_warmed_vision_percent: Percent = Field(
+        100,
+        description="Least share of planned vision buckets that are warmed, in percent; only of models that take"
+        " images.",
+    )
     on_shortfall: Annotated[Shortfall, OwnWord()] = Field(
         Shortfall.BLOCK,
         description="Block keeps a pod that ends below the thresholds out of traffic; ServeAndWarn lets it serve. Block"

@@ -6,13 +6,17 @@ import typer
 
 from gaudi_operator.cli.kubectl.hardware import hardware_report
 from gaudi_operator.cli.kubectl.learn import learn
+from gaudi_operator.cli.kubectl.overview import overview
 from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume, undo
 from gaudi_operator.cli.kubectl.status import status
+from gaudi_operator.cli.kubectl.why import why
 
-HELP = """Steer the rollouts of GaudiInference resources, in the words of kubectl rollout.
+HELP = """See what GaudiInference resources do, and steer their rollouts in the words of kubectl rollout.
 
 \b
 Start with:
+  kubectl gaudi status chat             its pods with progress bars; -w goes on
+  kubectl gaudi why chat                why it is not Ready, and the next command
   kubectl gaudi rollout status chat     wait until it is rolled out, or say why not
   kubectl gaudi rollout history chat    the kept revisions
   kubectl gaudi rollout undo chat       back to the one that ran before
@@ -36,6 +40,8 @@ app, rollout, plan = _group(HELP), _group("Steer a rollout."), _group("Plan buck
 for command in (history, undo, pause, resume, restart, status):
     rollout.command()(command)
 plan.command()(learn)
+app.command("status")(overview)
+app.command()(why)
 app.command("hardware-report")(hardware_report)
 app.add_typer(rollout, name="rollout")
 app.add_typer(plan, name="plan")

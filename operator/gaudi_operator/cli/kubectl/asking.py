@@ -17,6 +17,7 @@ import typer
 from gaudi_operator.api.v1alpha1.resource import GROUP, PLURAL, SHORT_NAMES, SINGULAR
 from gaudi_operator.cli.asking import questions
 from gaudi_operator.core.resource import SpecUnreadable
+from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.errors import RuntimeStartError
 
 if TYPE_CHECKING:
@@ -73,13 +74,8 @@ def one_sentence() -> Iterator[None]:
     try:
         yield
     except (Refused, RuntimeStartError, SpecUnreadable) as error:
-        typer.echo(f"error: {_on_one_line(str(error)).rstrip('.')}.", err=True)
+        typer.echo(f"error: {on_one_line(str(error)).rstrip('.')}.", err=True)
         raise typer.Exit(1) from error
-
-
-def _on_one_line(text: str) -> str:
-    """Texts of a cluster may hold line breaks, and orders to a terminal: they are shown, not sent."""
-    return "".join(char if char.isprintable() else " " if char.isspace() else repr(char)[1:-1] for char in text)
 
 
 asks = questions(ask, one_sentence)

@@ -19,6 +19,7 @@ from gaudi_operator.core.names import CONTAINER, GROUP_SIZE_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_runtime.contract.ports import CACHE_PATH, CONFIG_PATH, WARMUP_PATH
 from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.hardware.report import HardwareReport
 
@@ -69,9 +70,9 @@ def hardware_report(asked: Asked, output: Output = Path("hardware-report.json"),
     report = report.model_copy(update={"cluster": about(ended, asked.cluster.node(ended["spec"].get("nodeName", "")))})
     output.write_text(report.model_dump_json(by_alias=True, exclude_none=True, indent=1) + "\n")
     for proof in report.proofs:
-        console.print(f"{proof.outcome:<10} {proof.name}: {proof.evidence}", markup=False)
+        console.print(on_one_line(f"{proof.outcome:<10} {proof.name}: {proof.evidence}"), markup=False)
     if report.ended:
-        console.print(f"It ended early: {report.ended}", markup=False)
+        console.print(on_one_line(f"It ended early: {report.ended}"), markup=False)
     typer.echo(f"{output} written")
     if not report.proven:
         raise typer.Exit(1)
@@ -153,7 +154,7 @@ def _until_ended(asked: Asked, name: str, seconds: int, console: "Console") -> M
             return pod
         says = waits_for(pod) or _progress(asked, name) or told
         if says != told:
-            console.print(says, markup=False)
+            console.print(on_one_line(says), markup=False)
             told = says
         time.sleep(LOOK_SECONDS)
     raise Refused(f"pod {name} has not ended after {seconds} s ({told or 'it said nothing'}); it is deleted")

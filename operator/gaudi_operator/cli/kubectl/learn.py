@@ -12,6 +12,7 @@ from gaudi_operator.cli.plan.options import Form, FormOption
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
 from gaudi_runtime.contract.ports import TRAFFIC_PATH
+from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.errors import ConfigError
 
 Apply = Annotated[bool, typer.Option("--apply", help="Change the resource, which makes a revision.")]
@@ -67,7 +68,7 @@ def _traffic(asked: Asked) -> list[tuple[str, str]]:
         try:
             texts.append((pod, asked.cluster.ask_pod(asked.name, pod, TRAFFIC_PATH)))
         except ConfigError as error:
-            typer.echo(f"warning: pod {pod} is left out: {error}", err=True)
+            typer.echo(on_one_line(f"warning: pod {pod} is left out: {error}"), err=True)
     if not texts:
         raise Refused(f"no ready pod of {asked.name} says what traffic it met")
     return texts

@@ -16,6 +16,7 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference, read_status
 from gaudi_operator.core.rollout.inputs import as_a_spec_says, revision_inputs
 from gaudi_operator.core.rollout.revision import Revision, stored_revisions, undo_patch
+from gaudi_runtime.contract.text import on_one_line
 
 NONE = "<none>"
 HEADER = ("REVISION", "NAME", "PHASE", "CREATED", "FAILED")
@@ -40,7 +41,7 @@ def history(asked: Asked, revision: RevisionOption = None) -> None:
     if revision in UNSAID:
         typer.echo(asked.full_name)
         for line in columns(list(rows(resource, stored))):
-            typer.echo(line)
+            typer.echo(on_one_line(line))
         return
     import yaml
 

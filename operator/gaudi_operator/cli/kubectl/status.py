@@ -18,6 +18,7 @@ from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_identity, read_status
 from gaudi_operator.core.rollout.revision import Revision, stored_revisions
+from gaudi_runtime.contract.text import on_one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +53,7 @@ def judge(resource: Manifest, stored: Sequence[Revision]) -> Verdict:
     status = read_status(resource)
     outcome, sentence = _outcome(resource, status, stored)
     percent = 100 if outcome is Outcome.DONE else status.warmup.percent if status.warmup else 0
-    return Verdict(outcome, sentence, status.phase, percent, status.ready)
+    return Verdict(outcome, on_one_line(sentence), on_one_line(status.phase), percent, on_one_line(status.ready))
 
 
 def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[Revision]) -> tuple[Outcome, str]:

@@ -19,7 +19,7 @@ from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.estimate import forecast_target
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.review import hints
-from gaudi_operator.core.observed import InstallationDefaults
+from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.figure import Figure
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 DEFAULT_CARD = "gaudi2"
 GIB, MIB = 2**30, 2**20
 ANY_INSTALLATION = InstallationDefaults(
-    "gaudi-runtime", "gaudi-runtime-hpu", allow_host_path=True, allow_simulation=True
+    "gaudi-runtime", "gaudi-runtime-hpu", allow_host_path=(AllowedHostPath("/"),), allow_simulation=True
 )
 """Allows all that an installation may allow: which one the document is for is not known here."""
 _NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", "kv_blocks": "KV blocks"}

@@ -19,6 +19,7 @@ import typer
 
 from gaudi_operator.cli.asking import questions
 from gaudi_operator.cli.plan.question import WANTED, Document, PlanQuestion, parse, read_question, read_text
+from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.errors import ConfigError, RuntimeStartError
 
 MAX_BUCKET_FILE_BYTES = 64 * 1024
@@ -89,17 +90,12 @@ def one_sentence() -> Iterator[None]:
     try:
         yield
     except RuntimeStartError as error:
-        typer.echo(f"gaudi-plan: {_on_one_line(str(error))}.", err=True)
+        typer.echo(f"gaudi-plan: {on_one_line(str(error))}.", err=True)
         raise typer.Exit(2) from error
 
 
 asks = questions(ask, one_sentence)
 """Gives a command the options of `ask` in place of its first parameter."""
-
-
-def _on_one_line(text: str) -> str:
-    """Names that a document chose may hold line breaks, and orders to a terminal: they are shown, not sent."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _document(file: Path | None, from_cluster: str | None, namespace: str | None, name: str | None) -> Document:

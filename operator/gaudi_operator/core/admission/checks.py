@@ -9,22 +9,24 @@ What is refused here can never work. What passes may still fall short: that is f
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.pods.containers import SideContainer
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures, least_memory, most_kv_blocks, usable_bytes
-from gaudi_operator.core.admission.plans import check_plan, plan_of
+from gaudi_operator.core.admission.plans import plan_figures
 from gaudi_operator.core.admission.plugin import ignored_by_the_plugin, why_too_few
+from gaudi_operator.core.admission.pod_policy import PodPolicy
+from gaudi_operator.core.admission.review import forecast_question
 from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
+from gaudi_operator.core.answers import PlanTooExpensive
 from gaudi_operator.core.children.manifests.container import image
 from gaudi_operator.core.children.manifests.metadata import as_written
 from gaudi_operator.core.children.manifests.volumes import shared_memory
 from gaudi_operator.core.children.runtime_config import (
-    bucket_policy,
     on_cpu,
-    plan_limits,
     runtime_config,
     tokens,
 )
@@ -32,27 +34,12 @@ from gaudi_operator.core.notation import MOST_MEMORY, at_least, parse_quantity, 
 from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.resource import Inference
 from gaudi_operator.core.rollout.revision import Revision
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.ranges import ignored_settings
 from gaudi_runtime.contract.bucketing import MOST_TEXT
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Checks, PlanImpossible, Problem
 from gaudi_runtime.knobs.check import ignored_knobs, wrong_arguments, wrong_settings, wrong_variables
 from gaudi_runtime.units import plural
-
-
-def host_path_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
-    """hostPath reads the node's files, so the installation decides."""
-    model = inference.spec.model
-    where = "spec.model.source" if model.source.host_path else "spec.model.adapters.source"
-    asked = model.source.host_path or any(each.source.host_path for each in model.adapters)
-    if not asked or defaults.allow_host_path:
-        return None
-    return Problem(
-        "HostPathNotAllowed",
-        f"{where}.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage, "
-        "or have the operator installed with hostPath allowed.",
-    )
 
 
 def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
@@ -66,7 +53,7 @@ def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaul
     )
 
 
-def revision_is_not_allowed(revision: Revision, defaults: InstallationDefaults) -> Problem | None:
+def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: InstallationDefaults) -> Problem | None:
     """What is stored was allowed when it was made; the installation may have changed its mind since."""
     if revision.simulated and not defaults.allow_simulation:
         return Problem(
@@ -75,14 +62,13 @@ def revision_is_not_allowed(revision: Revision, defaults: InstallationDefaults) 
             "pods. Change the spec, or spec.rollout.revision where it is pinned, or have the operator installed with "
             "allowSimulation.",
         )
-    paths = ", ".join(revision.host_paths)
-    if not paths or defaults.allow_host_path:
+    found = policy.why_not(revision.templates, revision.inputs)
+    if found is None:
         return None
-    return Problem(
-        "HostPathNotAllowed",
-        f"Revision {revision.name} mounts {paths} of its nodes (hostPath), which this installation does not allow: it "
-        "gets no more pods. Change the spec, or spec.rollout.revision where it is pinned, or have the operator "
-        "installed with hostPath allowed.",
+    return replace(
+        found,
+        message=f"Revision {revision.name} gets no more pods: {found.message} Change the spec, or "
+        "spec.rollout.revision where it is pinned.",
     )
 
 
@@ -220,10 +206,18 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
             f"raise it to {at_least(least_memory(spec))}, or lower engine.blockSize or warmup.graphMemoryPercent.",
         )
     try:
-        check_plan(inference)
+        plan_figures(inference)
+        # Asked here, so that what the status says of a plan is not too expensive either.
+        inference.answers.get(forecast_question(inference))
     except PlanImpossible as error:
         # The planner names settings as they stand below spec, and those at fault only where it is one alone.
         return Problem("PlanImpossible", f"spec.{error}." if error.where else f"spec.bucketing: {error}.")
+    except PlanTooExpensive as error:
+        return Problem(
+            "PlanTooExpensive",
+            f"spec.bucketing: working out this plan {error}, and was given up: choose larger steps, fewer buckets or "
+            "another strategy. It is tried again when the spec changes.",
+        )
     return None
 
 
@@ -272,10 +266,6 @@ def _text(sentences: list[str]) -> str | None:
     return f"{shown}; and {more} more." if more > 0 else f"{shown}."
 
 
-LEAST_BYTES_PER_INPUT = 4
-"""Of a graph: one token id per input position, and nothing else."""
-
-
 def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) -> Problem | None:
     """Not even the smallest graphs that the thresholds ask for fit into the memory, and the gate would stay closed."""
     spec = inference.spec
@@ -289,38 +279,28 @@ def thresholds_are_unreachable(inference: Inference, _: InstallationDefaults) ->
             f"{prompt} % of prompt and {decode} % of decode graphs: raise it or lower the percentages.",
         )
     limit = spec.warmup.max_graph_tokens
-    sentence = (limit and why_too_few(inference, limit, str(limit))) or _why_too_large(spec, prompt, decode)
+    sentence = (limit and why_too_few(inference, str(limit))) or _why_too_large(inference, prompt, decode)
     return Problem("ThresholdsUnreachable", sentence) if sentence else None
 
 
-def _why_too_large(spec: GaudiInferenceSpec, prompt: int, decode: int) -> str | None:
+def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None:
+    spec = inference.spec
     budget = usable_bytes(spec)
     if budget is None:
         return None
-    plan, utilization = _most_buckets(spec), spec.engine.device_memory_utilization_percent
-    least = _least_graph_bytes(plan.prompt, prompt) + _least_graph_bytes(plan.decode, decode)
+    # Never refused: plan_is_impossible stands before the thresholds and asks for the same plan.
+    plan, utilization = plan_figures(inference), spec.engine.device_memory_utilization_percent
+    least = plan.least_graph_bytes
     if least <= budget:
         return None
     return (
-        f"spec.readiness asks for {prompt} % of {len(plan.prompt)} prompt and {decode} % of {len(plan.decode)} decode "
+        f"spec.readiness asks for {prompt} % of {plan.prompt} prompt and {decode} % of {plan.decode} decode "
         f"graphs, whose inputs alone take {plural(least, 'byte')}; spec.accelerator.deviceMemory leaves {budget}: "
         f"raise it to {at_least(ceil(100 * least / utilization))}, plan fewer buckets or lower the percentages."
     )
 
 
-def _most_buckets(spec: GaudiInferenceSpec) -> BucketPlan:
-    # Never refused: plan_is_impossible stands before the thresholds and asks for the same plan.
-    return plan_of(bucket_policy(spec), plan_limits(spec), most_kv_blocks(spec))
-
-
-def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
-    needed = ceil(len(buckets) * percent / 100)
-    sizes = sorted(bucket.batch_size * bucket.query_len for bucket in buckets)
-    return LEAST_BYTES_PER_INPUT * sum(sizes[:needed])
-
-
 first_violation = Checks(
-    host_path_is_not_allowed,
     simulation_is_not_allowed,
     text_is_missing,
     something_is_not_built,

@@ -1,125 +1,147 @@
-"""The plan of a spec, and other answers that every reconcile asks for again, kept by their inputs within bounds.
+"""What admission asks about the plan of a spec, and the plans of the process that answers.
 
-Those that refuse are kept like those that give.
-
-A spec may ask for hundreds of thousands of buckets, and whoever may make one may make many. So what is kept is bounded
-in bytes, and one answer is worked out at a time, however many reconciles there are.
+Plans are asked for by questions only (core/answers.py): those that decide hold no plan, which may be of any size.
 """
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from threading import Lock, RLock
-from typing import Any, Generic, TypeVar
+from math import ceil
+from threading import Lock
 
 from gaudi_operator.core.admission.bounds import most_kv_blocks
+from gaudi_operator.core.answers import Question, Refusal
 from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.resource import Inference
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.errors import PlanImpossible
 
-T = TypeVar("T")
-
-_WORKING = RLock()
-"""One for all kinds of answers: several at once would end no sooner, and take the memory of all."""
+LEAST_BYTES_PER_INPUT = 4
+"""Of a graph: one token id per input position, and nothing else."""
 
 
 @dataclass(frozen=True)
-class _Refusal:
-    """Its arguments alone: the exception itself would keep everything that was in work when it was raised."""
+class PlanFigures:
+    """Buckets of a plan by phase, and what readiness makes of it.
 
-    arguments: tuple[Any, ...]
+    `least_graph_bytes` are those of the smallest graphs that the thresholds ask for; `within` is how many prompt
+    buckets have at most the tokens that a graph may have.
+    """
+
+    prompt: int
+    decode: int
+    least_graph_bytes: int
+    within: int
 
 
 @dataclass(frozen=True)
-class _Kept(Generic[T]):
-    answer: T | _Refusal
-    size: int
+class FiguresOf(Question[PlanFigures]):
+    """Asks for the figures of a plan; the thresholds are percentages, `graph_tokens` the most tokens of a graph."""
+
+    kind = PlanFigures
+    size = 4 * 1024
+
+    policy: BucketPolicy
+    limits: Limits
+    kv_blocks: int
+    prompt_percent: int
+    decode_percent: int
+    graph_tokens: int
+
+    def answer(self) -> PlanFigures:
+        """Make the plan and look through it once."""
+        plan, block = plan_of(self.policy, self.limits, self.kv_blocks), self.limits.block_size
+        least = _least_graph_bytes(plan.prompt, self.prompt_percent)
+        return PlanFigures(
+            prompt=len(plan.prompt),
+            decode=len(plan.decode),
+            least_graph_bytes=least + _least_graph_bytes(plan.decode, self.decode_percent),
+            within=sum(
+                each.batch_size * (each.query_len + each.num_blocks * block) <= self.graph_tokens
+                for each in plan.prompt
+            ),
+        )
 
 
-class Answers(Generic[T]):
-    """Answers of one kind, up to `most_bytes` of them; those that nobody has asked for the longest go first."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._kept: OrderedDict[Hashable, _Kept[T]] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: Hashable, work: Callable[[], T], size: Callable[[T | None], int]) -> T:
-        """The answer to `key`, worked out unless it is kept; `size` gives its bytes, of a refusal with None.
-
-        Raises PlanImpossible with the sentence of `work`, now and whenever it is asked again. What is kept is answered
-        at once, what has to be worked out waits for its turn.
-        """
-        found = self._look_up(key)
-        if found is None:
-            with _WORKING:
-                # Once more: another reconcile may have worked it out while this one waited for its turn.
-                found = self._look_up(key) or self._work_out(key, work, size)
-        if isinstance(found.answer, _Refusal):
-            raise PlanImpossible(*found.answer.arguments)
-        return found.answer
-
-    def _look_up(self, key: Hashable) -> _Kept[T] | None:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
-
-    def _work_out(self, key: Hashable, work: Callable[[], T], size: Callable[[T | None], int]) -> _Kept[T]:
-        try:
-            answer = work()
-            found = _Kept[T](answer, size(answer))
-        except PlanImpossible as error:
-            found = _Kept(_Refusal(error.args), size(None))
-        with self._lock:
-            self._kept[key] = found
-            self._bytes += found.size
-            # An answer that is larger than all room stays alone: the next reconcile asks for it again.
-            while self._bytes > self._most_bytes and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1].size
-        return found
+def _least_graph_bytes(buckets: tuple[Bucket, ...], percent: int) -> int:
+    needed = ceil(len(buckets) * percent / 100)
+    sizes = sorted(bucket.batch_size * bucket.query_len for bucket in buckets)
+    return LEAST_BYTES_PER_INPUT * sum(sizes[:needed])
 
 
-def text_bytes(policy: BucketPolicy) -> int:
-    """Bytes of the texts of a policy, which are by far the largest part of a key."""
-    return sum(map(sys.getsizeof, (policy.file, policy.optimal and policy.optimal.traffic)))
+def plan_figures(inference: Inference) -> PlanFigures:
+    """Those of the plan with the most buckets that the spec can have. Raises PlanImpossible with the planner's
+    sentence, without a full stop, when there is no plan; PlanTooExpensive, and Unanswered.
+    """
+    spec = inference.spec
+    limits, readiness, most = plan_limits(spec), spec.readiness, spec.warmup.max_graph_tokens
+    return inference.answers.get(
+        FiguresOf(
+            bucket_policy(spec),
+            limits,
+            most_kv_blocks(spec),
+            readiness.min_captured_prompt_percent,
+            readiness.min_captured_decode_percent,
+            # vLLM's plugin gives no graph to more tokens than a step may have, where nothing is said.
+            most or limits.max_num_batched_tokens,
+        )
+    )
+
+
+def plan_of(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
+    """The whole plan, for questions. Raises PlanImpossible with the planner's sentence."""
+    return _PLANS.get(policy, limits, kv_blocks)
 
 
 BYTES_PER_BUCKET = 120
 """As measured: a tuple, its place in the plan and in what finds it; the numbers are shared."""
 
 SMALL = 16 * 1024
-"""More bytes than any answer without buckets and its key take, but for the texts of the policy."""
+"""More bytes than a refusal and a key take, but for the texts of the policy."""
 
-_PLANS: Answers[BucketPlan] = Answers(64 * 2**20)
+
+class _Plans:
+    """The plans that were asked for last: several questions are about each."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[Hashable, tuple[BucketPlan | Refusal, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
+        key = policy, limits, kv_blocks
+        # One is made at a time: several at once would end no sooner, and take the memory of all.
+        with self._lock:
+            if key not in self._kept:
+                found = _made(*key)
+                self._kept[key] = found, _bytes_of(found, policy)
+                self._bytes += self._kept[key][1]
+            self._kept.move_to_end(key)
+            found = self._kept[key][0]
+            # A plan that is larger than all room stays alone.
+            while self._bytes > self._most_bytes and len(self._kept) > 1:
+                self._bytes -= self._kept.popitem(last=False)[1][1]
+        if isinstance(found, Refusal):
+            raise PlanImpossible(*found.arguments)
+        return found
+
+
+def _made(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan | Refusal:
+    try:
+        return make_plan(policy, limits, kv_blocks)
+    except PlanImpossible as error:
+        return Refusal(PlanImpossible, error.args)
+
+
+def _bytes_of(found: BucketPlan | Refusal, policy: BucketPolicy) -> int:
+    buckets = 0 if isinstance(found, Refusal) else len(found.prompt) + len(found.decode)
+    texts = policy.file, policy.optimal and policy.optimal.traffic
+    return SMALL + sum(map(sys.getsizeof, texts)) + BYTES_PER_BUCKET * buckets
+
+
+_PLANS = _Plans(64 * 2**20)
 """Room for one plan of the most buckets, or hundreds of common ones."""
-
-_POSSIBLE: Answers[bool] = Answers(16 * 2**20)
-
-
-def check_plan(inference: Inference) -> None:
-    """Raises PlanImpossible with the planner's sentence, without a full stop, when there is no plan."""
-    spec = inference.spec
-    policy, limits, kv_blocks = bucket_policy(spec), plan_limits(spec), most_kv_blocks(spec)
-    # Not the plan itself: room is for few of those, and every reconcile of every resource asks whether there is one.
-    _POSSIBLE.get((policy, limits, kv_blocks), lambda: bool(plan_of(policy, limits, kv_blocks)), small(policy))
-
-
-def plan_of(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> BucketPlan:
-    """The whole plan. Raises PlanImpossible with the planner's sentence."""
-
-    def size(plan: BucketPlan | None) -> int:
-        buckets = len(plan.prompt) + len(plan.decode) if plan else 0
-        return SMALL + text_bytes(policy) + BYTES_PER_BUCKET * buckets
-
-    return _PLANS.get((policy, limits, kv_blocks), lambda: make_plan(policy, limits, kv_blocks), size)
-
-
-def small(policy: BucketPolicy) -> Callable[[object], int]:
-    """Size of an answer without buckets: that of its key."""
-    return lambda _answer: SMALL + text_bytes(policy)

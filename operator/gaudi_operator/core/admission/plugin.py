@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.bounds import captures, most_kv_blocks
-from gaudi_operator.core.admission.plans import plan_of
-from gaudi_operator.core.children.runtime_config import bucket_policy, execution_mode, on_cpu, plan_limits
+from gaudi_operator.core.admission.bounds import captures
+from gaudi_operator.core.admission.plans import plan_figures
+from gaudi_operator.core.children.runtime_config import execution_mode, on_cpu, plan_limits
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
@@ -77,12 +77,13 @@ def graphs_of_contexts_are_too_few(inference: Inference) -> Problem | None:
     if not asked or spec.warmup.max_graph_tokens is not None:
         return None
     limit = plan_limits(spec).max_num_batched_tokens
-    sentence = why_too_few(inference, limit, f"is left out, so maxNumBatchedTokens {limit} counts, which")
+    sentence = why_too_few(inference, f"is left out, so maxNumBatchedTokens {limit} counts, which")
     return Problem("ThresholdsUnreachable", sentence) if sentence else None
 
 
-def why_too_few(inference: Inference, limit: int, said: str) -> str | None:
-    """Why too few prompt buckets have at most `limit` tokens to meet the threshold; `said` is where it comes from.
+def why_too_few(inference: Inference, said: str) -> str | None:
+    """Why too few prompt buckets are small enough for a graph to meet the threshold; `said` is where the limit of their
+    tokens comes from.
 
     The plugin's rule: all tokens of a batch count, padded, with their cached context.
     """
@@ -90,16 +91,14 @@ def why_too_few(inference: Inference, limit: int, said: str) -> str | None:
     if not runs_the_plugin(inference) or execution_mode(inference) is not ExecutionMode.HPU_GRAPHS:
         return None
     # Never impossible: plan_is_impossible stands before the thresholds and asks for the same plan.
-    prompts = plan_of(bucket_policy(spec), plan_limits(spec), most_kv_blocks(spec)).prompt
-    percent, block = spec.readiness.min_captured_prompt_percent, spec.engine.block_size
-    within = sum(each.batch_size * (each.query_len + each.num_blocks * block) <= limit for each in prompts)
-    most = 100 * within // len(prompts)
+    plan, percent = plan_figures(inference), spec.readiness.min_captured_prompt_percent
+    most = 100 * plan.within // plan.prompt
     if most >= percent:
         return None
     return (
-        f"spec.warmup.maxGraphTokens {said} leaves {len(prompts) - within} of {plural(len(prompts), 'prompt bucket')} "
-        f"without a graph, but spec.readiness asks for {percent} % of prompt graphs: raise it, or lower "
-        f"minCapturedPromptPercent to {most}."
+        f"spec.warmup.maxGraphTokens {said} leaves {plan.prompt - plan.within} of "
+        f"{plural(plan.prompt, 'prompt bucket')} without a graph, but spec.readiness asks for "
+        f"{percent} % of prompt graphs: raise it, or lower minCapturedPromptPercent to {most}."
     )
 
 

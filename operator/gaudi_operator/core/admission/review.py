@@ -1,11 +1,10 @@
 """What is known of a spec's plan before a pod has measured anything (docs/conditions.md, Before a pod runs).
 
-First the forecast: counts of buckets, gaps and the estimate. It is kept, as every reconcile asks again: small answers
-for long, whole plans only for the few that are in question. Then what the estimate says against the spec: a refusal
-where it is proven, a doubt where the card may yet do better. Proven is what holds for the lowest figures that any
-source gives, of a model that the spec names; and all of a simulation, which does what its description says. A doubt is
-shown and refuses nothing. Last the hints, which speak against nothing: sentences, each whole (docs/running-vllm.md,
-Hints).
+First the forecast: counts of buckets, gaps and the estimate, which is a question about the plan (core/answers.py).
+Then what the estimate says against the spec: a refusal where it is proven, a doubt where the card may yet do better.
+Proven is what holds for the lowest figures that any source gives, of a model that the spec names; and all of a
+simulation, which does what its description says. A doubt is shown and refuses nothing. Last the hints, which speak
+against nothing: sentences, each whole (docs/running-vllm.md, Hints).
 """
 
 from collections.abc import Iterator
@@ -16,7 +15,8 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import most_kv_blocks
 from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, GraphBounds, estimate, forecast_target
-from gaudi_operator.core.admission.plans import Answers, plan_of, small
+from gaudi_operator.core.admission.plans import plan_of
+from gaudi_operator.core.answers import PlanTooExpensive, Question
 from gaudi_operator.core.children.runtime_config import (
     execution_mode,
     on_cpu,
@@ -27,14 +27,13 @@ from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.coverage import Uncovered, uncovered
 from gaudi_runtime.catalog.models.validated import Validated, validated
 from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
 from gaudi_runtime.contract.report import meets, percent
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
 from gaudi_runtime.forecast.result import Reason
 from gaudi_runtime.knobs.speculation import speculation
-
-_FORECASTS: Answers["PlanForecast | None"] = Answers(16 * 2**20)
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,19 @@ def forecast_plan(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> PlanForecast | None:
     """The forecast for a device with `measured_blocks` KV blocks; otherwise with as many as are estimated, or else
-    with the most that can be used. None when no plan is possible.
+    with the most that can be used. None when no plan is possible, or it is too expensive. Raises Unanswered.
 
     `block_size` is the tokens of a block as an engine had them, where that was measured.
     """
+    with suppress(PlanTooExpensive):
+        return inference.answers.get(forecast_question(inference, measured_blocks, block_size))
+    return None
+
+
+def forecast_question(
+    inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
+) -> "ForecastOf":
+    """What is asked for the forecast."""
     spec, inputs = inference.spec, inputs_of(runtime_config(inference))
     inputs = replace(
         inputs,
@@ -66,21 +74,35 @@ def forecast_plan(
         kv_blocks=measured_blocks,
         tokens_follow_length=spec.engine.max_num_batched_tokens is None,
     )
-    key = inputs, forecast_target(spec), most_kv_blocks(spec)
-    return _FORECASTS.get(key, lambda: _forecast(*key), small(inputs.policy))
+    # The policy stands for itself, where its texts are found.
+    rest = replace(inputs, policy=BucketPolicy())
+    return ForecastOf(inputs.policy, rest, forecast_target(spec), most_kv_blocks(spec))
 
 
-def _forecast(inputs: ForecastInputs, target: ForecastTarget | None, most_blocks: int) -> PlanForecast | None:
-    found = estimate(inputs, target) if target else None
-    estimated = found.kv_blocks if found else 0
-    for blocks in (inputs.kv_blocks or estimated, most_blocks):
-        # Of the estimated blocks there may be too few for any bucket, where a pod may yet find more.
-        with suppress(PlanImpossible):
-            plan = plan_of(inputs.policy, inputs.limits, blocks)
-            return PlanForecast(
-                len(plan.prompt), len(plan.decode), blocks, uncovered(plan, inputs.limits, blocks), found
-            )
-    return None
+@dataclass(frozen=True)
+class ForecastOf(Question[PlanForecast | None]):
+    """Asks for the forecast of a deployment: a policy and all other inputs."""
+
+    kind = PlanForecast | None
+    size = 16 * 1024
+
+    policy: BucketPolicy
+    inputs: ForecastInputs
+    target: ForecastTarget | None
+    most_blocks: int
+
+    def answer(self) -> PlanForecast | None:
+        """Forecast, plan and look for gaps."""
+        inputs = replace(self.inputs, policy=self.policy)
+        found = estimate(inputs, self.target) if self.target else None
+        estimated = found.kv_blocks if found else 0
+        for blocks in (inputs.kv_blocks or estimated, self.most_blocks):
+            # Of the estimated blocks there may be too few for any bucket, where a pod may yet find more.
+            with suppress(PlanImpossible):
+                plan = plan_of(inputs.policy, inputs.limits, blocks)
+                gaps = uncovered(plan, inputs.limits, blocks)
+                return PlanForecast(len(plan.prompt), len(plan.decode), blocks, gaps, found)
+        return None
 
 
 def estimated_violation(inference: Inference) -> Problem | None:
@@ -167,7 +189,8 @@ def hints(inference: Inference) -> tuple[str, ...]:
     told = tuple(_former_default(inference))
     if spec.engine.name is not EngineName.VLLM:
         return told
-    return (*told, *_split_prompts(spec), *(() if on_cpu(spec.accelerator) else _validation(inference)))
+    on_card = () if on_cpu(spec.accelerator) else (*_vision(spec), *_validation(inference))
+    return (*told, *_split_prompts(spec), *on_card)
 
 
 def _former_default(inference: Inference) -> Iterator[str]:
@@ -191,6 +214,14 @@ def _split_prompts(spec: GaudiInferenceSpec) -> Iterator[str]:
         )
     if speculation(spec.engine.settings):
         yield "Drafts are for greedy requests: those with a temperature, logprobs or a grammar are answered 400."
+
+
+def _vision(spec: GaudiInferenceSpec) -> Iterator[str]:
+    if spec.model.items_per_prompt.image or spec.model.items_per_prompt.video:
+        yield (
+            "Vision buckets are known once a pod has loaded the model: before that they are counted in no plan and no "
+            "estimate."
+        )
 
 
 def _validation(inference: Inference) -> Iterator[str]:

@@ -218,7 +218,8 @@ def _engine(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
         compile_backend=spec.engine.compile_backend or CompileBackend.EAGER,
         device="cpu" if on_cpu(spec.accelerator) else "hpu",
         card=None if on_cpu(spec.accelerator) else spec.accelerator.generation.value,
-        device_memory_bytes=whole_bytes(memory) if memory else None,
+        # None of it is refused (admission/checks.py), and what is said of a refused spec reads this too.
+        device_memory_bytes=max(1, whole_bytes(memory)) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
         chunked_prefill=spec.engine.chunked_prefill,
         settings=dict(spec.engine.settings),

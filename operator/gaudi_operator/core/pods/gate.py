@@ -25,6 +25,9 @@ from gaudi_runtime.contract.report import Phase, WarmupReport
 
 _RECORD = re.compile(r"Container (\S+), instance (\S+), plan (\S+)\.$")
 
+REOPEN_SECONDS = 1
+"""A gate that has closed stays so for this long: a pod whose word changes all the time costs two writes a second."""
+
 SETTLE_SECONDS = 10
 """A pod whose gate has just opened is not ready until the kubelet has looked; that is no loss."""
 
@@ -46,18 +49,26 @@ def judged_instance(pod: PodView) -> JudgedInstance | None:
     return JudgedInstance(*match.groups()) if match else None
 
 
-def judge(pod: PodView, readiness: Readiness) -> SetGate | None:
-    """What is to be written into the gate of `pod`; None when it stands right or nothing is known."""
+def judge(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetGate | None:
+    """What is to be written into the gate of `pod`; None when it stands right, nothing is known, or it is too soon."""
     if not pod.active:
         return None
     if pod.report is not None and pod.container is not None:
         missing = why_below(pod.report, readiness)
+        if missing is None and _has_just_closed(pod, deadlines):
+            return None
         if missing is None:
             return _open(pod, JudgedInstance(pod.container.id, pod.report.instance, pod.report.plan_hash), readiness)
         return _close(pod, *missing) if pod.gate_open else None
     if pod.gate_open and (lost := _lost_container(pod)):
         return _close(pod, *lost)
     return None
+
+
+def _has_just_closed(pod: PodView, deadlines: Deadlines) -> bool:
+    # Its own condition remembers when. Closing waits for nothing.
+    since = pod.conditions[GATE].since if GATE in pod.conditions and not pod.gate_open else None
+    return since is not None and not deadlines.reached(since, REOPEN_SECONDS)
 
 
 def why_below(report: WarmupReport, readiness: Readiness) -> tuple[str, str] | None:
@@ -112,7 +123,7 @@ RECOMPILING = "Recompiling"
 
 def judge_gates(pods: Sequence[PodView], readiness: Readiness, promised: int, deadlines: Deadlines) -> list[SetGate]:
     """All gates to be written. `promised` pods, and at least one, stay in traffic whatever they compile."""
-    found = {pod.uid: gate for pod in pods if (gate := judge(pod, readiness))}
+    found = {pod.uid: gate for pod in pods if (gate := judge(pod, readiness, deadlines))}
     if readiness.on_recompiles is OnRecompiles.CLOSE_GATE:
         closing = {uid for uid, gate in found.items() if not gate.open}
         serving = [pod for pod in pods if pod.ready and pod.uid not in closing]

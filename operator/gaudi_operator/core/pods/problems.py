@@ -12,7 +12,7 @@ from itertools import chain
 
 from gaudi_operator.core.deadlines import STALE_SECONDS
 from gaudi_operator.core.mending import MENDED_BY_OTHERS, problem_since, worst
-from gaudi_operator.core.notation import read_moment, sentence
+from gaudi_operator.core.notation import ADD_SIZES, only_images_cold, read_moment, sentence
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.pods.containers import container_waits, crash_loop, side_container_fails, side_container_waits
 from gaudi_operator.core.pods.delays import (
@@ -167,10 +167,12 @@ def _recompiles(pod: PodView, state: State, _: Room) -> Problem | None:
     # One shape is enough to act on; status.recompiles has the others.
     worst = max(report.cold_shapes, key=lambda cold: cold.count, default=None)
     shape = f", most often {worst.phase} {worst.shape}" if worst else ""
+    change = "Change spec.bucketing so that buckets hold these shapes."
+    advice = ADD_SIZES if only_images_cold(report) else change
     return Problem(
         "TooManyRecompiles",
         f"Requests waited for {report.recompiles_since_ready} compiles in pod {pod.name}{shape}; "
-        f"spec.rollout.canary.maxRecompiles is {most}. Change spec.bucketing so that buckets hold these shapes.",
+        f"spec.rollout.canary.maxRecompiles is {most}. {advice}",
     )
 
 

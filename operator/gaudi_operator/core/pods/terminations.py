@@ -90,6 +90,8 @@ def bucket_in_work(report: WarmupReport) -> str | None:
     for phase, progress in (("prompt", report.prompt), ("decode", report.decode)):
         if progress.current is not None:
             return f"{phase} bucket {progress.current}"
+    if report.vision and report.vision.current is not None:
+        return f"vision bucket ({report.vision.current})"
     return None
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from gaudi_operator.api.base import ApiModel, Seconds
+from gaudi_operator.api.base import ApiModel, ObjectName, Seconds
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator, Parallelism
 from gaudi_operator.api.v1alpha1.bucketing import Bucketing
 from gaudi_operator.api.v1alpha1.engine import Engine
@@ -39,6 +39,7 @@ class RevisionInputs(ApiModel):
     stands only in the revision's rendering.
     """
 
+    class_name: ObjectName | None = None
     model: Model
     accelerator: Accelerator
     parallelism: Parallelism = Parallelism()
@@ -55,6 +56,7 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
     """The inputs that `inference` asks for now."""
     spec = inference.spec
     return RevisionInputs(
+        class_name=spec.class_name,
         model=spec.model,
         accelerator=spec.accelerator,
         parallelism=spec.parallelism,

@@ -97,6 +97,11 @@ class _Group(Tolerant):
     worker: _Template
 
 
+class _Class(Tolerant):
+    name: str
+    values: dict[str, Any] = Field({})
+
+
 class _Engine(Tolerant):
     execution_mode: ExecutionMode | None = None
 
@@ -114,6 +119,7 @@ class _Data(Tolerant):
     template: _Template = _Template()
     config: str = ""
     group: _Group | None = None
+    class_: Annotated[_Class | None, Field(alias="class")] = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,14 @@ class Group:
 
     size: int
     worker: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FromClass:
+    """What a revision got from the class of its resource: field of the spec -> value."""
+
+    name: str
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -144,6 +158,7 @@ class Revision:
     created: str | None = None
     group: Group | None = None
     kept: dict[str, Any] | None = None
+    from_class: FromClass | None = None
 
     @property
     def config_map(self) -> str | None:
@@ -152,11 +167,9 @@ class Revision:
         return next((each["configMap"]["name"] for each in volumes if each.get("configMap")), None)
 
     @property
-    def host_paths(self) -> list[str]:
-        """The folders of their nodes that its pods mount."""
-        templates = (self.template, *((self.group.worker,) if self.group else ()))
-        volumes = (volume for each in templates for volume in each.get("spec", {}).get("volumes") or ())
-        return sorted({str(each["hostPath"].get("path")) for each in volumes if each.get("hostPath")})
+    def templates(self) -> tuple[dict[str, Any], ...]:
+        """The pod templates of all its pods."""
+        return (self.template, *((self.group.worker,) if self.group else ()))
 
     @property
     def simulated(self) -> bool:
@@ -189,12 +202,17 @@ class Revision:
         return same_inputs(self.inputs, inputs.model_copy(update={"engine": unsaid}))
 
     @property
+    def _class(self) -> dict[str, Any]:
+        found = self.from_class
+        return {"class": {"name": found.name, "values": dict(found.values)}} if found else {}
+
+    @property
     def data(self) -> dict[str, Any]:
         """What its ControllerRevision stores: what stood there, for Kubernetes lets nobody change it."""
         if self.kept is not None:
             return self.kept
         group = {"group": {"size": self.group.size, "worker": self.group.worker}} if self.group else {}
-        return {"inputs": self.inputs, "template": self.template, "config": self.config, **group}
+        return {"inputs": self.inputs, "template": self.template, "config": self.config, **group, **self._class}
 
 
 def stored_revisions(manifests: Iterable[Manifest]) -> tuple[Revision, ...]:
@@ -223,29 +241,38 @@ def _read(manifest: Manifest) -> Revision | None:
         failure=read_failure(manifest["metadata"].get("annotations") or {}),
         created=manifest["metadata"].get("creationTimestamp"),
         kept=data,
+        from_class=FromClass(data["class"]["name"], data["class"].get("values", {})) if data.get("class") else None,
     )
 
 
-def desired_revision(inference: Inference, stored: tuple[Revision, ...], defaults: InstallationDefaults) -> Revision:
+def desired_revision(
+    inference: Inference,
+    stored: tuple[Revision, ...],
+    defaults: InstallationDefaults,
+    filled: Inference | None = None,
+    from_class: FromClass | None = None,
+) -> Revision:
     """The revision that is asked for: the pinned one, a stored one of the spec's inputs, or a new one.
 
     A stored rendering is used as it is, even if this operator would render it otherwise: only changed inputs
-    restart pods. A pinned revision that is not stored is why_not_kept()'s affair.
+    restart pods. A pinned revision that is not stored is why_not_kept()'s affair. `filled` is the resource with
+    what its class gives, which is `from_class`: it is rendered, and the inputs remain what the spec says.
     """
     inputs, pinned = revision_inputs(inference), inference.spec.rollout.revision
     # Compared field by field and not by name: the name of a newer release hashes fields that an older one lacks.
     for revision in stored:
         if revision.name == pinned or (pinned is None and revision.is_of(inputs)):
             return revision
-    config = runtime_config(inference)
+    whole = filled or inference
+    config = runtime_config(whole)
     text = canonical_json(config.model_dump(mode="json", by_alias=True, exclude_none=True))
     name = revision_name(inputs)
     hashed = plan_hash(config.bucketing, config.limits)
-    template = pod_template(inference, name, hashed, config_map_name(inference.identity, text), defaults)
+    template = pod_template(whole, name, hashed, config_map_name(inference.identity, text), defaults)
     # Rendered only here, once in the life of a revision: from now on the stored template is the truth.
     nodes = inference.spec.parallelism.nodes
     group = Group(nodes, worker_template(template)) if nodes > 1 else None
-    return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text, group=group)
+    return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text, group=group, from_class=from_class)
 
 
 def with_kept_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
@@ -265,9 +292,10 @@ def why_not_kept(inference: Inference, stored: tuple[Revision, ...]) -> str | No
     pinned, kept = inference.spec.rollout.revision, ", ".join(revision.name for revision in stored)
     if pinned is None or any(revision.name == pinned for revision in stored):
         return None
+    others = f"name one of {kept}, or " if kept else ""
     return (
-        f"spec.rollout.revision is {pinned}, which is not kept: name one of {kept or 'none'}, or leave the field out "
-        "so that pods run what the spec says."
+        f"spec.rollout.revision is {pinned}, which is not kept: {others}leave the field out so that pods run what the "
+        "spec says."
     )
 
 

@@ -4,18 +4,20 @@ What it takes is estimated: bytes from the graphs that a pod has captured, secon
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 from gaudi_operator.core.admission.plans import plan_of
+from gaudi_operator.core.answers import PlanTooExpensive, Question
 from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
 from gaudi_operator.core.state import State
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, weight
+from gaudi_runtime.buckets.bucket import Bucket, weight
 from gaudi_runtime.buckets.optimal.cost import warmup_seconds
-from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.contract.report import BucketPhase, MemorySplit, PhaseProgress, Shape, WarmupReport
+from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
+from gaudi_runtime.contract.report import BucketPhase, MemorySplit, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.units import size
 
@@ -44,12 +46,68 @@ def suggestion(state: State) -> str | None:
     for name, report in reports.items():
         if report.memory is None:
             continue
-        with suppress(PlanImpossible):
-            limits = _as_found(plan_limits(spec), report.memory)
-            plan = plan_of(bucket_policy(spec), limits, report.memory.kv_blocks)
-            missed = list(islice(_misses(reports.values(), plan, limits), MOST_MISSES))
-            return _bucket_to_add(missed, plan, limits, name, report) if missed else NO_GRAPH
+        with suppress(PlanImpossible, PlanTooExpensive):
+            limits, batches = _as_found(plan_limits(spec), report.memory), _cold_batches(reports.values())
+            shapes = tuple(sorted(batches))
+            question = HoldingOf(bucket_policy(spec), limits, report.memory.kv_blocks, shapes)
+            holding = state.inference.answers.get(question)
+            missed = list(islice(_misses(batches, set(shapes) - set(holding.held), limits), MOST_MISSES))
+            return _bucket_to_add(missed, holding, limits, name, report) if missed else NO_GRAPH
     return None
+
+
+class ColdShape(NamedTuple):
+    """A batch that ran cold, as it was needed."""
+
+    phase: BucketPhase
+    batch: int
+    query: int
+    blocks: int
+
+
+class Weights(NamedTuple):
+    """Buckets of a phase, and the sum of what the bytes of their graphs are proportional to."""
+
+    buckets: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Which shapes a plan has buckets for, and what all its graphs weigh."""
+
+    held: tuple[ColdShape, ...]
+    prompt: Weights
+    decode: Weights
+
+
+@dataclass(frozen=True)
+class HoldingOf(Question[Holding]):
+    """Asks which of `shapes` have a bucket."""
+
+    kind = Holding
+
+    policy: BucketPolicy
+    limits: Limits
+    kv_blocks: int
+    shapes: tuple[ColdShape, ...]
+
+    @property
+    def size(self) -> int:
+        """As measured: two tuples of four numbers for each shape."""
+        return 4 * 1024 + 400 * len(self.shapes)
+
+    def answer(self) -> Holding:
+        """Look each shape up."""
+        plan = plan_of(self.policy, self.limits, self.kv_blocks)
+        weights = {
+            phase: Weights(
+                len(plan.of(phase)), sum(weight(phase, each, self.limits.block_size) for each in plan.of(phase))
+            )
+            for phase in BucketPhase
+        }
+        held = tuple(each for each in self.shapes if plan.find(*each) is not None)
+        return Holding(held, weights[BucketPhase.PROMPT], weights[BucketPhase.DECODE])
 
 
 def _as_found(limits: Limits, memory: MemorySplit) -> Limits:
@@ -57,21 +115,26 @@ def _as_found(limits: Limits, memory: MemorySplit) -> Limits:
     return limits.model_copy(update={"block_size": memory.block_size}) if memory.block_size else limits
 
 
-def _misses(reports: Iterable[WarmupReport], plan: BucketPlan, limits: Limits) -> Iterator[Miss]:
-    """What no bucket of the plan holds, most frequent first. Queries are rounded up to whole blocks, as in plans."""
-    batches = Counter[tuple[BucketPhase, Shape]]()
+def _cold_batches(reports: Iterable[WarmupReport]) -> Counter[ColdShape]:
+    batches = Counter[ColdShape]()
     for cold in (cold for report in reports for cold in report.cold_shapes):
-        batches[cold.phase, cold.needed or cold.shape] += cold.count
-    for (phase, (batch, query, blocks)), count in batches.most_common():
+        batches[ColdShape(cold.phase, *(cold.needed or cold.shape))] += cold.count
+    return batches
+
+
+def _misses(batches: Counter[ColdShape], missed: Container[ColdShape], limits: Limits) -> Iterator[Miss]:
+    """What no bucket of the plan holds, most frequent first. Queries are rounded up to whole blocks, as in plans."""
+    for shape, count in batches.most_common():
         # A shape of the plan ran cold for want of a graph: another bucket would have none either.
-        if plan.find(phase, batch, query, blocks) is not None:
+        if shape not in missed:
             continue
+        phase, batch, query, blocks = shape
         if phase is BucketPhase.PROMPT:
             query = min(-(-query // limits.block_size) * limits.block_size, max(query, limits.max_num_batched_tokens))
         yield Miss(phase, Bucket(batch, query, blocks), count)
 
 
-def _bucket_to_add(missed: Sequence[Miss], plan: BucketPlan, limits: Limits, pod: str, report: WarmupReport) -> str:
+def _bucket_to_add(missed: Sequence[Miss], plan: Holding, limits: Limits, pod: str, report: WarmupReport) -> str:
     def caught(miss: Miss) -> int:
         return sum(other.batches for other in missed if miss.holds(other))
 
@@ -85,18 +148,18 @@ def _bucket_to_add(missed: Sequence[Miss], plan: BucketPlan, limits: Limits, pod
     )
 
 
-def _amounts(miss: Miss, plan: BucketPlan, limits: Limits, pod: str, report: WarmupReport) -> str:
+def _amounts(miss: Miss, plan: Holding, limits: Limits, pod: str, report: WarmupReport) -> str:
     progress = report.prompt if miss.phase is BucketPhase.PROMPT else report.decode
     seconds = f"about {warmup_seconds(miss.phase, miss.bucket):.2g} s of warm-up as on a Gaudi 2"
     if not progress.capture_applies or not progress.captured:
         return seconds
-    nbytes = _graph_bytes(miss, plan.of(miss.phase), limits, progress)
+    weights = plan.prompt if miss.phase is BucketPhase.PROMPT else plan.decode
+    nbytes = _graph_bytes(miss, weights, limits, progress)
     return f"about {size(nbytes)} by what pod {pod} measured and {seconds}"
 
 
-def _graph_bytes(miss: Miss, buckets: Sequence[Bucket], limits: Limits, progress: PhaseProgress) -> int:
+def _graph_bytes(miss: Miss, planned: Weights, limits: Limits, progress: PhaseProgress) -> int:
     """In proportion to its weight where all graphs are known, otherwise the mean of those that were captured."""
-    if progress.captured < len(buckets):
+    if progress.captured < planned.buckets:
         return progress.graph_bytes // progress.captured
-    weights = sum(weight(miss.phase, bucket, limits.block_size) for bucket in buckets)
-    return progress.graph_bytes * weight(miss.phase, miss.bucket, limits.block_size) // weights
+    return progress.graph_bytes * weight(miss.phase, miss.bucket, limits.block_size) // planned.total

@@ -13,6 +13,7 @@ from gaudi_operator.api.v1alpha1.status import (
     MemorySplit,
     PodState,
     Recompiles,
+    VisionCounts,
     WarmupProgress,
 )
 from gaudi_operator.core.notation import read_moment, timestamp
@@ -42,7 +43,10 @@ def least_captured(rows: Iterable[PodState]) -> CapturedPercent:
 def buckets(reports: Sequence[WarmupReport]) -> Buckets | None:
     """Counts of the pod with the fewest captured, then fewest warmed buckets."""
     worst = min(reports, key=lambda report: (_sum(report, "captured"), _sum(report, "warmed")), default=None)
-    return None if worst is None else Buckets(prompt=_counts(worst.prompt), decode=_counts(worst.decode))
+    if worst is None:
+        return None
+    vision = VisionCounts(planned=worst.vision.planned, warmed=worst.vision.warmed) if worst.vision else None
+    return Buckets(prompt=_counts(worst.prompt), decode=_counts(worst.decode), vision=vision)
 
 
 def memory(reports: Sequence[WarmupReport]) -> MemorySplit | None:
@@ -71,6 +75,7 @@ def recompiles(rows: Iterable[PodState], reports: Sequence[WarmupReport]) -> Rec
         recent=_count(report.recent_recompiles for report in reports),
         prompt=_count(report.served.prompt.recompiles for report in reports),
         decode=_count(report.served.decode.recompiles for report in reports),
+        vision=_count(report.served.vision.recompiles for report in reports if report.served.vision),
         cold_shapes=tuple(
             ColdShape(phase=phase, shape=shape, count=_count([count]), compiles=_count([compiles[phase, shape]]))
             for (phase, shape), count in most

@@ -11,9 +11,10 @@ from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PlanBasis, PlanState
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles
 from gaudi_operator.core.admission.checks import why_settings_are_ignored
+from gaudi_operator.core.admission.classes import filled
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_unknown
 from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, hints
-from gaudi_operator.core.notation import DONE, captured_percent
+from gaudi_operator.core.notation import ADD_SIZES, DONE, captured_percent, only_images_cold
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.inputs import revision_inputs
 from gaudi_operator.core.state import State
@@ -21,7 +22,7 @@ from gaudi_operator.core.status.cold_shapes import suggestion
 from gaudi_operator.core.status.recipes import why_missed
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
 from gaudi_runtime.contract.report import WarmupReport, percent
-from gaudi_runtime.units import size
+from gaudi_runtime.units import plural, size
 
 
 def plan_state(state: State) -> PlanState | None:
@@ -112,6 +113,7 @@ def _measured(state: State, pod: PodView, report: WarmupReport) -> PlanState | N
         basis=PlanBasis.SIMULATED if report.simulated else PlanBasis.MEASURED,
         prompt_buckets=report.prompt.planned,
         decode_buckets=report.decode.planned,
+        vision_buckets=report.vision.planned if report.vision else None,
         kv_blocks=found.kv_blocks,
         block_size=size if size != state.inference.spec.engine.block_size else None,
         graph_bytes=(report.prompt.graph_bytes + report.decode.graph_bytes) or None,
@@ -143,7 +145,8 @@ def plan_sentence(plan: PlanState) -> str:
         )
     fitting = plan.captured_percent
     what = "buckets" if fitting.prompt is None and fitting.decode is None else "graphs"
-    return f"{buckets} {what}{_captured_words(plan)}, {_amounts(plan)}: {_origin(plan)}."
+    images = f" and {plural(plan.vision_buckets, 'vision bucket')}" if plan.vision_buckets else ""
+    return f"{buckets} {what}{_captured_words(plan)}{images}, {_amounts(plan)}: {_origin(plan)}."
 
 
 def _captured_words(plan: PlanState) -> str:
@@ -173,6 +176,10 @@ def _origin(plan: PlanState) -> str:
 CHANGE_BUCKETS = "Change spec.bucketing so that buckets hold them."
 
 
+def _advice(reports: Iterable[WarmupReport]) -> str:
+    return ADD_SIZES if any(map(only_images_cold, reports)) else CHANGE_BUCKETS
+
+
 def judge_plan_accepted(s: State) -> Verdict:
     """Whether the spec can work at all, as far as can be known before a pod runs."""
     if s.violation:
@@ -190,7 +197,7 @@ def judge_bucket_coverage(s: State) -> Verdict:
     reports = [pod.report for pod in s.serving if pod.report]
     if s.inference.spec.readiness.on_recompiles is not OnRecompiles.IGNORE and _met_cold(reports):
         found = "Requests met shapes without a warm graph: status.recompiles lists them."
-        return Verdict(FALSE, "ColdShapes", f"{found} {suggestion(s) or CHANGE_BUCKETS}")
+        return Verdict(FALSE, "ColdShapes", f"{found} {suggestion(s) or _advice(reports)}")
     expected = forecast_now(s)
     if expected is None:
         return Verdict(UNKNOWN, "NothingKnown", "No plan is possible; the condition PlanAccepted says why.")
@@ -221,3 +228,26 @@ def judge_settings_effective(s: State) -> Verdict:
     if missed := why_missed(s):
         return Verdict(FALSE, "SettingsIgnored", f"spec.recipeCache.enabled has no effect: {missed}")
     return Verdict(TRUE, "SettingsRead", "Every setting of the spec has an effect.")
+
+
+def judge_class_applied(s: State) -> Verdict | None:
+    """Whether a new revision of the same spec would get from its class what the current one has got."""
+    current = s.rollout.current
+    had = current.from_class if current else None
+    if s.platform.says is None and had is None:
+        return None
+    if s.platform.problem or current is None:
+        return Verdict(UNKNOWN, "NothingKnown", "The class does not count before the condition PlanAccepted is True.")
+    before, now = had.values if had else {}, filled(s.inference, s.platform).values
+    changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
+    if not changed:
+        return Verdict(TRUE, "AsClassSays", f"Revision {current.name} has what class {s.platform.name} gives now.")
+    named = f"Class {s.platform.name}" if s.platform.name else "To have no class any more"
+    identity = s.inference.identity
+    return Verdict(
+        FALSE,
+        "ClassChanged",
+        f"{named} would now change {', '.join(f'spec.{each}' for each in changed)}; revision "
+        f"{current.name} keeps what it was made with. To apply it: kubectl gaudi rollout restart {identity.name} "
+        f"-n {identity.namespace}",
+    )

@@ -42,6 +42,7 @@ from gaudi_operator.core.status.conditions import (
 )
 from gaudi_operator.core.status.plan import (
     judge_bucket_coverage,
+    judge_class_applied,
     judge_plan_accepted,
     judge_settings_effective,
     plan_state,
@@ -85,6 +86,12 @@ CONDITIONS = (
     ),
     ConditionKind("SettingsEffective", TRUE, "Every setting of the spec has an effect.", judge_settings_effective),
     ConditionKind(
+        "ClassApplied",
+        TRUE,
+        "The current revision has what its class gives now. Only there with a class.",
+        judge_class_applied,
+    ),
+    ConditionKind(
         "AutoscalerActive",
         TRUE,
         "The autoscaler counts requests and may scale. Only there with spec.autoscaling.",
@@ -101,7 +108,13 @@ def judge_conditions(state: State) -> tuple[Condition, ...]:
 
 
 PROGRESS_SECONDS = 2.0
-"""Figures of a warm-up move at most this often; conditions, phases and counts of replicas at once."""
+"""Figures of a warm-up move at most this often."""
+
+TURN_SECONDS = 1.0
+"""Conditions, phases and counts of replicas turn at most this often: what happens within a moment is one write, and a
+pod whose word changes all the time costs its resource no more. The answer to a change of the spec, and what later
+reconciles build on, are written at once.
+"""
 
 _FIGURES = ("captured_percent", "buckets", "warmup", "memory", "recompiles", "pods")
 
@@ -167,18 +180,23 @@ def _phase(state: State) -> str:
 def throttled(
     before: GaudiInferenceStatus, fresh: GaudiInferenceStatus, written: datetime | None, deadlines: Deadlines
 ) -> GaudiInferenceStatus:
-    """`fresh`, or `before` when only figures have moved and the last write is too young."""
-    if fresh == before or written is None or _standing(fresh) != _standing(before):
+    """`fresh`, or `before` when what has changed may wait and the last write is too young."""
+    if fresh == before or written is None or _remembered(fresh) != _remembered(before):
         return fresh
-    return fresh if deadlines.reached(written, PROGRESS_SECONDS) else before
+    seconds = PROGRESS_SECONDS if _standing(fresh) == _standing(before) else TURN_SECONDS
+    return fresh if deadlines.reached(written, seconds) else before
+
+
+def _remembered(status: GaudiInferenceStatus) -> tuple[object, ...]:
+    """What later reconciles build on. When a revision was made is known a moment later: that may wait."""
+    # The API server sets it while the ControllerRevision is made, so it would cost each rollout one more write.
+    revisions = tuple(row.model_copy(update={"created": None}) for row in status.revisions)
+    return status.observed_generation, status.revision, revisions
 
 
 def _standing(status: GaudiInferenceStatus) -> tuple[object, ...]:
-    """All that is written at once. When a revision was made is known a moment later: that may wait."""
-    # The API server sets it while the ControllerRevision is made, so it would cost each rollout one more write.
-    revisions = tuple(row.model_copy(update={"created": None}) for row in status.revisions)
     pods = sorted((pod.name, pod.revision, pod.gate, pod.ready) for pod in status.pods)
-    return status.model_copy(update={**dict.fromkeys(_FIGURES), "revisions": revisions}), pods
+    return status.model_copy(update={**dict.fromkeys(_FIGURES), "revisions": ()}), pods
 
 
 def _previous(state: State) -> str | None:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, DeviceBlocks
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.engines.host_cpu import threads
 from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Meeting, Others, Progress, RecipeKey
 from gaudi_runtime.engines.vllm.greedy import refuse_sampling
@@ -86,6 +86,7 @@ class VllmEngine(_Processes):
         self._step_seconds = float(config.serving.stall_timeout_seconds)
         self._degradations: tuple[str, ...] = ()
         self._sampler_done = False
+        self._vision: tuple[VisionBucket, ...] = ()
         self._others: Others | None = None
         self._engine: Any = None
         self._ranks: Ranks
@@ -130,8 +131,20 @@ class VllmEngine(_Processes):
         buckets = ([list(each) for each in plan.of(phase)] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
         seeds = [[list(each) for each in plan.seeds]] if plan.seeds else []
         answers = self._ask("plan", *buckets, *seeds, deadline=self._step_seconds)
+        # Alike in all ranks: they have one model and one environment.
+        self._vision = tuple(VisionBucket(*each) for each in answers[0].get("vision", ()))
         self._degradations = tuple(dict.fromkeys((*self._degradations, *fold_sentences(answers))))
         self._memory.planned(self._ask("memory"))
+
+    def vision_buckets(self) -> tuple[VisionBucket, ...]:
+        """What the plugin of a card would warm its vision tower with; none for a model without one, or on a CPU."""
+        return self._vision
+
+    def warm_vision(self, bucket: VisionBucket) -> int:
+        """Run the tower on every rank and return the largest's bytes. Raises DeviceOutOfMemory, or ShapeRefused."""
+        if full := self._memory.why_full():
+            raise DeviceOutOfMemory(full)
+        return self._outcome("warm_vision", *bucket)["bytes"]
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         """Compile this shape with a real forward. Raises DeviceOutOfMemory, or ShapeRefused."""
@@ -199,7 +212,7 @@ class VllmEngine(_Processes):
         """Returns when vLLM can serve no more."""
 
         def absorb(counts: Mapping[str, Any]) -> None:
-            self.counters.absorb(counts["met"])
+            self.counters.absorb(counts["met"], counts.get("vision"))
 
         # What compiles in another pod is no hang in this one.
         moves = self._others.moves if self._others else lambda: 0
@@ -236,7 +249,10 @@ class VllmEngine(_Processes):
             )
 
     def _run(self, verb: str, phase: BucketPhase, bucket: Bucket) -> Outcome:
-        outcome = fold_outcomes(self._ask(verb, phase.value, list(bucket), deadline=self._step_seconds))
+        return self._outcome(verb, phase.value, list(bucket))
+
+    def _outcome(self, verb: str, *arguments: Any) -> Outcome:
+        outcome = fold_outcomes(self._ask(verb, *arguments, deadline=self._step_seconds))
         if outcome["out_of_memory"]:
             raise DeviceOutOfMemory(outcome["out_of_memory"])
         if "ran_as" in outcome:

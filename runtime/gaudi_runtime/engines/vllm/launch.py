@@ -25,6 +25,9 @@ from gaudi_runtime.process.worker import in_daemon_thread
 LOOK_SECONDS = 0.5
 ORDERS_VARIABLE = "GAUDI_RUNTIME_WORKER_ORDERS"
 HOST_VARIABLE = "VLLM_HOST_IP"
+MEDIA_DOMAINS = "--allowed-media-domains"
+NO_DOMAIN = "none.invalid"
+"""A name that no server can have (RFC 6761): for vLLM an empty list means all."""
 WORKERS = {
     "cpu": "gaudi_runtime.engines.vllm.workers.cpu_worker.DrivenCpuWorker",
     "hpu": "gaudi_runtime.engines.vllm.workers.hpu_worker.DrivenHpuWorker",
@@ -96,6 +99,9 @@ def engine_arguments(config: RuntimeConfig, kv_cache_bytes: int | None) -> tuple
     """
     engine = config.engine
     arguments = [*render(config).args, f"--worker-cls={WORKERS[engine.device]}"]
+    if not any(each.replace("_", "-").startswith(MEDIA_DOMAINS) for each in arguments):
+        # vLLM would fetch an image from wherever a request says, with the pod's own reach into the cluster's network.
+        arguments.append(f"{MEDIA_DOMAINS}={NO_DOMAIN}")
     if kv_cache_bytes is not None:
         arguments.append(f"--kv-cache-memory-bytes={kv_cache_bytes}")
     if engine.device == "cpu" and engine.execution_mode is ExecutionMode.TORCH_COMPILE:

@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.5
 class Outcome(TypedDict):
     """One bucket. `bytes` is what the device has less than before; `out_of_memory` says why it could not be done.
 
-    `ran_as` is there where it ran as another one: why it is cold.
+    `ran_as` is there where it ran as another one, or not at all: why it is cold.
     """
 
     bytes: int

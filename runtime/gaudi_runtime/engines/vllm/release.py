@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, redirect_stderr
 from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp
@@ -85,5 +86,7 @@ async def openai_application(arguments: Namespace, engine: "AsyncLLM") -> AsyncI
     tasks = await engine.get_supported_tasks()
     app = import_module(layout.app).build_app(arguments, tasks, engine.model_config)
     await import_module(layout.state).init_app_state(engine, app.state, arguments, tasks)
+    # What vLLM tells to exit when its engine has died, before it answers that. We see the death ourselves (watch.py).
+    app.state.server = SimpleNamespace(should_exit=False)
     async with app.router.lifespan_context(app):
         yield app

@@ -11,6 +11,7 @@ from gaudi_operator.api.crd import (
     chart_template,
     crd_yaml,
     custom_resource_definition,
+    definitions_yaml,
     main,
     outdated,
     write,
@@ -83,7 +84,7 @@ def test_chart_template_is_the_manifest_between_its_conditions() -> None:
     lines = [line for line in chart_template().splitlines(keepends=True) if "{{-" not in line]
     plain = "".join(lines).replace('{{ "{{" }}', "{{")
     without_annotation = re.sub(r"  annotations:\n.*\n    helm.sh/resource-policy: keep\n", "", plain)
-    assert without_annotation == crd_yaml()
+    assert without_annotation == definitions_yaml()
 
 
 def test_chart_keeps_the_definition_only_where_asked() -> None:

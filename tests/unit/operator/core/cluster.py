@@ -11,6 +11,7 @@ from typing import Any
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Decision, Event
+from gaudi_operator.core.answers import AT_ONCE, Answers
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport, TextKey
@@ -49,6 +50,8 @@ class Cluster:
     broken: set[str] = field(default_factory=set)
     cards: int | None = None
     texts: Mapping[TextKey, str] = field(default_factory=dict)
+    classes: tuple[Object, ...] = ()
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
     now: datetime = NOW
     status_written: datetime | None = None
     events: list[Event] = field(default_factory=list)
@@ -87,14 +90,16 @@ class Cluster:
             autoscalers=tuple(seen.kind("HorizontalPodAutoscaler")),
             reports=reports,
             texts=self.texts,
+            classes=self.classes,
+            namespace_labels=self.namespace_labels,
             now=self.now,
             status_written=self.status_written,
         )
 
-    def operate(self) -> Decision:
+    def operate(self, answers: Answers = AT_ONCE) -> Decision:
         """One pass of the operator, carried out; time goes on by a second."""
         self.now += timedelta(seconds=1)
-        plan = decide(self.observed(), self.defaults)
+        plan = decide(self.observed(), self.defaults, answers)
         for action in plan.actions:
             self.perform(action)
         self.show(plan)

@@ -3,13 +3,14 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from gaudi_operator.core.observed import InstallationDefaults
+from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
 from gaudi_operator.core.resource import Inference, read_inference
 from tests.builders import Object, gaudi_inference
 
 NOW = datetime(2026, 8, 1, 12, 0, 0, tzinfo=UTC)
+ANY_HOST_PATH = (AllowedHostPath("/"),)
 DEFAULTS = InstallationDefaults(
-    runtime_image="runtime:1", hpu_image="runtime-hpu:1", allow_host_path=True, allow_simulation=True
+    runtime_image="runtime:1", hpu_image="runtime-hpu:1", allow_host_path=ANY_HOST_PATH, allow_simulation=True
 )
 CARD = {"generation": "gaudi3", "deviceMemory": None}
 

@@ -26,7 +26,6 @@ def hub_adapter(name: str, secret: str) -> dict[str, Any]:
     return {"name": name, "source": {"huggingFace": hub}}
 
 
-HOST_PATH = source(hostPath={"path": "/models"})
 ABOVE = {
     "requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": 1},
     "limits": {"memory": "1024Mi", "ephemeral-storage": "500m"},
@@ -206,22 +205,6 @@ def test_plan_that_is_impossible_is_refused_with_its_field(least: int, facts: li
     assert [fact for fact in facts if fact not in found.message] == []
 
 
-def test_host_path_is_refused_where_it_is_not_allowed() -> None:
-    assert refused(replace(DEFAULTS, allow_host_path=False), model=HOST_PATH) == Problem(
-        "HostPathNotAllowed",
-        "spec.model.source.hostPath is not allowed by this installation: use persistentVolumeClaim or ociImage, "
-        "or have the operator installed with hostPath allowed.",
-    )
-
-
-def test_host_path_of_an_adapter_is_refused_where_not_allowed() -> None:
-    adapters = {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/adapters/sql"}}}]}
-    found = refused(replace(DEFAULTS, allow_host_path=False), engine={"name": "vllm"}, model=adapters)
-    assert found is not None
-    assert found.reason == "HostPathNotAllowed"
-    assert found.message.startswith("spec.model.adapters.source.hostPath ")
-
-
 def test_simulation_is_refused_where_it_is_not_allowed() -> None:
     found = refused(replace(DEFAULTS, allow_simulation=False), engine={"name": "sim"})
     assert found is not None
@@ -231,10 +214,6 @@ def test_simulation_is_refused_where_it_is_not_allowed() -> None:
 
 def test_other_engines_need_no_leave_to_simulate() -> None:
     assert refused(replace(DEFAULTS, allow_simulation=False), engine={"name": "torch"}) is None
-
-
-def test_host_path_is_accepted_where_it_is_allowed() -> None:
-    assert refused(model=HOST_PATH) is None
 
 
 def test_cards_without_an_image_are_refused() -> None:

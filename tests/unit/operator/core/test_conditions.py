@@ -9,11 +9,12 @@ from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus
 from gaudi_operator.core.admission.estimate import why_unknown
 from gaudi_operator.core.admission.review import forecast_plan
 from gaudi_operator.core.names import GATE
+from gaudi_operator.core.notation import ADD_SIZES
 from gaudi_operator.core.state import State
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.status import CONDITIONS, judge_conditions
 from gaudi_operator.core.status.verdict import FALSE, TRUE, UNKNOWN, Verdict
-from gaudi_runtime.contract.report import BucketPhase, ColdShape, WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, ColdShape, Served, ServedVision, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import stamp
@@ -288,6 +289,11 @@ def test_cold_shapes_are_no_fault_where_recompiles_are_ignored() -> None:
 def test_cold_shape_without_a_compile_counts_too() -> None:
     cold = ColdShape(phase=BucketPhase.PROMPT, shape=(1, 300, 0), count=1)
     assert verdict("BucketCoverage", state_of([serving(said=report(cold_shapes=(cold,)))])).status is FALSE
+
+
+def test_sizes_of_images_are_not_mended_by_other_buckets() -> None:
+    seen = report(recompiles_since_ready=1, served=Served(vision=ServedVision(misses=1, recompiles=1)))
+    assert verdict("BucketCoverage", state_of([serving(said=seen)])).message.endswith(ADD_SIZES)
 
 
 def test_pod_whose_gate_has_just_opened_is_not_lost() -> None:

@@ -251,7 +251,7 @@ def test_events_tell_the_story_once() -> None:
 def test_host_path_is_refused_where_the_installation_forbids_it() -> None:
     model = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}}
     cluster = Cluster(resource(model=model))
-    cluster.defaults = replace(cluster.defaults, allow_host_path=False)
+    cluster.defaults = replace(cluster.defaults, allow_host_path=())
     cluster.operate()
     assert condition(cluster, "Stalled") == ("True", "HostPathNotAllowed")
 

@@ -1,4 +1,4 @@
-"""A revision that mounts folders of nodes, or simulates, where the installation does not allow that any more."""
+"""A revision that mounts folders of nodes, simulates or is unsafe, where that is not allowed any more."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 from gaudi_runtime.contract.report import Phase
 from tests.builders import Object
 from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
 ETC: dict[str, Any] = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/etc"}}}
@@ -16,7 +17,7 @@ CLAIM: dict[str, Any] = {"source": {"persistentVolumeClaim": {"claimName": "mode
 
 def withdraw(cluster: Cluster) -> None:
     """The installation is upgraded with allowHostPath false."""
-    cluster.defaults = replace(cluster.defaults, allow_host_path=False)
+    cluster.defaults = replace(cluster.defaults, allow_host_path=())
 
 
 def mounting(cluster: Cluster) -> set[str]:
@@ -53,7 +54,7 @@ def test_pinned_revision_is_refused_and_the_running_one_serves_on() -> None:
     assert (pod_names(cluster), revisions(cluster)) == (before, {second})
     reason, message = stalled(cluster)
     assert reason == "HostPathNotAllowed"
-    assert message.startswith(f"Revision {first} mounts /etc ")
+    assert message.startswith(f"Revision {first} gets no more pods: spec.model.source.hostPath /etc ")
 
 
 def test_pinned_revision_runs_where_host_paths_are_allowed() -> None:
@@ -153,3 +154,46 @@ def test_forbidden_simulation_serves_on_and_is_not_scaled_up() -> None:
     assert pod_names(cluster) == before
     assert stalled(cluster)[0] == "SimulationNotAllowed"
     assert status(cluster)["availableReplicas"] == 2
+
+
+PRIVILEGED: dict[str, Any] = {"annotations": {"container.apparmor.security.beta.kubernetes.io/runtime": "unconfined"}}
+
+
+def made_unsafe(cluster: Cluster, revision: str) -> None:
+    """A stored revision has what an older operator let through."""
+    stored: Object = cluster.objects["ControllerRevision", f"tiny-{revision}"]
+    stored["data"]["template"]["metadata"]["annotations"] |= PRIVILEGED["annotations"]
+
+
+def test_unsafe_spec_makes_no_pod() -> None:
+    cluster = Cluster(resource(pod=PRIVILEGED))
+    assert cluster.operate().actions == ()
+    assert condition(cluster, "PlanAccepted") == ("False", "NeedsClass")
+
+
+def test_unsafe_spec_leaves_what_serves() -> None:
+    cluster = served()
+    before = pod_names(cluster)
+    cluster.change(pod=PRIVILEGED)
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert condition(cluster, "Available")[0] == "True"
+
+
+def test_unsafe_pinned_revision_gets_no_pods() -> None:
+    cluster, first, second = moved_off()
+    made_unsafe(cluster, first)
+    cluster.change(rollout={"revision": first})
+    cluster.settle()
+    assert revisions(cluster) == {second}
+    assert stalled(cluster)[0] == "NeedsClass"
+
+
+def test_unsafe_revision_is_not_scaled_up() -> None:
+    cluster = served()
+    (only,) = revisions(cluster)
+    before = pod_names(cluster)
+    made_unsafe(cluster, only)
+    cluster.change(replicas=5)
+    cluster.settle()
+    assert pod_names(cluster) == before

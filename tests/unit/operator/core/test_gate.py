@@ -1,14 +1,17 @@
 """When a gate opens and closes, with the exact words that stand in the pod afterwards."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness, Shortfall
 from gaudi_operator.core.actions import SetGate
+from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.notation import first_left_out, shortfalls, timestamp
-from gaudi_operator.core.pods.gate import JudgedInstance, judge, judged_instance, with_gates
+from gaudi_operator.core.pods import gate as gates
+from gaudi_operator.core.pods.gate import REOPEN_SECONDS, JudgedInstance, judged_instance, with_gates
 from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, RuntimeFailure, Skipped
 from tests.unit.operator.core.pod_objects import LONG_AGO, gate_condition, pod, view
@@ -31,6 +34,11 @@ OPEN = gate_condition(True, f"8 of 8 prompt graphs captured and 8 of 8 decode gr
 
 def gate(open_: bool, reason: str, message: str) -> SetGate:
     return SetGate("a", "uid-of-a", open_, reason, message)
+
+
+def judge(pod: PodView, readiness: Readiness) -> SetGate | None:
+    """As it is judged at this moment."""
+    return gates.judge(pod, readiness, Deadlines(NOW))
 
 
 def opened(**pod_fields: Any) -> PodView:
@@ -58,6 +66,15 @@ def test_open_gate_without_a_record_gets_one() -> None:
     action = judge(view(pod(conditions=(gate_condition(True, "by hand"),)), report()), STRICT)
     assert action is not None
     assert action.open
+
+
+@pytest.mark.parametrize(("seconds", "opens"), [(REOPEN_SECONDS - 0.1, False), (REOPEN_SECONDS, True)])
+def test_gate_that_has_just_closed_stays_closed_for_a_moment(seconds: float, opens: bool) -> None:
+    closed = gate_condition(False, "not yet", since=timestamp(NOW))
+    deadlines = Deadlines(NOW + timedelta(seconds=seconds))
+    found = gates.judge(view(pod(conditions=(closed,)), report()), STRICT, deadlines)
+    assert (found is not None and found.open) is opens
+    assert (deadlines.next_seconds is None) is opens
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.SERVING])

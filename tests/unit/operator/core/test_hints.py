@@ -111,3 +111,10 @@ def test_hint_stands_in_the_condition_and_refuses_nothing() -> None:
     verdict = judge_plan_accepted(state_of(inference=found))
     assert verdict.reason == "Accepted"
     assert verdict.message.endswith(f"no card; {MAY_WORK}")
+
+
+@pytest.mark.parametrize("items", [{"image": 4}, {"video": 1}])
+def test_images_are_told_that_no_plan_has_their_buckets(items: dict[str, int]) -> None:
+    model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16", itemsPerPrompt=items)
+    (told,) = hinted(model=model)
+    assert told.startswith("Vision buckets are known once a pod has loaded the model")

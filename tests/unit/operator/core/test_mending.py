@@ -87,7 +87,8 @@ def test_gitops_waits_until_the_deadline_and_fails_then(reason: str) -> None:
 
 
 def test_image_name_that_nobody_can_pull_fails_at_once() -> None:
-    assert after(starting("InvalidImageName"), 1) == "Failed"
+    # With the second write of the status, which waits for a moment after the first.
+    assert after(starting("InvalidImageName"), 2) == "Failed"
 
 
 def test_deadline_is_the_specs_and_its_moment_is_noted() -> None:

@@ -1,7 +1,9 @@
 """Who may reach a pod; one fact per test."""
 
+from dataclasses import replace
 from typing import Any
 
+from gaudi_operator.api.v1alpha1.network import Client
 from gaudi_operator.core.children.manifests.network import network_policy
 from gaudi_operator.core.names import NAME_LABEL
 from tests.unit.operator.core.resources import DEFAULTS, inference
@@ -21,6 +23,13 @@ def test_status_port_is_open_to_the_operator_only() -> None:
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": "gaudi-operator"}},
         }
     ]
+
+
+def test_monitoring_reaches_the_status_port_where_the_installation_says_so() -> None:
+    prometheus = Client.model_validate({"namespaceSelector": {"matchLabels": {"team": "metrics"}}})
+    rules = network_policy(inference(), replace(DEFAULTS, monitoring_from=(prometheus,)))["spec"]["ingress"]
+    (found,) = [rule for rule in rules if rule["ports"][0]["port"] == "status"]
+    assert found["from"][1:] == [{"namespaceSelector": {"matchLabels": {"team": "metrics"}}}]
 
 
 def test_all_clients_are_all_pods_of_the_cluster() -> None:

@@ -4,7 +4,15 @@ from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.notation import captured_percent, counts, first_left_out, shortfalls, warmup_percent
-from gaudi_runtime.contract.report import BucketPhase, Phase, PhaseProgress, Skipped
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    Phase,
+    PhaseProgress,
+    Skipped,
+    SkippedVision,
+    VisionBucket,
+    VisionProgress,
+)
 from tests.unit.operator.core.reports import report
 
 
@@ -93,6 +101,33 @@ def test_warmup_without_a_plan_yet_is_at_zero() -> None:
 def test_counts_say_what_stands_for_each_phase() -> None:
     mixed = report(prompt=progress(24, 24, 15), decode=progress(4, 4, 0, applies=False))
     assert counts(mixed) == "15 of 24 prompt graphs captured and 4 of 4 decode buckets warmed"
+
+
+LEFT = SkippedVision(bucket=VisionBucket("image", 448, 224, 2), reason="the device ran out of memory.")
+SEEN = VisionProgress(planned=4, warmed=3, skipped=(LEFT,))
+
+
+def test_vision_buckets_count_once_in_percent() -> None:
+    seen = VisionProgress(planned=4, warmed=2)
+    assert (
+        warmup_percent(report(Phase.COMPILING, prompt=progress(2, 0, 0), decode=progress(1, 0, 0), vision=seen)) == 20
+    )
+
+
+def test_vision_below_its_threshold_names_what_was_left_out() -> None:
+    short = report(vision=SEEN)
+    assert shortfalls(short, thresholds()) == ("3 of 4 vision buckets (75 %) are warmed, 100 % are asked for",)
+    assert first_left_out(short, thresholds()) == (
+        "Vision bucket (image 448x224x2) was the first to be left out: the device ran out of memory.",
+    )
+
+
+def test_vision_at_its_threshold_falls_short_of_nothing() -> None:
+    assert shortfalls(report(vision=SEEN), Readiness(min_warmed_vision_percent=75)) == ()
+
+
+def test_counts_name_vision_buckets() -> None:
+    assert counts(report(vision=SEEN)).endswith(" and 3 of 4 vision buckets warmed")
 
 
 def test_captured_percent_is_of_the_plan_not_of_warm_buckets() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, Revisions
 from gaudi_operator.api.v1alpha1.warmup import Readiness
+from gaudi_operator.core.notation import ADD_SIZES
 from gaudi_operator.core.pods.delays import Room
 from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.problems import blames_the_revision, first_problem, pod_problem
@@ -20,6 +21,8 @@ from gaudi_runtime.contract.report import (
     PhaseProgress,
     Requests,
     RuntimeFailure,
+    Served,
+    ServedVision,
     Skipped,
 )
 from gaudi_runtime.errors import Problem
@@ -235,6 +238,13 @@ def test_recompiles_of_shapes_nobody_noted_are_told_as_numbers() -> None:
     assert found is not None
     assert found.reason == "TooManyRecompiles"
     assert "11 compiles in pod a; spec.rollout.canary.maxRecompiles is 10." in found.message
+
+
+def test_recompiles_of_images_alone_ask_for_their_sizes() -> None:
+    seen = report(recompiles_since_ready=11, served=Served(vision=ServedVision(misses=11, recompiles=11)))
+    found = pod_problem(view(report=seen), observing(maxRecompiles=10), ROOM)
+    assert found is not None
+    assert found.message.endswith(ADD_SIZES)
 
 
 def test_answers_that_fail_are_told_with_limit_and_log() -> None:

@@ -9,7 +9,14 @@ import pytest
 from gaudi_operator.core.children.runtime_config import execution_mode
 from gaudi_operator.core.names import REVISION_LABEL
 from gaudi_operator.core.notation import canonical_json
-from gaudi_operator.core.rollout.revision import Group, Revision, desired_revision, stored_revisions, with_kept_mode
+from gaudi_operator.core.rollout.revision import (
+    Group,
+    Revision,
+    desired_revision,
+    stored_revisions,
+    why_not_kept,
+    with_kept_mode,
+)
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
@@ -24,18 +31,14 @@ def kept(number: object = 1, **metadata: Any) -> dict[str, Any]:
     return {"metadata": {**OURS, **metadata}, "revision": number, "data": {"config": "{}"}}
 
 
-def test_folders_of_a_worker_are_folders_of_the_revision() -> None:
+def test_templates_of_a_group_are_those_of_the_revision() -> None:
     revision = Revision("r", 1, {}, template("/leader"), "", group=Group(2, template("/worker")))
-    assert revision.host_paths == ["/leader", "/worker"]
+    assert revision.templates == (template("/leader"), template("/worker"))
 
 
 @pytest.mark.parametrize("rendered", [{}, {"spec": {}}, template("/models")], ids=["no spec", "no volumes", "others"])
 def test_template_that_mounts_no_config_map_names_none(rendered: dict[str, Any]) -> None:
     assert Revision("r", 1, {}, rendered, "").config_map is None
-
-
-def test_template_without_a_spec_mounts_no_folder() -> None:
-    assert Revision("r", 1, {}, {}, "").host_paths == []
 
 
 def test_config_says_nothing_of_what_is_not_set() -> None:
@@ -76,6 +79,13 @@ def test_naming_the_mode_that_runs_makes_no_revision() -> None:
 def test_naming_another_mode_makes_a_revision(kept: Revision) -> None:
     named = inference(accelerator=CARD, engine={"executionMode": "HpuGraphs"})
     assert desired_revision(named, (kept,), DEFAULTS) is not kept
+
+
+def test_pin_where_nothing_is_kept_is_to_be_left_out() -> None:
+    assert why_not_kept(inference(rollout={"revision": "0123456789"}), ()) == (
+        "spec.rollout.revision is 0123456789, which is not kept: leave the field out so that pods run what the "
+        "spec says."
+    )
 
 
 def test_next_revision_takes_the_default_of_now() -> None:

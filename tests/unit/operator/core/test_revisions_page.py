@@ -15,6 +15,7 @@ TABLE = PAGE.partition("## What makes a revision")[2].partition("\n## ")[0]
 ROWS = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in TABLE.splitlines() if line.startswith("| `")]
 
 CHANGES: dict[str, dict[str, Any]] = {
+    "className": {"className": "gold"},
     "model": {"model": {"maxModelLen": 512}},
     "accelerator": {"accelerator": {"deviceMemory": "1Gi"}},
     "parallelism": {"parallelism": {"tensor": 2}},

@@ -12,7 +12,10 @@ from gaudi_operator.api.v1alpha1.status import (
     CapturedPercent,
     GaudiInferenceStatus,
     PodState,
+    RevisionPhase,
     Revisions,
+    RevisionState,
+    VisionCounts,
     WarmupProgress,
 )
 from gaudi_operator.api.v1alpha1.warmup import Readiness
@@ -20,7 +23,7 @@ from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
-from gaudi_operator.core.status.status import make_status, throttled
+from gaudi_operator.core.status.status import TURN_SECONDS, make_status, throttled
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
@@ -30,6 +33,8 @@ from gaudi_runtime.contract.report import (
     RuntimeFailure,
     Served,
     ServedPhase,
+    ServedVision,
+    VisionProgress,
     WarmupReport,
 )
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
@@ -266,7 +271,6 @@ def test_phase_is_one_word(pods: list[PodView], step: Any, phase: str) -> None:
 
 EARLIER = GaudiInferenceStatus(warmup=WarmupProgress(percent=10, phase="Compiling"))
 FURTHER = GaudiInferenceStatus(warmup=WarmupProgress(percent=11, phase="Compiling"))
-TURNED = FURTHER.model_copy(update={"revision": Revisions(current="new")})
 
 
 def test_progress_waits_while_the_last_write_is_young() -> None:
@@ -281,16 +285,28 @@ def test_first_write_of_this_process_waits_for_nothing() -> None:
     assert throttled(EARLIER, FURTHER, None, Deadlines(NOW)) == FURTHER
 
 
-def test_anything_but_progress_is_shown_at_once_with_all_progress() -> None:
-    assert throttled(EARLIER, TURNED, NOW, Deadlines(NOW)) == TURNED
+@pytest.mark.parametrize(
+    "remembered",
+    [
+        {"observed_generation": 2},
+        {"revision": Revisions(current="new")},
+        {"revisions": (RevisionState(name="new", number=1, phase=RevisionPhase.SERVING),)},
+    ],
+)
+def test_what_later_reconciles_build_on_is_written_at_once(remembered: dict[str, Any]) -> None:
+    answer = FURTHER.model_copy(update=remembered)
+    assert throttled(EARLIER, answer, NOW, Deadlines(NOW)) == answer
 
 
-def test_pod_that_became_ready_is_shown_at_once() -> None:
+def test_pod_that_became_ready_is_shown_within_a_second() -> None:
     def row(ready: bool) -> PodState:
         return PodState(name="a", revision="new", phase="Serving", gate=True, ready=ready)
 
     before, after = GaudiInferenceStatus(pods=(row(False),)), GaudiInferenceStatus(pods=(row(True),))
-    assert throttled(before, after, NOW, Deadlines(NOW)) == after
+    deadlines = Deadlines(NOW)
+    assert throttled(before, after, NOW - timedelta(seconds=0.4), deadlines) == before
+    assert deadlines.next_seconds == pytest.approx(0.7)
+    assert throttled(before, after, NOW - timedelta(seconds=TURN_SECONDS), deadlines) == after
 
 
 def test_unchanged_status_asks_for_no_other_look() -> None:
@@ -300,3 +316,14 @@ def test_unchanged_status_asks_for_no_other_look() -> None:
 def test_situation_without_a_revision_has_no_endpoint() -> None:
     nothing: State = state_of([], current=None, step=None)
     assert make_status(nothing).endpoint is None
+
+
+def test_vision_is_told_of_the_same_pod() -> None:
+    seen = VisionProgress(planned=4, warmed=3)
+    served = Served(vision=ServedVision(misses=2, recompiles=2))
+    found = status([serving("a", said=captured(24, vision=seen, served=served, recompiles_since_ready=2))])
+    assert found.buckets is not None
+    assert found.buckets.vision == VisionCounts(planned=4, warmed=3)
+    assert found.recompiles.vision == 2
+    assert found.plan is not None
+    assert found.plan.vision_buckets == 4

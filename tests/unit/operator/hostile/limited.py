@@ -88,7 +88,7 @@ def _operate_twice(spec: dict[str, Any], counted: bool) -> None:
     from tests.unit.operator.core.resources import resource as resource_of
 
     Cluster(resource_of()).operate()
-    cluster, before, calls = Cluster(resource_of(**spec)), _peak(), [0, 0]
+    cluster, before, calls = Cluster(resource_of(**spec)), peak(), [0, 0]
 
     def count(number: int) -> Callable[..., None]:
         def called(_: Any, event: str, __: Any) -> None:
@@ -101,11 +101,11 @@ def _operate_twice(spec: dict[str, Any], counted: bool) -> None:
         cluster.operate()
         sys.setprofile(None)
     conditions = {each["type"]: each for each in cluster.resource["status"]["conditions"]}
-    found = Passes(conditions["PlanAccepted"], len(cluster.objects), calls, _peak() - before)
+    found = Passes(conditions["PlanAccepted"], len(cluster.objects), calls, peak() - before)
     sys.stdout.write(json.dumps(vars(found)))
 
 
-def _peak() -> int:
+def peak() -> int:
     """Bytes of memory that this process has had at most."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024

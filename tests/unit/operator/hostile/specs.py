@@ -159,5 +159,17 @@ REFUSED = {
         ),
         "graphs",
     ),
+    "no memory": (
+        {**spec({"strategy": "Exponential"}), "accelerator": {"generation": "none", "deviceMemory": "0"}},
+        "spec.accelerator.deviceMemory 0 ",
+    ),
+    "traffic without a line": (
+        spec({"strategy": "Optimal", "optimal": {"traffic": ""}}, blockSize=128, maxNumPrefillSeqs=1),
+        "the traffic of strategy Optimal has no ",
+    ),
+    "traffic in no ConfigMap": (
+        spec({"strategy": "Optimal", "optimal": {"trafficFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}}),
+        "spec.bucketing.optimal.trafficFrom: ",
+    ),
 }
 """By what they are, with a part of the sentence."""

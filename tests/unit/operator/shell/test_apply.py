@@ -1,5 +1,6 @@
 """Every write is for one object and no successor of its name, is made once, and its answer is what comes next."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -209,13 +210,33 @@ async def test_fields_of_others_stay(memory: Memory, writer: Writer, service: Ob
     assert memory.api.objects["Service", "tiny"]["spec"] == {"port": 2, "clusterIP": "10.0.0.1"}
 
 
-async def test_foreign_object_of_the_name_is_not_taken_over(memory: Memory, writer: Writer) -> None:
+@pytest.mark.parametrize("seen", [True, False])
+async def test_foreign_object_of_the_name_is_not_taken_over(memory: Memory, writer: Writer, seen: bool) -> None:
     memory.resource()
-    foreign = memory.exists(manifest(SERVICE, "tiny", spec={"port": 9}), seen=False)
+    foreign = memory.exists(manifest(SERVICE, "tiny", spec={"port": 9}), seen=seen)
     with pytest.raises(Stalled) as refused:
         await writer.perform(KEY, asking_for(1))
     assert refused.value.reason == "NameTaken"
     assert memory.api.get("Service", "tiny") == foreign
+
+
+async def test_successor_of_an_own_object_is_not_taken_over(memory: Memory, writer: Writer, service: Object) -> None:
+    successor = memory.replace(service, spec={"port": 9})
+    with pytest.raises(Transient):
+        await writer.perform(KEY, asking_for(2))
+    assert memory.api.get("Service", "tiny") == successor
+
+
+async def test_nothing_that_is_written_steers_a_terminal(memory: Memory, writer: Writer, pod: Object) -> None:
+    await writer.perform(KEY, replace(gate(pod), message="a\x1b]52;c;b\na"))
+    assert condition(memory.api.objects["Pod", "a"], GATE)["message"] == "a\\x1b]52;c;b a"
+
+
+async def test_status_steers_no_terminal(memory: Memory, writer: Writer) -> None:
+    row = PodState(name="a", revision="r1", phase="Ended", gate=False, ready=False, last_error="\x1b[2J")
+    await writer.show(memory.resource(), GaudiInferenceStatus(pods=(row,)))
+    [shown] = memory.api.objects["GaudiInference", "tiny"]["status"]["pods"]
+    assert shown["lastError"] == "\\x1b[2J"
 
 
 async def test_own_object_that_no_watch_has_shown_is_applied(memory: Memory, writer: Writer) -> None:
@@ -235,6 +256,7 @@ async def test_nothing_is_made_for_a_resource_that_is_gone(memory: Memory, write
         await writer.recheck(KEY, [asking_for(1)])
     assert waiting.value.reason == "ResourceGone"
     assert waiting.value.seconds == GONE_SECONDS
+    assert str(waiting.value).endswith(" was deleted: nothing is made for it any more.")
 
 
 async def test_nothing_is_made_for_a_resource_that_went_unseen(memory: Memory, writer: Writer) -> None:

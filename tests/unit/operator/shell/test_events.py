@@ -1,17 +1,18 @@
 """Events are published after one another, a repeated one as a series, and none of them holds anything up."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Event
 from gaudi_operator.shell.client import Answer
-from gaudi_operator.shell.events import SERIES_SECONDS, Publisher
+from gaudi_operator.shell.events import BURST, SERIES_SECONDS, Publisher
 from tests.kube_api import until
 from tests.unit.operator.shell.memory import Memory
 from tests.world.api import Object
 from tests.world.clock import moment
+from tests.world.loop import Loop
 
 STARTED = Event("Normal", "RolloutStarted", "revision b")
 
@@ -83,6 +84,11 @@ async def test_series_that_somebody_has_deleted_begins_anew(publishing: Publishi
     assert "series" not in (await until(again, "a new event", every=0))[0]
 
 
+async def test_note_steers_no_terminal(publishing: Publishing) -> None:
+    [event] = await publishing.publish(Event("Warning", "Stalled", "\x1b[2Jgone"))
+    assert event["note"] == "\\x1b[2Jgone"
+
+
 async def test_long_note_is_cut_in_bytes(publishing: Publishing) -> None:
     [event] = await publishing.publish(Event("Warning", "Stalled", "\N{SNOWMAN}" * 1000))
     assert event["note"] == "\N{SNOWMAN}" * 333
@@ -92,6 +98,73 @@ async def test_event_that_is_refused_costs_no_other(publishing: Publishing) -> N
     publishing.memory.answers = [Answer(422, b"{}")]
     [event] = await publishing.publish(Event("Normal", "Refused", "x"), STARTED)
     assert event["reason"] == "RolloutStarted"
+
+
+class Flooded:
+    """A publisher whose seconds pass in a moment, and two resources: one that tells, and one that floods."""
+
+    def __init__(self) -> None:
+        """Nothing is published."""
+        self.loop, self.memory = Loop(), Memory()
+        clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
+        self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
+        self.flooding = self.memory.resource()
+        metadata = {**self.flooding["metadata"], "name": "other", "uid": "uid-of-other"}
+        self.other = {**self.flooding, "metadata": metadata}
+
+    def flood(self, events: int) -> None:
+        """So many different events in a moment."""
+
+        async def publish() -> None:
+            for number in range(events):
+                self.publisher.publish(self.flooding, Event("Warning", "GateClosed", f"word {number}"))
+
+        self.loop.run_until_complete(publish())
+
+    def notes(self, resource: Object) -> list[str]:
+        """What stands in the cluster of a resource."""
+        events = self.memory.api.kind("Event")
+        return [each["note"] for each in events if each["regarding"]["uid"] == resource["metadata"]["uid"]]
+
+    def tell(self) -> None:
+        """The other one has an event."""
+
+        async def publish() -> None:
+            self.publisher.publish(self.other, STARTED)
+
+        self.loop.run_until_complete(publish())
+
+    def pass_time(self, seconds: float) -> None:
+        """Let it be published."""
+        self.loop.run_until(self.loop.time() + seconds)
+
+
+@pytest.fixture
+def flooded() -> Iterator[Flooded]:
+    made = Flooded()
+    yield made
+    made.loop.run_until_complete(made.publisher.__aexit__())
+    made.loop.run_until(made.loop.time())
+    made.loop.close()
+
+
+def test_flood_of_events_is_told_one_a_second(flooded: Flooded) -> None:
+    flooded.flood(100)
+    flooded.pass_time(5)
+    assert len(flooded.notes(flooded.flooding)) == BURST + 5
+
+
+def test_last_events_of_a_flood_are_told(flooded: Flooded) -> None:
+    flooded.flood(100)
+    flooded.pass_time(60)
+    assert "word 99" in flooded.notes(flooded.flooding)
+
+
+def test_flood_of_one_resource_delays_no_other(flooded: Flooded) -> None:
+    flooded.flood(100)
+    flooded.tell()
+    flooded.pass_time(0.1)
+    assert flooded.notes(flooded.other) == ["revision b"]
 
 
 async def test_long_names_fit_an_event() -> None:

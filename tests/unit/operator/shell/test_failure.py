@@ -43,6 +43,12 @@ def test_refusal_is_the_reason_of_ready_and_stalled() -> None:
     assert status.phase == "Stalled"
 
 
+def test_refusal_says_where_it_is_told() -> None:
+    status = with_failure(DECIDED, shown(), REFUSED, moment(60)).status
+    (message,) = (each.message for each in status.conditions if each.type == "Reconciling")
+    assert message == "A request was refused; the condition Stalled says why."
+
+
 def test_refusal_leaves_the_rest_of_the_status() -> None:
     status = with_failure(DECIDED, shown(), REFUSED, moment(60)).status
     assert status.replicas == 2

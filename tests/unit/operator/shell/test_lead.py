@@ -9,7 +9,7 @@ import pytest
 from gaudi_operator.clock import Clock
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import Answer
-from gaudi_operator.shell.kinds import LEADER_WORKER_SET, RESOURCE, WATCHED, Kind
+from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, WATCHED, Kind
 from gaudi_operator.shell.lead import Leader, Surroundings
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reports import Target
@@ -24,6 +24,8 @@ NOT_FOUND = Answer(404, b"{}")
 OURS, GROUPS = (
     Answer(200, json.dumps({"resources": [{"name": kind.plural}]}).encode()) for kind in (RESOURCE, LEADER_WORKER_SET)
 )
+EVERYWHERE = (*WATCHED, CLASS)
+"""What a cluster has where the chart was installed."""
 
 
 class Term:
@@ -92,13 +94,13 @@ def test_optional_kind_is_watched_where_it_is_served(new_term: Callable[..., Ter
     term = new_term()
     term.memory.answers = [OURS, GROUPS]
     term.run()
-    assert set(term.watched) == {*WATCHED, LEADER_WORKER_SET}
+    assert set(term.watched) == {*EVERYWHERE, LEADER_WORKER_SET}
 
 
 def test_optional_kind_that_is_not_served_is_not_watched(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.run()
-    assert set(term.watched) == set(WATCHED)
+    assert set(term.watched) == set(EVERYWHERE)
 
 
 @pytest.mark.parametrize("silence", [Answer(503, b"{}"), ConnectionError()])
@@ -114,7 +116,7 @@ def test_silence_is_no_proof_that_a_kind_is_missing(
 def test_leader_is_not_ready_before_the_last_list(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.run()
-    term.list([kind for kind in WATCHED if kind is not RESOURCE])
+    term.list([kind for kind in EVERYWHERE if kind is not RESOURCE])
     assert "gaudiinferences" in str(term.leader.why_not_ready())
     term.list([RESOURCE])
     assert term.leader.why_not_ready() is None
@@ -126,13 +128,15 @@ def test_every_namespace_is_listed_for_itself(new_term: Callable[..., Term]) -> 
     term.list(WATCHED, "blue")
     assert term.leader.why_not_ready()
     term.list(WATCHED, "green")
+    assert term.leader.why_not_ready() == "waits for the first list of gaudiinferenceclasses"
+    term.list([CLASS])
     assert term.leader.why_not_ready() is None
 
 
 def test_kind_that_cannot_be_watched_is_named(new_term: Callable[..., Term]) -> None:
     term = new_term()
     term.run()
-    term.list(WATCHED)
+    term.list(EVERYWHERE)
     term.session.failing.add(RESOURCE)
     assert "gaudiinferences" in str(term.leader.why_not_ready())
 
@@ -141,8 +145,21 @@ def test_kind_that_is_installed_and_wanted_ends_the_term(new_term: Callable[...,
     term = new_term()
     term.memory.exists(gaudi_inference("wide", NAMESPACE, parallelism={"nodes": 2}), seen=False)
     term.run()
-    term.list(WATCHED)
+    term.list(EVERYWHERE)
     term.memory.always[f"/apis/{LEADER_WORKER_SET.api_version}"] = GROUPS
+    term.run(10)
+    assert term.task
+    assert term.task.done()
+    assert term.task.result() is True
+
+
+def test_classes_that_are_installed_later_end_the_term(new_term: Callable[..., Term]) -> None:
+    term = new_term()
+    path = f"/apis/{CLASS.api_version}"
+    term.memory.always[path] = OURS
+    term.run()
+    term.list(WATCHED)
+    del term.memory.always[path]
     term.run(10)
     assert term.task
     assert term.task.done()
@@ -153,7 +170,7 @@ def test_optional_kind_that_nobody_wants_is_not_asked_for(new_term: Callable[...
     term = new_term()
     term.memory.exists(gaudi_inference("narrow", NAMESPACE), seen=False)
     term.run()
-    term.list(WATCHED)
+    term.list(EVERYWHERE)
     term.memory.asked.clear()
     term.run(60)
     assert not [path for _, path in term.memory.asked if "leaderworkerset" in path]

@@ -8,6 +8,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Event, SetGate
+from gaudi_operator.core.answers import AnyQuestion
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Answer
@@ -16,6 +17,7 @@ from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reconcile import Effects, Reconciler
 from gaudi_operator.shell.reports import Reports, Unreachable
+from gaudi_operator.shell.store import Key
 from tests.builders import gaudi_inference
 from tests.unit.operator.shell.memory import KEY, NAMESPACE, Memory, manifest
 from tests.world.api import Object
@@ -36,6 +38,7 @@ class Operator:
         self.status = GaudiInferenceStatus(replicas=1)
         self.events: tuple[Event, ...] = ()
         self.look_again: float | None = None
+        self.asked: list[tuple[Key, AnyQuestion, Callable[[Key], None]]] = []
         self.decided: list[float] = []
         self.decide: Callable[[Observed], Decision] = self._decide
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
@@ -47,6 +50,7 @@ class Operator:
             self.publisher,
             self.metrics,
             clock,
+            lambda *asked: self.asked.append(asked),
         )
         self.reconciler = Reconciler(effects, lambda observed: self.decide(observed), at_once=4)
 
@@ -168,6 +172,30 @@ def test_refused_gate_holds_no_other_up(operator: Operator) -> None:
     assert operator.stalled() == "ApiRefused"
 
 
+def waiting(operator: Operator) -> Operator:
+    """It has decided on a gate, and then wanted to know something."""
+    pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
+    gate = SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured")
+    operator.decide = lambda _: Decision((gate,), operator.status, question="what is the plan like?")
+    operator.sees(operator.resource)
+    return operator
+
+
+def test_gate_is_written_while_a_question_waits(operator: Operator) -> None:
+    waiting(operator)
+    assert [path for _, path in operator.memory.writes] == [POD.path(NAMESPACE, "a", "status")]
+    assert [question for _, question, _ in operator.asked] == ["what is the plan like?"]
+
+
+def test_answered_question_wakes_its_resource(operator: Operator) -> None:
+    [(key, _, wake)] = waiting(operator).asked
+    operator.decide = operator._decide
+    operator.loop.call_soon(wake, key)
+    operator.pass_time(0)
+    assert len(operator.decided) == 1
+    assert operator.memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 1
+
+
 def test_refusal_ends_the_actions_and_is_shown(operator: Operator) -> None:
     operator.memory.exists(manifest(SERVICE, "tiny"), seen=False)
     operator.wanted = (made(), made("other"))
@@ -258,7 +286,7 @@ def test_failure_shows_nothing_and_tells_nothing(operator: Operator) -> None:
     operator.memory.answers = [AWAY]
     operator.sees(operator.resource)
     assert "status" not in operator.memory.api.objects["GaudiInference", "tiny"]
-    assert operator.publisher._waiting.empty()
+    assert operator.publisher.waiting() == 0
 
 
 def test_defect_of_a_decision_is_counted_and_tried_again(operator: Operator) -> None:

@@ -1,6 +1,7 @@
 """The last word of every container: news wake, silence proves nothing, and no other instance speaks for it."""
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.reports import Reports, Target, Unreachable, Unusable
+from gaudi_operator.shell.reports import ANSWERS_PER_SECOND, Reports, Target, Unreachable, Unusable
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.operator.shell.memory import KEY
 from tests.world.api import Object
@@ -196,6 +197,48 @@ def test_pod_that_never_waits_is_asked_twenty_times_a_second(pods: Pods) -> None
     pods.follow(pod())
     pods.pass_time(1)
     assert len(pods.asked) <= 21
+
+
+def test_pod_that_never_waits_is_asked_ever_less(pods: Pods) -> None:
+    numbers = itertools.count(1)
+
+    async def hurried(*_: object) -> WarmupReport:
+        pods.asked.append(pods.loop.time())
+        return report(next(numbers))
+
+    pods.reports = Reports(lambda *_: None, Metrics(), hurried, WAIT, Clock(monotonic=pods.loop.time))
+    pods.follow(pod())
+    pods.pass_time(600)
+    assert sum(at > 540 for at in pods.asked) <= 60 * ANSWERS_PER_SECOND + 1
+
+
+def alternating(pods: Pods, gate_is_open: bool, words: tuple[Phase, Phase]) -> list[bool]:
+    """How urgent the news of the last ten of forty seconds are, of a pod that takes its word back all the time."""
+    numbers = itertools.count(1)
+
+    async def wavering(*_: object) -> WarmupReport:
+        number = next(numbers)
+        return report(number, words[number % 2])
+
+    pods.reports = Reports(
+        lambda _, urgent: pods.woken.append((pods.loop.time(), urgent)),
+        Metrics(),
+        wavering,
+        WAIT,
+        Clock(now=lambda: moment(pods.loop.time()), monotonic=pods.loop.time),
+        lambda *_: gate_is_open,
+    )
+    pods.follow(pod())
+    pods.pass_time(40)
+    return [urgent for at, urgent in pods.woken if at >= 30]
+
+
+def test_word_that_wavers_is_urgent_once_a_second(pods: Pods) -> None:
+    assert sum(alternating(pods, False, (Phase.SERVING, Phase.FAILED))) <= 11
+
+
+def test_word_that_closes_an_open_gate_is_always_urgent(pods: Pods) -> None:
+    assert all(alternating(pods, True, (Phase.DRAINING, Phase.FAILED)))
 
 
 def test_silent_pod_is_asked_ever_more_seldom(pods: Pods) -> None:

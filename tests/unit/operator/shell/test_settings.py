@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_operator.core.observed import AllowedHostPath
 from gaudi_operator.settings import from_environment, table
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "settings.md"
@@ -53,4 +54,32 @@ def test_renew_deadline_above_the_lease_is_refused(monkeypatch: pytest.MonkeyPat
     with pytest.raises(
         SystemExit, match="RENEW_DEADLINE_SECONDS, and that below GAUDI_OPERATOR_LEASE_DURATION_SECONDS"
     ):
+        from_environment()
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ('[{"prefix": "/models", "namespaces": ["chat"], "groups": [3000]}]', ("/models", ("chat",), (3000,))),
+        ("true", ("/", (), ())),
+    ],
+    ids=["entries", "former switch"],
+)
+def test_folders_of_nodes_are_read(
+    monkeypatch: pytest.MonkeyPatch, text: str, allowed: tuple[str, tuple[str, ...], tuple[int, ...]]
+) -> None:
+    monkeypatch.setenv("GAUDI_OPERATOR_ALLOW_HOST_PATH", text)
+    assert from_environment().defaults().allow_host_path == (AllowedHostPath(*allowed),)
+
+
+@pytest.mark.parametrize("text", ["", "false", "[]"])
+def test_no_folders_of_nodes_are_allowed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("GAUDI_OPERATOR_ALLOW_HOST_PATH", text)
+    assert from_environment().defaults().allow_host_path == ()
+
+
+@pytest.mark.parametrize("text", ["yes", '[{"prefix": "models"}]', '[{"prefix": "/a/../b"}]', '[{"path": "/models"}]'])
+def test_wrong_folders_of_nodes_name_their_variable(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("GAUDI_OPERATOR_ALLOW_HOST_PATH", text)
+    with pytest.raises(SystemExit, match="GAUDI_OPERATOR_ALLOW_HOST_PATH"):
         from_environment()

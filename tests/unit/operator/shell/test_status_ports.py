@@ -1,5 +1,6 @@
 """Whatever answers on a pod's status port is distrusted: its size, its form, where it points to, its silence."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -44,6 +45,20 @@ def whole(body: bytes, status: int = 200, **headers: str) -> Answer:
 
 async def test_report_is_read(ports: StatusPorts) -> None:
     assert await asked(ports, whole(BODY)) == REPORT
+
+
+async def test_report_steers_no_terminal(ports: StatusPorts) -> None:
+    failed = REPORT.model_dump(by_alias=True, mode="json") | {"failure": {"reason": "Bad", "message": "\x1b[2Jgone\n"}}
+    report = await asked(ports, whole(json.dumps(failed).encode()))
+    assert report.failure
+    assert report.failure.message == "\\x1b[2Jgone "
+
+
+@pytest.mark.parametrize("name", ["instance", "planHash", "bucketsDigest"])
+async def test_report_whose_names_are_no_words_is_unusable(ports: StatusPorts, name: str) -> None:
+    spoilt = REPORT.model_dump(by_alias=True, mode="json") | {name: "\x1b" * 64}
+    with pytest.raises(Unusable, match=name):
+        await asked(ports, whole(json.dumps(spoilt).encode()))
 
 
 async def test_question_says_what_is_known(ports: StatusPorts) -> None:

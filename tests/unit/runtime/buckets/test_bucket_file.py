@@ -27,7 +27,7 @@ def test_range_without_step_counts_by_one() -> None:
 
 
 def test_comments_and_blank_lines_are_skipped_but_counted() -> None:
-    assert [entry.line for entry in read_bucket_file("# head\n\n(1, 128, 0)  # short # prompts\n")] == [3]
+    assert [entry.line for entry in read_bucket_file("# head # more\n\n(1, 128, 0)  # short\n")] == [3]
 
 
 MOST = "(1, range(1, 501), range(0, 500))"
@@ -75,7 +75,7 @@ NO_BATCH = "batch size and query length must be at least 1"
     ],
 )
 def test_bad_line_is_refused_with_its_number_and_reason(line: str, reason: str) -> None:
-    with pytest.raises(PlanImpossible, match=f"bucket file, line 2: .*{reason}"):
+    with pytest.raises(PlanImpossible, match=f"bucket file, line 2: (.* )?{reason}"):
         buckets(f"(1, 128, 0)\n{line}")
 
 

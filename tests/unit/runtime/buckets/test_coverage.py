@@ -177,9 +177,40 @@ def test_share_that_rounds_to_nothing_is_not_called_nothing() -> None:
     assert coverage.sentence() == (f"under 0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
 
 
+def test_share_just_below_a_thousandth_is_under_it() -> None:
+    coverage = PhaseCoverage(PROMPT, 1_000_500, 1000, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
+    assert (coverage.sentence() or "").startswith("under 0.1 % ")
+
+
 def test_share_of_a_thousandth_is_said_in_figures() -> None:
     coverage = PhaseCoverage(PROMPT, 1000, 1, 1, (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),))
     assert coverage.sentence() == (f"0.1 % {WITHOUT} 1 gap from (1, 9, 0) to (1, 9, 0)")
+
+
+def test_gaps_of_both_phases_are_one_sentence() -> None:
+    gap = (Gap(Bucket(1, 9, 0), Bucket(1, 9, 0)),)
+    found = Uncovered(PhaseCoverage(PROMPT, 10, 1, 1, gap), PhaseCoverage(DECODE, 10, 2, 1, gap))
+    first, second = found.sentences()
+    assert found.sentence() == f"{first}; {second}"
+
+
+def test_corner_that_is_longer_than_the_model_is_no_gap() -> None:
+    limits = Limits(
+        max_model_len=16,
+        max_num_seqs=1,
+        max_num_prefill_seqs=1,
+        max_num_batched_tokens=16,
+        block_size=4,
+        prefix_caching=True,
+    )
+    stairs = (Bucket(1, 4, 3), Bucket(1, 8, 2), Bucket(1, 12, 1), Bucket(1, 16, 0))
+    assert uncovered(BucketPlan(stairs, (Bucket(1, 1, 4),)), limits, 4).prompt.gaps == ()
+
+
+def test_gap_of_larger_batch_that_begins_earlier_is_told() -> None:
+    limits = Limits(max_model_len=10, max_num_seqs=2, block_size=1, max_num_batched_tokens=10)
+    found = uncovered(BucketPlan((Bucket(1, 10, 0),), (Bucket(1, 1, 5), Bucket(2, 1, 4))), limits, 10).decode
+    assert [gap.first for gap in found.gaps] == [Bucket(1, 1, 6), Bucket(2, 1, 5)]
 
 
 def test_only_the_largest_batch_size_without_a_bucket_is_gap() -> None:

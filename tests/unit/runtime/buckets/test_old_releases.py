@@ -22,6 +22,9 @@ from gaudi_runtime.errors import PlanImpossible
         ((2, 4, 30, 3), True, [4, 8, 30]),
         ((4, 4, 9, 4), True, [4, 8, 9]),
         ((4, 4, 8, 4), False, [4, 8]),
+        ((2, 1, 8, 7), False, [2, 3, 4, 5, 6, 7, 8]),
+        ((2, 1, 19, 18), False, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]),
+        ((1, 128, 769, 8), True, [128, 256, 384, 512, 640, 768, 769]),
     ],
 )
 def test_exponential_fill_puts_taken_points_on_nearest_free_multiple(

@@ -1,6 +1,17 @@
 """The report's bounds: no card exceeds them, and what exceeds them is no report."""
 
-from gaudi_runtime.contract.report import BucketPhase, ColdShape, MemorySplit
+import pytest
+from pydantic import ValidationError
+
+from gaudi_runtime.contract.report import (
+    BucketPhase,
+    ColdShape,
+    MemorySplit,
+    SkippedVision,
+    VisionBucket,
+    VisionProgress,
+    WarmupReport,
+)
 
 GIB = 2**30
 
@@ -11,3 +22,25 @@ def test_small_model_in_blocks_of_one_token_has_millions() -> None:
     split = MemorySplit(free=120 * GIB, usable=110 * GIB, graphs=10 * GIB, kv_cache=100 * GIB, kv_blocks=blocks)
     assert split.kv_blocks == blocks > 8_000_000
     assert ColdShape(phase=BucketPhase.DECODE, shape=(1, 1, blocks), count=1).shape[2] == blocks
+
+
+OLD = {"instance": "a", "sequence": 1, "planHash": "0" * 64, "phase": "Serving"}
+
+
+def test_report_of_before_has_no_vision() -> None:
+    assert WarmupReport.model_validate(OLD).vision is None
+
+
+def test_vision_travels_as_its_modality_and_sizes() -> None:
+    bucket = VisionBucket("image", 896, 448, 2)
+    said = VisionProgress(planned=2, warmed=1, skipped=(SkippedVision(bucket=bucket, reason="no memory"),))
+    report = WarmupReport.model_validate({**OLD, "vision": said.model_dump(by_alias=True)})
+    wire = report.model_dump_json(by_alias=True)
+    assert '"bucket":["image",896,448,2]' in wire
+    assert WarmupReport.model_validate_json(wire) == report
+    assert str(bucket) == "image 896x448x2"
+
+
+def test_no_more_vision_buckets_are_warm_than_planned() -> None:
+    with pytest.raises(ValidationError, match="more vision buckets"):
+        VisionProgress(planned=1, warmed=2)

@@ -7,7 +7,14 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import WarmupConfig
-from gaudi_runtime.contract.report import RECENT_SECONDS, BucketPhase, PhaseProgress, Requests, ServedPhase
+from gaudi_runtime.contract.report import (
+    RECENT_SECONDS,
+    BucketPhase,
+    PhaseProgress,
+    Requests,
+    ServedPhase,
+    VisionProgress,
+)
 from gaudi_runtime.http.metrics import Observed, RecentRecompiles, ServingNews, new_registry, publish_counters
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram
@@ -102,3 +109,26 @@ def test_recompiles_are_recent_for_five_minutes() -> None:
     assert recent.count(5, now=200.0) == 5
     assert recent.count(5, now=10.0 + RECENT_SECONDS) == 2
     assert recent.count(5, now=200.0 + RECENT_SECONDS) == 0
+
+
+async def test_cold_images_are_news_once_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    board, histogram = ReportBoard("0" * 64), ServingHistogram(lambda _, real: Padded(real, warm=True))
+    news = ServingNews(board)
+    for _ in range(2):
+        histogram.absorb([], [["pixel_values 80x1176", False, 1, 0]])
+        news.look(histogram, Requests(), 1.0)
+    assert board.report().sequence == 2
+    assert caplog.messages == ["Vision tower: (pixel_values 80x1176) was not warmed-up!"]
+
+
+async def test_the_tower_has_series_of_its_own() -> None:
+    board = ReportBoard("0" * 64)
+    board.update(vision=VisionProgress(planned=4, warmed=3))
+    async with served(sim_config()) as api:
+        api.engine.counters.absorb([], [["a", True, 5, 0], ["b", False, 2, 1]])
+        registry = new_registry(Observed(board.report, api.engine))
+    label = {"phase": "vision"}
+    names = ("gaudi_graph_hits_total", "gaudi_cold_shapes_total", "gaudi_recompiles_since_ready_total")
+    assert [registry.get_sample_value(name, label) for name in names] == [5, 2, 1]
+    states = ({**label, "state": each} for each in ("planned", "warmed"))
+    assert [registry.get_sample_value("gaudi_buckets", each) for each in states] == [4, 3]

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import httpx
@@ -21,7 +22,7 @@ from gaudi_runtime.contract.report import (
 )
 from gaudi_runtime.http.metrics import Observed, new_registry
 from gaudi_runtime.http.report_board import MAX_WAITERS, ReportBoard
-from gaudi_runtime.http.server import http_server
+from gaudi_runtime.http.server import ServerLimits, http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.serve import start_engine
 from gaudi_runtime.traffic.histogram import Traffic, read_traffic
@@ -36,19 +37,25 @@ class StatusPort:
     port: int
 
 
-@pytest_asyncio.fixture
-async def status() -> AsyncIterator[StatusPort]:
+@asynccontextmanager
+async def listening(limits: ServerLimits) -> AsyncIterator[StatusPort]:
     board = ReportBoard("a" * 64)
     observed = Observed(board.report)
     app = status_app(board, observed, new_registry(observed), 30, lambda: False)
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     async with (
-        http_server(app, port, replace(STATUS_LIMITS, first_request_seconds=0.3)),
+        http_server(app, port, limits),
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
     ):
         yield StatusPort(board, observed, http, port)
         board.close()
+
+
+@pytest_asyncio.fixture
+async def status() -> AsyncIterator[StatusPort]:
+    async with listening(STATUS_LIMITS) as running:
+        yield running
 
 
 async def test_the_report_is_the_contract_in_camel_case(status: StatusPort) -> None:
@@ -152,9 +159,10 @@ async def test_a_header_beyond_the_limit_is_refused(status: StatusPort) -> None:
     await writer.wait_closed()
 
 
-async def test_a_silent_connection_is_dropped(status: StatusPort) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", status.port)
-    async with asyncio.timeout(5):
-        assert await reader.read() == b""
-    writer.close()
-    await writer.wait_closed()
+async def test_a_silent_connection_is_dropped() -> None:
+    async with listening(replace(STATUS_LIMITS, first_request_seconds=0.3)) as status:
+        reader, writer = await asyncio.open_connection("127.0.0.1", status.port)
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()

@@ -1,14 +1,18 @@
 """A serving histogram as a report shows it."""
 
+import pytest
+
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import (
     MAX_COLD_SHAPES,
+    MAX_NAMED_VISION,
     MAX_SERVED_BUCKETS,
     BucketPhase,
     ColdShape,
     Served,
     ServedBucket,
     ServedPhase,
+    ServedVision,
 )
 from gaudi_runtime.traffic.serving_histogram import Padded, ServingHistogram, coldest, summary
 
@@ -62,3 +66,25 @@ def test_coldest_come_with_their_compiles_and_bounded() -> None:
 def test_count_beyond_the_reports_bound_stays_at_it() -> None:
     (shape,) = coldest(met(DECODE, Bucket(1, 1, 3), Bucket(1, 1, 4), warm=False, batches=10**9))
     assert shape.count == 1_000_000
+
+
+def test_runs_of_the_tower_are_told_with_cold_ones() -> None:
+    histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
+    histogram.absorb([], [["a", True, 3, 0], ["b", False, 2, 1]])
+    histogram.absorb([], [["b", False, 1, 0]])
+    assert summary(histogram).vision == ServedVision(hits=3, misses=3, recompiles=1, cold=("b",))
+    assert histogram.recompiles == 1
+
+
+def test_cold_images_are_named_up_to_a_bound() -> None:
+    histogram = ServingHistogram(lambda _, shape: Padded(shape, warm=True))
+    histogram.absorb([], [[str(each), False, 1, 1] for each in range(100)])
+    found = summary(histogram).vision
+    assert found is not None
+    assert (found.misses, len(found.cold)) == (100, MAX_NAMED_VISION)
+
+
+@pytest.mark.parametrize("row", [["a", True, 3], 7, ["a", True, -1, 0]])
+def test_what_is_no_row_of_the_tower_is_refused(row: object) -> None:
+    with pytest.raises(ValueError, match=r"no row|no count"):
+        ServingHistogram(lambda _, shape: Padded(shape, warm=True)).absorb([], [row])  # type: ignore[list-item]

@@ -21,7 +21,13 @@ def added(config: RuntimeConfig, kv_cache_bytes: int | None = None) -> list[str]
 
 
 def test_a_card_has_our_worker_over_the_plugins() -> None:
-    assert added(vllm_config()) == ["--worker-cls=gaudi_runtime.engines.vllm.workers.hpu_worker.DrivenHpuWorker"]
+    assert added(vllm_config())[0] == "--worker-cls=gaudi_runtime.engines.vllm.workers.hpu_worker.DrivenHpuWorker"
+
+
+def test_media_are_fetched_from_nowhere_unless_a_domain_is_said() -> None:
+    assert added(vllm_config())[1:] == ["--allowed-media-domains=none.invalid"]
+    told = {"settings": {"--allowed-media-domains": "images.example"}}
+    assert added(vllm_config(engine=told))[1:] == []
 
 
 @pytest.mark.parametrize("device", WORKERS)

@@ -6,11 +6,11 @@ from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.contract.report import BucketPhase, WarmupReport
+from gaudi_runtime.contract.report import BucketPhase, VisionBucket, WarmupReport
 from gaudi_runtime.engines.protocol import DeviceMemory, Progress
 from gaudi_runtime.engines.sim.engine import SimEngine
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
-from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused
+from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.warmup.memory import split_memory
 from gaudi_runtime.warmup.runner import warm_up
@@ -45,7 +45,14 @@ class DrivenEngine(SimEngine):
         return DeviceMemory(**plain(self.verbs.memory()))
 
     def use_plan(self, plan: BucketPlan) -> None:
-        plain(self.verbs.plan([list(each) for each in plan.prompt], [list(each) for each in plan.decode]))
+        told = plain(self.verbs.plan([list(each) for each in plan.prompt], [list(each) for each in plan.decode]))
+        self.vision = tuple(VisionBucket(*each) for each in told.get("vision", ()))
+
+    def vision_buckets(self) -> tuple[VisionBucket, ...]:
+        return self.vision
+
+    def warm_vision(self, bucket: VisionBucket) -> int:
+        return int(self._outcome(self.verbs.warm_vision(*bucket))["bytes"])
 
     def warm(self, phase: BucketPhase, bucket: Bucket) -> None:
         self._outcome(self.verbs.warm(phase.value, list(bucket)))
@@ -68,6 +75,8 @@ class DrivenEngine(SimEngine):
         outcome = plain(answer)
         if outcome["out_of_memory"]:
             raise DeviceOutOfMemory(outcome["out_of_memory"])
+        if "ran_as" in outcome:
+            raise ShapeRefused(outcome["ran_as"])
         return dict(outcome)
 
 

@@ -4,9 +4,10 @@ Methods record their calls. What a few of them do besides is what the contract's
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,8 +115,18 @@ def _recorded(owner: str, name: str, takes: Signature, behaviour: Callable[..., 
     return method
 
 
-def plugin(card: Card, *, graphs: bool = True, without: tuple[str, str] = ("", ""), drafts: int = 0) -> Any:
-    """A model runner after the allocation of its KV cache; `without` (entry, name) is missing. It drafts by n-grams."""
+def plugin(
+    card: Card,
+    *,
+    graphs: bool = True,
+    without: tuple[str, str] = ("", ""),
+    drafts: int = 0,
+    images: Sequence[int] | None = None,
+) -> Any:
+    """A model runner after the allocation of its KV cache; `without` (entry, name) is missing. It drafts by n-grams.
+
+    With `images` its model takes images, in batches of these sizes.
+    """
 
     def lacking(entry: str) -> str | None:
         return without[1] if without[0] == entry else None
@@ -145,14 +156,62 @@ def plugin(card: Card, *, graphs: bool = True, without: tuple[str, str] = ("", "
         execute_model=lambda self, step, warmup_mode: _run_dummies(self, card, step),
         _check_config=lambda self, *shape: None,
         _use_graphs=lambda self, metadata, batch: graphs and metadata.tokens <= card.longest_graphed,
+        warmup_multimodal_graphs=lambda self, buckets: _warm_images(self, buckets),
+        log_warmup_multimodal=record("log_warmup_multimodal"),
+        _get_mm_dummy_batch=lambda self, *sizes: {"pixel_values": Pixels((sizes[1] or sizes[4], 3, *sizes[2:4]))},
+        get_model=lambda self: self.model,
     )()
     settings = {"bucketing_manager": manager, "enable_bucketing": True, "use_hpu_graph": graphs, "skip_warmup": False}
     speculative = SimpleNamespace(method="ngram", num_speculative_tokens=drafts) if drafts else None
-    models = {"is_pooling_model": False, "supports_mm_inputs": False, "speculative_config": speculative}
+    models = {"is_pooling_model": False, "supports_mm_inputs": images is not None, "speculative_config": speculative}
     state = {"graphed_buckets": set(), "mem_margin": float(GIB), "block_size": 128}
     cache = {"kv_caches": LAYERS, "max_model_len": 2**20, "use_contiguous_pa": False}
-    _fill(runner, lacking("HPUModelRunner"), **settings, **models, **state, **cache)
+    sizes = generate("HPUVisionBucketManager", lacking("HPUVisionBucketManager"), greedy_plan=_divided)()
+    seen = {"multimodal_buckets": images, "is_batch_based": True}
+    _fill(sizes, lacking("HPUVisionBucketManager"), **seen)
+    sees = {"model": SimpleNamespace(vision_bucket_manager=sizes, embed_multimodal=partial(_embed, card, sizes))}
+    _fill(runner, lacking("HPUModelRunner"), **settings, **models, **state, **cache, **sees)
     return runner
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """A tensor of images on the card."""
+
+    shape: tuple[int, ...]
+
+    def is_floating_point(self) -> bool:
+        return True
+
+
+def _warm_images(runner: Any, buckets: Sequence[int]) -> None:
+    """As the plugin does it for models that take images in batches: of one size, each run once."""
+    for at, size in enumerate(buckets):
+        embedded = runner.model.embed_multimodal(**runner._get_mm_dummy_batch("image", size, 896, 896, None))
+        assert [each.ndim for each in embedded] == [2] * size
+        runner.log_warmup_multimodal("Graph/Multimodal(image)", at, len(buckets), size, 0, 896, 896)
+
+
+def _divided(manager: Any, images: int, sizes: Sequence[int]) -> list[int]:
+    if not images:
+        return []
+    largest = max(each for each in sizes if each <= images)
+    return [largest, *_divided(manager, images - largest, sizes)]
+
+
+def _embed(card: Card, manager: Any, pixel_values: Pixels) -> list[Any]:
+    """The tower runs a batch at a time, and takes memory for each size that it has not run before."""
+    images = pixel_values.shape[0]
+    for size in manager.greedy_plan(images, manager.multimodal_buckets):
+        shape = (size, *pixel_values.shape[2:])
+        card.log.append(f"tower {size}{' compile-only' if card.compile_only else ''}")
+        if shape == card.fails_at:
+            raise RuntimeError(card.failure)
+        if shape not in card.graphs:
+            card.graphs.add(shape)
+            card.running += size * MIB
+            card.compiled += not card.lazy
+    return [SimpleNamespace(ndim=2)] * images
 
 
 def bridge(card: Card, *missing: str) -> Bridge:

@@ -185,14 +185,6 @@ def test_plugin_that_has_not_split_its_memory_yet_is_refused(owner: str, name: s
         HpuVerbs(runner, bridge(Card()))
 
 
-def test_a_vision_tower_that_stays_cold_is_a_loss() -> None:
-    runner = plugin(Card())
-    runner.supports_mm_inputs = True
-    assert find_capabilities(runner, bridge(Card())).degradations == (
-        "the vision tower is not warmed up: the first image of every size is slow",
-    )
-
-
 @pytest.mark.parametrize("mode", [ExecutionMode.LAZY, ExecutionMode.EAGER])
 def test_modes_without_graphs_need_no_margin(mode: ExecutionMode) -> None:
     card = Card(lazy=mode is ExecutionMode.LAZY)

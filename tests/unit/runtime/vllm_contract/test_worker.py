@@ -56,6 +56,7 @@ def worker_class(card: Card, failures: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name, value in give_orders(orders).items():
         monkeypatch.setenv(name, value)
     modules = {
+        "vllm_gaudi": SimpleNamespace(envs=SimpleNamespace()),
         RECORDED["module"]: SimpleNamespace(HPUWorker=plugin_worker(card)),
         "vllm.v1.worker.worker_base": SimpleNamespace(CompilationTimes=CompilationTimes),
         "vllm.utils.torch_utils": SimpleNamespace(set_random_seed=lambda seed: card.log.append(f"seed {seed}")),

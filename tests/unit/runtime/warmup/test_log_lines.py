@@ -1,10 +1,10 @@
 """The lines of seeds 000 and 002, word for word where the public servers print them."""
 
 from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.units import GIB
 from gaudi_runtime.warmup.memory import GraphPool
-from gaudi_runtime.warmup.progress import captured_line, finished_line, graph_shares_line, step_line
+from gaudi_runtime.warmup.progress import captured_line, finished_line, graph_shares_line, step_line, vision_line
 
 PROMPT = BucketPhase.PROMPT
 
@@ -39,3 +39,8 @@ def test_graph_shares_are_those_of_the_reference_logs() -> None:
 def test_the_end_tells_seconds_and_memory() -> None:
     line = finished_line(49.2, int(14.19 * GIB))
     assert line == "Warmup finished in 49 secs, allocated 14.19 GiB of device memory"
+
+
+def test_a_run_of_the_vision_tower_names_size_and_items() -> None:
+    line = vision_line(VisionBucket("image", 448, 224, 2), 3, 10, int(47.35 * GIB))
+    assert line == "[Warmup][Vision][3/10] modality:image width:448 height:224 items:2 free_mem:47.35 GiB"

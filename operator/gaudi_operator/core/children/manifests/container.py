@@ -220,6 +220,28 @@ def _credentials(store: RecipeObjectStore) -> dict[str, Object]:
     return {name: _secret(s3.credentials_secret_name, key) for name, key in _KEYS.items()} if s3 else {}
 
 
+OWN_VARIABLES = frozenset(
+    {
+        "HOME",
+        "TMPDIR",
+        "USER",
+        "XDG_CACHE_HOME",
+        "HF_HOME",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "HABANA_LOGS",
+        "VLLM_CACHE_ROOT",
+        "VLLM_NO_USAGE_STATS",
+        "HF_HUB_OFFLINE",
+        "HF_TOKEN",
+        API_KEY_VARIABLE,
+        REVISION_VARIABLE,
+        STORE_TOKEN_VARIABLE,
+        *_KEYS,
+    }
+)
+"""What the operator writes into the runtime's environment besides knobs of the engine."""
+
+
 def _secret(name: str, key: str) -> Object:
     """Optional: what is missing costs recipes, not the start."""
     return {"secretKeyRef": {"name": name, "key": key, "optional": True}}

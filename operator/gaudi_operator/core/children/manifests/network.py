@@ -1,7 +1,7 @@
 """How pods are reached: the Service in front of all ready ones, their ServiceAccount, and the NetworkPolicy.
 
-Clients reach the model port, only the operator the status port, and pods of a group each other. The account is an
-identity without rights and without a mounted token.
+Clients reach the model port, only the operator and monitoring the status port, and pods of a group each other. The
+account is an identity without rights and without a mounted token.
 """
 
 from gaudi_operator.api.base import ApiModel
@@ -53,7 +53,7 @@ def _operator_rule(defaults: InstallationDefaults) -> Object:
         "namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: defaults.operator_namespace}},
         "podSelector": {"matchLabels": dict(OPERATOR_POD_LABELS)},
     }
-    return {"from": [peer], "ports": [_port(STATUS_PORT_NAME)]}
+    return {"from": [peer, *map(_peer, defaults.monitoring_from)], "ports": [_port(STATUS_PORT_NAME)]}
 
 
 def _group_rules(inference: Inference) -> list[Object]:

@@ -3,7 +3,7 @@
 from itertools import chain
 from typing import Any
 
-from gaudi_operator.api.v1alpha1.pods.pod import Pod
+from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER, Pod
 from gaudi_operator.api.v1alpha1.pods.scheduling import PodAffinity
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.children.manifests.container import container, side_containers
@@ -71,11 +71,17 @@ def _security(spec: GaudiInferenceSpec) -> Object:
     user, pod = spec.pod.run_as_user, spec.pod
     return {
         "runAsNonRoot": True,
-        **({} if pod.user_from_cluster else {"runAsUser": user, "runAsGroup": user}),
+        **({} if pod.user_from_cluster else {"runAsUser": user, "runAsGroup": _group(spec)}),
         "seccompProfile": {"type": "RuntimeDefault"},
         **_group_of_volumes(spec),
         **({"supplementalGroups": list(pod.supplemental_groups)} if pod.supplemental_groups else {}),
     }
+
+
+def _group(spec: GaudiInferenceSpec) -> int:
+    """Of the user's own number; a fixed one where a folder of the node is mounted, whose files have groups already."""
+    sources = (spec.model.source, *(each.source for each in spec.model.adapters))
+    return DEFAULT_USER if any(each.host_path for each in sources) else spec.pod.run_as_user
 
 
 def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
@@ -85,7 +91,7 @@ def _group_of_volumes(spec: GaudiInferenceSpec) -> Object:
         return {}
     # Walking through a large cache at each start would take minutes.
     lazily = {"fsGroupChangePolicy": "OnRootMismatch"}
-    return lazily if spec.pod.user_from_cluster else {"fsGroup": spec.pod.run_as_user, **lazily}
+    return lazily if spec.pod.user_from_cluster else {"fsGroup": _group(spec), **lazily}
 
 
 def _writes_to_a_claim(pod: Pod) -> bool:

@@ -141,6 +141,22 @@ DRAFTS = (
     Name("_execute_dummy_scenario", ("requests", "scheduled_tokens")),
 )
 SEEDS = (Name("seed_decode_buckets"),)
+_TOWER_COLD = "the vision tower is not warmed up: the first image of every size is slow"
+# Only of a model that takes images.
+VISION = (
+    Name("model", loss=_TOWER_COLD),
+    Name("get_model", (), loss=_TOWER_COLD),
+    Name("warmup_multimodal_graphs", ("buckets",), loss=_TOWER_COLD),
+    Name("log_warmup_multimodal", ("phase", "i", "max_i", "batch_size", "seq_len", "w", "h"), loss=_TOWER_COLD),
+    Name(
+        "_get_mm_dummy_batch",
+        ("modality", "image_args", "width", "height", "count_override"),
+        loss=_TOWER_COLD,
+    ),
+)
+TOWER = (Name("embed_multimodal", loss=_TOWER_COLD),)
+# Made when the plugin prepares itself.
+VISION_BUCKETS = (Name("multimodal_buckets", loss=_TOWER_COLD), Name("is_batch_based", loss=_TOWER_COLD))
 DRAFTED_BY = "ngram"
 """The one method whose steps are planned: it drafts on the host, so that no second model has shapes to warm up."""
 _SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is slow"
@@ -189,8 +205,13 @@ def find_capabilities(runner: Any, bridge: Bridge) -> Capabilities:
     if bridge.compile_only is None:
         lost.append("the bridge has no compile-only mode: every bucket is computed while it is compiled")
     if getattr(runner, "supports_mm_inputs", False):
-        lost.append("the vision tower is not warmed up: the first image of every size is slow")
+        lost += tower_losses(runner)
     return Capabilities(mode, tuple(lost))
+
+
+def tower_losses(runner: Any) -> list[str]:
+    """What is lost because the vision tower of a model that takes images cannot be warmed up; nothing where it can."""
+    return losses(runner, VISION) or losses(runner.model, TOWER)
 
 
 def runner_names(mode: ExecutionMode) -> tuple[Name, ...]:

@@ -4,6 +4,7 @@ Plain data in and out, one bucket a call. The orchestrator owns order, budget an
 thing (docs/vllm.md).
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.config import ExecutionMode
-from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.report import BucketPhase, VisionBucket
 from gaudi_runtime.engines.vllm.ranks import Outcome
 from gaudi_runtime.engines.vllm.start_errors import ran_out_of_memory
 from gaudi_runtime.engines.vllm.workers.capabilities import (
@@ -20,15 +21,24 @@ from gaudi_runtime.engines.vllm.workers.capabilities import (
     PREPARED,
     REMADE,
     UNBOUNDED,
+    VISION_BUCKETS,
     Bridge,
     find_capabilities,
     losses,
+    tower_losses,
 )
 from gaudi_runtime.engines.vllm.workers.forwards import FixedBuckets, Forwards, GraphGate
 from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Row
 from gaudi_runtime.engines.vllm.workers.speculative import decode_forwards, draft_tokens
+from gaudi_runtime.engines.vllm.workers.vision import VisionTower
+
+log = logging.getLogger(__name__)
 
 Forward = Callable[[], None]
+NO_VISION = (
+    "no vision bucket is planned, so the first image of every size is slow: set spec.model.itemsPerPrompt, for models "
+    "without buckets of their own also VLLM_MULTIMODAL_RESOLUTIONS in spec.engine.settings"
+)
 RAN_AS = "vllm-gaudi runs it as"
 REPORT = "the two count shapes differently, which is a defect of this runtime; please report it"
 
@@ -43,17 +53,23 @@ class HpuVerbs:
         wanted: ExecutionMode | None = None,
         fail_on_cold_shapes: bool = False,
         leave_note: Callable[[str], None] = lambda _: None,
+        vision_for_real: bool = False,
     ) -> None:
         """`wanted` is the configured mode; `leave_note` tells why others may wait for this rank in vain.
 
-        Raises a RuntimeStartError when this plugin cannot be driven.
+        With `vision_for_real` the vision tower computes in warm-up where it would only be compiled. Raises a
+        RuntimeStartError when this plugin cannot be driven.
         """
         self._leave_note = leave_note
         self._runner, self._bridge, self._wanted = runner, bridge, wanted
         self._fail_on_cold_shapes = fail_on_cold_shapes
         self._offered = find_capabilities(runner, bridge)
         mode = self._offered.mode
-        self._forwards = Forwards(runner, bridge.compiled if mode is ExecutionMode.TORCH_COMPILE else None)
+        compiled = bridge.compiled if mode is ExecutionMode.TORCH_COMPILE else None
+        sees = getattr(runner, "supports_mm_inputs", False) and not tower_losses(runner)
+        self._tower = VisionTower(runner, compiled) if sees else None
+        self._compiles_vision = mode is ExecutionMode.TORCH_COMPILE and not vision_for_real
+        self._forwards = Forwards(runner, self._tower.compiles_beside if self._tower and compiled else compiled)
         self._gate = GraphGate(runner, self._forwards) if mode is ExecutionMode.HPU_GRAPHS else None
         self._seeds: FixedBuckets | None = None
         self._met: MetShapes | None = None
@@ -129,7 +145,38 @@ class HpuVerbs:
         manager.prompt_buckets, manager.decode_buckets = prompts, decodes
         manager._fallback_max_ctx = max((blocks for _, _, blocks in decodes), default=0)
         lost = losses(self._runner, PREPARED) or losses(self._runner.defragmenter, DEFRAGMENTER)
-        return {"prompt": len(prompts), "decode": len(decodes), "degradations": lost}
+        planned = {"prompt": len(prompts), "decode": len(decodes), "degradations": lost}
+        return {**planned, **self._plan_vision(lost)} if self._tower else planned
+
+    def _plan_vision(self, lost: list[str]) -> dict[str, object]:
+        unknown = losses(getattr(self._runner.get_model(), "vision_bucket_manager", None), VISION_BUCKETS)
+        vision = self._tower.planned() if self._tower and not unknown else []
+        more = unknown or ([] if vision else [NO_VISION])
+        return {"vision": [list(each) for each in vision], "degradations": [*lost, *more]}
+
+    def warm_vision(self, modality: str, width: int, height: int, items: int) -> Outcome:
+        """Run the vision tower once, on so many dummies of this size."""
+        assert self._tower is not None  # noqa: S101 - `plan` has told of its buckets
+        run = partial(self._tower.run, VisionBucket(modality, width, height, items))
+        before = self.memory()["free"]
+        try:
+            # As the plugin does it: where torch.compile makes the code, that is enough; else graphs and recipes come of
+            # a real run.
+            if self._compiles_vision:
+                self._compile(run)
+            else:
+                run()
+        except Exception as error:
+            if not ran_out_of_memory(str(error)):
+                # Of some models the plugin cannot make the dummy; they serve all the same.
+                log.exception("The vision tower cannot be run with %s %dx%dx%d", modality, width, height, items)
+                why = f"vllm-gaudi cannot run it: {type(error).__name__}: {error}"
+                return Outcome(bytes=0, graph=False, out_of_memory=None, ran_as=why)
+            # Of the tower alone: it leaves no dummy request behind, on which what comes next could fail.
+            why = f"the device ran out of memory at vision bucket {modality} {width}x{height}x{items} ({error})"
+            self._leave_note(why)
+            return _refused(why)
+        return Outcome(bytes=max(0, before - self.memory()["free"]), graph=False, out_of_memory=None)
 
     def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
         """Compile one bucket by a dummy batch of its shape, without capturing a graph."""
@@ -169,6 +216,8 @@ class HpuVerbs:
         if self._fail_on_cold_shapes and self._offered.mode is ExecutionMode.TORCH_COMPILE:
             self._bridge.refuse_compiles()
         self._met = MetShapes()
+        if self._tower:
+            self._tower.start_serving()
 
     def step(self, execute: Callable[[], Any]) -> Any:
         """Count what a step of serving ran, around its execution."""
@@ -181,7 +230,8 @@ class HpuVerbs:
 
     def counters(self) -> dict[str, list[Row]]:
         """What was met since the last look."""
-        return {"met": self._met.take() if self._met else []}
+        met = {"met": self._met.take() if self._met else []}
+        return {**met, "vision": self._tower.take()} if self._tower else met
 
     def _run(self, phase: str, bucket: Sequence[int], execute: Callable[[Forward], bool]) -> Outcome:
         """One bucket as a dummy batch; `execute` is handed its forward and answers whether a graph was kept.

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from vllm_gaudi import envs
 from vllm_gaudi.v1.worker.hpu_worker import HPUWorker
 
 from gaudi_runtime.contract.config import ExecutionMode
@@ -33,4 +34,6 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         orders = self.gaudi_orders
         mode = ExecutionMode(orders.execution_mode)
         leave_note = partial(Note(orders.runtime_pid).leave, self.rank)
-        return HpuVerbs(self.model_runner, open_bridge(), mode, orders.fail_on_cold_shapes, leave_note)
+        # As the plugin reads it; 0.26.0 does not know it.
+        vision_for_real = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
+        return HpuVerbs(self.model_runner, open_bridge(), mode, orders.fail_on_cold_shapes, leave_note, vision_for_real)

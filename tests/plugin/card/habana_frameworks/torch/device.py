@@ -72,7 +72,15 @@ def _one_hot(function: Any, index: torch.Tensor, num_classes: int = -1) -> Any:
     return function(index.clamp(min=0).long(), num_classes) * known
 
 
+def _matmul(function: Any, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor | None = None) -> Any:
+    """Into results that are more exact than what is multiplied, which a CPU's kernel refuses."""
+    if out is None:
+        return function(left, right)
+    return function(left.to(out.dtype), right.to(out.dtype), out=out)
+
+
 _ROWS: dict[Any, Callable[..., Any]] = {
+    torch.matmul: _matmul,
     torch.index_select: _by_rows,
     torch.Tensor.index_select: _by_rows,
     torch.Tensor.index_copy_: _by_rows,

@@ -99,3 +99,8 @@ def test_duration_is_read(text: str, found: float) -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="is no duration"):
         seconds(text)
+
+
+def test_words_of_a_pod_steer_no_terminal() -> None:
+    verdict = judge(shown(ON_ITS_WAY, ("Stalled", True, "Failed", "\x1b]52;c;aGk=\x07")), KEPT)
+    assert verdict.sentence == 'gaudiinference "tiny" stopped (Failed): \\x1b]52;c;aGk=\\x07'

@@ -47,7 +47,7 @@ def test_a_manifest_says_what_was_written(files: dict[str, StoredFile]) -> None:
 @pytest.mark.parametrize("field", [field.name for field in fields(RecipeKey)])
 def test_an_entry_of_another_key_is_foreign(field: str) -> None:
     text = manifest_text(manifest(), replace(KEY, **{field: "another"}))
-    with pytest.raises(EntryUnusable, match="it is of another software, card, model, dtype or parallelism"):
+    with pytest.raises(EntryUnusable, match=r"^it is of another software, card, model, dtype or parallelism$"):
         parse_manifest(text, KEY)
 
 

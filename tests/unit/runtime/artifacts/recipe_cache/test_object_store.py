@@ -111,7 +111,9 @@ async def test_token_that_fits_no_header_is_not_shown(
     site: Site, store: StoreState, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     monkeypatch.setenv(STORE_TOKEN_VARIABLE, token)
-    assert "its credentials have characters that none have" in (told(start(site, store)).reason or "")
+    assert ": its credentials have characters that none have: write their Secret again." in (
+        told(start(site, store)).reason or ""
+    )
     assert store.requests == []
 
 
@@ -150,7 +152,7 @@ async def test_without_both_keys_nothing_is_asked_of_a_region(
         monkeypatch.setenv(name, SECRET)
     found = told(start(site, store, s3_region="eu-1"))
     assert found.outcome is SEEDED
-    assert "its Secret has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY" in (found.reason or "")
+    assert ": its Secret has no AWS_ACCESS_KEY_ID or no AWS_SECRET_ACCESS_KEY." in (found.reason or "")
     assert store.requests == []
 
 

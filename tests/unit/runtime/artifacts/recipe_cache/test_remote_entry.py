@@ -78,7 +78,7 @@ def test_manifest_that_comes_in_pieces_is_put_together(store: StoreState) -> Non
 
 def test_manifest_that_is_no_text_is_damaged(store: StoreState) -> None:
     (store.folder / KEY.digest / "manifest").write_bytes(b"\xff")
-    with pytest.raises(EntryUnusable, match="its manifest is damaged"):
+    with pytest.raises(EntryUnusable, match=r"^its manifest is damaged$"):
         remote(store).read()
 
 

@@ -52,6 +52,13 @@ def test_variable_that_forbids_hub_forbids_no_branch_that_is_here(site: Site, mo
     assert site.fetch("main") == folder
 
 
+def test_variable_that_forbids_the_hub_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ConfigError) as raised:
+        site.fetch()
+    assert str(raised.value) == "HF_HUB_OFFLINE forbids to ask the hub for repository tiny/model: unset it."
+
+
 def cut(file: Path) -> None:
     file.write_bytes(b"short")
 
@@ -99,6 +106,22 @@ def test_disk_with_room_for_what_is_missing_is_enough(site: Site) -> None:
     folder = site.root / "tiny--model"
     here = sum(bytes_below(folder / f"{COMMIT}.{kind}") for kind in ("partial", "parts"))
     site.free = lambda _: sum(map(len, site.hub.files.values())) - here
+    assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_older_commit_stays_where_room_is_just_enough(site: Site) -> None:
+    fetched_by_a_process_that_ended(site)
+    move(site)
+    site.free = lambda _: sum(map(len, site.hub.files.values()))
+    site.fetch("main")
+    assert commits(site) == {COMMIT, OTHER}
+
+
+def test_finished_files_need_no_more_room(site: Site) -> None:
+    finished = site.root / "tiny--model" / f"{COMMIT}.partial" / "model.safetensors"
+    finished.parent.mkdir(parents=True)
+    finished.write_bytes(WEIGHTS)
+    site.free = lambda _: HALF
     assert (site.fetch() / "model.safetensors").read_bytes() == WEIGHTS
 
 

@@ -252,7 +252,9 @@ def test_disk_that_becomes_full_is_reported(site: Site, monkeypatch: pytest.Monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DiskFull, match=r"^The disk became full while .*what came is kept and the next start goes on"):
+    with pytest.raises(
+        DiskFull, match=r"^The disk became full while .*; what came is kept and the next start goes on there\.$"
+    ):
         site.fetch()
 
 

@@ -29,6 +29,23 @@ def test_branch_is_asked_for_its_commit_and_fetches_nothing_twice(site: Site) ->
     assert [path for path, _, _ in site.hub.requests] == ["/api/models/tiny/model/revision/main"]
 
 
+def test_branch_that_is_here_is_not_opened_again(site: Site) -> None:
+    site.fetch("main")
+    site.told.clear()
+    site.fetch("main")
+    assert site.told == []
+
+
+def test_file_in_a_folder_of_a_folder_is_fetched(site: Site) -> None:
+    site.hub.files["a/b/c.json"] = b"{}"
+    assert (site.fetch() / "a" / "b" / "c.json").read_bytes() == b"{}"
+
+
+def test_content_is_asked_for_without_compression(site: Site) -> None:
+    site.fetch()
+    assert set(site.hub.encodings) == {"identity"}
+
+
 def test_branch_that_moved_is_fetched_anew(site: Site) -> None:
     before = site.fetch("main")
     site.hub.commit, site.hub.files["config.json"] = "d" * 40, b"{}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.fetch import with_model_here
+from gaudi_runtime.artifacts.sources.fetch import fetched, with_model_here
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     EngineConfig,
@@ -67,6 +67,14 @@ async def test_report_shows_the_fetch_in_bytes(site: Site, board: Board) -> None
     assert report.phase is Phase.FETCHING
     assert report.fetch is not None
     assert (report.fetch.done_bytes, report.fetch.total_bytes, report.fetch.waiting) == (total, total, False)
+
+
+async def test_every_piece_starts_the_stall_clock_again(site: Site, board: Board) -> None:
+    moved: list[None] = []
+    board.touch = lambda: moved.append(None)  # type: ignore[method-assign]
+    hub = HubRepository(repo=REPO, revision=COMMIT)
+    fetched(hub, site.root, None, board, threading.Event())
+    assert len(moved) >= len(FILES)
 
 
 async def test_token_comes_from_the_environment(site: Site, board: Board) -> None:

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import BucketPlan
 from gaudi_runtime.buckets.optimal import cost
 from gaudi_runtime.buckets.optimal.cost import Price
+from gaudi_runtime.buckets.optimal.strategy import Optimizer
 from gaudi_runtime.buckets.planner import make_plan
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, OptimalSettings, Strategy
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
+from gaudi_runtime.traffic.histogram import read_traffic
 
 LIMITS = Limits(max_model_len=4096, max_num_seqs=8, max_num_batched_tokens=4096)
 TRAFFIC = "".join(f"prompt 1 {300 * n} 0 {20 - n}\n" for n in range(1, 14)) + "".join(
@@ -50,6 +52,19 @@ def test_graph_bytes_are_never_exceeded(budget: int) -> None:
 @given(st.integers(3, 90))
 def test_warmup_seconds_are_never_exceeded(budget: int) -> None:
     assert spent(plan(warmup_seconds=budget), cost.warmup_seconds) <= budget
+
+
+def test_bytes_of_one_phase_alone_buy_what_they_hold() -> None:
+    """Its plan is searched further by exchanges, as those of graphs are."""
+    traffic = read_traffic(TRAFFIC)
+    price = cost.graph_bytes(128)
+    decode = (BucketPhase.DECODE,)
+    varied = LIMITS.model_copy(update={"contiguous_paged_attention": False})
+    optimizer = Optimizer(traffic, varied, 100)
+    budget = 5 * optimizer.least(BucketPhase.DECODE, price)
+    (chosen,) = optimizer.choose(decode, price, budget, "--graph-bytes").buckets.values()
+    assert len(chosen) >= 5
+    assert sum(price(BucketPhase.DECODE, bucket) for bucket in chosen) <= budget
 
 
 def test_more_seconds_buy_more_graphs() -> None:

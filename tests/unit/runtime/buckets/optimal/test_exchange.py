@@ -56,6 +56,13 @@ def test_plan_grows_by_what_saves_most_for_its_price(cells: dict[Bucket, float],
     assert grown(market(cells, budget)) == plan
 
 
+def test_bucket_that_saves_nothing_is_not_taken() -> None:
+    """Two sequences of 1 token cost as much as one of 2: of equals the larger shape is taken, and no second one."""
+    candidates = [Bucket(1, 2, 0), Bucket(2, 1, 0), CORNER]
+    plenty = Market({Bucket(1, 1, 0): 1.0}, candidates, (CORNER,), cost, lambda _: 1.0, 9)
+    assert grown(plenty) == (Bucket(2, 1, 0), CORNER)
+
+
 def once_exchanged(plan: Buckets, cells: dict[Bucket, float], budget: float) -> Buckets | None:
     """The least missed of three given for what saves most."""
     losses = []

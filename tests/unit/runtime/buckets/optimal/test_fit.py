@@ -96,6 +96,12 @@ def test_rung_that_saves_nothing_is_not_filled_in() -> None:
     assert [len(kept.rungs) for kept in found.ladders] == [3, 1]
 
 
+def test_what_is_left_buys_nothing_that_saves_nothing() -> None:
+    """Of 2 that are left the rung that saves takes 5, and the one of price 1 has no traffic."""
+    ladders = [ladder((9, 1, 5), (1, 2, 1)), ladder((0, 1, 1), (5, 2, 1))]
+    assert fitted(ladders, 4).selection.price == 2
+
+
 def test_dearer_form_is_thinned_out_until_it_fits() -> None:
     """One ladder of price 1 costs 50; two ladders of price 5 together cost 21, and without a rung of the first 29."""
     plain = choice_of_rungs(ladder((1, 50, 1)))

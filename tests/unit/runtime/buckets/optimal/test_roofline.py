@@ -28,6 +28,13 @@ def test_llama_8b_multiplies_a_token_with_all_weights_but_embeddings() -> None:
     assert found.weight_bytes == pytest.approx(16.06e9, rel=0.001)
 
 
+def test_token_is_multiplied_with_matrices_and_not_with_norms() -> None:
+    """The output head, and in each of 32 layers queries and output, keys and values, and the feed-forward's three."""
+    found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
+    layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336
+    assert found.matmul_weights == 128_256 * 4096 + 32 * layer
+
+
 def test_llama_8b_caches_a_block_of_16_mib() -> None:
     """The block of seed 000, by the token."""
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)

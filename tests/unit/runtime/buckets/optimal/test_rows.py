@@ -141,9 +141,9 @@ def test_frequent_context_has_rows_of_its_own() -> None:
 
 def test_cut_that_costs_as_much_keeps_the_row_whole() -> None:
     """Of equals the row that begins first is taken."""
-    whole, half = Selection(cost=2.0, price=1.0), Selection(cost=1.0, price=0.5)
+    whole, half = Selection(cost=1.0, price=2.0), Selection(cost=1.0, price=0.5)
     found = choice_of_rows(2, {(0, 1): lambda _: half, (0, 2): lambda _: whole, (1, 2): lambda _: half})(1.0)
-    assert (found.cost, found.price) == (2.0, 1.0)
+    assert (found.cost, found.price) == (1.0, 2.0)
 
 
 WIDE = ([1], list(range(1, 25)), list(range(1000)))

@@ -62,3 +62,10 @@ def test_dimensions_are_spread_independently() -> None:
     smoothed = smooth({Bucket(2, 384, 8): 1.0}, axes)
     sizes, queries, blocks = shares(axes[0], 2), shares(axes[1], 384), shares(axes[2][1:], 8)
     assert smoothed[Bucket(1, 256, 6)] == pytest.approx(SPREAD_SHARE * sizes[1] * queries[256] * blocks[6])
+
+
+def test_weight_of_value_too_close_to_another_is_kept() -> None:
+    """Its own share of what is spread is negligible."""
+    smoothed = smooth({Bucket(1, 100_001, 0): 3.0}, ([1], [100_000, 100_001, 200_000], [0]))
+    assert smoothed[Bucket(1, 100_001, 0)] == pytest.approx(3 * (1 - SPREAD_SHARE))
+    assert sum(smoothed.values()) == pytest.approx(3)

@@ -185,6 +185,11 @@ def test_thinned_values_are_those_padded_least_alone(weights: dict[int, int], co
     assert padded(chosen, tens) == min(padded(each, tens) for each in choices)
 
 
+def test_weight_of_the_largest_value_asks_for_no_other() -> None:
+    traffic = {Bucket(1, 7, 0): 1.0, Bucket(1, 77, 0): 100.0}
+    assert choose_axes(prompts(80, 80, block=10), traffic, {1: (2,)})[1] == [10, 80]
+
+
 AXES: Axes = ([1, 2, 4], [128, 256, 512], [0, 1, 8])
 
 

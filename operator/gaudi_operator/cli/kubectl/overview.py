@@ -1,0 +1,122 @@
+"""`kubectl gaudi status`: a resource and its pods at a glance, and live with --watch."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
+from gaudi_operator.cli.kubectl.asking import Asked, asks
+from gaudi_operator.cli.kubectl.status import LONGEST_WATCH_SECONDS
+from gaudi_operator.cli.kubectl.why import Form, Output, explain
+from gaudi_operator.core.notation import read_moment
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.resource import read_status
+from gaudi_runtime.contract.text import on_one_line
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+BAR = 20
+COLUMNS = ("POD", "REVISION", "PHASE", "WARM-UP", "PROMPT", "DECODE", "TRAFFIC", "RESTARTS")
+
+Live = Annotated[bool, typer.Option("-w", "--watch", help="Go on showing it as it changes, until Ctrl-C.")]
+
+
+def heading(resource: Manifest, now: datetime) -> Iterator[str]:
+    """What the resource as a whole does, a line each."""
+    status, found = read_status(resource), explain(resource)
+    name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
+    yield on_one_line(f"{name}  {status.phase}  {status.ready} ready  {_left(status, now)}".rstrip())
+    yield f"{found.reason}: {found.sentence}"
+    yield from found.evidence if found.ready else ()
+
+
+def _left(status: GaudiInferenceStatus, now: datetime) -> str:
+    """When the warm-up ends, as far as that can be estimated."""
+    eta = read_moment(status.warmup.eta) if status.warmup else None
+    if eta is None or status.warmup is None or status.warmup.percent == 100:
+        return ""
+    seconds = max(0, round((eta - now).total_seconds()))
+    return f"warm-up {status.warmup.percent} %, about {seconds // 60}:{seconds % 60:02} left (an estimate)"
+
+
+def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
+    """A line for each pod, in the order of COLUMNS."""
+    for pod in pods:
+        percent = pod.captured_percent
+        yield tuple(
+            map(
+                on_one_line,
+                (
+                    pod.name,
+                    pod.revision,
+                    pod.phase,
+                    f"{_bar(pod.warmup_percent)} {pod.warmup_percent:3} %",
+                    _percent(percent.prompt),
+                    _percent(percent.decode),
+                    "yes" if pod.ready else "gate open" if pod.gate else "no",
+                    str(pod.restarts),
+                ),
+            )
+        )
+
+
+def _bar(percent: int) -> str:
+    done = percent * BAR // 100
+    return "█" * done + "░" * (BAR - done)
+
+
+def _percent(value: int | None) -> str:
+    return "-" if value is None else f"{value} %"
+
+
+@asks
+def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> None:
+    """Show it and its pods: progress bars, stages, estimated end, and what it waits for."""
+    from rich.console import Console
+    from rich.live import Live as LiveDisplay
+
+    resource = asked.cluster.inference(asked.name)
+    if output is Form.JSON:
+        typer.echo(
+            json.dumps(read_status(resource).model_dump(mode="json", by_alias=True, exclude_none=True), indent=1)
+        )
+        return
+    console = Console()
+    if not watch:
+        console.print(drawn(resource), highlight=False)
+        return
+    with LiveDisplay(drawn(resource), console=console, auto_refresh=False) as live:
+        while True:
+            for changed in asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS):
+                live.update(drawn(changed), refresh=True)
+            # The line was cut, or it is gone: then this says so.
+            live.update(drawn(asked.cluster.inference(asked.name)), refresh=True)
+
+
+def drawn(resource: Manifest) -> "RenderableType":
+    """The heading and a table of the pods."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(*COLUMNS, box=None, pad_edge=False, header_style="bold")
+    pods = read_status(resource).pods
+    for row, pod in zip(rows(pods), pods, strict=True):
+        colour = "green" if pod.ready else "red" if pod.last_error and not pod.warmup_percent else "yellow"
+        shown.add_row(
+            *(
+                Text(cell, style=colour if column in ("PHASE", "WARM-UP") else "")
+                for column, cell in zip(COLUMNS, row, strict=True)
+            )
+        )
+    lines = [
+        Text(line, style="bold" if number == 0 else "")
+        for number, line in enumerate(heading(resource, datetime.now(UTC)))
+    ]
+    # What stands in the way of a pod does not fit into a column.
+    notes = [Text(on_one_line(f"{pod.name}: {pod.message}"), style="dim") for pod in pods if pod.message]
+    return Group(*lines, shown if pods else Text("No pods."), *notes)

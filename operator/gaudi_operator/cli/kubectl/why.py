@@ -1,0 +1,162 @@
+"""`kubectl gaudi why`: the first cause why a resource is not Ready, its evidence, and the next command.
+
+First what is made of a status, purely; then the command. Reasons and what helps: docs/conditions.md.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from gaudi_operator.api.v1alpha1.resource import SINGULAR
+from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, PodState
+from gaudi_operator.cli.kubectl.asking import Asked, asks
+from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.resource import read_status
+from gaudi_runtime.contract.text import on_one_line
+
+LOG = "kubectl logs {pod} -n {namespace} --all-containers --tail=50"
+LAST_LOG = "kubectl logs {pod} -n {namespace} --previous --tail=50"
+POD = "kubectl describe pod {pod} -n {namespace}"
+WORKLOAD = f"kubectl describe replicaset -n {{namespace}} -l {NAME_LABEL}={{name}}"
+FORECAST = "gaudi-plan forecast --from-cluster {name} -n {namespace}"
+HISTORY = "kubectl gaudi rollout history {name} -n {namespace}"
+UNDO = "kubectl gaudi rollout undo {name} -n {namespace}"
+RESUME = "kubectl gaudi rollout resume {name} -n {namespace}"
+WATCH = "kubectl gaudi status {name} -n {namespace} --watch"
+EVENTS = "kubectl events --for gi/{name} -n {namespace}"
+EDIT = "kubectl edit gi {name} -n {namespace}"
+
+_NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("StartingPods", "WarmingUp", "RollingOut", "RollingBack", "ScalingDown"): (WATCH,),
+    ("RolloutPaused",): (RESUME,),
+    ("RolledBack", "RevisionFailed", "TooManyRecompiles", "TooManyErrors"): (HISTORY, UNDO),
+    ("RevisionNotKept",): (HISTORY, EDIT),
+    ("CrashLoopBackOff", "CompileCrashed", "HostOutOfMemory", "PodsFail", "EngineLost"): (LAST_LOG, HISTORY),
+    ("InitContainerFails", "SidecarFails"): (POD, LOG),
+    (
+        *("Unschedulable", "UpgradeBlocked", "VolumeNotBound", "PodNotPrepared"),
+        *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"),
+        *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    ): (POD,),
+    ("PodsRefused",): (WORKLOAD,),
+    (
+        *("PlanImpossible", "WeightsTooLarge", "NoKvBlock", "ParallelismImpossible", "ThresholdsUnreachable"),
+        "CapturedBelowThreshold",
+    ): (FORECAST, EDIT),
+    ("WarmupStalled",): (LOG, POD),
+    (
+        *("ModelNotFound", "ModelUnreadable", "UnsupportedModel", "ModelAccessDenied", "HubUnreachable", "DiskFull"),
+        *("ConfigInvalid", "DeviceUnavailable", "PortUnavailable", "ApiKeyBlank", "StartFailed"),
+    ): (LOG, EDIT),
+}
+NEXT = {reason: commands for reasons, commands in _NEXT.items() for reason in reasons}
+"""Commands by reason; of any other one the spec or the installation is to be changed."""
+
+_OTHERWISE = (EDIT, EVENTS)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`ready` has no cause; else the reason and sentence of the first one, what speaks for it, and what to do next."""
+
+    ready: bool
+    reason: str
+    sentence: str
+    evidence: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+
+
+def explain(resource: Manifest) -> Explanation:
+    """Stalled comes first: it asks for a person. A status of an older spec explains nothing."""
+    status, metadata = read_status(resource), resource["metadata"]
+    conditions = {each.type: each for each in status.conditions}
+    place = {"name": metadata["name"], "namespace": metadata["namespace"]}
+    if status.observed_generation != metadata.get("generation", 0):
+        sentence = "The operator has not looked at this spec yet."
+        return Explanation(False, "NotObserved", sentence, next=(EVENTS.format(**place),))
+    ready = conditions.get("Ready")
+    if ready is not None and ready.status is ConditionStatus.TRUE:
+        return Explanation(True, on_one_line(ready.reason), on_one_line(ready.message), tuple(_doubts(conditions)))
+    cause = next((each for each in map(conditions.get, ("Stalled", "PlanAccepted")) if each and _tells(each)), ready)
+    if cause is None:
+        return Explanation(False, "NothingKnown", "The status has no conditions yet.", next=(EVENTS.format(**place),))
+    pod = next((each for each in status.pods if not each.ready), None)
+    commands = NEXT.get(cause.reason, _OTHERWISE)
+    # Without a pod there is nothing to describe: what refused to make one is next.
+    possible = [each for each in commands if pod or "{pod}" not in each] or [WORKLOAD, EVENTS]
+    words = {**place, "pod": pod.name if pod else ""}
+    return Explanation(
+        ready=False,
+        reason=on_one_line(cause.reason),
+        sentence=on_one_line(cause.message),
+        evidence=tuple(map(on_one_line, _evidence(status, pod))),
+        next=tuple(on_one_line(each.format(**words)) for each in possible),
+    )
+
+
+def _tells(condition: Condition) -> bool:
+    """Whether the condition stands in the way: Stalled when it is True, PlanAccepted when it is False."""
+    return condition.status is (ConditionStatus.TRUE if condition.type == "Stalled" else ConditionStatus.FALSE)
+
+
+def _doubts(conditions: Mapping[str, Condition]) -> Iterator[str]:
+    """What is not as it should be although all serve."""
+    good = {
+        "Degraded": ConditionStatus.FALSE,
+        "BucketCoverage": ConditionStatus.TRUE,
+        "SettingsEffective": ConditionStatus.TRUE,
+    }
+    for kind, wanted in good.items():
+        found = conditions.get(kind)
+        if found and found.status not in (wanted, ConditionStatus.UNKNOWN):
+            yield on_one_line(f"{kind}: {found.reason}: {found.message}")
+
+
+def _evidence(status: GaudiInferenceStatus, pod: PodState | None) -> Iterator[str]:
+    for revision in status.revisions:
+        if revision.reason:
+            yield f"revision {revision.name} was given up ({revision.reason}): {revision.message}"
+        if pause := revision.back_off:
+            yield f"revision {revision.name}: {pause.failures} tries have ended, the next one is at {pause.until}"
+    if pod:
+        yield f"pod {pod.name}: {pod.phase}, warm-up {pod.warmup_percent} %, {pod.restarts} restarts"
+        yield from (f"pod {pod.name}: {each}" for each in (pod.message, pod.last_error) if each)
+
+
+class Form(StrEnum):
+    """How it is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Output = Annotated[Form, typer.Option("-o", "--output", help="text for people, json for programs.")]
+
+
+@asks
+def why(asked: Asked, output: Output = Form.TEXT) -> None:
+    """Say why it is not Ready: the first cause, its evidence, and the next command."""
+    found = explain(asked.cluster.inference(asked.name))
+    if output is Form.JSON:
+        typer.echo(json.dumps(asdict(found), indent=1))
+        return
+    for line in lines(asked.name, found):
+        typer.echo(line)
+
+
+def lines(name: str, found: Explanation) -> Iterator[str]:
+    """The text for people."""
+    yield f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}): {found.sentence}'
+    yield from _part("but" if found.ready else "evidence", found.evidence)
+    yield from _part("next", found.next)
+
+
+def _part(title: str, texts: Sequence[str]) -> Iterator[str]:
+    if texts:
+        yield f"{title}:"
+    yield from (f"  {each}" for each in texts)

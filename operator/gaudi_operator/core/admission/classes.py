@@ -1,0 +1,181 @@
+"""Which GaudiInferenceClass a resource has, and what that fills in (docs/classes.md).
+
+`spec.className` names it; the one default class counts where nothing is named. A class says which namespaces may have
+it, so that nobody picks the laxest, and which installation serves it. What it fills in becomes part of a revision when
+that is made, so a class that changes restarts nothing; the status says what it would change.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
+
+from gaudi_operator.api.base import ApiModel
+from gaudi_operator.api.v1alpha1.inference_class import ClassDefaults, GaudiInferenceClass, GaudiInferenceClassSpec
+from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
+from gaudi_operator.api.v1alpha1.selectors import LabelRequirement, LabelSelector, SelectorOperator
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.children.runtime_config import on_cpu
+from gaudi_operator.core.observed import InstallationDefaults, Manifest, Observed
+from gaudi_operator.core.resource import Inference
+from gaudi_runtime.errors import Problem
+
+FORBIDDEN = "ForbiddenByClass"
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What the platform says of one resource: its class, if it has one, or why nobody can tell which.
+
+    `elsewhere` is whether another installation serves it.
+    """
+
+    name: str | None = None
+    says: GaudiInferenceClassSpec | None = None
+    problem: Problem | None = None
+    elsewhere: bool = False
+
+
+NO_CLASS = Platform()
+
+
+def platform_of(inference: Inference, observed: Observed, defaults: InstallationDefaults) -> Platform:
+    """The class of a resource; nothing at all where it names none and none is the default."""
+    asked = inference.spec.class_name
+    found = _named(asked, observed) if asked else _default(observed)
+    if found is None:
+        return NO_CLASS
+    if isinstance(found, Problem):
+        return Platform(asked, problem=found)
+    name = found["metadata"]["name"]
+    # Read as it came: what another installation serves may be of a newer release.
+    if (found.get("spec") or {}).get("controller") != defaults.controller:
+        return Platform(name, elsewhere=True)
+    try:
+        says = GaudiInferenceClass.model_validate(found).spec
+    except ValidationError:
+        return Platform(name, problem=Problem("ClassUnreadable", _UNREADABLE.format(name)))
+    namespace = inference.identity.namespace
+    if says.namespaces is not None and not selects(says.namespaces, observed.namespace_labels):
+        where = "spec.className" if asked else "spec.className is left out, and the default class"
+        return Platform(
+            name,
+            says,
+            Problem(
+                FORBIDDEN,
+                f"{where} {name} is not for namespace {namespace}: its spec.namespaces does not select it. Name a "
+                "class that does.",
+            ),
+        )
+    return Platform(name, says)
+
+
+_UNREADABLE = (
+    "Class {} has what this operator does not know, so nobody can say what it allows: install the same release of "
+    "operator and CustomResourceDefinitions."
+)
+
+
+def asks_for_labels(observed: Observed) -> bool:
+    """Whether any class selects namespaces by their labels."""
+    return any((each.get("spec") or {}).get("namespaces") is not None for each in observed.classes)
+
+
+def _named(name: str, observed: Observed) -> Manifest | Problem:
+    found = next((each for each in observed.classes if each["metadata"]["name"] == name), None)
+    return found or Problem(
+        "ClassMissing",
+        f"spec.className is {name}, and there is no GaudiInferenceClass of that name: create it, or name another "
+        "(kubectl get gic).",
+    )
+
+
+def _default(observed: Observed) -> Manifest | Problem | None:
+    found = [each for each in observed.classes if (each.get("spec") or {}).get("default")]
+    if len(found) < 2:
+        return next(iter(found), None)
+    names = ", ".join(sorted(each["metadata"]["name"] for each in found))
+    return Problem(
+        "ClassAmbiguous",
+        f"spec.className is left out, and several classes are the default ({names}): name one, or leave one "
+        "the default.",
+    )
+
+
+def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Whether an object with these labels is selected, as Kubernetes reads it."""
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        _holds(each, labels) for each in selector.match_expressions
+    )
+
+
+def _holds(asked: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    match asked.operator:
+        case SelectorOperator.IN:
+            return labels.get(asked.key) in asked.values
+        case SelectorOperator.NOT_IN:
+            return labels.get(asked.key) not in asked.values
+        case SelectorOperator.EXISTS:
+            return asked.key in labels
+        case SelectorOperator.DOES_NOT_EXIST:
+            return asked.key not in labels
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A spec with the defaults of a class in it, and what they are: field of the spec -> value, as JSON."""
+
+    inference: Inference
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def filled(inference: Inference, platform: Platform) -> Filled:
+    """The resource as its class completes it."""
+    if platform.says is None:
+        return Filled(inference)
+    spec, values = inference.spec, dict(_values(inference.spec, platform.says.defaults))
+    for path, value in values.items():
+        spec = _with(spec, tuple(path.split(".")), value)
+    shown = {".".join(map(to_camel, path.split("."))): _plain(value) for path, value in values.items()}
+    return Filled(replace(inference, spec=spec), shown)
+
+
+def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str, Any]]:
+    """What the class gives where the spec says nothing: (path below spec in the names of the models, value)."""
+    pod, given = spec.pod, defaults.resources
+    own_user = pod.run_as_user != DEFAULT_USER or pod.user_from_cluster
+    cards = not on_cpu(spec.accelerator)
+    candidates: list[tuple[str, Any, bool]] = [
+        ("engine.image", getattr(defaults.images, spec.accelerator.generation.value), spec.engine.image is None),
+        ("pod.image_pull_secrets", defaults.image_pull_secrets, not pod.image_pull_secrets),
+        ("pod.node_selector", defaults.node_selector, not pod.node_selector),
+        ("pod.tolerations", defaults.tolerations, not pod.tolerations),
+        ("pod.priority_class_name", defaults.priority_class_name, pod.priority_class_name is None),
+        ("accelerator.hugepages", defaults.hugepages, cards and spec.accelerator.hugepages is None),
+        *(
+            (f"pod.resources.{name}", getattr(given, name), getattr(pod.resources, name) is None)
+            for name in type(given).model_fields
+        ),
+        ("pod.run_as_user", defaults.run_as_user, not own_user),
+        ("pod.user_from_cluster", defaults.user_from_cluster, not own_user and defaults.run_as_user is None),
+        (
+            "recipe_cache.object_store",
+            defaults.recipe_store,
+            spec.recipe_cache.enabled and spec.recipe_cache.object_store is None,
+        ),
+    ]
+    return [(path, value) for path, value, left_out in candidates if left_out and value]
+
+
+def _with(model: Any, path: tuple[str, ...], value: Any) -> Any:
+    name, *rest = path
+    inner = _with(getattr(model, name), tuple(rest), value) if rest else value
+    return model.model_copy(update={name: inner})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, ApiModel):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value

@@ -1,0 +1,168 @@
+"""What the pods of a resource may be: rules over the rendered pod template, so that no field of a spec is forgotten.
+
+They judge the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. What they
+find is told as a field of the spec. What reaches beyond a namespace needs leave: annotations that steer node agents,
+sandboxes and networks, the priorities of the cluster itself, the nodes of the control plane, and variables that load
+code or choose cards (docs/pods.md, What needs leave).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
+from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.core.admission.class_limits import beyond_counts, beyond_limits
+from gaudi_operator.core.admission.classes import FORBIDDEN, NO_CLASS, Platform
+from gaudi_operator.core.admission.pod_view import PodView, Security, is_below
+from gaudi_operator.core.observed import AllowedHostPath
+from gaudi_runtime.errors import Problem
+
+
+@dataclass(frozen=True)
+class PodPolicy:
+    """What pods of a resource may be: in its namespace, on this installation, and by its class.
+
+    `account` is the service account that the operator makes for it; `spec` says how many pods are asked for.
+    """
+
+    namespace: str
+    host_paths: tuple[AllowedHostPath, ...]
+    platform: Platform = NO_CLASS
+    account: str = ""
+    spec: GaudiInferenceSpec | None = None
+
+    def why_not(
+        self, templates: Iterable[Mapping[str, Any]], inputs: Mapping[str, Any] | None = None
+    ) -> Problem | None:
+        """The first thing that pods of these templates may not be; `inputs` are what their revision was made from."""
+        if self.platform.problem:
+            return self.platform.problem
+        for template in templates:
+            try:
+                view = PodView.model_validate(template)
+            except ValidationError:
+                return Problem(
+                    "PodTemplateUnreadable",
+                    "the pod template has a form that this operator did not write, so nobody can say what its pods may "
+                    "do: change the spec, so that another revision is made.",
+                )
+            if found := next(self._found(view, inputs or {}), None):
+                return found
+        return None
+
+    def _found(self, view: PodView, inputs: Mapping[str, Any]) -> Iterator[Problem]:
+        yield from _wrong_host_paths(view, self)
+        says, name = self.platform.says, self.platform.name
+        limits = says.limits if says else ClassLimits()
+        for where, why in _unsafe(view, limits):
+            if says:
+                advice = f"class {name} does not allow it. Leave it out, or use another class"
+                yield Problem(FORBIDDEN, f"{where} {why}, and {advice}.")
+            else:
+                yield Problem("NeedsClass", f"{where} {why}: leave it out, or use a class that allows it.")
+        counts = beyond_counts(self.spec, inputs, limits) if self.spec else ()
+        for where, why in (*counts, *beyond_limits(view, inputs, limits, self.account)):
+            yield Problem(FORBIDDEN, f"{where} {why}, as class {name} says: change it, or use another class.")
+
+
+def _wrong_host_paths(view: PodView, policy: PodPolicy) -> Iterator[Problem]:
+    here = [each for each in policy.host_paths if not each.namespaces or policy.namespace in each.namespaces]
+    mounted = list(view.host_paths)
+    groups = {DEFAULT_USER}
+    for where, path in mounted:
+        leave = [each for each in here if is_below(path, each.prefix)]
+        if not leave:
+            yield Problem(
+                "HostPathNotAllowed",
+                f"{where} {path} is not allowed by this installation in namespace {policy.namespace}: use "
+                "persistentVolumeClaim or ociImage, or have the operator installed with an entry of allowHostPath for "
+                "it.",
+            )
+        groups |= {group for each in leave for group in each.groups}
+    if mounted and (wrong := _wrong_group(view.spec.security_context, groups)):
+        yield Problem("HostPathNotAllowed", f"{wrong} (spec.pod), where a folder of the node is mounted: {_FIXED}.")
+
+
+_FIXED = (
+    f"the group of the pods is {DEFAULT_USER} there, so that they read no files of others; leave it out, or have the "
+    "operator installed with that group in allowHostPath"
+)
+
+
+def _wrong_group(security: Security, allowed: set[int]) -> str | None:
+    if security.run_as_group is None:
+        return "userFromCluster is not allowed"
+    if security.run_as_group not in allowed or security.fs_group not in {None, *allowed}:
+        return f"group {security.run_as_group} is not allowed"
+    wrong = next((group for group in security.supplemental_groups if group not in allowed), None)
+    return None if wrong is None else f"supplementalGroups {wrong} is not allowed"
+
+
+_FOREIGN_DOMAINS = (
+    # Seccomp, AppArmor, bandwidth, eviction, device injection: what Kubernetes and its agents read from pods.
+    "kubernetes.io",
+    "k8s.io",
+    # Further networks of a pod.
+    "cni.cncf.io",
+    "multus-cni.io",
+    "projectcalico.org",
+    "ovn.org",
+    "cilium.io",
+)
+_FOREIGN_STARTS = (
+    # Sandboxes and container runtimes, which write domains the other way round.
+    "io.katacontainers.",
+    "io.kubernetes.",
+    "io.containerd.",
+    "io.cilium",
+    "dev.gvisor.",
+    "cni.",
+)
+
+
+def is_foreign(annotation: str) -> bool:
+    """Whether nodes, sandboxes or networks act upon an annotation of a pod."""
+    domain = annotation.partition("/")[0]
+    below = any(domain == each or domain.endswith(f".{each}") for each in _FOREIGN_DOMAINS)
+    return below or annotation.startswith(_FOREIGN_STARTS)
+
+
+SYSTEM_PRIORITY = "system-"
+CONTROL_PLANE = frozenset(f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "etcd"))
+_PLACING = frozenset({"In", "Exists"})
+
+
+def is_unsafe_variable(name: str) -> bool:
+    """Whether a variable loads code into a process, or gives it cards that nobody has counted."""
+    return name.startswith(("LD_", "PYTHON")) or name == "HABANA_VISIBLE_DEVICES"
+
+
+def _unsafe(view: PodView, limits: ClassLimits) -> Iterator[tuple[str, str]]:
+    """What no pod may be without leave: (field of the spec, why). A list of a class takes the place of the rule."""
+    spec = view.spec
+    for annotation in view.annotations:
+        if limits.annotation_prefixes is None and is_foreign(annotation):
+            yield f"spec.pod.annotations {annotation}", "steers what runs or connects the pod"
+    if limits.priority_classes is None and spec.priority_class_name.startswith(SYSTEM_PRIORITY):
+        yield (
+            f"spec.pod.priorityClassName {spec.priority_class_name}",
+            "is for the cluster itself, whose parts it could evict",
+        )
+    control_plane = CONTROL_PLANE - set(limits.tolerations or ())
+    for toleration in spec.tolerations:
+        if not toleration.key:
+            yield "spec.pod.tolerations without a key", "takes nodes of the control plane"
+        elif toleration.key in control_plane:
+            yield f"spec.pod.tolerations {toleration.key}", "takes nodes of the control plane"
+    for label in sorted(spec.node_selector.keys() & control_plane):
+        yield f"spec.pod.nodeSelector {label}", "takes nodes of the control plane"
+    for each in spec.affinity.node_affinity.requirements:
+        if each.key in control_plane and each.operator in _PLACING:
+            yield f"spec.pod.affinity {each.key}", "takes nodes of the control plane"
+    for where, name in view.variables:
+        if limits.environment_variables is None and is_unsafe_variable(name):
+            yield f"{where} {name}", "loads code or chooses cards by itself"

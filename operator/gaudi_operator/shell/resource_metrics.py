@@ -1,0 +1,133 @@
+"""Metrics of every resource, as its status says: read at the moment when somebody asks, and by the leader alone.
+
+Labels are bounded: a series names the resource, and words of ours. A replica that follows has none: it watches nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gaudi_operator.core.notation import read_moment
+from gaudi_operator.core.observed import Manifest
+
+RESOURCE = ("namespace", "name")
+_MOST_WORD = 64
+_REPLICAS = {
+    "current": "replicas",
+    "updated": "updatedReplicas",
+    "ready": "readyReplicas",
+    "available": "availableReplicas",
+}
+_PHASES = ("prompt", "decode")
+
+
+class ResourceMetrics(Collector):
+    """One set of series for each resource."""
+
+    def __init__(self, resources: Callable[[], Iterable[Manifest]]) -> None:
+        """`resources` are asked for at every scrape, possibly in a thread of its own."""
+        self._resources = resources
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """All series as they are now."""
+        resources = list(self._resources())
+        for name, documentation, labels, samples in _FAMILIES:
+            family = GaugeMetricFamily(f"gaudi_inference_{name}", documentation, labels=(*RESOURCE, *labels))
+            for resource in resources:
+                metadata = resource["metadata"]
+                # What another release has written may have another shape.
+                with suppress(AttributeError, TypeError, ValueError):
+                    for words, value in tuple(samples(resource.get("spec") or {}, resource.get("status") or {})):
+                        family.add_metric((metadata["namespace"], metadata["name"], *words), value)
+            yield family
+
+
+Sample = tuple[tuple[str, ...], float]
+"""Values of the labels after namespace and name, and the value."""
+Samples = Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[Sample]]
+"""From spec and status, as they came: an unreadable one has no series, and disturbs no others."""
+
+
+def _condition(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
+    for each in status.get("conditions") or ():
+        yield (_word(each.get("type")), _word(each.get("status"))), 1.0
+
+
+def _phase(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
+    if "phase" in status:
+        yield (_word(status["phase"]),), 1.0
+
+
+def _captured(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
+    percent = status.get("capturedPercent") or {}
+    yield from (((phase,), float(percent[phase])) for phase in _PHASES if phase in percent)
+
+
+def _buckets(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
+    for phase in _PHASES:
+        counts = (status.get("buckets") or {}).get(phase) or {}
+        yield from (
+            ((phase, state), float(counts[state])) for state in ("planned", "warmed", "captured") if state in counts
+        )
+
+
+def _warmup(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
+    warmup = status.get("warmup")
+    if warmup is not None:
+        yield (), float(warmup.get("percent", 0))
+
+
+def _eta(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
+    moment = read_moment((status.get("warmup") or {}).get("eta"))
+    if moment is not None:
+        yield (), moment.timestamp()
+
+
+def _replicas(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
+    yield ("desired",), float(spec.get("replicas", 1))
+    yield from (((state,), float(status.get(field, 0))) for state, field in _REPLICAS.items())
+
+
+def _revision(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
+    revision = status.get("revision") or {}
+    if "current" in revision:
+        yield (_word(revision["current"]), _word(revision.get("stable", "")), _failed(status)), 1.0
+
+
+def _failed(status: Mapping[str, Any]) -> str:
+    failed = (each for each in status.get("revisions") or () if each.get("reason"))
+    return _word(next((each["name"] for each in failed), ""))
+
+
+def _recompiles(_: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Sample]:
+    yield (), float((status.get("recompiles") or {}).get("recent", 0))
+
+
+def _word(value: object) -> str:
+    return str(value)[:_MOST_WORD]
+
+
+_FAMILIES: tuple[tuple[str, str, tuple[str, ...], Samples], ...] = (
+    ("condition", "1 for the status that each condition has.", ("type", "status"), _condition),
+    ("phase", "1 for the phase.", ("phase",), _phase),
+    ("captured_percent", "Captured graphs in percent of the plan, the least over serving pods.", ("phase",), _captured),
+    (
+        "buckets",
+        "Buckets planned, warmed and captured, of the pod that the percentage speaks of.",
+        ("phase", "state"),
+        _buckets,
+    ),
+    ("warmup_percent", "Warm-up of the least advanced pod of the current revision.", (), _warmup),
+    ("warmup_eta_timestamp_seconds", "Estimated end of that warm-up, in seconds since 1970.", (), _eta),
+    ("replicas", "Pods, by how far they are.", ("state",), _replicas),
+    (
+        "revision_info",
+        "1; which revision is desired, rolled out wholly, and given up last.",
+        ("current", "stable", "failed"),
+        _revision,
+    ),
+    ("recompiles_recent", "Compiles that requests waited for in the last five minutes.", (), _recompiles),
+)

@@ -1,0 +1,113 @@
+"""GaudiInferenceClasses against a real API server: kept by it, watched by the operator, and enforced."""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gaudi_operator.api.v1alpha1.inference_class import KIND
+from gaudi_operator.api.v1alpha1.resource import API_VERSION
+from gaudi_operator.core.names import NAME_LABEL
+from tests.builders import gaudi_inference
+from tests.cluster.objects import Objects, Refused
+from tests.cluster.pods import all_running, ready, stalled
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, condition_of, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+
+PAGE = (Path(__file__).parents[2] / "docs" / "classes.md").read_text()
+EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+
+NewClass = Callable[..., str]
+
+
+@pytest.fixture
+def new_class(objects: Objects, namespace: str) -> Iterator[NewClass]:
+    """Makes a class of this test, or changes it; it has no namespace, so it is removed at the end. Returns its name."""
+    made: dict[str, Object] = {}
+
+    def make(suffix: str = "class", **spec: Any) -> str:
+        name = f"{namespace}-{suffix}"
+        made[name] = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
+        objects.put(made[name])
+        return name
+
+    yield make
+    for manifest in made.values():
+        objects.delete(manifest)
+
+
+async def class_applied(api: KubeApi, reason: str) -> Object | None:
+    """The condition ClassApplied once it has that reason."""
+    condition = condition_of(await api.get("GaudiInference", "tiny"), "ClassApplied")
+    return condition if condition.get("reason") == reason else None
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: str(each["metadata"]["name"]))
+def test_example_of_the_page_is_kept_as_it_is(objects: Objects, namespace: str, example: Object) -> None:
+    manifest = {**example, "metadata": {"name": f"{namespace}-{example['metadata']['name']}"}}
+    kept = objects.create(manifest)
+    objects.delete(manifest)
+    assert kept["spec"] == {"controller": kept["spec"]["controller"], "default": False} | kept["spec"]
+    assert example["spec"]["limits"].items() <= kept["spec"]["limits"].items()
+
+
+def test_class_with_a_wrong_limit_is_refused(objects: Objects, namespace: str) -> None:
+    spec = {"limits": {"extraArguments": ["seed"]}}
+    with pytest.raises(Refused, match=r"spec\.limits\.extraArguments"):
+        objects.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": namespace}, "spec": spec})
+
+
+async def test_class_fills_in_and_a_change_of_it_restarts_nothing(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    name = new_class(defaults={"images": {"none": "registry.test/cpu:1"}, "resources": {"memory": "2Gi"}})
+    await api.create(gaudi_inference("tiny", className=name))
+    await until(partial(ready, api), "the resource to be Ready")
+    (pod,) = await api.list("Pod", NAME_LABEL)
+    container = pod["spec"]["containers"][0]
+    assert (container["image"], container["resources"]["limits"]) == ("registry.test/cpu:1", {"memory": "2Gi"})
+
+    new_class(defaults={"images": {"none": "registry.test/cpu:2"}, "resources": {"memory": "2Gi"}})
+    told = await until(partial(class_applied, api, "ClassChanged"), "the change to be told")
+    assert f"kubectl gaudi rollout restart tiny -n {api.namespace}" in told["message"]
+    assert [each["metadata"]["uid"] for each in await api.list("Pod", NAME_LABEL)] == [pod["metadata"]["uid"]]
+
+
+async def test_scale_up_beyond_the_class_waits_for_the_class(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    name = new_class(limits={"maxReplicas": 1})
+    await api.create(gaudi_inference("tiny", className=name))
+    await until(partial(ready, api), "the resource to be Ready")
+    before = await all_running(api, kubelet, 1)
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
+    told = await until(partial(stalled, api, "ForbiddenByClass"), "the resource to be Stalled")
+    assert told["message"].startswith("Revision ")
+    assert f"spec.replicas 2 is above 1 (limits.maxReplicas), as class {name} says" in told["message"]
+    assert await all_running(api, kubelet, 1) == before
+
+    new_class(limits={"maxReplicas": 2})
+    await until(partial(all_running, api, kubelet, 2), "a second pod")
+
+
+async def test_class_is_for_the_namespaces_that_it_selects(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    key = "kubernetes.io/metadata.name"
+    mine = new_class("mine", namespaces={"matchLabels": {key: api.namespace}})
+    others = new_class(
+        "others", namespaces={"matchExpressions": [{"key": key, "operator": "In", "values": ["others"]}]}
+    )
+    await api.create(gaudi_inference("tiny", className=others))
+    await until(partial(stalled, api, "ForbiddenByClass"), "the resource to be Stalled")
+    await api.merge("GaudiInference", "tiny", {"spec": {"className": mine}})
+    await until(partial(ready, api), "the resource to be Ready")

@@ -1,0 +1,75 @@
+"""The API server's own judgement: pods of any accepted spec meet the level restricted, but for what the page names."""
+
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from gaudi_operator.core.children.manifests.pod_template import pod_template
+from gaudi_operator.core.resource import read_inference
+from localcluster import ControlPlane
+from tests.builders import Object, gaudi_inference
+from tests.cluster.objects import Objects, Refused
+from tests.cluster.test_platform_pods import ENV, POD
+from tests.unit.operator.core.resources import DEFAULTS
+
+LEVELS = ("restricted", "baseline", "privileged")
+PLAIN = {name: value for name, value in POD.items() if name != "capabilities"}
+HOST = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models"}}}
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "least": ({}, "restricted"),
+    "all that platforms ask for": ({"pod": PLAIN, "engine": {"env": ENV}}, "restricted"),
+    "a user of the cluster's": ({"pod": {"userFromCluster": True}}, "restricted"),
+    "a model of a hub": (
+        {"model": {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}}},
+        "restricted",
+    ),
+    "shared recipes": ({"recipeCache": {"enabled": True}}, "restricted"),
+    "SYS_NICE": ({"pod": {"capabilities": ["SYS_NICE"]}}, "privileged"),
+    "a folder of the node": ({"model": HOST}, "privileged"),
+}
+
+
+@pytest.fixture(scope="module")
+def namespaces(control_plane: ControlPlane, objects: Objects) -> dict[str, str]:
+    """A namespace for each level of the Pod Security Standards, with the account that its pods have."""
+    made = {level: f"level-{level}-{uuid4().hex[:8]}" for level in LEVELS}
+    for level, name in made.items():
+        labels = {"pod-security.kubernetes.io/enforce": level}
+        objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        # A controller makes it a moment later, and no pod is admitted before.
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        control_plane.wait(partial(control_plane.api.exists, account), f"the default service account of {name}")
+    return made
+
+
+def pod_of(spec: dict[str, Any]) -> Object:
+    """A pod as a ReplicaSet would make it of the spec."""
+    inference = read_inference({**gaudi_inference("tiny", **spec), "metadata": {**_METADATA}})
+    template = pod_template(inference, "r1", "p" * 64, "tiny-config", DEFAULTS)
+    metadata = {**template["metadata"], "generateName": "tiny-"}
+    # Of the namespace's own: what a controller would have made is not here.
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": template["spec"] | {"serviceAccountName": "default"},
+    }
+
+
+_METADATA = {"name": "tiny", "namespace": "models", "uid": "u", "generation": 1}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("case", CASES)
+def test_pod_is_admitted_where_the_page_says(
+    objects: Objects, namespaces: dict[str, str], case: str, level: str
+) -> None:
+    spec, least = CASES[case]
+    pod = pod_of(spec)
+    if LEVELS.index(level) >= LEVELS.index(least):
+        objects.create(pod, namespaces[level])
+        return
+    with pytest.raises(Refused, match=f'violates PodSecurity "{level}'):
+        objects.create(pod, namespaces[level])

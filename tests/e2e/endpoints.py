@@ -1,0 +1,30 @@
+"""Which pods a Service left out for a while: a watch of its endpoints that runs beside a test."""
+
+from typing import Any
+
+from kubernetes import client, config, watch
+
+from demo.recorder import Recorder
+from tests.e2e.pods import Pods
+
+WATCH_SECONDS = 5
+
+
+class EndpointRecorder(Recorder):
+    """Notes the pods that endpoints of a resource's Service have shown as not ready, however soon that was over."""
+
+    def __init__(self, pods: Pods) -> None:
+        """Nothing is watched yet."""
+        super().__init__()
+        self._api: Any = client.DiscoveryV1Api(config.new_client_from_config(str(pods.installed.kubeconfig)))
+        self._namespace, self._selector = pods.namespace, f"kubernetes.io/service-name={pods.name}"
+        self.left_out: set[str] = set()
+
+    def record(self) -> None:
+        """A watch is never cut, only not renewed; a new one begins with all endpoints as they are."""
+        listing = self._api.list_namespaced_endpoint_slice
+        while not self.done.is_set():
+            options = {"label_selector": self._selector, "timeout_seconds": WATCH_SECONDS}
+            for event in watch.Watch().stream(listing, self._namespace, **options):
+                shown = event["object"].endpoints or ()
+                self.left_out.update(each.target_ref.name for each in shown if not each.conditions.ready)

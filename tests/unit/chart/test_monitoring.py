@@ -1,0 +1,77 @@
+"""Alerts, their runbooks, and who may scrape."""
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
+from gaudi_operator.settings import Settings
+from gaudi_operator.shell.monitoring import Metrics
+from gaudi_runtime.contract.ports import STATUS_PORT_NAME
+from scripts.chart_docs import CHART, ROOT
+from tests.unit.chart.rendering import Object, of_kind, only, render
+
+pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
+
+ALERTS: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
+]
+RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text()
+SECTIONS = re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)
+PEERS: list[Object] = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    assert [each["alert"] for each in ALERTS] == SECTIONS
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda each: each["alert"])
+def test_alert_goes_by_metrics_that_the_operator_has(alert: dict[str, Any]) -> None:
+    named = set(re.findall(r"gaudi_\w+", alert["expr"]))
+    text = generate_latest(Metrics().registry).decode()
+    known = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+    assert named
+    assert {name.removesuffix("_bucket") for name in named} <= known
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda each: each["alert"])
+def test_alert_says_what_it_means_and_how_bad_it_is(alert: dict[str, Any]) -> None:
+    assert set(alert) == {"alert", "expr", "for", "labels", "annotations"}
+    assert set(alert["annotations"]) == {"summary", "description"}
+    assert alert["labels"]["severity"] in ("info", "warning", "critical")
+
+
+def test_rules_link_each_alert_to_its_runbook() -> None:
+    rule = only(render(monitoring={"rules": {"enabled": True, "runbooks": "https://example.com/"}}), "PrometheusRule")
+    links = {
+        each["alert"]: each["annotations"]["runbook_url"] for group in rule["spec"]["groups"] for each in group["rules"]
+    }
+    assert links == {each["alert"]: f"https://example.com/docs/runbooks.md#{each['alert'].lower()}" for each in ALERTS}
+
+
+def test_pod_monitor_scrapes_the_status_port_of_all_models() -> None:
+    monitor = only(render(monitoring={"podMonitor": {"enabled": True}}), "PodMonitor")["spec"]
+    assert monitor["namespaceSelector"] == {"any": True}
+    assert monitor["selector"] == {"matchExpressions": [{"key": NAME_LABEL, "operator": "Exists"}]}
+    assert monitor["podMetricsEndpoints"] == [{"port": STATUS_PORT_NAME, "interval": "30s"}]
+    assert monitor["podTargetLabels"] == [NAME_LABEL, REVISION_LABEL]
+
+
+def test_pod_monitor_looks_where_the_operator_looks() -> None:
+    rendered = render(watchNamespaces=["a", "b"], monitoring={"podMonitor": {"enabled": True}})
+    assert only(rendered, "PodMonitor")["spec"]["namespaceSelector"] == {"matchNames": ["a", "b"]}
+
+
+def test_nothing_of_the_prometheus_operator_is_there_by_default() -> None:
+    assert not [each for kind in ("PodMonitor", "PrometheusRule", "ServiceMonitor") for each in of_kind(render(), kind)]
+
+
+def test_operator_reads_who_may_scrape_as_the_chart_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    (container,) = only(render(monitoring={"from": PEERS}), "Deployment")["spec"]["template"]["spec"]["containers"]
+    for each in container["env"]:
+        monkeypatch.setenv(each["name"], each.get("value", "x"))
+    (peer,) = Settings().defaults().monitoring_from
+    assert peer.model_dump(mode="json", by_alias=True, exclude_defaults=True) == PEERS[0]

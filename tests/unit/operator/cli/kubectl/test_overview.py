@@ -1,0 +1,68 @@
+"""`kubectl gaudi status`: the resource in a line or two, and a row for each pod."""
+
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
+from gaudi_operator.cli.kubectl.overview import COLUMNS, drawn, heading, rows
+from gaudi_operator.core.notation import timestamp
+from tests.unit.operator.cli.kubectl.kept import shown
+from tests.unit.operator.core.resources import NOW
+
+WARMS = ("Ready", False, "WarmingUp", "1 of 2 replicas serve; 1 warms up.")
+
+
+def pod(**fields: Any) -> PodState:
+    return PodState(**{"name": "a", "revision": "r", "phase": "Capturing", "gate": False, "ready": False, **fields})
+
+
+def test_heading_says_phase_replicas_and_what_is_waited_for() -> None:
+    first, second = heading(shown(WARMS, phase="WarmingUp"), NOW)
+    assert first == "models/tiny  WarmingUp  1/2 ready"
+    assert second == "WarmingUp: 1 of 2 replicas serve; 1 warms up."
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(95, "1:35"), (-5, "0:00")])
+def test_estimated_end_is_said_as_time_that_is_left(seconds: int, left: str) -> None:
+    warmup = {"percent": 40, "phase": "Capturing", "eta": timestamp(NOW + timedelta(seconds=seconds))}
+    first = next(heading(shown(WARMS, phase="WarmingUp", warmup=warmup), NOW))
+    assert first.endswith(f"warm-up 40 %, about {left} left (an estimate)")
+
+
+def test_end_of_what_is_warm_is_not_estimated() -> None:
+    warmup = {"percent": 100, "phase": "Serving", "eta": timestamp(NOW)}
+    assert "estimate" not in next(heading(shown(WARMS, warmup=warmup), NOW))
+
+
+def test_row_has_a_bar_and_percents() -> None:
+    warm = pod(warmup_percent=45, captured_percent=CapturedPercent(prompt=62), restarts=1)
+    (row,) = rows([warm])
+    assert dict(zip(COLUMNS, row, strict=True)) == {
+        "POD": "a",
+        "REVISION": "r",
+        "PHASE": "Capturing",
+        "WARM-UP": "█████████░░░░░░░░░░░  45 %",
+        "PROMPT": "62 %",
+        "DECODE": "-",
+        "TRAFFIC": "no",
+        "RESTARTS": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("gate", "ready", "word"), [(True, True, "yes"), (True, False, "gate open"), (False, False, "no")]
+)
+def test_traffic_is_told_by_gate_and_readiness(gate: bool, ready: bool, word: str) -> None:
+    (row,) = rows([pod(gate=gate, ready=ready)])
+    assert row[COLUMNS.index("TRAFFIC")] == word
+
+
+def test_what_keeps_a_pod_out_is_below_the_table() -> None:
+    out = StringIO()
+    waits = pod(message="finds no node").model_dump(by_alias=True, mode="json")
+    Console(file=out, width=120).print(drawn(shown(WARMS, pods=[waits])))
+    assert out.getvalue().splitlines()[-1] == "a: finds no node"

@@ -1,0 +1,79 @@
+"""`kubectl gaudi why`: one cause, what speaks for it, and a command that is next."""
+
+import re
+from typing import Any
+
+import pytest
+
+from gaudi_operator.cli.kubectl.why import NEXT, explain, lines
+from tests.builders import Object
+from tests.unit.operator.cli.kubectl.kept import shown
+from tests.unit.operator.core.test_mending import PAGE
+
+READY = ("Ready", True, "Serving", "All 2 replicas serve revision a.")
+WAITS = ("Ready", False, "Unschedulable", "Pod tiny-a-x finds no node.")
+STALLED = ("Stalled", True, "Unschedulable", "Pod tiny-a-x finds no node: 0/3 nodes are available.")
+REFUSED = ("PlanAccepted", False, "PlanImpossible", "No KV block fits.")
+POD: Object = {"name": "tiny-a-x", "revision": "a", "phase": "Pending", "gate": False, "ready": False}
+SERVING: Object = {"name": "tiny-a-y", "revision": "a", "phase": "Serving", "gate": True, "ready": True}
+
+
+def text(resource: Object) -> list[str]:
+    return list(lines("tiny", explain(resource)))
+
+
+def test_ready_resource_has_no_cause() -> None:
+    assert text(shown(READY)) == ['gaudiinference "tiny" is Ready (Serving): All 2 replicas serve revision a.']
+
+
+def test_ready_resource_says_what_is_not_as_it_should_be() -> None:
+    cold = ("BucketCoverage", False, "ColdShapes", "Requests met shapes without a warm graph.")
+    assert text(shown(READY, cold))[1:] == [
+        "but:",
+        "  BucketCoverage: ColdShapes: Requests met shapes without a warm graph.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [((WAITS,), "Unschedulable"), ((WAITS, REFUSED), "PlanImpossible"), ((WAITS, REFUSED, STALLED), "Unschedulable")],
+)
+def test_what_asks_for_a_person_comes_first(conditions: Any, reason: str) -> None:
+    assert explain(shown(*conditions)).reason == reason
+
+
+def test_pod_that_does_not_serve_is_the_evidence() -> None:
+    pod = {**POD, "message": "finds no node", "lastError": "exit code 1", "restarts": 2}
+    found = explain(shown(WAITS, STALLED, pods=[SERVING, pod]))
+    assert found.evidence == (
+        "pod tiny-a-x: Pending, warm-up 0 %, 2 restarts",
+        "pod tiny-a-x: finds no node",
+        "pod tiny-a-x: exit code 1",
+    )
+    assert found.next == ("kubectl describe pod tiny-a-x -n models",)
+
+
+def test_revision_that_was_given_up_is_evidence() -> None:
+    failed = {"name": "b", "number": 2, "phase": "Failed", "reason": "WarmupStalled", "message": "Nothing has moved."}
+    rolled_back = ("Stalled", True, "RolledBack", "Revision b failed.")
+    found = explain(shown(WAITS, rolled_back, revisions=[failed]))
+    assert found.evidence == ("revision b was given up (WarmupStalled): Nothing has moved.",)
+    assert found.next == ("kubectl gaudi rollout history tiny -n models", "kubectl gaudi rollout undo tiny -n models")
+
+
+def test_without_a_pod_no_command_names_one() -> None:
+    assert all("pod " not in each for each in explain(shown(WAITS, STALLED)).next)
+
+
+def test_spec_that_nobody_has_looked_at_is_said() -> None:
+    assert explain(shown(READY, observedGeneration=1)).reason == "NotObserved"
+
+
+def test_words_of_a_pod_steer_no_terminal() -> None:
+    pod = {**POD, "message": "\x1b]52;c;aGk=\x07"}
+    assert all(line.isprintable() for line in text(shown(WAITS, STALLED, pods=[pod])))
+
+
+@pytest.mark.parametrize("reason", sorted(NEXT))
+def test_reason_with_a_command_is_on_the_page(reason: str) -> None:
+    assert re.search(rf"`{reason}`", PAGE)

@@ -1,0 +1,151 @@
+"""Which class a resource has, and what that fills in (core/admission/classes.py)."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.selectors import LabelSelector
+from gaudi_operator.core.admission.classes import Platform, filled, platform_of, selects
+from gaudi_operator.core.observed import Observed
+from tests.builders import Object
+from tests.unit.operator.core.gaudi_classes import gaudi_class
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
+
+DEFAULT = gaudi_class("usual", default=True)
+FOR_CHAT = gaudi_class("chat", namespaces={"matchLabels": {"team": "chat"}})
+
+
+def platform(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) -> Platform:
+    observed = Observed(resource(**spec), classes=classes, namespace_labels=labels or {})
+    return platform_of(inference(**spec), observed, DEFAULTS)
+
+
+def reason(*classes: Object, labels: dict[str, str] | None = None, **spec: Any) -> str | None:
+    found = platform(*classes, labels=labels, **spec).problem
+    return found.reason if found else None
+
+
+def test_named_class_counts() -> None:
+    assert platform(gaudi_class("gold"), DEFAULT, className="gold").name == "gold"
+
+
+def test_default_class_counts_where_none_is_named() -> None:
+    assert platform(gaudi_class("gold"), DEFAULT).name == "usual"
+
+
+def test_without_a_default_no_class_counts() -> None:
+    assert platform(gaudi_class("gold")) == Platform()
+
+
+def test_class_that_is_not_there_is_told() -> None:
+    found = platform(className="gold").problem
+    assert found is not None
+    assert (found.reason, found.message) == (
+        "ClassMissing",
+        "spec.className is gold, and there is no GaudiInferenceClass of that name: create it, or name another "
+        "(kubectl get gic).",
+    )
+
+
+def test_two_default_classes_are_told() -> None:
+    assert reason(DEFAULT, gaudi_class("other", default=True)) == "ClassAmbiguous"
+
+
+def test_two_default_classes_do_not_matter_to_a_named_one() -> None:
+    assert reason(DEFAULT, gaudi_class("other", default=True), className="other") is None
+
+
+def test_class_of_another_namespace_is_refused() -> None:
+    found = platform(FOR_CHAT, labels={"team": "search"}, className="chat").problem
+    assert found is not None
+    assert (found.reason, found.message) == (
+        "ForbiddenByClass",
+        "spec.className chat is not for namespace models: its spec.namespaces does not select it. Name a class that "
+        "does.",
+    )
+
+
+def test_class_of_the_namespace_may_be_named() -> None:
+    assert reason(FOR_CHAT, labels={"team": "chat"}, className="chat") is None
+
+
+def test_default_class_of_other_namespaces_is_no_way_around() -> None:
+    assert reason(gaudi_class("chat", default=True, namespaces=FOR_CHAT["spec"]["namespaces"])) == "ForbiddenByClass"
+
+
+def test_class_of_another_controller_is_served_elsewhere() -> None:
+    assert platform(gaudi_class(controller="example.com/other"), className="gold").elsewhere
+
+
+def test_class_of_a_newer_release_is_not_guessed_at() -> None:
+    assert reason(gaudi_class(limits={"maxReplicas": "few"}), className="gold") == "ClassUnreadable"
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "holds"),
+    [("In", ["chat"], True), ("NotIn", ["chat"], False), ("Exists", [], True), ("DoesNotExist", [], False)],
+)
+def test_namespaces_are_selected_as_kubernetes_does(operator: str, values: list[str], holds: bool) -> None:
+    said = {"matchExpressions": [{"key": "team", "operator": operator, "values": values}]}
+    assert selects(LabelSelector.model_validate(said), {"team": "chat"}) is holds
+
+
+DEFAULTS_OF_A_CLASS: dict[str, Any] = {
+    "images": {"gaudi3": "registry.test/gaudi3:1", "none": "registry.test/cpu:1"},
+    "imagePullSecrets": [{"name": "pull"}],
+    "nodeSelector": {"pool": "gaudi"},
+    "tolerations": [{"key": "gaudi", "operator": "Exists"}],
+    "priorityClassName": "serving",
+    "hugepages": "21000Mi",
+    "resources": {"memory": "64Gi"},
+    "runAsUser": 1000,
+    "recipeStore": {"url": "https://recipes.test/gaudi"},
+}
+
+
+def given(**spec: Any) -> dict[str, Any]:
+    says = platform(gaudi_class(default=True, defaults=DEFAULTS_OF_A_CLASS), **spec)
+    return dict(filled(inference(**spec), says).values)
+
+
+def test_what_is_left_out_is_filled_in() -> None:
+    assert given(accelerator=CARD, recipeCache={"enabled": True, "size": "5Gi"}) == {
+        "engine.image": "registry.test/gaudi3:1",
+        "pod.imagePullSecrets": [{"name": "pull"}],
+        "pod.nodeSelector": {"pool": "gaudi"},
+        "pod.tolerations": [{"key": "gaudi", "operator": "Exists"}],
+        "pod.priorityClassName": "serving",
+        "accelerator.hugepages": "21000Mi",
+        "pod.resources.memory": "64Gi",
+        "pod.runAsUser": 1000,
+        "recipeCache.objectStore": {"url": "https://recipes.test/gaudi", "timeoutSeconds": 300},
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"engine": {"image": "mine:1"}}, "engine.image"),
+        ({"pod": {"nodeSelector": {"zone": "a"}}}, "pod.nodeSelector"),
+        ({"pod": {"tolerations": [{"key": "a", "operator": "Exists"}]}}, "pod.tolerations"),
+        ({"pod": {"priorityClassName": "mine"}}, "pod.priorityClassName"),
+        ({"pod": {"resources": {"memory": "1Gi"}}}, "pod.resources.memory"),
+        ({"pod": {"runAsUser": 2000}}, "pod.runAsUser"),
+        ({"pod": {"imagePullSecrets": [{"name": "mine"}]}}, "pod.imagePullSecrets"),
+        ({}, "accelerator.hugepages"),
+        ({}, "recipeCache.objectStore"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_what_the_spec_says_or_has_no_use_for_stays(spec: dict[str, Any], path: str) -> None:
+    assert path not in given(**spec)
+
+
+def test_filled_spec_has_the_values() -> None:
+    says = platform(gaudi_class(default=True, defaults=DEFAULTS_OF_A_CLASS))
+    spec = filled(inference(), says).inference.spec
+    assert (spec.engine.image, spec.pod.resources.memory, spec.pod.node_selector) == (
+        "registry.test/cpu:1",
+        "64Gi",
+        {"pool": "gaudi"},
+    )

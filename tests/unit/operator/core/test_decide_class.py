@@ -1,0 +1,178 @@
+"""Resources of a class: whole stories of decide()."""
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.gaudi_classes import gaudi_class
+from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
+
+IMAGE = {"images": {"none": "registry.test/cpu:1"}}
+NEWER = {"images": {"none": "registry.test/cpu:2"}}
+
+
+def of_class(replicas: int = 2, **spec: Any) -> Cluster:
+    """A cluster that serves a resource whose class is the default one."""
+    cluster = Cluster(resource(replicas=replicas), classes=(gaudi_class(default=True, **spec),))
+    cluster.settle()
+    return cluster
+
+
+def says(cluster: Cluster, **spec: Any) -> None:
+    """The class is changed."""
+    cluster.classes = (gaudi_class(default=True, **spec),)
+
+
+def images(cluster: Cluster) -> set[str]:
+    return {pod["spec"]["containers"][0]["image"] for pod in cluster.kind("Pod")}
+
+
+def message(cluster: Cluster, kind: str) -> str:
+    (found,) = [each["message"] for each in status(cluster)["conditions"] if each["type"] == kind]
+    return str(found)
+
+
+def test_pods_have_what_the_class_gives() -> None:
+    cluster = of_class(defaults=IMAGE)
+    assert images(cluster) == {"registry.test/cpu:1"}
+    assert condition(cluster, "ClassApplied") == ("True", "AsClassSays")
+
+
+def test_revision_keeps_what_the_class_gave() -> None:
+    (kept,) = of_class(defaults=IMAGE).kind("ControllerRevision")
+    assert kept["data"]["class"] == {"name": "gold", "values": {"engine.image": "registry.test/cpu:1"}}
+
+
+def test_changed_class_restarts_nothing_and_names_the_command() -> None:
+    cluster = of_class(defaults=IMAGE)
+    before, (only,) = pod_names(cluster), revisions(cluster)
+    says(cluster, defaults=NEWER)
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert condition(cluster, "Ready") == ("True", "Serving")
+    assert condition(cluster, "ClassApplied") == ("False", "ClassChanged")
+    assert message(cluster, "ClassApplied") == (
+        f"Class gold would now change spec.engine.image; revision {only} keeps what it was made with. To apply it: "
+        "kubectl gaudi rollout restart tiny -n models"
+    )
+
+
+def test_restart_applies_the_changed_class() -> None:
+    cluster = of_class(defaults=IMAGE)
+    says(cluster, defaults=NEWER)
+    cluster.resource["metadata"]["annotations"] = {"inference.gaudi.dev/restarted-at": "now"}
+    cluster.settle()
+    assert images(cluster) == {"registry.test/cpu:2"}
+    assert condition(cluster, "ClassApplied") == ("True", "AsClassSays")
+
+
+def test_first_class_restarts_nothing() -> None:
+    cluster = served()
+    before = pod_names(cluster)
+    says(cluster, defaults=IMAGE)
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert condition(cluster, "ClassApplied") == ("False", "ClassChanged")
+
+
+def test_resource_without_a_class_has_no_such_condition() -> None:
+    assert "ClassApplied" not in {each["type"] for each in status(served())["conditions"]}
+
+
+def test_another_class_name_makes_another_revision() -> None:
+    cluster = served()
+    (first,) = revisions(cluster)
+    cluster.classes = (gaudi_class(),)
+    cluster.change(className="gold")
+    cluster.settle()
+    assert revisions(cluster) != {first}
+
+
+def test_spec_beyond_the_class_makes_no_pod() -> None:
+    cluster = Cluster(resource(replicas=3), classes=(gaudi_class(default=True, limits={"maxReplicas": 2}),))
+    assert cluster.operate().actions == ()
+    assert condition(cluster, "PlanAccepted") == ("False", "ForbiddenByClass")
+
+
+def test_spec_beyond_the_class_leaves_what_serves() -> None:
+    cluster = of_class(limits={"priorityClasses": []})
+    before = pod_names(cluster)
+    cluster.change(pod={"priorityClassName": "high"})
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert condition(cluster, "Available")[0] == "True"
+
+
+def test_scale_up_beyond_the_class_is_held() -> None:
+    cluster = of_class(limits={"maxReplicas": 3})
+    before = pod_names(cluster)
+    cluster.change(replicas=4)
+    cluster.settle()
+    assert pod_names(cluster) == before
+    assert condition(cluster, "Stalled") == ("True", "ForbiddenByClass")
+
+
+def test_scale_up_within_the_class_goes_on() -> None:
+    cluster = of_class(limits={"maxReplicas": 3})
+    cluster.change(replicas=3)
+    cluster.settle()
+    assert len(pod_names(cluster)) == 3
+
+
+def test_tightened_class_takes_no_pod_away() -> None:
+    cluster = of_class(3)
+    before = pod_names(cluster)
+    says(cluster, limits={"maxReplicas": 2})
+    cluster.settle()
+    assert pod_names(cluster) == before
+
+
+def test_pinned_revision_beyond_a_tightened_class_gets_no_pods() -> None:
+    cluster = of_class()
+    cluster.change(pod={"priorityClassName": "high"})
+    cluster.settle()
+    (high,) = revisions(cluster)
+    cluster.change(pod={"priorityClassName": None})
+    cluster.settle()
+    (plain,) = revisions(cluster)
+    says(cluster, limits={"priorityClasses": []})
+    cluster.change(rollout={"revision": high})
+    cluster.settle()
+    assert revisions(cluster) == {plain}
+    assert message(cluster, "Stalled").startswith(
+        f"Revision {high} gets no more pods: spec.pod.priorityClassName high "
+    )
+
+
+def test_missing_class_holds_a_scale_up() -> None:
+    cluster = served(replicas=2)
+    before = pod_names(cluster)
+    cluster.change(className="gold", replicas=4)
+    for _ in range(5):
+        cluster.operate()
+        cluster.controllers()
+    assert pod_names(cluster) == before
+    assert condition(cluster, "PlanAccepted") == ("False", "ClassMissing")
+
+
+def test_missing_class_is_waited_for() -> None:
+    cluster = Cluster(resource(className="gold"))
+    cluster.operate()
+    assert condition(cluster, "Stalled")[0] == "False"
+    cluster.classes = (gaudi_class(),)
+    cluster.settle()
+    assert condition(cluster, "Ready") == ("True", "Serving")
+
+
+def test_resource_of_another_installation_is_not_touched() -> None:
+    cluster = Cluster(resource(className="gold"), classes=(gaudi_class(controller="example.com/other"),))
+    plan = cluster.operate()
+    assert (plan.actions, plan.events, cluster.resource["status"]["conditions"]) == ((), (), [])
+
+
+def test_own_controller_serves_its_class() -> None:
+    cluster = Cluster(resource(className="gold"), classes=(gaudi_class(controller="example.com/other"),))
+    cluster.defaults = replace(cluster.defaults, controller="example.com/other")
+    cluster.settle()
+    assert condition(cluster, "Ready") == ("True", "Serving")

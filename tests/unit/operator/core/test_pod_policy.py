@@ -1,0 +1,208 @@
+"""What pods may be without a class: rules over the rendered template (core/admission/pod_policy.py)."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_operator.core.admission.pod_policy import PodPolicy, is_foreign
+from gaudi_operator.core.admission.pod_view import is_below
+from gaudi_operator.core.observed import AllowedHostPath
+from gaudi_runtime.errors import Problem
+from tests.unit.operator.core.rendered_pod import template
+
+REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
+MODELS = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models/llama"}}}
+
+
+def why_not(*paths: AllowedHostPath, **spec: Any) -> Problem | None:
+    """What is found in the rendered pod of a small resource with `spec` in namespace models."""
+    return PodPolicy("models", paths).why_not([template(**spec)])
+
+
+def reason(*paths: AllowedHostPath, **spec: Any) -> str | None:
+    found = why_not(*paths, **spec)
+    return found.reason if found else None
+
+
+def near(label: str, operator: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": label, "operator": operator}]}
+
+
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+
+
+def test_sentence_names_field_and_advice() -> None:
+    assert why_not(pod={"priorityClassName": "system-node-critical"}) == Problem(
+        "NeedsClass",
+        "spec.pod.priorityClassName system-node-critical is for the cluster itself, whose parts it could evict: leave "
+        "it out, or use a class that allows it.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        (
+            {"pod": {"annotations": {"container.apparmor.security.beta.kubernetes.io/runtime": "unconfined"}}},
+            "spec.pod.annotations container.apparmor.security.beta.kubernetes.io/runtime ",
+        ),
+        ({"pod": {"tolerations": [{"operator": "Exists"}]}}, "spec.pod.tolerations without a key "),
+        (
+            {"pod": {"tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}]}},
+            f"spec.pod.tolerations {CONTROL_PLANE} ",
+        ),
+        ({"pod": {"nodeSelector": {CONTROL_PLANE: ""}}}, f"spec.pod.nodeSelector {CONTROL_PLANE} "),
+        (
+            {"pod": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [near(CONTROL_PLANE, "Exists")]}}}}},
+            f"spec.pod.affinity {CONTROL_PLANE} ",
+        ),
+        (
+            {
+                "pod": {
+                    "affinity": {
+                        "nodeAffinity": {PREFERRED: [{"weight": 1, "preference": near(CONTROL_PLANE, "Exists")}]}
+                    }
+                }
+            },
+            f"spec.pod.affinity {CONTROL_PLANE} ",
+        ),
+        ({"engine": {"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]}}, "spec.engine.env LD_PRELOAD "),
+        ({"engine": {"env": [{"name": "PYTHONPATH", "value": "/x"}]}}, "spec.engine.env PYTHONPATH "),
+        (
+            {
+                "pod": {
+                    "sidecars": [
+                        {"name": "log", "image": "x", "env": [{"name": "HABANA_VISIBLE_DEVICES", "value": "all"}]}
+                    ]
+                }
+            },
+            "spec.pod.sidecars log: env HABANA_VISIBLE_DEVICES ",
+        ),
+        (
+            {
+                "pod": {
+                    "initContainers": [{"name": "get", "image": "x", "env": [{"name": "LD_AUDIT", "value": "/x.so"}]}]
+                }
+            },
+            "spec.pod.initContainers get: env LD_AUDIT ",
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_what_reaches_beyond_a_namespace_is_refused(spec: dict[str, Any], field: str) -> None:
+    found = why_not(**spec)
+    assert found is not None
+    assert found.reason == "NeedsClass"
+    assert found.message.startswith(field)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"pod": {"annotations": {"prometheus.io/scrape": "true", "team": "chat"}}},
+        {"pod": {"tolerations": [{"key": "habana.ai/gaudi", "operator": "Exists"}]}},
+        {"pod": {"nodeSelector": {"kubernetes.io/arch": "amd64"}}},
+        {
+            "pod": {
+                "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [near(CONTROL_PLANE, "DoesNotExist")]}}}
+            }
+        },
+        {"pod": {"priorityClassName": "production"}},
+        {"engine": {"env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]}},
+    ],
+    ids=["nothing", "annotations", "toleration", "node selector", "not there", "priority", "variable"],
+)
+def test_what_stays_in_a_namespace_is_allowed(spec: dict[str, Any]) -> None:
+    assert why_not(**spec) is None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "foreign"),
+    [
+        ("k8s.v1.cni.cncf.io/networks", True),
+        ("v1.multus-cni.io/default-network", True),
+        ("io.katacontainers.config.hypervisor.path", True),
+        ("cdi.k8s.io/gaudi", True),
+        ("seccomp.security.alpha.kubernetes.io/pod", True),
+        ("kubernetes.io/egress-bandwidth", True),
+        ("notkubernetes.io/x", False),
+        ("sidecar.istio.io/inject", False),
+    ],
+)
+def test_annotations_that_nodes_act_upon_are_known(annotation: str, foreign: bool) -> None:
+    assert is_foreign(annotation) is foreign
+
+
+@pytest.mark.parametrize(
+    ("path", "prefix", "below"),
+    [
+        ("/models", "/models", True),
+        ("/models/llama/", "/models", True),
+        ("//models//llama", "/models/", True),
+        ("/etc", "/", True),
+        ("/models-of-others", "/models", False),
+        ("/models/../etc", "/models", False),
+        ("models", "/", False),
+    ],
+)
+def test_prefix_ends_where_a_folder_does(path: str, prefix: str, below: bool) -> None:
+    assert is_below(path, prefix) is below
+
+
+@pytest.mark.parametrize(
+    ("allowed", "refused"),
+    [
+        ((), "HostPathNotAllowed"),
+        ((AllowedHostPath("/models"),), None),
+        ((AllowedHostPath("/data"),), "HostPathNotAllowed"),
+        ((AllowedHostPath("/models", ("models", "chat")),), None),
+        ((AllowedHostPath("/models", ("chat",)),), "HostPathNotAllowed"),
+    ],
+    ids=["nothing", "prefix", "another prefix", "its namespace", "another namespace"],
+)
+def test_host_path_needs_an_entry(allowed: tuple[AllowedHostPath, ...], refused: str | None) -> None:
+    assert reason(*allowed, model=MODELS) == refused
+
+
+def test_host_path_of_an_adapter_is_judged_too() -> None:
+    adapters = [{"name": "sql", "source": {"hostPath": {"path": "/adapters/sql"}}}]
+    found = why_not(engine={"name": "vllm"}, model={"adapters": adapters})
+    assert found is not None
+    assert found.message == (
+        "spec.model.adapters.source.hostPath /adapters/sql is not allowed by this installation in namespace models: "
+        "use persistentVolumeClaim or ociImage, or have the operator installed with an entry of allowHostPath for it."
+    )
+
+
+def test_group_is_fixed_where_a_folder_is_mounted() -> None:
+    security = template(model=MODELS, pod={"runAsUser": 1000})["spec"]["securityContext"]
+    assert (security["runAsUser"], security["runAsGroup"]) == (1000, 65532)
+
+
+@pytest.mark.parametrize(
+    ("pod", "refused"),
+    [
+        ({"runAsUser": 1000}, None),
+        ({"supplementalGroups": [6]}, "HostPathNotAllowed"),
+        ({"supplementalGroups": [3000]}, None),
+        ({"userFromCluster": True}, "HostPathNotAllowed"),
+    ],
+    ids=["own user", "a group of others", "a group of the entry", "group of the cluster"],
+)
+def test_groups_are_those_of_the_entry(pod: dict[str, Any], refused: str | None) -> None:
+    assert reason(AllowedHostPath("/models", groups=(3000,)), model=MODELS, pod=pod) == refused
+
+
+def test_group_of_an_older_rendering_is_judged() -> None:
+    rendered = template(model=MODELS)
+    rendered["spec"]["securityContext"]["runAsGroup"] = 6
+    found = PodPolicy("models", (AllowedHostPath("/"),)).why_not([rendered])
+    assert found is not None
+    assert found.message.startswith("group 6 is not allowed (spec.pod)")
+
+
+def test_template_that_nobody_can_read_is_refused() -> None:
+    found = PodPolicy("models", ()).why_not([{"spec": {"containers": "all"}}])
+    assert found is not None
+    assert found.reason == "PodTemplateUnreadable"

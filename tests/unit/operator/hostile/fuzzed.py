@@ -1,0 +1,104 @@
+"""Many specs through decide(), as the operator runs it: in a process of 512 MiB, with the real process for plans.
+
+The kernel ends the process when a decision takes MOST_DECISION seconds of processor time: nothing is asserted of time,
+and the spec that was in work is told.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gaudi_operator.core.actions import Decision
+from gaudi_operator.shell.planning import Planner
+from gaudi_operator.shell.store import Key
+from tests.conformance import violations
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.stories import condition
+from tests.unit.operator.hostile.any_spec import Generator
+from tests.unit.operator.hostile.limited import peak, run
+
+MOST_DECISION = 4.0
+"""Several times what any may take, for machines that are slow."""
+
+
+@dataclass
+class Found:
+    """What became of `specs`: reasons of PlanAccepted, the costliest ones, and what is wrong with the operator.
+
+    A cost is seconds of processor time of one decision, or by the clock of one question about a plan.
+    """
+
+    specs: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    decisions: list[float] = field(default_factory=list)
+    questions: list[float] = field(default_factory=list)
+    costliest: dict[str, Any] = field(default_factory=dict)
+    grown: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def fuzz(seed: int, specs: int, plan_seconds: float) -> Found:
+    """So many specs from a seed on, with so much processor time for each question about a plan."""
+    ended = run(_fuzz, seed, specs, plan_seconds)
+    lines = ended.stdout.splitlines()
+    if ended.returncode or not lines:
+        return Found(wrong=[f"ended with {ended.returncode} at {' '.join(lines[-1:])}: {ended.stderr[-2000:]}"])
+    return Found(**json.loads(lines[-1]))
+
+
+def _fuzz(seed: int, specs: int, plan_seconds: float) -> None:
+    found = asyncio.run(_all(seed, specs, plan_seconds))
+    sys.stdout.write(json.dumps(asdict(found)))
+
+
+async def _all(seed: int, specs: int, plan_seconds: float) -> Found:
+    found, generator = Found(), Generator(seed)
+    Cluster(resource()).operate()
+    before = peak()
+    async with Planner(256 * 2**20, plan_seconds) as planner:
+        for number in range(specs):
+            spec = generator.spec()
+            # At once: the kernel may end the process in the midst of it.
+            os.write(1, f"spec {number} of seed {seed}\n".encode())
+            found.specs += 1
+            try:
+                await _one(planner, spec, found)
+            except Exception as error:
+                found.wrong.append(f"spec {number} of seed {seed}: {type(error).__name__}: {str(error)[:500]}")
+    found.grown = peak() - before
+    return found
+
+
+async def _one(planner: Planner, spec: dict[str, Any], found: Found) -> None:
+    """Two passes: the second finds what the first has made."""
+    cluster = Cluster({**resource(), "spec": spec})
+    for _ in range(2):
+        while (decision := _decide(cluster, planner, found)).question is not None:
+            answered = asyncio.Event()
+            began = time.perf_counter()
+            planner.ask(Key("models", "tiny"), decision.question, lambda _, answered=answered: answered.set())
+            await answered.wait()
+            found.questions.append(time.perf_counter() - began)
+    status, reason = condition(cluster, "PlanAccepted")
+    found.reasons[reason] = found.reasons.get(reason, 0) + 1
+    if wrong := violations(cluster.resource):
+        raise AssertionError(wrong)
+    if (status == "True") != bool(cluster.kind("ReplicaSet")):
+        raise AssertionError(f"PlanAccepted is {status} ({reason}), and there are {len(cluster.objects)} children")
+
+
+def _decide(cluster: Cluster, planner: Planner, found: Found) -> Decision:
+    began = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, MOST_DECISION)
+    decision = cluster.operate(planner.answers)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    found.decisions.append(time.process_time() - began)
+    if found.decisions[-1] == max(found.decisions):
+        found.costliest = cluster.resource["spec"]
+    return decision

@@ -1,0 +1,50 @@
+"""JSON as deep as the API server lets it through, in what a stranger may label as ours."""
+
+import json
+import sys
+import threading
+
+from gaudi_operator.core.decide import decide
+from gaudi_operator.replica import DEEPEST
+from gaudi_operator.shell.store import Store
+from tests.builders import Object
+from tests.unit.operator.core.resources import DEFAULTS
+from tests.unit.operator.core.stories import served
+from tests.unit.operator.hostile.limited import run
+from tests.unit.operator.hostile.stored import strange_revision
+
+LEVELS = 9_990
+DATA = {
+    "lists": "[" * LEVELS + "]" * LEVELS,
+    "objects": '{"inputs":' * LEVELS + "1" + "}" * LEVELS,
+    "template": '{"inputs":{},"config":"","template":' + '{"a":' * LEVELS + "1" + "}" * (LEVELS + 1),
+}
+
+
+def test_deepest_object_ends_no_watch_and_no_pass() -> None:
+    ended = run(_see_deep_objects)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.split() == list(DATA)
+
+
+def _see_deep_objects() -> None:
+    sys.setrecursionlimit(DEEPEST)
+    # A thread has less room than the process: decisions run in one.
+    thread = threading.Thread(target=_see_each)
+    thread.start()
+    thread.join()
+
+
+def _see_each() -> None:
+    cluster = served(replicas=1)
+    for name, text in DATA.items():
+        strange: Object = strange_revision("stands for data", 7)
+        whole = json.dumps(strange).replace('"stands for data"', text)
+        seen = json.loads(whole)
+        seen["metadata"] |= {"resourceVersion": "7", "namespace": "models"}
+        store = Store()
+        store.put(seen)
+        observed = cluster.observed()
+        decision = decide(type(observed)(**{**vars(observed), "revisions": (*observed.revisions, seen)}), DEFAULTS)
+        json.dumps(decision.status.model_dump(mode="json"))
+        sys.stdout.write(f"{name}\n")

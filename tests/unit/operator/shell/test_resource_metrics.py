@@ -1,0 +1,70 @@
+"""The status of every resource as series, and an unreadable one as none."""
+
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from gaudi_operator.shell.resource_metrics import ResourceMetrics
+from tests.world.api import Object
+
+STATUS: dict[str, Any] = {
+    "phase": "RollingOut",
+    "conditions": [{"type": "Ready", "status": "False", "reason": "RollingOut", "message": "x"}],
+    "replicas": 3,
+    "updatedReplicas": 1,
+    "readyReplicas": 2,
+    "availableReplicas": 2,
+    "capturedPercent": {"prompt": 100, "decode": 97},
+    "buckets": {"prompt": {"planned": 8, "warmed": 8, "captured": 8}},
+    "warmup": {"percent": 42, "phase": "Capturing", "eta": "2026-08-01T12:00:00Z"},
+    "recompiles": {"recent": 5},
+    "revision": {"current": "new", "stable": "old"},
+    "revisions": [{"name": "new", "number": 2}, {"name": "bad", "number": 1, "reason": "ContainerFailed"}],
+}
+
+
+def series(*resources: Object) -> set[str]:
+    """Lines of what is shown, without the prefix that all have."""
+    registry = CollectorRegistry()
+    registry.register(ResourceMetrics(lambda: resources))
+    lines = generate_latest(registry).decode().splitlines()
+    return {line.removeprefix("gaudi_inference_") for line in lines if not line.startswith("#")}
+
+
+def resource(status: Any, name: str = "chat") -> Object:
+    return {"metadata": {"namespace": "models", "name": name}, "spec": {"replicas": 2}, "status": status}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'condition{name="chat",namespace="models",status="False",type="Ready"} 1.0',
+        'phase{name="chat",namespace="models",phase="RollingOut"} 1.0',
+        'replicas{name="chat",namespace="models",state="desired"} 2.0',
+        'replicas{name="chat",namespace="models",state="updated"} 1.0',
+        'captured_percent{name="chat",namespace="models",phase="decode"} 97.0',
+        'buckets{name="chat",namespace="models",phase="prompt",state="captured"} 8.0',
+        'warmup_percent{name="chat",namespace="models"} 42.0',
+        'warmup_eta_timestamp_seconds{name="chat",namespace="models"} 1.7855856e+09',
+        'recompiles_recent{name="chat",namespace="models"} 5.0',
+        'revision_info{current="new",failed="bad",name="chat",namespace="models",stable="old"} 1.0',
+    ],
+)
+def test_status_is_shown_as_series(line: str) -> None:
+    assert line in series(resource(STATUS))
+
+
+def test_resource_without_a_status_shows_what_is_desired() -> None:
+    assert 'replicas{name="chat",namespace="models",state="desired"} 2.0' in series(resource(None))
+
+
+def test_label_is_cut_whoever_has_written_the_status() -> None:
+    shown = series(resource({"phase": "x" * 10_000}))
+    assert f'phase{{name="chat",namespace="models",phase="{"x" * 64}"}} 1.0' in shown
+
+
+@pytest.mark.parametrize("status", [[], "text", {"conditions": 7}, {"warmup": {"percent": "x"}}, {"buckets": [1]}])
+def test_status_that_cannot_be_read_disturbs_no_other(status: Any) -> None:
+    shown = series(resource(status, "odd"), resource(STATUS))
+    assert 'warmup_percent{name="chat",namespace="models"} 42.0' in shown
