@@ -18,8 +18,6 @@ from tests.unit.runtime.runtime_process import RuntimeProcess
 from tests.vllm.greedy_tokens import torch_tokens
 from tests.vllm.two_pods import PROMPTS, config_of, greedy, group_of
 
-pytestmark = pytest.mark.timeout(900)  # five processes import vLLM, on two cores at worst
-
 
 class Group(NamedTuple):
     """The runtimes of both pods, and what the leader has reported on its way."""

@@ -3,14 +3,10 @@
 import signal
 from pathlib import Path
 
-import pytest
-
 from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig
 from gaudi_runtime.contract.report import Phase
 from tests.vllm.greedy_tokens import torch_tokens
 from tests.vllm.two_pods import PROMPTS, config_of, greedy, group_of
-
-pytestmark = pytest.mark.timeout(900)  # five processes import vLLM, on two cores at worst
 
 
 def test_stages_in_two_pods_answer_alike_and_end_together(checkpoint: Path, tmp_path: Path) -> None:
