@@ -52,12 +52,17 @@ class Asked:
 
 def ask(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> Asked:
     """What a command line asks about. Raises Refused, or ConfigError when no cluster is known."""
+    return Asked(plain_name(name), ask_cluster(namespace, context, kubeconfig))
+
+
+def ask_cluster(namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> "Cluster":
+    """The cluster of a command line that names no resource. Raises as `ask` does."""
     try:
         # Imported here: help, and what is wrong with a command line, need no client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed; install the extra `cli`") from error
-    return Asked(plain_name(name), Cluster(Connection(kubeconfig, context, namespace)))
+    return Cluster(Connection(kubeconfig, context, namespace))
 
 
 def plain_name(name: str) -> str:
@@ -80,3 +85,5 @@ def one_sentence() -> Iterator[None]:
 
 asks = questions(ask, one_sentence)
 """Gives a command the parameters of `ask` in place of its first one."""
+asks_cluster = questions(ask_cluster, one_sentence)
+"""The same with those of `ask_cluster`."""
