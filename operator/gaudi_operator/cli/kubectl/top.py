@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.cli.kubectl.asking import asks_cluster
+from gaudi_operator.cli.kubectl.asking import AskedAll, asks_all
 from gaudi_operator.cli.kubectl.why import Form, Output
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
@@ -24,9 +24,6 @@ from gaudi_runtime.contract.report import ServedPhase, WarmupReport
 from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.units import size
-
-if TYPE_CHECKING:
-    from gaudi_operator.cli.cluster import Cluster
 
 AT_ONCE = 16
 """Pods that are asked side by side."""
@@ -139,9 +136,11 @@ def _asked(ask: Ask, namespace: str, name: str, pod: str) -> WarmupReport | None
         return None
 
 
-@asks_cluster
-def top(cluster: "Cluster", everywhere: Everywhere = False, seconds: Seconds = 5.0, output: Output = Form.TEXT) -> None:
+@asks_all
+def top(asked: AskedAll, everywhere: Everywhere = False, seconds: Seconds = 5.0, output: Output = Form.TEXT) -> None:
     """Show all models: warm-up, recompiles, padding, tokens a second, memory."""
+
+    cluster = asked.cluster
 
     def ask(namespace: str, name: str, pod: str) -> str:
         return cluster.ask_pod(name, pod, WARMUP_PATH, namespace)
