@@ -104,7 +104,8 @@ FLEET = Dashboard(
         Panel(
             "Generated tokens a second",
             {
-                "{{inference_gaudi_dev_name}}": "sum by (inference_gaudi_dev_name) (rate(gaudi_generated_tokens_total[5m]))"
+                "{{inference_gaudi_dev_name}}": "sum by (inference_gaudi_dev_name) "
+                "(rate(gaudi_generated_tokens_total[5m]))"
             },
         ),
         Panel(
