@@ -54,6 +54,7 @@ lint: $(READY) ## Formatting, types, import layers, generated files
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m gaudi_operator.api.crd --check
 	@$(BIN)/python -m scripts.chart_docs --check
+	@$(BIN)/python -m scripts.dashboards --check
 	@$(BIN)/python -m scripts.house
 
 fmt: $(READY) ## Format the code
@@ -102,6 +103,7 @@ test-vllm: $(READY) ## What breaks with another release of vLLM: make test-vllm 
 generate: $(READY) ## Write CRD, reference docs and chart docs again
 	@$(BIN)/python -m gaudi_operator.api.crd
 	@$(BIN)/python -m gaudi_operator.settings > docs/settings.md
+	@$(BIN)/python -m scripts.dashboards
 	@$(BIN)/python -m scripts.chart_docs
 
 pins: $(READY) ## Write requirements/*.txt again: hashed, without index or host names

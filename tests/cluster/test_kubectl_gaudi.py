@@ -1,6 +1,7 @@
 """`kubectl gaudi` as a user has it: kubectl finds the plugin on the PATH, which steers the real operator."""
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -12,7 +13,8 @@ import pytest
 import yaml
 
 from gaudi_operator.cli.cluster import FIELD_MANAGER
-from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.contract.bucket_table import BucketRow, BucketState
+from gaudi_runtime.contract.report import BucketPhase, Phase
 from localcluster import ControlPlane, build
 from tests.builders import gaudi_inference
 from tests.cluster.pods import ready
@@ -24,6 +26,9 @@ from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
 
 MET = "".join(f"prompt 1 {100 + at} 0 {at}\ndecode 1 1 {at} 9\n" for at in range(1, 8))
+
+
+COLD = BucketRow(phase=BucketPhase.PROMPT, bucket=(1, 128, 0), state=BucketState.CAPTURED, hits=12, misses=2)
 
 
 @dataclass
@@ -66,6 +71,10 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
     good = await names_of_revisions(api)
     assert (await gaudi("why", "tiny")).out.startswith('gaudiinference "tiny" is Ready (Serving): ')
     assert " 100 % " in (await gaudi("status", "tiny")).out
+    assert "prompt (1, 128, 0): 2 of 14 batches cold" in (await gaudi("buckets", "tiny")).out
+    (shown,) = json.loads((await gaudi("top", "--seconds=1", "-o", "json")).out)
+    assert (shown["name"], shown["phase"], shown["prompt_percent"]) == ("tiny", "Serving", 100)
+    assert shown["output_tokens_per_second"] == 0
     learned = await gaudi("plan", "learn", "tiny")
     assert "prompt 1 107 0 7" in yaml.safe_load(learned.out)["spec"]["bucketing"]["optimal"]["traffic"]
 
@@ -106,5 +115,5 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
 
 
 def warm_with_traffic(runtime: FakeRuntime) -> None:
-    runtime.traffic = MET
+    runtime.traffic, runtime.buckets = MET, (COLD,)
     runtime.warm()

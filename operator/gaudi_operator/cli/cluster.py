@@ -82,9 +82,14 @@ class Cluster:
 
     def __init__(self, connection: Connection) -> None:
         """Nothing is asked yet. Raises ConfigError when no cluster is known."""
-        self._api = connection.open()
+        self._connection, self._api = connection, connection.open()
         self._objects = client.CustomObjectsApi(self._api)
         self.namespace = connection.namespace_in_use()
+
+    def as_kubectl(self) -> list[str]:
+        """The options of kubectl for the same way to the cluster."""
+        said = {"--kubeconfig": self._connection.kubeconfig, "--context": self._connection.context}
+        return [f"{option}={value}" for option, value in said.items() if value]
 
     def inference(self, name: str) -> Manifest:
         """The manifest of a GaudiInference."""
@@ -93,6 +98,13 @@ class Cluster:
                 GROUP, VERSION, self.namespace, PLURAL, name, _request_timeout=TIMEOUT_SECONDS
             )
         return dict(found)
+
+    def inferences(self, everywhere: bool = False) -> list[Manifest]:
+        """The GaudiInferences of the namespace, or of all."""
+        inside = "" if everywhere else f"namespaces/{self.namespace}/"
+        with self._asking("list", "resources"):
+            found = self._read(f"/apis/{GROUP}/{VERSION}/{inside}{PLURAL}")
+            return list(json.loads(found)["items"])
 
     def inference_with_texts(self, name: str) -> Manifest:
         """The same with what stands in ConfigMaps in its place, as the operator reads it."""
@@ -156,11 +168,11 @@ class Cluster:
             pods = self._read("/api/v1/namespaces/{namespace}/pods", query=[("labelSelector", f"{NAME_LABEL}={name}")])
             return list(json.loads(pods)["items"])
 
-    def ask_pod(self, name: str, pod: str, path: str) -> str:
+    def ask_pod(self, name: str, pod: str, path: str, namespace: str | None = None) -> str:
         """What a pod of the GaudiInference `name` answers on its status port, through the API server."""
         with self._asking("ask", name, f"pod {pod} of "):
             at = f"/api/v1/namespaces/{{namespace}}/pods/{{pod}}:{STATUS_PORT}/proxy{path}"
-            return self._read(at, pod=pod).decode()
+            return self._read(at, pod=pod, namespace=namespace or self.namespace).decode()
 
     def create_pod(self, name: str, pod: Mapping[str, Any]) -> str:
         """Make a pod for the GaudiInference `name`; its name."""

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from gaudi_runtime.contract.report import Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.http.bucket_board import BucketBoard
 
 COALESCE_SECONDS = 0.5
 MAX_WAIT_SECONDS = 60.0
@@ -35,6 +36,8 @@ class ReportBoard:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._report = WarmupReport(instance=uuid4().hex, sequence=1, plan_hash=plan_hash, phase=Phase.STARTING)
+        self.buckets = BucketBoard()
+        """What the report has counts of, each by itself."""
         self._kept: dict[str, Any] = {}
         self._started = self._moved = self._eta_at = clock()
         self._announced = 1

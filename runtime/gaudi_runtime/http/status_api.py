@@ -1,6 +1,9 @@
-"""The status port: the report, the probes and the metrics. GET only, nothing secret, tiny requests."""
+"""The status port: the report, the probes, the metrics and a page. GET only, nothing secret, tiny requests."""
 
+import hashlib
+from base64 import b64encode
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Annotated
 
 from prometheus_client import CollectorRegistry
@@ -10,7 +13,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from gaudi_runtime.contract.ports import LIVEZ_PATH, METRICS_PATH, READYZ_PATH, TRAFFIC_PATH, WARMUP_PATH
+from gaudi_runtime.contract.ports import (
+    BUCKETS_PATH,
+    LIVEZ_PATH,
+    METRICS_PATH,
+    PAGE_PATH,
+    READYZ_PATH,
+    TRAFFIC_PATH,
+    WARMUP_PATH,
+)
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from gaudi_runtime.http.metrics import Observed
 from gaudi_runtime.http.report_board import MAX_WAIT_SECONDS, ReportBoard, TooManyWaiters
@@ -24,6 +35,8 @@ STATUS_LIMITS = ServerLimits(
 
 HEARTBEAT_LIMIT_SECONDS = 60.0
 STARTING = frozenset(Phase) - {Phase.SERVING, Phase.DRAINING, Phase.FAILED}
+
+PAGE = (files("gaudi_runtime.http") / "page.html").read_bytes()
 
 TRAFFIC_HEAD = "# Met since this instance serves: phase, batch size, query tokens, KV blocks, batches\n"
 
@@ -81,6 +94,16 @@ class StatusPort:
         engine = self._observed.engine
         return PlainTextResponse(TRAFFIC_HEAD + (write_traffic(engine.counters.traffic()) if engine else ""))
 
+    async def buckets(self, _: Request) -> Response:
+        """Every bucket with its state, and with what batches met there once it serves."""
+        engine, instance = self._observed.engine, self._board.report().instance
+        table = self._board.buckets.table(instance, engine.counters.tallies if engine else {})
+        return Response(table.model_dump_json(by_alias=True, exclude_none=True), media_type="application/json")
+
+    async def page(self, _: Request) -> Response:
+        """The same to watch: one file, which asks for nothing but the report and the buckets."""
+        return Response(PAGE, media_type="text/html", headers=PAGE_HEADERS)
+
 
 def status_app(
     board: ReportBoard,
@@ -98,8 +121,26 @@ def status_app(
             get(READYZ_PATH, port.readyz),
             get(METRICS_PATH, port.metrics),
             get(TRAFFIC_PATH, port.traffic),
+            get(BUCKETS_PATH, port.buckets),
+            get(PAGE_PATH, port.page),
         ]
     )
+
+
+def _hash_of(tag: bytes) -> str:
+    """What names the one part of the page with this tag in its policy."""
+    inside = PAGE.partition(b"<" + tag + b">")[2].partition(b"</" + tag + b">")[0]
+    return f"'sha256-{b64encode(hashlib.sha256(inside).digest()).decode()}'"
+
+
+PAGE_HEADERS = {
+    # A report holds texts of others, such as what a checkpoint is called: whatever they are, nothing of them is run.
+    "Content-Security-Policy": f"default-src 'none'; connect-src 'self'; style-src {_hash_of(b'style')}; "
+    f"script-src {_hash_of(b'script')}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
 
 
 def _verdict(why_not: str | None) -> Response:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.bucket_table import BucketState
 from gaudi_runtime.contract.report import (
     MAX_NAMED_VISION,
     MAX_SKIPPED,
@@ -92,6 +93,7 @@ class Progress:
 
     def planned(self, cached: dict[BucketPhase, int], warnings: Sequence[str], eta: float | None) -> None:
         """The plan is known, nothing is warm yet. `cached`: buckets whose recipe is at hand; `eta` in seconds."""
+        self._board.buckets.plan(self._plan)
         for phase in BucketPhase:
             buckets = [list(each) for each in self._plan.of(phase)]
             log.info("Generated %d %s buckets [bs, query, num_blocks]: %s", len(buckets), phase, buckets)
@@ -108,26 +110,31 @@ class Progress:
         self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
         """`bucket` is about to be compiled, which should take `forecast` seconds."""
+        self._board.buckets.put(phase, bucket, BucketState.COMPILING)
         self._begin(str(phase).capitalize(), phase, bucket, position, free_bytes, forecast)
 
-    def warmed(self, phase: BucketPhase, eta: float | None, saved: float) -> None:
-        """The current bucket is compiled, and its recipe, if it had one, `saved` so many seconds. `eta` in seconds."""
+    def warmed(self, phase: BucketPhase, bucket: Bucket, eta: float | None, saved: float) -> None:
+        """`bucket` is compiled, and its recipe, if it had one, `saved` so many seconds. `eta` in seconds."""
         self._saved += saved
+        self._board.buckets.put(phase, bucket, BucketState.WARM)
         self._change(phase, eta, warmed=self._phases[phase].warmed + 1, **_IDLE)
 
     def capturing(
         self, phase: BucketPhase, bucket: Bucket, position: int, free_bytes: int, forecast: float | None
     ) -> None:
         """The graph of `bucket` is about to be captured, which should take `forecast` seconds."""
+        self._board.buckets.put(phase, bucket, BucketState.CAPTURING)
         self._begin(f"Graph/{str(phase).capitalize()}", phase, bucket, position, free_bytes, forecast)
 
-    def captured(self, phase: BucketPhase, graph_bytes: int, eta: float | None) -> None:
-        """The current bucket has a graph; `graph_bytes` are those of the whole phase."""
+    def captured(self, phase: BucketPhase, bucket: Bucket, graph_bytes: int, eta: float | None) -> None:
+        """`bucket` has a graph; `graph_bytes` are those of the whole phase."""
+        self._board.buckets.put(phase, bucket, BucketState.CAPTURED)
         counted = self._phases[phase].captured + 1
         self._change(phase, eta, captured=counted, graph_bytes=graph_bytes, **_IDLE)
 
     def skipped(self, buckets: Sequence[Skipped]) -> None:
         """These buckets are left out: cold, or compiled but without a graph."""
+        self._board.buckets.leave_out(buckets)
         for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
             log.warning("%s bucket %s was left out: %s", skipped.phase, list(skipped.bucket), skipped.reason)
         self._skipped += buckets

@@ -201,7 +201,7 @@ def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Ski
     seconds = job.clock() - started
     job.estimate.over([step])
     job.measured(step, seconds)
-    job.progress.warmed(phase, job.estimate.eta_seconds(), job.journal.recipes.saved(step, seconds))
+    job.progress.warmed(phase, bucket, job.estimate.eta_seconds(), job.journal.recipes.saved(step, seconds))
     return None
 
 
@@ -286,4 +286,4 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
     for each in map(budget.of, BucketPhase):
         # Not `over([step])`: the budget itself leaves buckets out whose turn came, and takes some up again.
         job.estimate.expect(StepKind.CAPTURE, each.phase, each.waiting, each.waiting_weight)
-    job.progress.captured(step.phase, phase.graph_bytes, job.estimate.eta_seconds())
+    job.progress.captured(step.phase, step.bucket, phase.graph_bytes, job.estimate.eta_seconds())

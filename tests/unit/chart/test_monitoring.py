@@ -1,5 +1,6 @@
 """Alerts, their runbooks, and who may scrape."""
 
+import json
 import re
 from typing import Any
 
@@ -12,6 +13,7 @@ from gaudi_operator.settings import Settings
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME
 from scripts.chart_docs import CHART, ROOT
+from scripts.dashboards import DASHBOARDS, document
 from tests.unit.chart.rendering import Object, of_kind, only, render
 
 pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
@@ -42,6 +44,40 @@ def test_alert_says_what_it_means_and_how_bad_it_is(alert: dict[str, Any]) -> No
     assert set(alert) == {"alert", "expr", "for", "labels", "annotations"}
     assert set(alert["annotations"]) == {"summary", "description"}
     assert alert["labels"]["severity"] in ("info", "warning", "critical")
+
+
+def queries() -> list[str]:
+    panels = [panel for each in DASHBOARDS.values() for panel in each.panels]
+    return [query for panel in panels for query in panel.queries.values()]
+
+
+@pytest.mark.parametrize("query", queries())
+def test_panel_asks_for_metrics_that_are_documented(query: str) -> None:
+    pages = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("metrics", "operator-metrics"))
+    known = set(re.findall(r"^\| `(gaudi_\w+)`", pages, re.MULTILINE))
+    named = set(
+        re.findall(r"gaudi_(?:inference|operator)?\w+(?=[{\[ )]|$)", re.sub(r"inference_gaudi_dev_\w+", "", query))
+    )
+    assert named
+    assert {name.removesuffix("_bucket") for name in named} <= known
+
+
+def test_configmap_holds_each_dashboard_as_grafana_imports_it() -> None:
+    held = only(render(monitoring={"dashboards": {"enabled": True}}), "ConfigMap")
+    assert held["metadata"]["labels"]["grafana_dashboard"] == "1"
+    read = {name: json.loads(text) for name, text in held["data"].items()}
+    assert read == {f"gaudi-{name}.json": document(each) for name, each in DASHBOARDS.items()}
+
+
+def test_panels_fill_rows_of_the_grid_without_overlap() -> None:
+    for dashboard in DASHBOARDS.values():
+        taken = [
+            (each["gridPos"]["x"] + across, each["gridPos"]["y"])
+            for each in document(dashboard)["panels"]
+            for across in range(each["gridPos"]["w"])
+        ]
+        assert len(taken) == len(set(taken))
+        assert max(across for across, _ in taken) == 23
 
 
 def test_rules_link_each_alert_to_its_runbook() -> None:

@@ -4,11 +4,14 @@ import sys
 
 import typer
 
+from gaudi_operator.cli.kubectl.buckets import buckets
 from gaudi_operator.cli.kubectl.hardware import hardware_report
 from gaudi_operator.cli.kubectl.learn import learn
 from gaudi_operator.cli.kubectl.overview import overview
+from gaudi_operator.cli.kubectl.page import open_page
 from gaudi_operator.cli.kubectl.rollout import history, pause, restart, resume, undo
 from gaudi_operator.cli.kubectl.status import status
+from gaudi_operator.cli.kubectl.top import top
 from gaudi_operator.cli.kubectl.why import why
 
 HELP = """See what GaudiInference resources do, and steer their rollouts in the words of kubectl rollout.
@@ -17,6 +20,9 @@ HELP = """See what GaudiInference resources do, and steer their rollouts in the 
 Start with:
   kubectl gaudi status chat             its pods with progress bars; -w goes on
   kubectl gaudi why chat                why it is not Ready, and the next command
+  kubectl gaudi top                     all models: warm-up, recompiles, padding, tokens a second
+  kubectl gaudi buckets chat            its running plan as heat maps: traffic, and what ran cold
+  kubectl gaudi open chat               a page that shows the warm-up of a pod as it goes
   kubectl gaudi rollout status chat     wait until it is rolled out, or say why not
   kubectl gaudi rollout history chat    the kept revisions
   kubectl gaudi rollout undo chat       back to the one that ran before
@@ -42,6 +48,9 @@ for command in (history, undo, pause, resume, restart, status):
 plan.command()(learn)
 app.command("status")(overview)
 app.command()(why)
+app.command()(top)
+app.command()(buckets)
+app.command("open")(open_page)
 app.command("hardware-report")(hardware_report)
 app.add_typer(rollout, name="rollout")
 app.add_typer(plan, name="plan")

@@ -50,14 +50,26 @@ class Asked:
         return f"{SINGULAR}.{GROUP}/{self.name}"
 
 
+@dataclass(frozen=True)
+class AskedAll:
+    """All resources of a cluster."""
+
+    cluster: "Cluster"
+
+
 def ask(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> Asked:
     """What a command line asks about. Raises Refused, or ConfigError when no cluster is known."""
+    return Asked(plain_name(name), ask_all(namespace, context, kubeconfig).cluster)
+
+
+def ask_all(namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> AskedAll:
+    """What a command line that names no resource asks about. Raises as `ask` does."""
     try:
         # Imported here: help, and what is wrong with a command line, need no client.
         from gaudi_operator.cli.cluster import Cluster, Connection
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed; install the extra `cli`") from error
-    return Asked(plain_name(name), Cluster(Connection(kubeconfig, context, namespace)))
+    return AskedAll(Cluster(Connection(kubeconfig, context, namespace)))
 
 
 def plain_name(name: str) -> str:
@@ -80,3 +92,5 @@ def one_sentence() -> Iterator[None]:
 
 asks = questions(ask, one_sentence)
 """Gives a command the parameters of `ask` in place of its first one."""
+asks_all = questions(ask_all, one_sentence)
+"""The same with those of `ask_all`."""

@@ -211,14 +211,19 @@ def _sums(plan: BucketPlan, phase: BucketPhase, amount: Callable[[Bucket], float
     return sums
 
 
-def _hot(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[Place, Cell]:
+def heat_of(amounts: Mapping[Place, float]) -> dict[Place, float]:
     """Amounts span decades, so heat grows with their logarithm, from the least above zero to the most."""
     some = [amount for amount in amounts.values() if amount > 0] or [1.0]
     low, span = log(min(some)), log(max(some) / min(some)) or 1.0
     return {
-        place: Cell(text(amount), min(1.0, max(0.05, (log(amount) - low) / span)) if amount > 0 else 0.0)
+        place: min(1.0, max(0.05, (log(amount) - low) / span)) if amount > 0 else 0.0
         for place, amount in amounts.items()
     }
+
+
+def _hot(amounts: Mapping[Place, float], text: Callable[[float], str]) -> dict[Place, Cell]:
+    heat = heat_of(amounts)
+    return {place: Cell(text(amount), heat[place]) for place, amount in amounts.items()}
 
 
 class _Padding:

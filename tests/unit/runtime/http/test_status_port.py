@@ -1,10 +1,13 @@
 """The status port over real sockets: paths, methods, bounds."""
 
 import asyncio
+import re
 import threading
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import httpx
 import pytest
@@ -12,6 +15,7 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucket_table import BucketTable
 from gaudi_runtime.contract.report import (
     MAX_REPORT_BYTES,
     Phase,
@@ -80,7 +84,7 @@ async def test_a_query_out_of_bounds_is_refused(status: StatusPort, query: dict[
     assert (await status.http.get("/v1/warmup", params=query)).status_code == 422
 
 
-@pytest.mark.parametrize("path", ["/v1/warmup", "/v1/traffic", "/livez", "/readyz", "/metrics"])
+@pytest.mark.parametrize("path", ["/", "/v1/warmup", "/v1/buckets", "/v1/traffic", "/livez", "/readyz", "/metrics"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 async def test_anything_but_get_is_refused(status: StatusPort, method: str, path: str) -> None:
     assert (await status.http.request(method, path)).status_code == 405
@@ -98,6 +102,34 @@ async def test_traffic_is_what_the_engine_has_met(status: StatusPort) -> None:
     answer = await status.http.get("/v1/traffic")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert read_traffic(answer.text) == Traffic({Bucket(1, 412, 0): 17.0}, {Bucket(3, 1, 40): 250.0})
+
+
+async def test_buckets_are_told_with_the_traffic_that_met_them(status: StatusPort) -> None:
+    engine = start_engine(sim_config(), status.board, threading.Event())
+    engine.start_serving()
+    status.observed.engine = engine
+    engine.counters.absorb([["prompt", [1, 412, 0], None, 17, 0]])
+    answer = await status.http.get("/v1/buckets")
+    table = BucketTable.model_validate_json(answer.content)
+    assert table.instance == status.board.report().instance
+    assert {tuple(row.bucket): row.hits for row in table.rows if row.hits} == {(1, 512, 0): 17}
+
+
+async def test_page_asks_for_nothing_but_its_own_port(status: StatusPort) -> None:
+    answer = await status.http.get("/")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert not re.search(r"https?://|innerHTML|\bsrc=|\bhref=", answer.text)
+    assert len(answer.text.splitlines()) <= 250
+
+
+async def test_policy_of_the_page_names_its_only_script_and_style(status: StatusPort) -> None:
+    answer = await status.http.get("/")
+    policy = answer.headers["content-security-policy"]
+    for tag in ("script", "style"):
+        [inside] = re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
+        digest = b64encode(sha256(inside.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}';" in policy
+    assert not re.search(r"\s(style|on\w+)=", answer.text)  # the policy would refuse them
 
 
 async def test_a_pollers_place_is_free_again_when_it_goes_away(status: StatusPort) -> None:

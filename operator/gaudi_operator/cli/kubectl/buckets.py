@@ -1,0 +1,112 @@
+"""`kubectl gaudi buckets`: the running plan of a pod as heat maps, with its traffic and what met no warm graph."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.cli.kubectl.why import Form, Output
+from gaudi_operator.cli.plan.heat import Cell, HeatMap, Place, count_text, heat_of, length_of
+from gaudi_operator.core.resource import read_status
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucket_table import BucketRow, BucketState, BucketTable
+from gaudi_runtime.contract.ports import BUCKETS_PATH
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.units import plural
+
+COLD = frozenset({BucketState.COLD, BucketState.UNPLANNED})
+WAITING = frozenset({BucketState.PLANNED, BucketState.COMPILING})
+MOST_NAMED = 10
+
+Pod = Annotated[str | None, typer.Option(help="Which pod; the one that is furthest when left out.")]
+
+
+@asks
+def buckets(asked: Asked, pod: Pod = None, output: Output = Form.TEXT) -> None:
+    """Draw the buckets of a pod: how far each is, how many batches it met, and what ran cold."""
+    name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
+    if name is None:
+        raise Refused(f"{asked.full_name} has no pods whose buckets could be drawn")
+    try:
+        table = BucketTable.model_validate_json(asked.cluster.ask_pod(asked.name, name, BUCKETS_PATH))
+    except ValidationError as error:
+        raise Refused(f"what pod {name} answers is no table of buckets") from error
+    if output is Form.JSON:
+        typer.echo(table.model_dump_json(by_alias=True, exclude_none=True, indent=1))
+        return
+    from rich.console import Console
+
+    from gaudi_operator.cli.plan.drawing import heat_table
+
+    console = Console()
+    console.print(f"pod {on_one_line(name)}", style="bold", highlight=False, markup=False)
+    for each in drawn(table):
+        console.print(heat_table(each, console))
+    for line in cold_lines(table):
+        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def furthest(status: GaudiInferenceStatus) -> str | None:
+    """A pod that takes traffic, else the one whose warm-up is furthest."""
+    best = max(status.pods, key=lambda each: (each.ready, each.warmup_percent), default=None)
+    return best.name if best else None
+
+
+def drawn(table: BucketTable) -> Iterator[HeatMap]:
+    """A map of each phase that has buckets."""
+    for phase in BucketPhase:
+        rows = [each for each in table.rows if each.phase is phase]
+        if rows:
+            yield _map(phase, rows)
+
+
+def _map(phase: BucketPhase, rows: Sequence[BucketRow]) -> HeatMap:
+    places: defaultdict[Place, list[BucketRow]] = defaultdict(list)
+    for row in rows:
+        bucket = Bucket(*row.bucket)
+        places[bucket.batch_size, length_of(phase, bucket)].append(row)
+    heat = heat_of({place: _batches(here) for place, here in places.items()})
+    cells = {place: _cell(here, heat[place]) for place, here in places.items()}
+    planned = sum(row.state is not BucketState.UNPLANNED for row in rows)
+    captured = sum(row.state is BucketState.CAPTURED for row in rows)
+    down = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
+    return HeatMap(
+        title=f"{plural(planned, f'{phase} bucket')}, {captured} captured: batch size across, {down} down",
+        caption="Batches that ran there since the pod serves. ~ is without a graph, ... is not warm yet, cold was left "
+        "out or is not planned.",
+        batches=sorted({batch for batch, _ in places}),
+        lengths=sorted({length for _, length in places}),
+        cell=cells.get,
+    )
+
+
+def _batches(rows: Iterable[BucketRow]) -> float:
+    return float(sum(row.hits + row.misses for row in rows))
+
+
+def _cell(rows: Sequence[BucketRow], heat: float) -> Cell:
+    """Buckets that differ in their context alone share a cell, which tells of the worst."""
+    states = {row.state for row in rows}
+    if states & COLD:
+        return Cell("cold", None)
+    if states & WAITING:
+        return Cell("...", 0.0)
+    mark = "~" if BucketState.WITHOUT_GRAPH in states else ""
+    return Cell(f"{mark}{count_text(_batches(rows))}", heat)
+
+
+def cold_lines(table: BucketTable) -> Iterator[str]:
+    """What batches waited for, the most frequent first."""
+    cold = sorted((row for row in table.rows if row.misses), key=lambda row: row.misses, reverse=True)
+    for row in cold[:MOST_NAMED]:
+        compiles = f", {plural(row.compiles, 'compile')} waited for" if row.compiles else ""
+        yield f"{row.phase} {tuple(row.bucket)}: {row.misses} of {row.hits + row.misses} batches cold{compiles}"
+    if len(cold) > MOST_NAMED:
+        yield f"and {plural(len(cold) - MOST_NAMED, 'more shape')}"
+    if table.left_off:
+        yield f"{plural(table.left_off, 'more bucket')} had no room in the answer"

@@ -1,0 +1,50 @@
+"""`kubectl gaudi open`: the page of a pod's warm-up, on a port of this machine for as long as the command runs."""
+
+import re
+import subprocess
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
+from gaudi_operator.cli.kubectl.buckets import Pod, furthest
+from gaudi_operator.core.resource import read_status
+from gaudi_runtime.contract.ports import STATUS_PORT_NAME
+from gaudi_runtime.contract.text import on_one_line
+
+_FORWARDING = re.compile(r"^Forwarding from (127\.0\.0\.1|\[::1\]):(\d+) ")
+
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of this machine; 0 is one that is free.")]
+
+
+@asks
+def open_page(asked: Asked, pod: Pod = None, port: Port = 0) -> None:
+    """Forward a port to a pod's page of its warm-up, and print the address; Ctrl-C ends it."""
+    name = pod or furthest(read_status(asked.cluster.inference(asked.name)))
+    if name is None:
+        raise Refused(f"{asked.full_name} has no pods yet")
+    # kubectl knows every way to a pod that a cluster may have; where this plugin runs it is there.
+    command = ["kubectl", "port-forward", f"--namespace={asked.cluster.namespace}", *asked.cluster.as_kubectl()]
+    command += [f"pod/{name}", f"{port or ''}:{STATUS_PORT_NAME}"]
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:
+            for line in addresses(forwarding.stdout or ()):
+                typer.echo(f"{line}  (pod {on_one_line(name)}; Ctrl-C ends it)")
+            code = forwarding.wait()
+    except FileNotFoundError as error:
+        raise Refused("kubectl is not on the PATH: it forwards the port") from error
+    except KeyboardInterrupt:
+        return
+    if code:
+        raise Refused(f"kubectl port-forward ended with code {code}")
+
+
+def addresses(lines: Iterable[str]) -> Iterable[str]:
+    """The address of the page, once kubectl says that it forwards; its other lines are of no use to anybody."""
+    said = False
+    for line in lines:
+        found = _FORWARDING.match(line)
+        if found and not said:
+            said = True
+            yield f"http://{found[1]}:{found[2]}/"

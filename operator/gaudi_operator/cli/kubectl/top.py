@@ -1,0 +1,203 @@
+"""`kubectl gaudi top`: all models of a namespace, or of all, with what their pods do right now.
+
+Percentages, recompiles and memory are those of the status; tokens a second and padding are measured here: every pod
+that takes traffic is asked for its report twice.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.cli.kubectl.asking import AskedAll, asks_all
+from gaudi_operator.cli.kubectl.why import Form, Output
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.resource import read_status
+from gaudi_runtime.contract.ports import WARMUP_PATH
+from gaudi_runtime.contract.report import ServedPhase, WarmupReport
+from gaudi_runtime.contract.text import on_one_line
+from gaudi_runtime.errors import ConfigError
+from gaudi_runtime.units import size
+
+AT_ONCE = 16
+"""Pods that are asked side by side."""
+COLUMNS = (
+    "NAME",
+    "PHASE",
+    "READY",
+    "WARM-UP",
+    "PROMPT",
+    "DECODE",
+    "RECOMPILES",
+    "PADDING",
+    "IN TOK/S",
+    "OUT TOK/S",
+    "GRAPHS",
+    "KV CACHE",
+)
+
+Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Those of all namespaces.")]
+Seconds = Annotated[float, typer.Option(min=1, max=600, help="How long tokens are counted.")]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One resource. Percents are whole ones; rates in tokens a second; memory in bytes of a card. None is unknown."""
+
+    namespace: str
+    name: str
+    phase: str
+    ready: str
+    warmup_percent: int | None
+    prompt_percent: int | None
+    decode_percent: int | None
+    recompiles: int
+    padding_percent: float | None
+    prompt_tokens_per_second: float | None
+    output_tokens_per_second: float | None
+    graph_bytes: int | None
+    kv_cache_bytes: int | None
+
+
+def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[WarmupReport], seconds: float) -> Line:
+    """One resource whose pods told `before` and, `seconds` later, `after`; one that told once has no rate."""
+    status, metadata = read_status(resource), resource["metadata"]
+    first = {each.instance: each for each in before}
+    pairs = [(first[each.instance], each) for each in after if each.instance in first]
+    prompt = _rate(((old.served.prompt, new.served.prompt) for old, new in pairs), seconds)
+    output = _rate(((old.served.decode, new.served.decode) for old, new in pairs), seconds)
+    return Line(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        phase=status.phase,
+        ready=status.ready,
+        warmup_percent=status.warmup.percent if status.warmup else None,
+        prompt_percent=status.captured_percent.prompt,
+        decode_percent=status.captured_percent.decode,
+        recompiles=status.recompiles.since_ready,
+        padding_percent=_padding(after),
+        prompt_tokens_per_second=prompt if pairs else None,
+        output_tokens_per_second=output if pairs else None,
+        graph_bytes=status.memory.graph_bytes if status.memory else None,
+        kv_cache_bytes=status.memory.kv_cache_bytes if status.memory else None,
+    )
+
+
+def _rate(pairs: Iterable[tuple[ServedPhase, ServedPhase]], seconds: float) -> float:
+    return sum(max(0, new.real_tokens - old.real_tokens) for old, new in pairs) / seconds
+
+
+def _padding(reports: Iterable[WarmupReport]) -> float | None:
+    """What was computed beyond what was asked, in percent of all tokens since these pods serve."""
+    phases = [phase for each in reports for phase in (each.served.prompt, each.served.decode)]
+    padded = sum(each.padded_tokens for each in phases)
+    real = sum(each.real_tokens for each in phases)
+    return None if padded == 0 else max(0, padded - real) * 100 / padded
+
+
+def ready_pods(status: GaudiInferenceStatus) -> list[str]:
+    """Those that the status names and that take traffic."""
+    return [each.name for each in status.pods if each.ready]
+
+
+Ask = Callable[[str, str, str], str]
+"""What a pod answers: namespace, resource, pod."""
+
+
+Reports = dict[tuple[str, str], list[WarmupReport]]
+"""By namespace and resource."""
+
+
+def reports(resources: Sequence[Manifest], ask: Ask) -> Reports:
+    """What the pods of each resource report now; one that does not answer is left out."""
+    wanted = [
+        (each["metadata"]["namespace"], each["metadata"]["name"], pod)
+        for each in resources
+        for pod in ready_pods(read_status(each))
+    ]
+    found: Reports = {}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for (namespace, name, _), report in zip(wanted, pool.map(lambda each: _asked(ask, *each), wanted), strict=True):
+            if report:
+                found.setdefault((namespace, name), []).append(report)
+    return found
+
+
+def _asked(ask: Ask, namespace: str, name: str, pod: str) -> WarmupReport | None:
+    try:
+        return WarmupReport.model_validate_json(ask(namespace, name, pod))
+    except (ConfigError, ValidationError):
+        return None
+
+
+@asks_all
+def top(asked: AskedAll, everywhere: Everywhere = False, seconds: Seconds = 5.0, output: Output = Form.TEXT) -> None:
+    """Show all models: warm-up, recompiles, padding, tokens a second, memory."""
+
+    cluster = asked.cluster
+
+    def ask(namespace: str, name: str, pod: str) -> str:
+        return cluster.ask_pod(name, pod, WARMUP_PATH, namespace)
+
+    resources = cluster.inferences(everywhere)
+    before, began = reports(resources, ask), time.monotonic()
+    if before:
+        time.sleep(seconds)
+    after, passed = reports(resources, ask), time.monotonic() - began
+    lines = [_line_of(each, before, after, passed) for each in resources]
+    if output is Form.JSON:
+        typer.echo(json.dumps([asdict(each) for each in lines], indent=1))
+        return
+    if not lines:
+        typer.echo("No GaudiInferences found" + (f" in namespace {cluster.namespace}." if not everywhere else "."))
+        return
+    _print(lines, everywhere)
+
+
+def _line_of(resource: Manifest, before: Reports, after: Reports, seconds: float) -> Line:
+    key = (resource["metadata"]["namespace"], resource["metadata"]["name"])
+    return line(resource, before.get(key, ()), after.get(key, ()), seconds)
+
+
+def _print(lines: Iterable[Line], everywhere: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    shown = Table(*(("NAMESPACE", *COLUMNS) if everywhere else COLUMNS), box=None, pad_edge=False, header_style="bold")
+    for each in lines:
+        row = cells(each)
+        colour = "green" if each.phase == "Serving" else "red" if each.phase == "Stalled" else "yellow"
+        drawn = [Text(on_one_line(cell), style=colour if cell == each.phase else "") for cell in row]
+        shown.add_row(*([Text(each.namespace)] if everywhere else []), *drawn)
+    # Whole lines in a pipe: whatever reads them must not meet a name that was cut.
+    console.print(shown, soft_wrap=not console.is_terminal)
+
+
+def cells(found: Line) -> tuple[str, ...]:
+    """In the order of COLUMNS."""
+    return (
+        found.name,
+        found.phase,
+        found.ready,
+        _whole(found.warmup_percent, " %"),
+        _whole(found.prompt_percent, " %"),
+        _whole(found.decode_percent, " %"),
+        str(found.recompiles),
+        _whole(found.padding_percent, " %"),
+        _whole(found.prompt_tokens_per_second),
+        _whole(found.output_tokens_per_second),
+        "-" if found.graph_bytes is None else size(found.graph_bytes),
+        "-" if found.kv_cache_bytes is None else size(found.kv_cache_bytes),
+    )
+
+
+def _whole(value: float | None, unit: str = "") -> str:
+    return "-" if value is None else f"{value:.0f}{unit}"

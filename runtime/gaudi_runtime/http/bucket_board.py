@@ -1,0 +1,68 @@
+"""The one place that knows the state of each planned bucket: written by the warm-up's thread, read by the status port.
+
+What batches met at each of them is the engine's to count; both come together when somebody asks.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.contract.bucket_table import MOST_ROWS, BucketRow, BucketState, BucketTable
+from gaudi_runtime.contract.report import MOST_COUNT, BucketPhase, Skipped
+from gaudi_runtime.traffic.serving_histogram import Key, Tally
+
+NO_BATCH = Tally()
+MOST_REASON = 512
+
+
+class BucketBoard:
+    """States by phase and bucket; empty before there is a plan. From any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._states: dict[Key, BucketState] = {}
+        self._reasons: dict[Key, str] = {}
+
+    def plan(self, plan: BucketPlan) -> None:
+        """All of these are planned, and nothing else is."""
+        with self._lock:
+            self._states = {(phase, each): BucketState.PLANNED for phase in BucketPhase for each in plan.of(phase)}
+            self._reasons = {}
+
+    def put(self, phase: BucketPhase, bucket: Bucket, state: BucketState) -> None:
+        """The state of one bucket from now on."""
+        with self._lock:
+            self._states[phase, bucket] = state
+
+    def leave_out(self, skipped: Iterable[Skipped]) -> None:
+        """These stay as they are: without a graph where they are compiled, cold otherwise."""
+        with self._lock:
+            for each in skipped:
+                key = (each.phase, Bucket(*each.bucket))
+                compiled = self._states.get(key) in (BucketState.WARM, BucketState.CAPTURING, BucketState.WITHOUT_GRAPH)
+                self._states[key] = BucketState.WITHOUT_GRAPH if compiled else BucketState.COLD
+                self._reasons[key] = each.reason[:MOST_REASON]
+
+    def table(self, instance: str, tallies: Mapping[Key, Tally]) -> BucketTable:
+        """All buckets, and after them the shapes that batches ran at which are none."""
+        with self._lock:
+            states, reasons = dict(self._states), dict(self._reasons)
+        states |= {key: BucketState.UNPLANNED for key in tallies if key not in states}
+        rows = tuple(
+            _row(key, state, reasons.get(key), tallies.get(key, NO_BATCH))
+            for key, state in list(states.items())[:MOST_ROWS]
+        )
+        return BucketTable(instance=instance, rows=rows, left_off=len(states) - len(rows))
+
+
+def _row(key: Key, state: BucketState, reason: str | None, met: Tally) -> BucketRow:
+    phase, bucket = key
+    return BucketRow(
+        phase=phase,
+        bucket=bucket,
+        state=state,
+        reason=reason,
+        hits=met.hits,
+        misses=met.misses,
+        compiles=min(met.compiles, MOST_COUNT),
+    )

@@ -1,0 +1,379 @@
+"""The Grafana dashboards of the chart, made from this one list of panels: python -m scripts.dashboards [--check].
+
+fleet     all models of a cluster, and the operator that serves them
+model     one model: warm-up, traffic by bucket, padding, requests
+upgrade   one upgrade: both revisions side by side, gates, and what requests feel of it
+
+Series with gaudi_inference_ and gaudi_operator_ come from the operator, the others from pods by the PodMonitor, whose
+labels name model and revision.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scripts.chart_docs import CHART
+
+FOLDER = CHART / "files" / "dashboards"
+WIDE, HALF, THIRD, HEIGHT = 24, 12, 8, 8
+"""Columns and rows of Grafana's grid."""
+
+MODEL = 'namespace=~"$namespace", name=~"$name"'
+PODS = 'namespace=~"$namespace", inference_gaudi_dev_name=~"$name"'
+
+
+def _padded_over_real(metric: str, phase: str) -> str:
+    padded, real = (
+        f'sum(rate({metric}{{phase="{phase}", size="{size}", {PODS}}}[15m]))' for size in ("padded", "real")
+    )
+    return f"{padded} / {real}"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Queries by their legends. `kind` is Grafana's type of panel, `unit` its unit."""
+
+    title: str
+    queries: dict[str, str]
+    kind: str = "timeseries"
+    unit: str = "short"
+    width: int = HALF
+    about: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """`variables` are chosen by a query of label values each."""
+
+    uid: str
+    title: str
+    panels: Sequence[Panel]
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+OF_A_MODEL = {
+    "namespace": "label_values(gaudi_inference_phase, namespace)",
+    "name": 'label_values(gaudi_inference_phase{namespace=~"$namespace"}, name)',
+}
+
+FLEET = Dashboard(
+    "gaudi-fleet",
+    "Gaudi inference: fleet",
+    (
+        Panel("Models by phase", {"{{phase}}": "sum by (phase) (gaudi_inference_phase)"}, "stat", width=THIRD),
+        Panel(
+            "Models that are not Ready",
+            {"{{namespace}}/{{name}}": 'gaudi_inference_condition{type="Ready", status!="True"} == 1'},
+            "table",
+            width=THIRD,
+            options={"instant": True},
+        ),
+        Panel(
+            "Models that wait for a person",
+            {"{{namespace}}/{{name}}": 'gaudi_inference_condition{type="Stalled", status="True"} == 1'},
+            "table",
+            width=THIRD,
+            about="docs/runbooks.md, GaudiModelStalled, says what to do.",
+            options={"instant": True},
+        ),
+        Panel(
+            "Ready replicas of desired ones",
+            {
+                "{{namespace}}/{{name}}": 'gaudi_inference_replicas{state="ready"} '
+                '/ ignoring(state) (gaudi_inference_replicas{state="desired"} > 0)'
+            },
+            unit="percentunit",
+        ),
+        Panel(
+            "Warm-up of the least advanced pod",
+            {"{{namespace}}/{{name}}": "gaudi_inference_warmup_percent"},
+            unit="percent",
+        ),
+        Panel(
+            "Captured graphs of the plan",
+            {"{{namespace}}/{{name}} {{phase}}": "gaudi_inference_captured_percent"},
+            unit="percent",
+        ),
+        Panel(
+            "Requests that waited for a compile, last 5 minutes",
+            {"{{namespace}}/{{name}}": "gaudi_inference_recompiles_recent"},
+        ),
+        Panel(
+            "Generated tokens a second",
+            {
+                "{{inference_gaudi_dev_name}}": "sum by (inference_gaudi_dev_name) "
+                "(rate(gaudi_generated_tokens_total[5m]))"
+            },
+        ),
+        Panel(
+            "From a pod's last report to its open gate",
+            {
+                "p50": "histogram_quantile(0.5, sum by (le) (rate(gaudi_operator_gate_seconds_bucket[1h])))",
+                "p99": "histogram_quantile(0.99, sum by (le) (rate(gaudi_operator_gate_seconds_bucket[1h])))",
+            },
+            unit="s",
+        ),
+        Panel(
+            "Resources that wait for a reconcile",
+            {"waiting": "max(gaudi_operator_queue_depth)", "pods that warm up": "max(gaudi_operator_pods_warming)"},
+        ),
+        Panel(
+            "Requests of the operator to the API server",
+            {
+                "{{verb}} {{resource}}": "sum by (verb, resource) "
+                '(rate(gaudi_operator_api_requests_total{verb!="watch"}[5m]))'
+            },
+            unit="reqps",
+        ),
+    ),
+)
+
+ONE_MODEL = Dashboard(
+    "gaudi-model",
+    "Gaudi inference: one model",
+    (
+        Panel("Phase", {"{{phase}}": f"gaudi_inference_phase{{{MODEL}}} == 1"}, "stat", width=THIRD),
+        Panel(
+            "Warm-up",
+            {"{{name}}": f"gaudi_inference_warmup_percent{{{MODEL}}}"},
+            "gauge",
+            "percent",
+            THIRD,
+        ),
+        Panel(
+            "Captured graphs",
+            {"{{phase}}": f"gaudi_inference_captured_percent{{{MODEL}}}"},
+            "gauge",
+            "percent",
+            THIRD,
+        ),
+        Panel(
+            "Buckets of each pod, in percent of the plan",
+            {
+                "{{pod}} {{phase}} {{state}}": f'100 * gaudi_buckets{{state=~"warmed|captured", {PODS}}} '
+                f'/ ignoring(state) group_left () (gaudi_buckets{{state="planned", {PODS}}} > 0)'
+            },
+            unit="percent",
+        ),
+        Panel(
+            "Batches that met a warm graph",
+            {
+                "{{phase}}": f"sum by (phase) (rate(gaudi_graph_hits_total{{{PODS}}}[5m])) "
+                f"/ (sum by (phase) (rate(gaudi_graph_hits_total{{{PODS}}}[5m])) "
+                f"+ sum by (phase) (rate(gaudi_cold_shapes_total{{{PODS}}}[5m])))"
+            },
+            unit="percentunit",
+        ),
+        Panel(
+            "Prompt batches by bucket",
+            {
+                "{{bucket}}": "sum by (bucket) "
+                f'(rate(gaudi_bucket_batches_total{{phase="prompt", {PODS}}}[$__rate_interval]))'
+            },
+            "heatmap",
+            width=HALF,
+            about="A row is a bucket: batch size x query tokens x KV blocks of cached context.",
+        ),
+        Panel(
+            "Decode batches by bucket",
+            {
+                "{{bucket}}": "sum by (bucket) "
+                f'(rate(gaudi_bucket_batches_total{{phase="decode", {PODS}}}[$__rate_interval]))'
+            },
+            "heatmap",
+            width=HALF,
+            about="A row is a bucket: batch size x 1 x KV blocks of the batch.",
+        ),
+        Panel(
+            "Compiles that requests waited for",
+            {"{{phase}}": f"sum by (phase) (increase(gaudi_recompiles_since_ready_total{{{PODS}}}[5m]))"},
+        ),
+        Panel(
+            "Padding: computed over asked",
+            {
+                "tokens of prompts": _padded_over_real("gaudi_batch_tokens_total", "prompt"),
+                "KV blocks of decode": _padded_over_real("gaudi_batch_blocks_total", "decode"),
+            },
+            about="1.0 is none; kubectl gaudi plan learn chooses buckets for the traffic that was met.",
+        ),
+        Panel(
+            "Tokens a second",
+            {
+                "prompt": f"sum(rate(gaudi_prompt_tokens_total{{{PODS}}}[5m]))",
+                "generated": f"sum(rate(gaudi_generated_tokens_total{{{PODS}}}[5m]))",
+            },
+        ),
+        Panel(
+            "Time to the first token",
+            {
+                "p50": "histogram_quantile(0.5, sum by (le) "
+                f"(rate(gaudi_time_to_first_token_seconds_bucket{{{PODS}}}[5m])))",
+                "p99": "histogram_quantile(0.99, sum by (le) "
+                f"(rate(gaudi_time_to_first_token_seconds_bucket{{{PODS}}}[5m])))",
+            },
+            unit="s",
+        ),
+        Panel(
+            "KV blocks in use",
+            {"{{pod}}": f"gaudi_kv_blocks_used{{{PODS}}} / gaudi_kv_blocks{{{PODS}}}"},
+            unit="percentunit",
+        ),
+        Panel("Bytes of captured graphs", {"{{pod}} {{phase}}": f"gaudi_graph_bytes{{{PODS}}}"}, unit="bytes"),
+    ),
+    OF_A_MODEL,
+)
+
+UPGRADE = Dashboard(
+    "gaudi-upgrade",
+    "Gaudi inference: upgrade",
+    (
+        Panel(
+            "Revisions",
+            {
+                "{{current}} {{stable}} {{failed}}": f"gaudi_inference_revision_info{{{MODEL}}}",
+            },
+            "table",
+            width=WIDE,
+            options={"instant": True},
+        ),
+        Panel("Replicas", {"{{state}}": f"gaudi_inference_replicas{{{MODEL}}}"}),
+        Panel("Phase", {"{{phase}}": f"gaudi_inference_phase{{{MODEL}}} == 1"}, "state-timeline"),
+        Panel(
+            "Pods of each revision that serve",
+            {
+                "{{inference_gaudi_dev_revision}}": "sum by (inference_gaudi_dev_revision) "
+                f'(gaudi_phase{{phase="Serving", {PODS}}})'
+            },
+        ),
+        Panel(
+            "Warm-up of each pod",
+            {
+                "{{pod}} ({{inference_gaudi_dev_revision}})": "100 * sum by (pod, inference_gaudi_dev_revision) "
+                f'(gaudi_buckets{{state="warmed", {PODS}}}) / sum by (pod, inference_gaudi_dev_revision) '
+                f'(gaudi_buckets{{state="planned", {PODS}}} > 0)'
+            },
+            unit="percent",
+        ),
+        Panel(
+            "Answers by revision",
+            {
+                "{{inference_gaudi_dev_revision}} {{code}}": "sum by (inference_gaudi_dev_revision, code) "
+                f"(rate(gaudi_requests_total{{{PODS}}}[1m]))"
+            },
+            unit="reqps",
+        ),
+        Panel(
+            "Batches that met no warm graph, by revision",
+            {
+                "{{inference_gaudi_dev_revision}}": "sum by (inference_gaudi_dev_revision) "
+                f"(increase(gaudi_cold_shapes_total{{{PODS}}}[5m]))"
+            },
+        ),
+        Panel(
+            "Time to the first token by revision, p99",
+            {
+                "{{inference_gaudi_dev_revision}}": "histogram_quantile(0.99, "
+                "sum by (le, inference_gaudi_dev_revision) "
+                f"(rate(gaudi_time_to_first_token_seconds_bucket{{{PODS}}}[5m])))"
+            },
+            unit="s",
+        ),
+        Panel(
+            "Conditions",
+            {"{{type}} {{status}}": f"gaudi_inference_condition{{{MODEL}}} == 1"},
+            "state-timeline",
+        ),
+    ),
+    OF_A_MODEL,
+)
+
+DASHBOARDS = {"fleet": FLEET, "model": ONE_MODEL, "upgrade": UPGRADE}
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+def document(dashboard: Dashboard) -> dict[str, Any]:
+    """What Grafana imports."""
+    return {
+        "uid": dashboard.uid,
+        "title": dashboard.title,
+        "tags": ["gaudi", "inference"],
+        "schemaVersion": 39,
+        "editable": True,
+        "refresh": "10s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {"list": list(_variables(dashboard))},
+        "panels": list(_panels(dashboard.panels)),
+    }
+
+
+def _variables(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
+    yield {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    for name, query in dashboard.variables.items():
+        yield {
+            "name": name,
+            "type": "query",
+            "datasource": SOURCE,
+            "query": {"query": query, "refId": name},
+            "refresh": 2,  # whenever the time range changes: models come and go
+            "includeAll": True,
+            "multi": True,
+            "current": {"text": "All", "value": "$__all"},
+        }
+
+
+def _panels(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
+    across = down = 0
+    for number, panel in enumerate(panels, start=1):
+        if across + panel.width > WIDE:
+            across, down = 0, down + HEIGHT
+        yield {
+            "id": number,
+            "title": panel.title,
+            "type": panel.kind,
+            "datasource": SOURCE,
+            "gridPos": {"x": across, "y": down, "w": panel.width, "h": HEIGHT},
+            "fieldConfig": {"defaults": {"unit": panel.unit, **_bounds(panel)}, "overrides": []},
+            "targets": list(_targets(panel)),
+            **({"description": panel.about} if panel.about else {}),
+            **({"options": {"calculate": False, "color": {"scheme": "Spectral"}}} if panel.kind == "heatmap" else {}),
+        }
+        across += panel.width
+
+
+def _bounds(panel: Panel) -> dict[str, int]:
+    return {"percent": {"min": 0, "max": 100}, "percentunit": {"min": 0, "max": 1}}.get(panel.unit, {})
+
+
+def _targets(panel: Panel) -> Iterator[dict[str, Any]]:
+    for number, (legend, query) in enumerate(panel.queries.items()):
+        instant = panel.options.get("instant", panel.kind in ("stat", "gauge"))
+        yield {
+            "refId": chr(ord("A") + number),
+            "datasource": SOURCE,
+            "expr": query,
+            "legendFormat": legend,
+            "instant": instant,
+            "range": not instant,
+            **({"format": "table"} if panel.kind == "table" else {}),
+        }
+
+
+def main() -> int:
+    """Write the files, or with --check only say which are old."""
+    texts = {FOLDER / f"{name}.json": json.dumps(document(each), indent=1) + "\n" for name, each in DASHBOARDS.items()}
+    old = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    if "--check" in sys.argv[1:]:
+        for path in old:
+            sys.stderr.write(f"{path.relative_to(CHART.parent.parent)} is old: run make generate.\n")
+        return 1 if old else 0
+    FOLDER.mkdir(exist_ok=True)
+    for path in old:
+        path.write_text(texts[path])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""`kubectl gaudi buckets`: what a cell says of the buckets in it, and which pod is asked."""
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
+from gaudi_operator.cli.kubectl.buckets import cold_lines, drawn, furthest
+from gaudi_operator.cli.plan.heat import MISS, Cell
+from gaudi_runtime.contract.bucket_table import BucketRow, BucketState, BucketTable
+from gaudi_runtime.contract.report import BucketPhase
+
+PROMPT, DECODE = BucketPhase
+
+
+def row(bucket: tuple[int, int, int], state: BucketState = BucketState.CAPTURED, **counts: int) -> BucketRow:
+    phase = DECODE if bucket[1] == 1 else PROMPT
+    return BucketRow(phase=phase, bucket=bucket, state=state, **counts)
+
+
+def table(*rows: BucketRow, left_off: int = 0) -> BucketTable:
+    return BucketTable(instance="i", rows=rows, left_off=left_off)
+
+
+def cell(*rows: BucketRow) -> Cell | None:
+    [found] = drawn(table(*rows))
+    return found.cell((rows[0].bucket[0], rows[0].bucket[1]))
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (BucketState.CAPTURED, "12"),
+        (BucketState.WARM, "12"),
+        (BucketState.WITHOUT_GRAPH, "~12"),
+        (BucketState.PLANNED, "..."),
+        (BucketState.COMPILING, "..."),
+    ],
+)
+def test_cell_tells_batches_and_what_its_bucket_lacks(state: BucketState, text: str) -> None:
+    found = cell(row((2, 128, 0), state, hits=12))
+    assert found is not None
+    assert found.text == text
+
+
+@pytest.mark.parametrize("state", [BucketState.COLD, BucketState.UNPLANNED])
+def test_cold_and_unplanned_shapes_are_no_heat(state: BucketState) -> None:
+    assert cell(row((2, 128, 0), state, misses=3)) == Cell("cold", MISS.heat)
+
+
+def test_cell_of_several_contexts_tells_the_worst() -> None:
+    found = cell(row((2, 128, 0), hits=5), row((2, 128, 4), BucketState.COLD))
+    assert found == Cell("cold", None)
+
+
+def test_hottest_cell_met_most_batches() -> None:
+    [found] = drawn(table(row((1, 128, 0), hits=1000), row((1, 256, 0), hits=1), row((1, 512, 0))))
+    heats = [cell.heat for cell in (found.cell((1, length)) for length in (128, 256, 512)) if cell]
+    assert heats == [1.0, 0.05, 0.0]
+
+
+def test_title_counts_planned_and_captured_without_unplanned_ones() -> None:
+    rows = [row((1, 1, 4)), row((2, 1, 4), BucketState.WITHOUT_GRAPH), row((3, 1, 4), BucketState.UNPLANNED)]
+    [found] = drawn(table(*rows))
+    assert found.title == "2 decode buckets, 1 captured: batch size across, KV blocks of the batch down"
+
+
+def test_cold_batches_are_listed_most_frequent_first() -> None:
+    rows = [row((1, 1, 4), hits=3, misses=1), row((2, 1, 4), misses=5, compiles=1), row((3, 1, 4), hits=9)]
+    assert list(cold_lines(table(*rows))) == [
+        "decode (2, 1, 4): 5 of 5 batches cold, 1 compile waited for",
+        "decode (1, 1, 4): 1 of 4 batches cold",
+    ]
+
+
+def test_what_had_no_room_is_said() -> None:
+    assert list(cold_lines(table(left_off=2))) == ["2 more buckets had no room in the answer"]
+
+
+def pod(name: str, ready: bool, percent: int) -> PodState:
+    return PodState(name=name, revision="r", phase="Capturing", gate=ready, ready=ready, warmup_percent=percent)
+
+
+def test_pod_that_takes_traffic_is_asked_first() -> None:
+    pods = (pod("a", False, 99), pod("b", True, 90), pod("c", False, 10))
+    assert furthest(GaudiInferenceStatus(pods=pods)) == "b"
+
+
+def test_without_traffic_the_most_advanced_pod_is_asked() -> None:
+    assert furthest(GaudiInferenceStatus(pods=(pod("a", False, 10), pod("b", False, 20)))) == "b"
+
+
+def test_nobody_is_asked_without_pods() -> None:
+    assert furthest(GaudiInferenceStatus()) is None

@@ -1,0 +1,81 @@
+"""`kubectl gaudi top`: rates between two reports of the same instances, and the columns."""
+
+from typing import Any
+
+from gaudi_operator.cli.kubectl.page import addresses
+from gaudi_operator.cli.kubectl.top import COLUMNS, cells, line, reports
+from gaudi_runtime.contract.report import Phase, Served, ServedPhase, WarmupReport
+from gaudi_runtime.errors import ConfigError
+from tests.unit.operator.cli.kubectl.kept import shown
+
+SERVES = ("Ready", True, "Serving", "All serve.")
+POD: dict[str, Any] = {"name": "a", "revision": "r", "phase": "Serving", "gate": True, "ready": True}
+
+
+def report(instance: str = "one", prompt: int = 0, decode: int = 0, padded: int = 0) -> WarmupReport:
+    served = Served(
+        prompt=ServedPhase(real_tokens=prompt, padded_tokens=padded), decode=ServedPhase(real_tokens=decode)
+    )
+    return WarmupReport(instance=instance, sequence=1, plan_hash="a" * 64, phase=Phase.SERVING, served=served)
+
+
+def test_rates_are_tokens_between_two_reports_over_all_pods() -> None:
+    before = [report("one", 100, 10), report("two", 0, 0)]
+    after = [report("one", 300, 50), report("two", 100, 20)]
+    found = line(shown(SERVES), before, after, 10)
+    assert (found.prompt_tokens_per_second, found.output_tokens_per_second) == (30.0, 6.0)
+
+
+def test_restarted_pod_has_no_rate_of_its_other_life() -> None:
+    found = line(shown(SERVES), [report("one", 900)], [report("two", 100)], 10)
+    assert found.prompt_tokens_per_second is None
+
+
+def test_padding_is_what_was_computed_beyond_what_was_asked() -> None:
+    found = line(shown(SERVES), [], [report(prompt=75, padded=100)], 10)
+    assert found.padding_percent == 25
+
+
+def test_unknown_figures_are_dashes() -> None:
+    row = dict(zip(COLUMNS, cells(line(shown(SERVES), [], [], 10)), strict=True))
+    assert {row[name] for name in ("WARM-UP", "PADDING", "IN TOK/S", "OUT TOK/S", "GRAPHS", "KV CACHE")} == {"-"}
+
+
+def test_figures_of_the_status_are_shown_as_they_stand() -> None:
+    memory = {"usableBytes": 3 * 2**30, "graphBytes": 2**30, "kvCacheBytes": 2**31, "kvBlocks": 7}
+    captured = {"prompt": 100, "decode": 62}
+    found = shown(SERVES, phase="Serving", memory=memory, capturedPercent=captured, recompiles={"sinceReady": 3})
+    row = dict(zip(COLUMNS, cells(line(found, [], [], 10)), strict=True))
+    assert (row["PHASE"], row["PROMPT"], row["DECODE"], row["RECOMPILES"]) == ("Serving", "100 %", "62 %", "3")
+    assert (row["GRAPHS"], row["KV CACHE"]) == ("1 GiB", "2 GiB")
+
+
+def test_only_pods_that_take_traffic_are_asked() -> None:
+    asked: list[str] = []
+
+    def ask(namespace: str, name: str, pod: str) -> str:
+        asked.append(f"{namespace}/{name}/{pod}")
+        return report().model_dump_json(by_alias=True)
+
+    waits = {**POD, "name": "b", "ready": False}
+    found = reports([shown(SERVES, pods=[POD, waits])], ask)
+    assert asked == ["models/tiny/a"]
+    assert [each.instance for each in found["models", "tiny"]] == ["one"]
+
+
+def test_pod_that_answers_nonsense_or_nothing_is_left_out() -> None:
+    def ask(namespace: str, name: str, pod: str) -> str:
+        if pod == "a":
+            raise ConfigError("the pod has ended")
+        return "{}"
+
+    assert reports([shown(SERVES, pods=[POD, {**POD, "name": "b"}])], ask) == {}
+
+
+def test_address_of_the_page_is_said_once() -> None:
+    lines = [
+        "Forwarding from 127.0.0.1:4711 -> 8001\n",
+        "Forwarding from [::1]:4711 -> 8001\n",
+        "Handling connection\n",
+    ]
+    assert list(addresses(lines)) == ["http://127.0.0.1:4711/"]
