@@ -208,6 +208,9 @@ class ServingConfig(Wire):
     max_queued_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         256, description="Requests that may wait for a place in a batch; one more is answered with 429."
     )
+    max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
+        None, description="Connections of the model port; when left out four for each request that it may hold."
+    )
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         30, description="How long running requests may take to finish after SIGTERM."
     )

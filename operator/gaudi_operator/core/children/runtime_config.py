@@ -80,6 +80,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
         warmup=_warmup(spec.warmup),
         serving=ServingConfig(
             max_queued_requests=spec.engine.max_queued_requests,
+            max_connections=spec.engine.max_connections,
             drain_seconds=spec.pod.drain_seconds,
             stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
         ),
