@@ -228,6 +228,10 @@ class RecipeStore(Wire):
     url: HttpAddress
     s3_region: str | None = Field(None, description="Sign requests as S3 wants them in this region.")
     timeout_seconds: Annotated[int, Field(ge=1)] = Field(description="Most that a start spends on it, in seconds.")
+    insecure: bool | None = Field(None, description="Whether it may be asked over http://.")
+    public_key: Annotated[str, Field(max_length=1024)] | None = Field(
+        None, description="PEM of ECDSA over P-256; what is not signed by it is not used."
+    )
 
 
 class SharedRecipes(Wire):
