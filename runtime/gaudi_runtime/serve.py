@@ -45,12 +45,13 @@ from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, EngineLost, Pla
 from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.peers import Make, over_the_group
 from gaudi_runtime.group.topology import Topology, topology_of
+from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry, publish_counters
 from gaudi_runtime.http.openai_api.api_key import asked_key
 from gaudi_runtime.http.openai_api.app import openai_app
-from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.openai_api.guard import guarded, most_connections
 from gaudi_runtime.http.report_board import ReportBoard
-from gaudi_runtime.http.server import ServerLimits, http_server
+from gaudi_runtime.http.server import allow_open_files, http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_not_rendered
 from gaudi_runtime.process.children import end_children
@@ -84,6 +85,7 @@ class Status:
 async def serve(config_file: Path) -> None:
     """Run until SIGTERM: answer probes at once, and serve the model when, and only when, this instance is warm."""
     signals = Signals()
+    allow_open_files()
     try:
         config = read_config(config_file)
     except ConfigError as error:
@@ -195,7 +197,13 @@ async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, si
         http_server(
             app,
             serving.model_port,
-            ServerLimits(65536, 620, serving.drain_seconds, linger_seconds=LINGER_SECONDS),
+            ServerLimits(
+                65536,
+                620,
+                serving.drain_seconds,
+                connections=most_connections(serving, config.limits),
+                linger_seconds=LINGER_SECONDS,
+            ),
             signature,
         ),
     ):

@@ -27,6 +27,23 @@ RECIPES = (
         "https:// where tokenSecretRef is set",
         {"recipeCache": {"objectStore": {"url": "http://store.example/recipes", "tokenSecretRef": KEY}}},
     ),
+    Bad(
+        "recipe_store_in_clear",
+        "recipes are code that pods run",
+        {"recipeCache": {"objectStore": {"url": "http://store.example/recipes"}}},
+    ),
+    Bad(
+        "recipe_store_with_a_private_key",
+        "spec.recipeCache.objectStore.publicKey in body should match",
+        {
+            "recipeCache": {
+                "objectStore": {
+                    **STORE,
+                    "publicKey": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+                }
+            }
+        },
+    ),
     Bad("cache_size_negative", "recipeCache.size in body should", {"recipeCache": {"size": -1}}),
     Bad(
         "class_of_a_claim_that_exists",

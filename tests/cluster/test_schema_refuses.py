@@ -1,13 +1,15 @@
 """The API server refuses every bad object with the sentence that helps, and guards what must not change."""
 
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from localcluster import LocalClusterError
-from tests.builders import Object, gaudi_inference
+from tests.builders import Object, gaudi_inference, merged
 from tests.cluster.bad_object import CARD, VLLM, Bad
 from tests.cluster.bad_objects import BAD_OBJECTS
 from tests.cluster.conftest import Kubectl
@@ -91,3 +93,71 @@ def test_claim_of_recipes_cannot_become_another(
 def test_claim_of_recipes_may_grow(apply: Apply) -> None:
     for size in ("2Gi", "2048Mi", "3Gi"):
         apply(gaudi_inference("cached", recipeCache={"enabled": True, "size": size}))
+
+
+@pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
+def test_model_is_not_published_without_a_key(apply: Apply, kind: str) -> None:
+    apply(gaudi_inference("published"))
+    published = gaudi_inference("published", service={"type": kind})
+    assert "spec.service.type other than ClusterIP publishes the model" in refusal(apply, published)
+    assert "spec.service.type" in refusal(apply, merged(published, {"metadata": {"name": "new"}}))
+    no_policy = gaudi_inference("published", service={"type": kind}, networkAccess={"enabled": False})
+    assert "spec.service.type" in refusal(apply, no_policy)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        {"service": {"type": "NodePort", "insecure": True}},
+        {"service": {"type": "NodePort"}, "networkAccess": {"allowAllClients": False}},
+        {"service": {"type": "NodePort"}, "engine": {"apiKeySecretRef": {"name": "a", "key": "b"}}},
+    ],
+)
+def test_model_with_a_guard_is_published(apply: Apply, guard: dict[str, Any]) -> None:
+    apply(gaudi_inference("published", **guard))
+
+
+@contextmanager
+def without_the_rule(kubectl: Kubectl, crd: str) -> Iterator[None]:
+    """As it was in releases before the rule that sees `oldSelf` as an optional."""
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
+    spec = json.loads(kubectl("get", "crd", crd, "-o", "json"))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    rules = spec["properties"]["spec"]["x-kubernetes-validations"]
+    (at,) = (number for number, rule in enumerate(rules) if rule.get("optionalOldSelf"))
+
+    def becomes(rule: str) -> None:
+        patch = [{"op": "replace", "path": f"{path}/{at}/rule", "value": rule}]
+        kubectl("patch", "crd", crd, "--type=json", f"--patch={json.dumps(patch)}")
+
+    becomes("true")
+    try:
+        yield
+    finally:
+        becomes(rules[at]["rule"])
+
+
+def until_so(ask: Callable[[], object], refused: bool) -> None:
+    """A changed definition takes effect a moment after it was written."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            ask()
+        except Refused:
+            if refused:
+                return
+        else:
+            if not refused:
+                return
+    raise AssertionError("the changed definition has no effect")
+
+
+def test_object_published_before_the_rule_stays_editable(
+    apply: Apply, objects: Objects, kubectl: Kubectl, crd: str
+) -> None:
+    published = gaudi_inference("published", service={"type": "NodePort"})
+    with without_the_rule(kubectl, crd):
+        until_so(lambda: apply(published), refused=False)
+    until_so(lambda: objects.put(gaudi_inference("other", service={"type": "NodePort"})), refused=True)
+    apply(merged(published, {"spec": {"engine": {"maxNumSeqs": 3}}}))
+    apply(merged(published, {"spec": {"service": {"type": "ClusterIP"}}}))
+    assert "publishes the model" in refusal(apply, published)

@@ -93,7 +93,7 @@ def test_a_later_pod_starts_from_recipes_or_a_store(
     largest = max(tmp_path.glob("*/objects/*"), key=lambda file: file.stat().st_size)
     largest.write_bytes(b"damaged")
     with store_server(bucket, address_that_pods_reach(installed)) as store:
-        start_again(resource, pods, recipeCache={"objectStore": {"url": store.url}})
+        start_again(resource, pods, recipeCache={"objectStore": {"url": store.url, "insecure": True}})
         found = ready(resource, phase="Filled", hitPercent=100)
     assert "is not as its checksum says" in found["message"]
     assert found["savedSeconds"] > 0

@@ -134,6 +134,19 @@ def test_a_client_that_sends_no_whole_request_is_dropped(runtime: RuntimeProcess
         assert slow.recv(1024) == b""
 
 
+def test_messages_and_tokens_are_asked_as_vllm_answers_them(runtime: RuntimeProcess) -> None:
+    message = {"model": MODEL, "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
+    assert httpx.post(f"{runtime.model_url}/v1/messages", json=message, timeout=60).json()["role"] == "assistant"
+    counted = httpx.post(f"{runtime.model_url}/tokenize", json={"model": MODEL, "prompt": "hello"})
+    assert counted.json()["count"] > 0
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/metrics", "/load", "/ping", "/v1/load_lora_adapter"])
+def test_route_of_vllm_that_is_not_listed_is_not_found(runtime: RuntimeProcess, path: str) -> None:
+    for method in ("GET", "POST"):
+        assert httpx.request(method, f"{runtime.model_url}{path}").status_code == 404
+
+
 def test_one_page_has_the_metrics_of_vllm_and_ours(runtime: RuntimeProcess) -> None:
     page = runtime.get("/metrics").text
     assert "vllm:prompt_tokens_total" in page

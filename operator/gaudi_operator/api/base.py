@@ -9,15 +9,25 @@ from gaudi_runtime.contract.base import Tolerant
 
 
 class Rule(BaseModel):
-    """A CEL rule of the schema: the API server refuses an object that breaks it, with this sentence."""
+    """A CEL rule of the schema: the API server refuses an object that breaks it, with this sentence.
+
+    With `before`, `oldSelf` is an optional: empty while an object is created, so that the rule holds for new objects and
+    can spare those that broke it before there was one.
+    """
 
     rule: str
     message: str
+    before: bool = False
+
+    def written(self) -> JsonDict:
+        """As it stands in the schema."""
+        written: JsonDict = {"rule": self.rule, "message": self.message}
+        return written | {"optionalOldSelf": True} if self.before else written
 
 
 def rules(*rules: Rule) -> JsonDict:
     """JSON schema keywords that make the API server check `rules`; for `json_schema_extra` of a field."""
-    return {"x-kubernetes-validations": [{"rule": each.rule, "message": each.message} for each in rules]}
+    return {"x-kubernetes-validations": [each.written() for each in rules]}
 
 
 MEANT_WHEN_LEFT_OUT = "x-meant-when-left-out"

@@ -5,7 +5,12 @@ from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Decision, SetGate
-from gaudi_operator.core.admission.checks import first_violation, groups_are_not_served, revision_is_not_allowed
+from gaudi_operator.core.admission.checks import (
+    anybody_may_ask,
+    first_violation,
+    groups_are_not_served,
+    revision_is_not_allowed,
+)
 from gaudi_operator.core.admission.classes import filled, platform_of
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
@@ -135,7 +140,7 @@ def _admit(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | 
     if desired.name in {revision.name for revision in state.stored}:
         found = state.forbidden.get(desired.name)
     else:
-        # The last two count until a revision exists: from then on its pods say what is so.
-        found = policy.why_not(desired.templates, desired.inputs)
+        # The last three count until a revision exists: from then on its pods say what is so.
+        found = policy.why_not(desired.templates, desired.inputs) or anybody_may_ask(whole.inference.spec)
         found = found or plugin_violation(inference) or estimated_violation(inference)
     return (found, None) if found else (None, desired)

@@ -208,6 +208,9 @@ class ServingConfig(Wire):
     max_queued_requests: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         256, description="Requests that may wait for a place in a batch; one more is answered with 429."
     )
+    max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
+        None, description="Connections of the model port; when left out four for each request that it may hold."
+    )
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         30, description="How long running requests may take to finish after SIGTERM."
     )
@@ -225,6 +228,10 @@ class RecipeStore(Wire):
     url: HttpAddress
     s3_region: str | None = Field(None, description="Sign requests as S3 wants them in this region.")
     timeout_seconds: Annotated[int, Field(ge=1)] = Field(description="Most that a start spends on it, in seconds.")
+    insecure: bool | None = Field(None, description="Whether it may be asked over http://.")
+    public_key: Annotated[str, Field(max_length=1024)] | None = Field(
+        None, description="PEM of ECDSA over P-256; what is not signed by it is not used."
+    )
 
 
 class SharedRecipes(Wire):

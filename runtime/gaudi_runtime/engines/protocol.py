@@ -95,6 +95,10 @@ class EngineLoad:
 class ChatTokenizer(Protocol):
     """Text to tokens and back, with the checkpoint's own chat template."""
 
+    @property
+    def longest_token(self) -> int:
+        """Most characters that one token can stand for."""
+
     def encode(self, text: str) -> list[int]:
         """Token ids of a plain prompt."""
 

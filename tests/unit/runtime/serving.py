@@ -11,10 +11,11 @@ from prometheus_client import CollectorRegistry
 
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.engines.protocol import Engine
+from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.app import openai_app
 from gaudi_runtime.http.report_board import ReportBoard
-from gaudi_runtime.http.server import ServerLimits, http_server
+from gaudi_runtime.http.server import http_server
 from gaudi_runtime.serve import start_engine
 
 

@@ -118,6 +118,11 @@ class Engine(ApiModel):
         256,
         description="Requests of a pod that may wait for a place in a batch; one more is answered with 429.",
     )
+    max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
+        None,
+        description="Connections to the model port of a pod; one more ends the one that has rested longest. When left"
+        " out four for each request that may run or wait, 1024 at least.",
+    )
     api_key_secret_ref: SecretKey | None = Field(
         None,
         description="Secret with the key that every request must bring as a bearer token. Without it everybody who"

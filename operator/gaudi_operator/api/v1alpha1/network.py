@@ -23,6 +23,28 @@ class Service(ApiModel):
     type: ServiceType = Field(ServiceType.CLUSTER_IP, description="How the Service is reachable.")
     port: Annotated[int, Field(ge=1, le=65_535)] = Field(80, description="Port of the Service.")
     annotations: Annotations = Field({}, description="Annotations of the Service.")
+    insecure: bool = Field(
+        False,
+        description="Whether a type that is reachable from outside the cluster needs no key: everybody who reaches it"
+        " may then use the model.",
+    )
+
+
+def _is_guarded(spec: str) -> str:
+    """Of an object or an optional one: asked through optionals, both read alike."""
+    return (
+        f"({spec}.?service.?type.orValue('ClusterIP') == 'ClusterIP' ||"
+        f" {spec}.?service.?insecure.orValue(false) ||"
+        f" {spec}.?engine.?apiKeySecretRef.hasValue() ||"
+        f" {spec}.?networkAccess.?enabled.orValue(true) && !{spec}.?networkAccess.?allowAllClients.orValue(true))"
+    )
+
+
+PUBLISHED = (
+    "spec.service.type other than ClusterIP publishes the model to everybody who reaches it: name a key in"
+    " engine.apiKeySecretRef, or the clients in networkAccess with allowAllClients false, or set service.insecure"
+)
+NOT_PUBLISHED = Rule(rule=f"{_is_guarded('self')} || !{_is_guarded('oldSelf')}", message=PUBLISHED, before=True)
 
 
 Cidr = Annotated[

@@ -37,6 +37,14 @@ class S3Access(ApiModel):
     )
 
 
+PublicKey = Annotated[
+    str,
+    StringConstraints(
+        max_length=1024, pattern=r"^-----BEGIN PUBLIC KEY-----\n[A-Za-z0-9+/=\n]+\n-----END PUBLIC KEY-----\n?$"
+    ),
+]
+
+
 class RecipeObjectStore(ApiModel):
     """A prefix of an object store, or any folder behind HTTPS, with the content of a volume of recipes."""
 
@@ -49,6 +57,11 @@ class RecipeObjectStore(ApiModel):
             rule="!has(self.tokenSecretRef) || self.url.startsWith('https://')",
             message="spec.recipeCache.objectStore.url must start with https:// where tokenSecretRef is set:"
             " others could read the token",
+        ),
+        Rule(
+            rule="self.url.startsWith('https://') || self.?insecure.orValue(false)",
+            message="spec.recipeCache.objectStore.url must start with https://, for recipes are code that pods run:"
+            " whoever is on the way could change it; insecure true allows http://",
         ),
     )
     url: HttpAddress = Field(
@@ -63,6 +76,14 @@ class RecipeObjectStore(ApiModel):
     token_secret_ref: SecretKey | None = Field(None, description="Secret with a token, which is sent as Bearer.")
     s3: S3Access | None = Field(None, description="Sign requests as S3 and what is compatible with it want them.")
     timeout_seconds: Seconds = Field(300, description="Most that a start spends on it before it compiles instead.")
+    insecure: bool | None = Field(
+        None, description="Whether an address may begin with http://: whoever is on the way may run code in the pods."
+    )
+    public_key: PublicKey | None = Field(
+        None,
+        description="Key of ECDSA over P-256 in PEM. Recipes are used only where manifest.sig beside their manifest is"
+        " its signature, as cosign sign-blob and openssl write it.",
+    )
 
 
 _Resolution = Annotated[

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
+from gaudi_operator.api.v1alpha1.network import PUBLISHED, ServiceType
 from gaudi_operator.api.v1alpha1.pods.containers import SideContainer
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
@@ -51,6 +52,19 @@ def simulation_is_not_allowed(inference: Inference, defaults: InstallationDefaul
         "spec.engine.name is sim, which answers without a model, and this installation does not allow that: use vllm "
         "or torch, or have the operator installed with allowSimulation.",
     )
+
+
+def anybody_may_ask(spec: GaudiInferenceSpec) -> Problem | None:
+    """The API server refuses this in a new object; one that was so before there was a rule goes on as it is.
+
+    Asked of a new revision only, for what serves must not stop.
+    """
+    access = spec.network_access
+    open_to_all = access.allow_all_clients or not access.enabled
+    guarded = spec.engine.api_key_secret_ref or spec.service.insecure or not open_to_all
+    if spec.service.type is ServiceType.CLUSTER_IP or guarded:
+        return None
+    return Problem("PublishedWithoutKey", f"{PUBLISHED} true.")
 
 
 def revision_is_not_allowed(revision: Revision, policy: PodPolicy, defaults: InstallationDefaults) -> Problem | None:

@@ -80,6 +80,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
         warmup=_warmup(spec.warmup),
         serving=ServingConfig(
             max_queued_requests=spec.engine.max_queued_requests,
+            max_connections=spec.engine.max_connections,
             drain_seconds=spec.pod.drain_seconds,
             stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
         ),
@@ -196,7 +197,13 @@ def _shared_recipes(cache: RecipeCache) -> SharedRecipes | None:
 
 def _store(store: RecipeObjectStore) -> RecipeStore:
     region = store.s3.region if store.s3 else None
-    return RecipeStore(url=store.url, s3_region=region, timeout_seconds=store.timeout_seconds)
+    return RecipeStore(
+        url=store.url,
+        s3_region=region,
+        timeout_seconds=store.timeout_seconds,
+        insecure=store.insecure,
+        public_key=store.public_key,
+    )
 
 
 def _quantization(model: Model) -> QuantizationConfig | None:

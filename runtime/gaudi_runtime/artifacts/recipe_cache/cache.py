@@ -219,7 +219,12 @@ def _sources(shared: SharedRecipes, entry: Entry, alive: Alive) -> Iterator[tupl
         yield seed, lambda: Entry(Path(seed), entry.key)
     if store := shared.store:
         limit, seconds = shared.limit_bytes, store.timeout_seconds
-        yield store.url, lambda: RemoteEntry(http_store(store, os.environ), entry.key, limit, seconds, alive)
+        yield (
+            store.url,
+            lambda: RemoteEntry(
+                http_store(store, os.environ), entry.key, limit, seconds, alive, public_key=store.public_key
+            ),
+        )
 
 
 def _bring(source: Source, disk: Disk, alive: Alive) -> bool:

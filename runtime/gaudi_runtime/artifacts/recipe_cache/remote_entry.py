@@ -23,6 +23,7 @@ from gaudi_runtime.artifacts.recipe_cache.manifest import (
     parse_manifest,
 )
 from gaudi_runtime.artifacts.recipe_cache.s3_signature import Keys, signed_headers
+from gaudi_runtime.artifacts.recipe_cache.signature import MAX_SIGNATURE_BYTES, check_signature
 from gaudi_runtime.artifacts.transfer import all_at_once, persistently
 from gaudi_runtime.contract.config import RecipeStore
 from gaudi_runtime.contract.ports import (
@@ -96,10 +97,17 @@ class HttpStore:
 
 
 def http_store(store: RecipeStore, environment: Mapping[str, str]) -> HttpStore:
-    """The store with the credentials of the `environment`. Raises EntryUnusable where one is missing or no header."""
+    """The store with the credentials of the `environment`. Raises EntryUnusable where one is missing or no header.
+
+    And for an address that others may listen to, unless that is meant.
+    """
     given = {name: value.strip() for name, value in environment.items() if value.strip()}
     token, session = given.get(STORE_TOKEN_VARIABLE), given.get(STORE_SESSION_VARIABLE)
     key_id, secret = given.get(STORE_KEY_ID_VARIABLE), given.get(STORE_SECRET_VARIABLE)
+    if not store.url.startswith("https://") and not store.insecure:
+        raise EntryUnusable(
+            "it would be asked in the clear, and recipes are code: name it by https://, or set insecure true"
+        )
     if any(each and not (each.isascii() and each.isprintable()) for each in (token, session, key_id)):
         raise EntryUnusable("its credentials have characters that none have: write their Secret again")
     if store.s3_region is None:
@@ -133,8 +141,13 @@ class RemoteEntry:
         alive: Alive,
         pauses: Sequence[float] = PAUSES,
         clock: Callable[[], float] = time.monotonic,
+        public_key: str | None = None,
     ) -> None:
-        """`alive` is called for every piece, from several threads; `clock` gives monotonic seconds."""
+        """`alive` is called for every piece, from several threads; `clock` gives monotonic seconds.
+
+        With a `public_key`, in PEM, only what is signed by its holder is read.
+        """
+        self._public_key = public_key
         self._store, self._key, self._limit = store, key, limit_bytes
         self._alive, self._pauses, self._clock = alive, pauses, clock
         self._seconds, self._until = seconds, clock() + seconds
@@ -147,10 +160,18 @@ class RemoteEntry:
             content = self._persistently(lambda: b"".join(self._pieces("manifest", MAX_MANIFEST_BYTES)))
         except NoSuchObject:
             return None
+        if self._public_key:
+            check_signature(content, self._signature(), self._public_key)
         manifest = parse_manifest(content.decode(errors="replace"), self._key)
         if manifest.size > self._limit:
             raise EntryUnusable(f"it has {size(manifest.size)}, which are more than {size(self._limit)}")
         return manifest
+
+    def _signature(self) -> bytes:
+        try:
+            return self._persistently(lambda: b"".join(self._pieces("manifest.sig", MAX_SIGNATURE_BYTES)))
+        except NoSuchObject as error:
+            raise EntryUnusable("it has no manifest.sig, and publicKey asks for one") from error
 
     def copy(self, files: Iterable[tuple[str, StoredFile]], target: Path, alive: Alive) -> None:
         """As Entry.copy(), with the `alive` that this was made with; the first file that fails ends the others."""

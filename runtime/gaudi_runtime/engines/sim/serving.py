@@ -21,6 +21,8 @@ from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
 class ByteTokenizer:
     """A tokenizer whose tokens are the bytes of UTF-8, so that every text has tokens and no file is read."""
 
+    longest_token = 1
+
     def encode(self, text: str) -> list[int]:
         """One token per byte; an empty text is one space, because a prompt needs a token."""
         return list(text.encode() or b" ")

@@ -20,6 +20,8 @@ class TransformersTokenizer:
         except Exception as error:
             # The tokenizers library raises bare Exception for a damaged file.
             raise ModelUnreadable(f"the tokenizer in {folder} does not load: {error}") from error
+        # As they are written in the vocabulary, where a character of the text has one or more.
+        self.longest_token = max(len(token) for token in self._tokenizer.get_vocab())
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a plain prompt, with the special tokens that the model wants around it."""

@@ -1,10 +1,9 @@
 """The routes of the model port."""
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from contextlib import ExitStack
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -24,30 +23,27 @@ from gaudi_runtime.http.openai_api.answer import (
     events,
     whole_answer,
 )
-from gaudi_runtime.http.openai_api.api_key import behind_key
-from gaudi_runtime.http.openai_api.errors import ERROR_HANDLERS, InvalidRequest, NotFound
+from gaudi_runtime.http.openai_api.errors import CLIENT_WENT_AWAY, ERROR_HANDLERS, InvalidRequest, NotFound
 from gaudi_runtime.http.openai_api.generation import Choice, Generation, Usage
-from gaudi_runtime.http.openai_api.guard import Admission, Edge
+from gaudi_runtime.http.openai_api.guard import Admission, admission_of, guarded
 from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, GenerationRequest, read_body
+from gaudi_runtime.http.openai_api.tokenizing import Tokenizing
 from gaudi_runtime.http.server import get, unless_disconnected
 
 DEFAULT_COMPLETION_TOKENS = 16
-CLIENT_WENT_AWAY = 499
-
-T = TypeVar("T")
 
 
 class Api:
     """One engine, spoken to in OpenAI's language."""
 
-    def __init__(self, engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics) -> None:
-        self._engine, self._metrics = engine, metrics
+    def __init__(
+        self, engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics, admission: Admission
+    ) -> None:
+        self._engine, self._metrics, self._admission = engine, metrics, admission
         self._names = config.model.served_names
         self._limits = config.limits
-        self._admission = Admission(config.limits.max_num_seqs, config.serving.max_queued_requests)
         self._created = int(time.time())
-        # One thread: tokenizers are not safe to share, and a long prompt must not stop the event loop.
-        self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+        self._tokenizing = Tokenizing(engine.tokenizer, config.limits.max_model_len)
 
     async def models(self, _: Request) -> Response:
         """Answer GET /v1/models: the served names, all of one model."""
@@ -61,31 +57,30 @@ class Api:
         """Answer POST /v1/completions."""
         body = await read_body(request, CompletionRequest)
         self._check_model(body.model)
-        prompts = [
-            await self._tokenized(self._engine.tokenizer.encode, prompt) if isinstance(prompt, str) else prompt
-            for prompt in body.prompts()
-        ]
-        max_tokens = body.max_tokens or DEFAULT_COMPLETION_TOKENS
         echoes = _echoes(body)
-        choices = [
-            Choice(at * body.n + choice, prompt, body.sampling(choice, max_tokens), echoes[at])
-            for at, prompt in enumerate(prompts)
-            for choice in range(body.n)
-        ]
-        return await self._answer(request, body, TextFormat(), choices, prompts)
+        with self._places(len(echoes) * body.n) as places:
+            prompts = await self._tokenizing.prompts(body.prompts())
+            max_tokens = body.max_tokens or DEFAULT_COMPLETION_TOKENS
+            choices = [
+                Choice(at * body.n + choice, prompt, body.sampling(choice, max_tokens), echoes[at])
+                for at, prompt in enumerate(prompts)
+                for choice in range(body.n)
+            ]
+            return await self._answer(request, body, TextFormat(), choices, prompts, places)
 
     async def chat(self, request: Request) -> Response:
         """Answer POST /v1/chat/completions."""
         body = await read_body(request, ChatRequest)
         self._check_model(body.model)
-        messages = [message.for_template() for message in body.messages]
-        try:
-            prompt = await self._tokenized(self._engine.tokenizer.apply_chat_template, messages)
-        except ValueError as error:
-            raise InvalidRequest(f"The chat template refuses the messages: {error}", "messages") from error
-        max_tokens = body.max_completion_tokens or body.max_tokens or self._room(len(prompt))
-        choices = [Choice(choice, prompt, body.sampling(choice, max_tokens)) for choice in range(body.n)]
-        return await self._answer(request, body, ChatFormat(), choices, [prompt])
+        with self._places(body.n) as places:
+            prompt = await self._tokenizing.chat([message.for_template() for message in body.messages])
+            max_tokens = body.max_completion_tokens or body.max_tokens or self._room(len(prompt))
+            choices = [Choice(choice, prompt, body.sampling(choice, max_tokens)) for choice in range(body.n)]
+            return await self._answer(request, body, ChatFormat(), choices, [prompt], places)
+
+    def _places(self, choices: int) -> ExitStack:
+        """Of all choices of a request: the first has the place that it was let in with (guard.py)."""
+        return self._admission.admit(choices, held=1)
 
     async def _answer(
         self,
@@ -94,19 +89,18 @@ class Api:
         shape: Format,
         choices: Sequence[Choice],
         prompts: Sequence[Sequence[int]],
+        places: ExitStack,
     ) -> Response:
         for choice in choices:
             why_not = self._engine.admissible(len(choice.prompt), choice.sampling.max_tokens)
             if why_not is not None:
                 raise InvalidRequest(why_not, code="context_length_exceeded")
-        ticket = self._admission.admit(len(choices))
         usage = Usage(sum(len(prompt) for prompt in prompts))
         generation = Generation(self._engine, choices, usage, self._metrics)
         envelope = Envelope(shape, body.model)
         if body.stream:
-            return EventStream(events(generation, envelope, body.includes_usage), ticket)
-        with ticket:
-            answer = await unless_disconnected(request, whole_answer(generation, envelope))
+            return EventStream(events(generation, envelope, body.includes_usage), places.pop_all())
+        answer = await unless_disconnected(request, whole_answer(generation, envelope))
         return Response(status_code=CLIENT_WENT_AWAY) if answer is None else JSONResponse(answer)
 
     def _model(self, name: str) -> dict[str, Any]:
@@ -123,9 +117,6 @@ class Api:
             served = ", ".join(self._names)
             raise NotFound(f"Model {name} is not served here; served: {served}.", "model", "model_not_found")
 
-    async def _tokenized(self, tokenize: Callable[[T], list[int]], text: T) -> list[int]:
-        return await asyncio.get_running_loop().run_in_executor(self._tokenizing, tokenize, text)
-
 
 def _echoes(body: CompletionRequest) -> list[str]:
     prompts = body.prompts()
@@ -141,7 +132,8 @@ def openai_app(
     engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics, closing: Callable[[], bool]
 ) -> ASGIApp:
     """The application of the model port."""
-    api = Api(engine, config, metrics)
+    admission = admission_of(config)
+    api = Api(engine, config, metrics, admission)
     routes = [
         get("/v1/models", api.models),
         get("/v1/models/{name:path}", api.model),
@@ -150,7 +142,7 @@ def openai_app(
         Route("/v1/chat/completions", api.chat, methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
-    return Edge(behind_key(app), closing=closing, metrics=metrics)
+    return guarded(app, config, metrics, closing, admission)
 
 
 async def _health(_: Request) -> Response:

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+
+CLIENT_WENT_AWAY = 499
+"""Counted, and seen by nobody."""
 
 
 class ApiError(Exception):
@@ -64,5 +67,15 @@ async def _crashed(_: Request, __: Exception) -> Response:
     return JSONResponse(error_body("The server failed to answer; its log says why.", "server_error"), 500)
 
 
-ERROR_HANDLERS: Mapping[Any, Any] = {ApiError: _refused, HTTPException: _no_route, Exception: _crashed}
+async def _left(_: Request, __: Exception) -> Response:
+    # Nobody reads it; without it every client that goes away in the middle of its body is a traceback in the log.
+    return Response(status_code=CLIENT_WENT_AWAY)
+
+
+ERROR_HANDLERS: Mapping[Any, Any] = {
+    ApiError: _refused,
+    HTTPException: _no_route,
+    ClientDisconnect: _left,
+    Exception: _crashed,
+}
 """Every kind of failure, answered in OpenAI's form."""

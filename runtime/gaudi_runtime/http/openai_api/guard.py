@@ -1,4 +1,8 @@
-"""Bounds around an application of the model port: how many requests, how large, and the closing mode."""
+"""Bounds around an application of the model port: which requests, how many, how large, and the closing mode.
+
+A request passes in this order: it brings the key (api_key), its path is listed (Doors), it has a place in the house
+(Queue). Only then its body is read, and what was read is tokenized.
+"""
 
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -7,15 +11,43 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.api_key import behind_key
-from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded
+from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded, error_body
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+LEAST_CONNECTIONS = 1024
+"""What a load test or the pool of a gateway opens; each is a file descriptor and a few kilobytes."""
 COUNTED = frozenset({"/v1/models", "/v1/completions", "/v1/chat/completions", "/health"})
-GENERATING = frozenset({"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/pooling"})
-"""Paths of requests that make the engine work."""
+GENERATING = frozenset(
+    {
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/messages/count_tokens",
+        "/v1/embeddings",
+        "/v2/embed",
+        "/v1/audio/transcriptions",
+        "/v1/audio/translations",
+        "/tokenize",
+        "/detokenize",
+        "/pooling",
+        "/classify",
+        "/score",
+        "/v1/score",
+        "/rerank",
+        "/v1/rerank",
+        "/v2/rerank",
+    }
+)
+"""Paths of requests that make work: each is a POST, takes a place in the house, and is counted."""
+PAGES = frozenset({"/v1/models", "/health", "/version"})
+"""What costs nothing: each is a GET."""
+MODELS = "/v1/models/"
+"""What a GET of one model begins with."""
 
 
 class Edge:
@@ -26,7 +58,7 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        works = scope["type"] == "http" and scope["path"] in GENERATING
+        works = _works(scope)
         begun = False
 
         async def counted_send(message: Message) -> None:
@@ -65,6 +97,43 @@ def _bounded(receive: Receive) -> Receive:
     return bounded
 
 
+class Doors:
+    """ASGI middleware: lets through what is listed, whatever routes the application has, now or in its next release."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            return  # no server of ours brings one
+        method = _method(scope["path"])
+        if method is None:
+            await _no_such_path(scope, receive, send)
+            return
+        if scope["method"] in (method, "OPTIONS"):  # which browsers ask first
+            await self._app(scope, receive, send)
+            return
+        body = error_body(f"{scope['path']} is asked by {method}.", "invalid_request_error")
+        await JSONResponse(body, 405, {"Allow": method})(scope, receive, send)
+
+
+def _works(scope: Scope) -> bool:
+    return scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in GENERATING
+
+
+def _method(path: str) -> str | None:
+    """How a path is asked; None for one that is not listed."""
+    if path in GENERATING:
+        return "POST"
+    return "GET" if path in PAGES or path.startswith(MODELS) else None
+
+
+async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
+    sentence = "There is no such path here: docs/openai-api.md lists those of this server."
+    await JSONResponse(error_body(sentence, "invalid_request_error"), 404)(scope, receive, send)
+
+
 class Admission:
     """Counts sequences from arrival to the end of their answer; used in the event loop only."""
 
@@ -72,8 +141,8 @@ class Admission:
         self.capacity = running + queued
         self.inside = 0
 
-    def admit(self, sequences: int) -> ExitStack:
-        """Take `sequences` places; leaving the block gives them back, once.
+    def admit(self, sequences: int, held: int = 0) -> ExitStack:
+        """Take places for `sequences`, less the `held` that the request has; leaving the block gives them back, once.
 
         Raises Overloaded, or InvalidRequest when even an empty house is too small.
         """
@@ -81,11 +150,12 @@ class Admission:
             raise InvalidRequest(
                 f"The request asks for {sequences} completions; this server takes at most {self.capacity}.", "n"
             )
-        if self.inside + sequences > self.capacity:
+        more = sequences - held
+        if self.inside + more > self.capacity:
             raise Overloaded(f"All places ({self.capacity} with the queue) are taken; try again.", code="queue_full")
-        self.inside += sequences
+        self.inside += more
         ticket = ExitStack()
-        ticket.callback(self._leave, sequences)
+        ticket.callback(self._leave, more)
         return ticket
 
     def _leave(self, sequences: int) -> None:
@@ -93,14 +163,14 @@ class Admission:
 
 
 class Queue:
-    """ASGI middleware: requests that make the engine work take a place in the house, and hear 429 when it is full."""
+    """ASGI middleware: what makes work takes a place before its body is read, and hears 429 in a full house."""
 
     def __init__(self, app: ASGIApp, admission: Admission) -> None:
         self._app, self._admission = app, admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if scope["type"] != "http" or scope["path"] not in GENERATING:
+        if not _works(scope):
             await self._app(scope, receive, send)
             return
         try:
@@ -112,7 +182,24 @@ class Queue:
             await self._app(scope, receive, send)
 
 
-def guarded(app: ASGIApp, config: RuntimeConfig, metrics: RequestMetrics, closing: Callable[[], bool]) -> ASGIApp:
-    """`app` behind the limits of the model port."""
-    admission = Admission(config.limits.max_num_seqs, config.serving.max_queued_requests)
-    return Edge(behind_key(Queue(app, admission)), closing=closing, metrics=metrics)
+def admission_of(config: RuntimeConfig) -> Admission:
+    """The house of one model port."""
+    return Admission(config.limits.max_num_seqs, config.serving.max_queued_requests)
+
+
+def guarded(
+    app: ASGIApp,
+    config: RuntimeConfig,
+    metrics: RequestMetrics,
+    closing: Callable[[], bool],
+    admission: Admission | None = None,
+) -> ASGIApp:
+    """`app` behind the doors of the model port; `admission` where `app` counts in the same house."""
+    inside = Doors(Queue(app, admission or admission_of(config)))
+    return Edge(behind_key(inside), closing=closing, metrics=metrics)
+
+
+def most_connections(serving: ServingConfig, limits: Limits) -> int:
+    """Of the model port: all that are answered, and as many clients at rest as keep their connections for the next."""
+    places = limits.max_num_seqs + serving.max_queued_requests
+    return serving.max_connections or max(LEAST_CONNECTIONS, 4 * places)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_operator.core.admission.checks import first_violation
+from gaudi_operator.core.admission.checks import anybody_may_ask, first_violation
 from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_runtime.buckets.bucket import Rule
 from gaudi_runtime.errors import Problem
@@ -210,6 +210,30 @@ def test_simulation_is_refused_where_it_is_not_allowed() -> None:
     assert found is not None
     assert found.reason == "SimulationNotAllowed"
     assert refused(engine={"name": "sim"}) is None
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        {"service": {"type": "ClusterIP"}},
+        {"service": {"type": "NodePort", "insecure": True}},
+        {"service": {"type": "NodePort"}, "engine": {"apiKeySecretRef": {"name": "a", "key": "b"}}},
+        {"service": {"type": "NodePort"}, "networkAccess": {"allowAllClients": False}},
+    ],
+)
+def test_service_that_is_guarded_may_be_published(guard: dict[str, Any]) -> None:
+    assert anybody_may_ask(inference(**guard).spec) is None
+
+
+@pytest.mark.parametrize("access", [{}, {"enabled": False, "allowAllClients": False}])
+@pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
+def test_service_without_any_guard_may_not_be_published(kind: str, access: dict[str, Any]) -> None:
+    assert anybody_may_ask(inference(service={"type": kind}, networkAccess=access).spec) == Problem(
+        "PublishedWithoutKey",
+        "spec.service.type other than ClusterIP publishes the model to everybody who reaches it: name a key in "
+        "engine.apiKeySecretRef, or the clients in networkAccess with allowAllClients false, or set service.insecure "
+        "true.",
+    )
 
 
 def test_other_engines_need_no_leave_to_simulate() -> None:

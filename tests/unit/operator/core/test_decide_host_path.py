@@ -156,6 +156,21 @@ def test_forbidden_simulation_serves_on_and_is_not_scaled_up() -> None:
     assert status(cluster)["availableReplicas"] == 2
 
 
+def test_what_is_published_serves_on_and_gets_no_new_revision() -> None:
+    cluster = served(service={"type": "NodePort", "insecure": True})
+    before = pod_names(cluster)
+    cluster.change(service={"insecure": None})  # as an object was before there was a rule
+    cluster.settle()
+    assert (pod_names(cluster), status(cluster)["availableReplicas"]) == (before, 2)
+    assert stalled(cluster)[0] != "PublishedWithoutKey"
+    cluster.change(engine={"maxNumSeqs": 3})
+    cluster.settle()
+    assert (pod_names(cluster), stalled(cluster)[0]) == (before, "PublishedWithoutKey")
+    cluster.change(networkAccess={"allowAllClients": False})
+    cluster.settle()
+    assert pod_names(cluster) != before
+
+
 PRIVILEGED: dict[str, Any] = {"annotations": {"container.apparmor.security.beta.kubernetes.io/runtime": "unconfined"}}
 
 

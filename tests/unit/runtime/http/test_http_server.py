@@ -1,6 +1,7 @@
 """What a connection to either port is given before anybody speaks, and when the server stops."""
 
 import asyncio
+import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,11 +10,24 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gaudi_runtime.http.server import ServerLimits, bind, http_server
+from gaudi_runtime.http.connection import ServerLimits
+from gaudi_runtime.http.server import allow_open_files, bind, http_server
 from tests.unit.runtime.configs import free_port
 
 ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\n"
+
+
+def test_process_may_open_as_many_files_as_it_is_let() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+        allow_open_files(768)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (768, hard)
+        allow_open_files(600)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (768, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_connection_sends_every_piece_of_an_answer_at_once() -> None:

@@ -24,9 +24,10 @@ from gaudi_runtime.contract.report import (
     SharedRecipesReport,
     WarmupReport,
 )
+from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.metrics import Observed, new_registry
 from gaudi_runtime.http.report_board import MAX_WAITERS, ReportBoard
-from gaudi_runtime.http.server import ServerLimits, http_server
+from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.serve import start_engine
 from gaudi_runtime.traffic.histogram import Traffic, read_traffic
@@ -192,7 +193,7 @@ async def test_a_header_beyond_the_limit_is_refused(status: StatusPort) -> None:
 
 
 async def test_a_silent_connection_is_dropped() -> None:
-    async with listening(replace(STATUS_LIMITS, first_request_seconds=0.3)) as status:
+    async with listening(replace(STATUS_LIMITS, head_seconds=0.3)) as status:
         reader, writer = await asyncio.open_connection("127.0.0.1", status.port)
         async with asyncio.timeout(5):
             assert await reader.read() == b""

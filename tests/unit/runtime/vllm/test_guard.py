@@ -1,9 +1,11 @@
 """The bounds around vLLM's own application: so many requests at once, 429 for the next, and the closing mode."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaudi_runtime.http.metrics import RequestMetrics
-from gaudi_runtime.http.openai_api.guard import GENERATING, guarded
+from gaudi_runtime.http.openai_api.guard import GENERATING, PAGES, guarded
 from tests.unit.runtime.knobs.configs import vllm_config
 
 CHAT = "/v1/chat/completions"
@@ -37,7 +39,7 @@ class House:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def ask(app: ASGIApp, path: str = CHAT, query: bytes = b"") -> dict[str, Any]:
+async def ask(app: ASGIApp, path: str = CHAT, query: bytes = b"", method: str = "POST") -> dict[str, Any]:
     """The start of the answer to one request."""
     sent: list[Message] = []
 
@@ -47,7 +49,7 @@ async def ask(app: ASGIApp, path: str = CHAT, query: bytes = b"") -> dict[str, A
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await app({"type": "http", "path": path, "method": "POST", "headers": [], "query_string": query}, receive, send)
+    await app({"type": "http", "path": path, "method": method, "headers": [], "query_string": query}, receive, send)
     return dict(sent[0])
 
 
@@ -129,10 +131,49 @@ async def test_other_paths_are_answered_in_a_full_house() -> None:
     with two_inside(house, app):
         await house.full.wait()
         house.leave.set()
-        assert (await ask(app, "/v1/models"))["status"] == 200
+        assert (await ask(app, "/v1/models", method="GET"))["status"] == 200
 
 
 async def test_while_closing_every_answer_sends_the_client_elsewhere() -> None:
     house = House()
     house.leave.set()
     assert (b"connection", b"close") in (await ask(guard(house, closing=True)))["headers"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/sleep",
+        "/v1/load_lora_adapter",
+        "/reset_prefix_cache",
+        "/start_profile",
+        "/collective_rpc",
+        "/inference/v1/generate",
+        "/invocations",
+        "/v1/completions/",
+        "/v1/completions/render",
+        "/openapi.json",
+        "/metrics",
+        "/",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_route_that_is_not_listed_reaches_nothing(path: str, method: str) -> None:
+    house = House()
+    assert (await ask(guard(house), path, method=method))["status"] == 404
+    assert house.inside == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "method"), [(CHAT, "GET"), (CHAT, "PUT"), ("/v1/models", "POST"), ("/health", "HEAD")]
+)
+async def test_method_that_is_not_listed_reaches_nothing(path: str, method: str) -> None:
+    house = House()
+    answer = await ask(guard(house), path, method=method)
+    assert (answer["status"], house.inside) == (405, 0)
+    assert dict(answer["headers"])[b"allow"] == (b"POST" if path == CHAT else b"GET")
+
+
+def test_page_names_every_path_that_is_let_through() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "openai-api.md").read_text()
+    assert {path for path in GENERATING | PAGES if not re.search(rf"[` ]{re.escape(path)}`", page)} == set()

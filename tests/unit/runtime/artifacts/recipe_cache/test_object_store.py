@@ -1,6 +1,7 @@
 """Starts of the sim engine whose volume has no recipes, beside a store over real HTTP that has some."""
 
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    ECDSA,
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as rsa_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gaudi_runtime.artifacts.recipe_cache.entry import Entry
 from gaudi_runtime.artifacts.recipe_cache.s3_signature import Keys, signed_headers
@@ -44,7 +55,7 @@ def store(site: Site, tmp_path: Path) -> Iterator[StoreState]:
 
 def start(site: Site, store: StoreState, pod: str = "pod", **fields: Any) -> WarmupReport:
     """A start beside the store."""
-    return site.start(pod, store=RecipeStore(**{"url": store.url, "timeout_seconds": 60, **fields}))
+    return site.start(pod, store=RecipeStore(**{"url": store.url, "timeout_seconds": 60, "insecure": True, **fields}))
 
 
 async def test_recipes_of_store_are_taken_and_are_on_volume_then(site: Site, store: StoreState) -> None:
@@ -166,3 +177,75 @@ async def test_a_redirect_is_not_followed(
         assert "it answers with HTTP 302" in reason
         assert "credentials" not in reason
         assert other.requests == []
+
+
+@pytest.fixture
+def signer() -> EllipticCurvePrivateKey:
+    return generate_private_key(SECP256R1())
+
+
+def pem(key: EllipticCurvePrivateKey | RSAPrivateKey) -> str:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def sign(site: Site, store: StoreState, signer: EllipticCurvePrivateKey) -> Path:
+    """As `cosign sign-blob --key` does it."""
+    manifest = store.folder / site.key().digest / "manifest"
+    signature = manifest.with_name("manifest.sig")
+    signature.write_bytes(b64encode(signer.sign(manifest.read_bytes(), ECDSA(SHA256()))) + b"\n")
+    return signature
+
+
+async def test_signed_recipes_are_taken(site: Site, store: StoreState, signer: EllipticCurvePrivateKey) -> None:
+    sign(site, store, signer)
+    second = start(site, store, public_key=pem(signer))
+    assert (told(second).outcome, cached(second)) == (HIT, PLANNED)
+
+
+async def test_recipes_without_signature_are_a_miss_that_is_said(
+    site: Site, store: StoreState, signer: EllipticCurvePrivateKey
+) -> None:
+    second = start(site, store, public_key=pem(signer))
+    assert (told(second).outcome, cached(second)) == (SEEDED, 0)
+    assert "ignored: it has no manifest.sig, and publicKey asks for one." in (told(second).reason or "")
+    assert not any("/objects/" in path for path, _ in store.requests)
+
+
+@pytest.mark.parametrize("wrong", ["by another", "of another manifest", "no base64", "empty"])
+async def test_recipes_with_a_wrong_signature_are_a_miss_that_is_said(
+    site: Site, store: StoreState, signer: EllipticCurvePrivateKey, wrong: str
+) -> None:
+    signature = sign(site, store, generate_private_key(SECP256R1()) if wrong == "by another" else signer)
+    if wrong == "of another manifest":
+        signature.write_bytes(b64encode(signer.sign(b"something else", ECDSA(SHA256()))))
+    if wrong in ("no base64", "empty"):
+        signature.write_bytes(b"\xff" if wrong == "no base64" else b"")
+    second = start(site, store, public_key=pem(signer))
+    assert (told(second).outcome, cached(second)) == (SEEDED, 0)
+    assert "ignored: its manifest.sig is no signature of its manifest by publicKey." in (told(second).reason or "")
+    assert not any("/objects/" in path for path, _ in store.requests)
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "publicKey is no public key in PEM."),
+        (pem(rsa_key(public_exponent=65537, key_size=2048)), "publicKey is of another kind than ECDSA over P-256."),
+    ],
+    ids=["no key", "RSA"],
+)
+async def test_wrong_key_is_a_miss_that_is_said(
+    site: Site, store: StoreState, signer: EllipticCurvePrivateKey, key: str, why: str
+) -> None:
+    sign(site, store, signer)
+    assert why in (told(start(site, store, public_key=key)).reason or "")
+
+
+async def test_store_in_the_clear_is_not_asked(site: Site, store: StoreState) -> None:
+    second = start(site, store, insecure=None)
+    assert told(second).outcome is SEEDED
+    assert (
+        f"The recipes in {store.url} are ignored: it would be asked in the clear, and recipes are code: name it by "
+        "https://, or set insecure true."
+    ) in (told(second).reason or "")
+    assert store.requests == []

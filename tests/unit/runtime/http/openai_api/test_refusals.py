@@ -111,7 +111,7 @@ async def test_body_of_unknown_length_is_cut_off_as_it_comes(api: Served) -> Non
 
 
 async def test_an_unknown_path_is_not_found_in_openai_form(api: Served) -> None:
-    answer = await api.http.get("/v1/embeddings")
+    answer = await api.http.get("/v1/engines")
     assert answer.status_code == 404
     assert answer.json()["error"]["type"] == "invalid_request_error"
 

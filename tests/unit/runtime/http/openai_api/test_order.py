@@ -1,0 +1,117 @@
+"""A request has its place before its body is read, and all its places before it is tokenized, in bounds of its own."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from gaudi_runtime.contract.config import ServingConfig
+from gaudi_runtime.engines.sim.serving import ByteTokenizer
+from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded
+from gaudi_runtime.http.openai_api.guard import most_connections
+from gaudi_runtime.http.openai_api.tokenizing import Tokenizing
+from tests.unit.runtime.configs import sim_config
+from tests.unit.runtime.http.openai_api.test_load import until
+from tests.unit.runtime.serving import Served, served
+
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Length: 9000\r\n\r\n"
+
+
+async def unfinished(api: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A request whose body does not come."""
+    url = api.http.base_url
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(HEAD)
+    return reader, writer
+
+
+async def test_body_is_not_waited_for_in_a_full_house() -> None:
+    async with served(sim_config(max_num_seqs=1, serving={"max_queued_requests": 0})) as api, asyncio.timeout(20):
+        _, first = await unfinished(api)
+        await until(lambda: api.metrics.report().running == 1)
+        reader, second = await unfinished(api)
+        assert b" 429 " in await reader.readline()
+        first.close()
+        second.close()
+
+
+async def test_client_that_leaves_in_its_body_frees_its_place() -> None:
+    async with served(sim_config(max_num_seqs=1, serving={"max_queued_requests": 0})) as api, asyncio.timeout(20):
+        _, first = await unfinished(api)
+        await until(lambda: api.metrics.report().running == 1)
+        first.close()
+        await until(lambda: api.metrics.report().running == 0)
+        assert (await api.openai.completions.create(model="echo", prompt="a")).choices[0].text == "a"
+    assert api.metric("gaudi_requests_total", endpoint="/v1/completions", code="499") == 1
+
+
+class Held(ByteTokenizer):
+    """A tokenizer that works until it is told to end."""
+
+    def __init__(self) -> None:
+        self.begun, self.end = threading.Event(), threading.Event()
+        self.texts: list[str] = []
+
+    def encode(self, text: str) -> list[int]:
+        """The bytes, in the end."""
+        self.texts.append(text)
+        self.begun.set()
+        self.end.wait(20)
+        return super().encode(text)
+
+
+async def test_request_without_all_its_places_is_not_tokenized(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+
+    def keep(_: ByteTokenizer, text: str) -> list[int]:
+        texts.append(text)
+        return [1]
+
+    monkeypatch.setattr(ByteTokenizer, "encode", keep)
+    async with served(sim_config(max_num_seqs=2, serving={"max_queued_requests": 0})) as api:
+        answer = await api.http.post("/v1/completions", json={"model": "echo", "prompt": "many", "n": 3})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "n")
+        assert (await api.http.post("/v1/completions", json={"model": "echo", "prompt": "few", "n": 2})).is_success
+    assert texts == ["few"]
+
+
+async def test_tokenizing_ends_when_its_time_is_over() -> None:
+    tokenizer = Held()
+    slow, waiting = Tokenizing(tokenizer, 512, seconds=0.2), "does not wait for the first"
+    try:
+        with pytest.raises(Overloaded, match=r"not tokenized within 0 s; shorten it, or try again\.$"):
+            await slow.prompts(["long"])
+        with pytest.raises(Overloaded) as refused:
+            await slow.prompts([waiting])
+        assert refused.value.code == "tokenizing_too_slow"
+    finally:
+        tokenizer.end.set()
+    assert await Tokenizing(ByteTokenizer(), 512).prompts(["ab", [7]]) == [[97, 98], [7]]
+    assert tokenizer.texts == ["long"], "what was given up before it began is not tokenized"
+
+
+@pytest.mark.parametrize("prompts", [["x" * 65], ["x", "y" * 65]])
+async def test_text_that_can_never_fit_is_not_tokenized(prompts: Sequence[str]) -> None:
+    tokenizer = Held()
+    tokenizer.end.set()
+    with pytest.raises(
+        InvalidRequest, match=r"^65 characters are more than the model's length of 64 tokens"
+    ) as refused:
+        await Tokenizing(tokenizer, 64).prompts(prompts)
+    assert refused.value.code == "context_length_exceeded"
+    assert tokenizer.texts == []
+
+
+async def test_conversation_is_measured_as_a_whole() -> None:
+    with pytest.raises(InvalidRequest, match=r"^66 characters"):
+        await Tokenizing(ByteTokenizer(), 64).chat([{"role": "user", "content": "x" * 33}] * 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "places", "connections"),
+    [({}, 64, 1280), ({"max_queued_requests": 0}, 8, 1024), ({"max_connections": 64}, 9, 64)],
+)
+def test_connections_follow_from_the_places(asked: dict[str, int], places: int, connections: int) -> None:
+    limits = sim_config(max_num_seqs=places).limits
+    assert most_connections(ServingConfig(**asked), limits) == connections
