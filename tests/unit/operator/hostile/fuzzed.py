@@ -12,17 +12,22 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from gaudi_operator.core.actions import Decision
 from gaudi_operator.shell.planning import Planner
 from gaudi_operator.shell.store import Key
+from tests.builders import gaudi_inference
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition
 from tests.unit.operator.hostile.any_spec import Generator
 from tests.unit.operator.hostile.limited import children, forget_peak, peak, run
+from tests.unit.operator.hostile.specs import STAIRCASES
 
 MOST_DECISION = 4.0
 """Several times what any may take, for machines that are slow."""
@@ -78,11 +83,26 @@ def worst(costs: Iterable[Cost], count: int) -> list[Cost]:
     return list(found.values())
 
 
+def written(costs: Iterable[Cost], folder: Path) -> None:
+    """The objects as files for kubectl, the known one first, with a README of what each took."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = Cost("the staircases of specs.py", "PlanImpossible", resource(**STAIRCASES)["spec"])
+    lines = [
+        "file: condition PlanAccepted; processor time of a pass, its memory; work on its plan by the clock; whence"
+    ]
+    for number, each in enumerate((known, *costs)):
+        name = f"{number:02}"
+        manifest = {**gaudi_inference(f"worst-{name}"), "spec": each.spec}
+        folder.joinpath(f"{name}.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True))
+        took = f"{each.decision * 1000:.0f} ms, {each.grown / 2**20:.1f} MiB; {each.questions:.1f} s"
+        lines.append(f"{name}.yaml: {each.reason}; {took}; {each.where}")
+    folder.joinpath("README").write_text("\n".join(lines) + "\n")
+
+
 MEASURES: tuple[Callable[[Cost], float], ...] = (
     lambda each: each.decision,
     lambda each: each.grown,
     lambda each: each.questions,
-    lambda each: each.planner,
 )
 
 
@@ -123,7 +143,8 @@ async def _all(seed: int, specs: int, plan_seconds: float) -> Found:
 async def _one(planner: Planner, cost: Cost, found: Found) -> None:
     """Two passes: the second finds what the first has made."""
     cluster = Cluster({**resource(), "spec": cost.spec})
-    forget_peak()
+    for each in ("self", *children()):
+        forget_peak(each)
     before = peak()
     for _ in range(2):
         while (decision := _decide(cluster, planner, found)).question is not None:

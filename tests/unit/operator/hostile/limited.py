@@ -114,9 +114,9 @@ def peak(pid: int | str = "self") -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
-def forget_peak() -> None:
-    """The peak of this process is from now on what it has now."""
-    Path("/proc/self/clear_refs").write_text("5")
+def forget_peak(pid: int | str = "self") -> None:
+    """The peak of a process is from now on what it has now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def children() -> list[int]:
