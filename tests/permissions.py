@@ -3,6 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from scripts.chart_docs import MANIFEST
+
 Object = dict[str, Any]
 DOCUMENT = Path(__file__).parents[1] / "docs" / "rbac.md"
 
@@ -20,6 +24,12 @@ def grants(user: str, namespace: str) -> list[Object]:
     everywhere = _role("ClusterRole", {"name": user.replace(":", "-")}, rules("cluster"))
     here = _role("Role", {"name": "gaudi-operator", "namespace": namespace}, rules("namespace"))
     return [everywhere, here, _binding(everywhere, subject), _binding(here, subject)]
+
+
+def policy_manifests() -> list[Object]:
+    """The admission policies of an installation, with their bindings."""
+    whole = filter(None, yaml.safe_load_all(MANIFEST.read_text()))
+    return [each for each in whole if each["kind"].startswith("ValidatingAdmissionPolicy")]
 
 
 def _rule(group: str, resources: str, verbs: str) -> Object:

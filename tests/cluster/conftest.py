@@ -14,7 +14,7 @@ from tests.cluster.objects import Objects
 from tests.kube_api import KubeApi
 from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
-from tests.permissions import grants
+from tests.permissions import grants, policy_manifests
 
 LONGEST_FIRST = (
     "test_start_beside_a_thousand_resources",
@@ -112,8 +112,18 @@ async def kubelet(api: KubeApi) -> AsyncIterator[Kubelet]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def operator_policy(objects: Objects) -> None:
+    """What the chart holds the operator's account to, besides its rights."""
+    for manifest in policy_manifests():
+        if manifest["metadata"]["name"].endswith("-account"):
+            objects.put(manifest)
+
+
 @pytest.fixture
-def new_operator(operator_kubeconfig: Path, objects: Objects, namespace: str, tmp_path: Path) -> NewOperator:
+def new_operator(
+    operator_kubeconfig: Path, objects: Objects, namespace: str, tmp_path: Path, operator_policy: None
+) -> NewOperator:
     """Makes operator processes that serve the test's namespace, with the rights of docs/rbac.md and no others."""
     for manifest in grants(USER, namespace):
         objects.put(manifest, namespace)

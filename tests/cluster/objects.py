@@ -9,7 +9,15 @@ import httpx
 from localcluster import ControlPlane
 from tests.builders import Object
 
-_CLUSTER_WIDE = ("Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "GaudiInferenceClass")
+_CLUSTER_WIDE = (
+    "Namespace",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "GaudiInferenceClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
 # As kubectl does: unknown fields are refused, not dropped.
 _STRICT = {"fieldValidation": "Strict"}
 
@@ -33,9 +41,9 @@ class Objects:
         """Nothing is sent yet."""
         self._client = admin_client(plane)
 
-    def create(self, manifest: Mapping[str, Any], namespace: str = "default") -> Object:
-        """Create an object; returns it as it is stored. Raises Refused."""
-        return self._send("POST", _path(manifest, namespace), manifest)
+    def create(self, manifest: Mapping[str, Any], namespace: str = "default", *, dry_run: bool = False) -> Object:
+        """Create an object, or only have it judged; returns it as it is stored. Raises Refused."""
+        return self._send("POST", _path(manifest, namespace), manifest, {"dryRun": "All"} if dry_run else {})
 
     def put(self, manifest: Mapping[str, Any], namespace: str = "default") -> Object:
         """Create an object or replace it as a whole; returns it as it is stored. Raises Refused."""
@@ -55,8 +63,8 @@ class Objects:
         """Close the connection."""
         self._client.close()
 
-    def _send(self, method: str, path: str, body: Mapping[str, Any]) -> Object:
-        answer = self._client.request(method, path, json=body, params=_STRICT)
+    def _send(self, method: str, path: str, body: Mapping[str, Any], query: Mapping[str, str] | None = None) -> Object:
+        answer = self._client.request(method, path, json=body, params={**_STRICT, **(query or {})})
         if answer.is_error:
             raise Refused(answer.json()["message"])
         return dict(answer.json())
@@ -67,4 +75,6 @@ def _path(manifest: Mapping[str, Any], namespace: str) -> str:
     version, kind = manifest["apiVersion"], manifest["kind"]
     root = f"/{'apis' if '/' in version else 'api'}/{version}"
     scope = "" if kind in _CLUSTER_WIDE else f"/namespaces/{manifest['metadata'].get('namespace', namespace)}"
-    return f"{root}{scope}/{kind.lower()}{'es' if kind.endswith('s') else 's'}"
+    plural = f"{kind.lower()}{'es' if kind.endswith('s') else 's'}"
+    # As English has it.
+    return f"{root}{scope}/{plural.removesuffix('ys') + 'ies' if plural.endswith('ys') else plural}"

@@ -12,18 +12,21 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from tests.unit.operator.hostile.fuzzed import fuzz
+from tests.unit.operator.hostile.fuzzed import Cost, fuzz, worst, written
 from tests.world.story import Machine
 
 STORIES, STEPS_PER_STORY = 20, 50
 MOST_SECONDS_PER_STEP = 4
 SPECS_PER_BATCH = 200
+SPECS_ON_API_SERVER = 500
+WORST, WORST_BY_EACH = Path("build/soak/worst"), 4
 
 console = Console()
 
@@ -50,6 +53,7 @@ def main() -> int:
 def any_specs(first: int, specs: int) -> list[str]:
     """So many specs that the schema lets through, each batch in a process of its own; what is wrong with any."""
     wrong, decisions, questions, grown = list[str](), list[float](), list[float](), 0
+    costs = list[Cost]()
     with _progress() as progress:
         task = progress.add_task("specs of any shape", total=specs)
         for number in range(-(-specs // SPECS_PER_BATCH)):
@@ -58,15 +62,17 @@ def any_specs(first: int, specs: int) -> list[str]:
             decisions += found.decisions
             questions += found.questions
             grown = max(grown, found.grown)
+            costs = worst([*costs, *found.costs], WORST_BY_EACH)
             progress.advance(task, SPECS_PER_BATCH)
     for each in wrong:
         console.print(each, highlight=False, markup=False)
+    written(costs, WORST)
     if decisions:
         typical = sorted(decisions)[len(decisions) * 99 // 100]
         console.print(
             f"{specs} specs of any shape: {len(decisions)} decisions, 99 % within {typical * 1000:.0f} ms of processor "
             f"time, at most {max(decisions) * 1000:.0f} ms and {grown / 2**20:.0f} MiB; {len(questions)} questions "
-            f"about plans, at most {max(questions, default=0):.1f} s; {len(wrong)} wrong",
+            f"about plans, at most {max(questions, default=0):.1f} s; {len(wrong)} wrong; the costliest are in {WORST}",
             highlight=False,
         )
     return wrong
@@ -111,11 +117,14 @@ def _batch(number: int) -> Failure | None:
 
 
 def on_api_server(first: int, steps: int) -> int:
-    """So many steps against a real API server and real operators; the test prints what it has done."""
-    console.print(f"real API server: {steps} steps", highlight=False)
+    """So many steps against a real API server and real operators, and specs of any shape."""
+    console.print(f"real API server: {steps} steps and {SPECS_ON_API_SERVER} specs of any shape", highlight=False)
     environment = {**os.environ, "GAUDI_SOAK_CLUSTER_STEPS": str(steps), "GAUDI_SOAK_SEED": str(first)}
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "--no-header", "tests/cluster/test_machine.py"]
-    return subprocess.run(command, env=environment, check=False, timeout=600 + steps * MOST_SECONDS_PER_STEP).returncode
+    environment["GAUDI_SOAK_API_SPECS"] = str(SPECS_ON_API_SERVER)
+    tests = ("tests/cluster/test_machine.py", "tests/cluster/test_hostile_specs.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "--no-header", *tests]
+    limit = 600 + (steps + SPECS_ON_API_SERVER) * MOST_SECONDS_PER_STEP
+    return subprocess.run(command, env=environment, check=False, timeout=limit).returncode
 
 
 def _progress() -> Progress:

@@ -3,6 +3,7 @@
 `python -m gaudi_operator.api.crd` writes them into the checkout; with `--check` it only fails when one differs.
 """
 
+import re
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from gaudi_operator.api import door
 from gaudi_operator.api.reference import class_reference, reference
 from gaudi_operator.api.schema import Schema, structural, without_defaults
 from gaudi_operator.api.v1alpha1 import inference_class, resource
@@ -161,6 +163,24 @@ def _kept(definition: str, name: str) -> str:
     return escaped.replace(metadata, metadata + keep)
 
 
+def policies_template() -> str:
+    """The admission policies of classes, as the chart has them."""
+    text = yaml.safe_dump_all(door.policies(), sort_keys=False, width=110)
+    values = {
+        door.NAMESPACES: "{{ .Values.watchNamespaces | toJson }}",
+        door.CONTROLLER: "{{ .Values.controller }}",
+        door.NAME: '{{ include "gaudi-operator.name" . }}',
+    }
+    for stands, value in values.items():
+        text = text.replace(stands, value)
+    labels = '  labels:\n    {{- include "gaudi-operator.labels" . | nindent 4 }}\n'
+    text = re.sub(r"(?m)^metadata:\n.*\n", rf"\g<0>{labels}", text)
+    text = re.sub(
+        r"(?m)^  matchResources:\n(?:    .*\n)+", r"  {{- if .Values.watchNamespaces }}\n\g<0>  {{- end }}\n", text
+    )
+    return f"{{{{- if .Values.admissionPolicies.classes }}}}\n{HEADER}{text}{{{{- end }}}}\n"
+
+
 @cache
 def artifacts() -> Mapping[str, str]:
     """Everything that is generated from the API types and the table of knobs: path in the checkout -> text."""
@@ -168,6 +188,7 @@ def artifacts() -> Mapping[str, str]:
         f"crds/{resource.GROUP}_{resource.PLURAL}.yaml": crd_yaml(),
         f"crds/{resource.GROUP}_{inference_class.PLURAL}.yaml": class_crd_yaml(),
         "charts/gaudi-operator/templates/crds.yaml": chart_template(),
+        "charts/gaudi-operator/templates/class-policies.yaml": policies_template(),
         "docs/reference.md": reference(root_schema()),
         "docs/class-reference.md": class_reference(class_schema()),
         "docs/knobs.md": page(),

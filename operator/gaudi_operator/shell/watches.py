@@ -11,9 +11,7 @@ on from their version.
 """
 
 import asyncio
-import gc
 import itertools
-import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,7 +21,9 @@ from typing import Any, cast
 import aiohttp
 import kopf
 
+from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.client import Connection
+from gaudi_operator.shell.incoming import Lines, ListReader, kept
 from gaudi_operator.shell.kinds import OPTIONAL, WATCHED, Kind
 from gaudi_operator.shell.monitoring import Metrics
 
@@ -130,21 +130,23 @@ Listed = Callable[[Kind, str | None, Sequence[Mapping[str, Any]], int], None]
 """Called with (kind, namespace or None for all, the objects of the list, its resource version)."""
 
 
+_CHUNK_BYTES = 256 * 2**10
+
+
 class Answer(aiohttp.ClientResponse):
-    """An answer of the API server; the objects of a list can be taken out of it."""
+    """An answer of the API server; the objects of a list can be taken out of it, and those of a watch looked at."""
 
     _rest: Mapping[str, Any] | None = None
 
-    async def take_list(self) -> Mapping[str, Any]:
-        """The whole list. Who reads the answer afterwards finds no objects in it."""
-        text = await self.read()
-        gc.disable()  # it would look through what was read so far again and again: three quarters of the time
-        try:
-            whole: Mapping[str, Any] = json.loads(text)
-        finally:
-            gc.enable()
+    async def take_list(self, take: Callable[[Mapping[str, Any]], Manifest]) -> Mapping[str, Any]:
+        """The list of what `take` keeps of each object. Who reads the answer afterwards finds no objects in it."""
+        whole = await ListReader(self.content.iter_chunked(_CHUNK_BYTES), take).whole()
         self._rest = {**whole, "items": []}
         return whole
+
+    def look_at_lines(self, kind: Kind) -> None:
+        """Have each line of a watch looked at before it is read."""
+        self.content = cast("aiohttp.StreamReader", Lines(kind, self.content))
 
     async def json(self, **options: Any) -> Any:
         """What is left."""
@@ -171,8 +173,11 @@ class WatchSession:
         watch = request.url.query.get("watch") == "true"
         self.metrics.count_request(request.method, request.url.path, response.status, watch)
         # A list, which kopf is about to read: whole, before its objects become tasks.
-        if target and not watch and response.status == 200:
-            await self._take_list(*target, response)
+        if target and response.status == 200:
+            if watch:
+                cast("Answer", response).look_at_lines(target[0])
+            else:
+                await self._take_list(*target, response)
         return response
 
     async def _answered(
@@ -199,9 +204,9 @@ class WatchSession:
 
     async def _take_list(self, kind: Kind, namespace: str | None, response: aiohttp.ClientResponse) -> None:
         """The whole list: kopf asks for no pages. Its objects do not say their kind as others do."""
-        answer = await cast("Answer", response).take_list()
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
-        objects = [{**named, **each} for each in answer.get("items") or ()]
+        answer = await cast("Answer", response).take_list(lambda each: kept(kind, {**named, **each}))
+        objects = answer.get("items") or ()
         self.listed(kind, namespace, objects, int(answer["metadata"]["resourceVersion"]))
 
     def idle_seconds(self) -> float:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.chart.rendering import refusal
+from tests.unit.chart.rendering import refusal, template
 
 pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
 
@@ -43,7 +43,21 @@ pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
             {"serviceAccount": {"create": False}},
             "serviceAccount.create is false, so serviceAccount.name must name an existing service account.",
         ),
+        *(
+            (
+                {"tuning": {"planMemoryMiB": 512}, "resources": {"limits": {"memory": memory}}},
+                f"resources.limits.memory ({memory}) is too little for tuning.planMemoryMiB (512) and the 256Mi that"
+                " the operator itself takes: raise it to 768Mi, or lower planMemoryMiB.",
+            )
+            for memory in ("512Mi", "767Mi", 536870912, "700M", "1048576")
+        ),
     ],
 )
 def test_wrong_values_stop_rendering(values: dict[str, Any], sentence: str) -> None:
     assert sentence in refusal(**values)
+
+
+@pytest.mark.parametrize("memory", ["768Mi", "1Gi", 805306368, "1G", "0.5Ti", "1e12"])
+def test_enough_memory_for_plans_is_rendered(memory: str | int) -> None:
+    resources = {"limits": {"memory": memory}}
+    assert template("gaudi-operator", tuning={"planMemoryMiB": 512}, resources=resources).returncode == 0

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gaudi_operator.api import door
 from gaudi_operator.api.crd import class_definition, custom_resource_definition
+from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from gaudi_operator.settings import Settings, variable_of
 from scripts.chart_docs import CHART, NAMESPACE, ROOT
@@ -16,7 +18,8 @@ from tests.unit.chart.rendering import PREFIX, Object, of_kind, only, render
 
 pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
 
-CLUSTER_SCOPED = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+POLICIES = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+CLUSTER_SCOPED = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"} | POLICIES
 SET_BY_NOBODY = {"GAUDI_OPERATOR_HTTP_HOST", "GAUDI_OPERATOR_HTTP_PORT", "KUBECONFIG"}  # the image's own defaults
 
 
@@ -66,6 +69,8 @@ def test_default_has_every_part(defaults: list[Object]) -> None:
         "RoleBinding",
         "Service",
         "ServiceAccount",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     ]
 
 
@@ -293,3 +298,33 @@ def test_example_in_the_notes_is_valid() -> None:
     example = yaml.safe_load((CHART / "files" / "first.yaml").read_text())
     understood = GaudiInference.model_validate(example).model_dump(mode="json", by_alias=True, exclude_unset=True)
     assert understood["spec"] == example["spec"]  # unknown fields would have been dropped
+
+
+def test_admission_policies_are_those_of_the_models(defaults: list[Object]) -> None:
+    policies = [each for each in defaults if each["kind"].startswith("ValidatingAdmissionPolicy")]
+    made = door.policies("gaudi-operator", DEFAULT_CONTROLLER, [])
+    assert [each["spec"] for each in policies if not each["metadata"]["name"].endswith("-account")] == [
+        each["spec"] for kind in ("Policy", "PolicyBinding") for each in made if each["kind"].endswith(kind)
+    ]
+
+
+def test_each_admission_policy_may_be_left_out() -> None:
+    def names(**values: bool) -> set[str]:
+        rendered = of_kind(render(admissionPolicies=values), "ValidatingAdmissionPolicy")
+        return {each["metadata"]["name"] for each in rendered}
+
+    assert names(classes=False) == {"gaudi-operator-account"}
+    assert names(operator=False) == {"gaudi-operator-classes", "gaudi-operator-scale"}
+
+
+def test_policies_of_some_namespaces_judge_nobody_else() -> None:
+    rendered = of_kind(render(watchNamespaces=["a", "b"]), "ValidatingAdmissionPolicyBinding")
+    selected = {each["metadata"]["name"]: each["spec"].get("matchResources") for each in rendered}
+    here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
+    expected = {"namespaceSelector": {"matchExpressions": [here]}}
+    # The account of the operator is held everywhere: it has rights in these namespaces only.
+    assert selected == {
+        "gaudi-operator-account": None,
+        "gaudi-operator-classes": expected,
+        "gaudi-operator-scale": expected,
+    }

@@ -1,9 +1,9 @@
 """spec.model: which checkpoint is served, and from where."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from gaudi_operator.api.base import (
     AbsolutePath,
@@ -88,6 +88,14 @@ class ModelSource(ApiModel):
     persistent_volume_claim: ClaimSource | None = Field(None, description="A folder on a PersistentVolumeClaim.")
     host_path: HostPathSource | None = Field(None, description="A folder on the node.")
     oci_image: OciImageSource | None = Field(None, description="An OCI image, mounted as a volume.")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        """Asked again of what a CustomResourceDefinition of another release has let in: nothing else refuses it."""
+        named = (self.hugging_face, self.persistent_volume_claim, self.host_path, self.oci_image)
+        if sum(each is not None for each in named) != 1:
+            raise ValueError("must name exactly one of huggingFace, persistentVolumeClaim, hostPath or ociImage")
+        return self
 
 
 class ClaimCache(ApiModel):

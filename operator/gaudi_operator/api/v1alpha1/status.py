@@ -280,6 +280,9 @@ class GaudiInferenceStatus(ApiModel):
     updated_replicas: Count = Field(0, description="Pods of the current revision.")
     ready_replicas: Count = Field(0, description="Pods that take traffic.")
     available_replicas: Count = Field(0, description="Pods that take traffic, of any revision.")
+    most_replicas: Count | None = Field(
+        None, description="Replicas that the class allows at most, by their number and by their cards."
+    )
     selector: Annotated[str, Field(max_length=1024)] = Field("", description="Label selector of the pods.")
     captured_percent: CapturedPercent = Field(
         CapturedPercent(), description="Captured graphs, the least over the serving pods."

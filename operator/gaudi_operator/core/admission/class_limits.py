@@ -145,3 +145,10 @@ def beyond_counts(spec: GaudiInferenceSpec, inputs: Mapping[str, Any], limits: C
                 f"{where} {replicas}",
                 f"asks for {replicas * cards} cards, above {limits.max_cards} (limits.maxCards)",
             )
+
+
+def most_replicas(inputs: Mapping[str, Any], limits: ClassLimits) -> int | None:
+    """Replicas that a resource of these inputs may have at most; None where nothing limits them."""
+    cards = _cards(inputs)
+    by_cards = limits.max_cards // cards if cards and limits.max_cards is not None else None
+    return min((each for each in (limits.max_replicas, by_cards) if each is not None), default=None)

@@ -21,6 +21,7 @@ from gaudi_operator.api.v1alpha1.status import (
     Revisions,
     RevisionState,
 )
+from gaudi_operator.core.admission.class_limits import most_replicas
 from gaudi_operator.core.children.manifests.metadata import traffic_labels
 from gaudi_operator.core.children.manifests.network import endpoint
 from gaudi_operator.core.deadlines import Deadlines
@@ -131,6 +132,7 @@ def make_status(state: State) -> GaudiInferenceStatus:
         updated_replicas=len(state.updated),
         ready_replicas=len(state.serving),
         available_replicas=len(state.serving),
+        most_replicas=_most_replicas(state),
         selector=",".join(f"{key}={value}" for key, value in traffic_labels(state.inference).items()),
         revision=Revisions(current=state.current, previous=_previous(state), stable=state.stable),
         revisions=revision_states(state),
@@ -140,6 +142,12 @@ def make_status(state: State) -> GaudiInferenceStatus:
         pods=rows[:MAX_PODS],
         **_figures(state, rows),
     )
+
+
+def _most_replicas(state: State) -> int | None:
+    """What the API server holds the scale subresource to (api/door.py), which says nothing of the class."""
+    says, current = state.platform.says, state.rollout.current
+    return most_replicas(current.inputs, says.limits) if says and current else None
 
 
 def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:

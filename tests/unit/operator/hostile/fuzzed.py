@@ -10,21 +10,46 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from gaudi_operator.core.actions import Decision
 from gaudi_operator.shell.planning import Planner
 from gaudi_operator.shell.store import Key
+from tests.builders import gaudi_inference
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import condition
 from tests.unit.operator.hostile.any_spec import Generator
-from tests.unit.operator.hostile.limited import peak, run
+from tests.unit.operator.hostile.limited import children, forget_peak, peak, run
+from tests.unit.operator.hostile.specs import STAIRCASES
 
 MOST_DECISION = 4.0
 """Several times what any may take, for machines that are slow."""
+
+WORST = 10
+"""Specs by each measure that a process tells."""
+
+
+@dataclass
+class Cost:
+    """What two passes over a new resource of this spec took: seconds of processor time of the costliest decision, bytes
+    by which the peak of its process's memory grew, seconds by the clock of all questions about its plan, and bytes that
+    the process had which answered them.
+    """
+
+    where: str
+    reason: str
+    spec: dict[str, Any]
+    decision: float = 0.0
+    grown: int = 0
+    questions: float = 0.0
+    planner: int = 0
 
 
 @dataclass
@@ -38,9 +63,47 @@ class Found:
     reasons: dict[str, int] = field(default_factory=dict)
     decisions: list[float] = field(default_factory=list)
     questions: list[float] = field(default_factory=list)
-    costliest: dict[str, Any] = field(default_factory=dict)
+    worst: list[dict[str, Any]] = field(default_factory=list)
     grown: int = 0
     wrong: list[str] = field(default_factory=list)
+
+    @property
+    def costs(self) -> list[Cost]:
+        """The costliest specs by any measure."""
+        return [Cost(**each) for each in self.worst]
+
+
+def worst(costs: Iterable[Cost], count: int) -> list[Cost]:
+    """As many as `count` of the costliest by each measure, each once; what the models refuse no API server admits."""
+    admitted = [each for each in costs if each.reason != "SpecUnreadable"]
+    found = dict[str, Cost]()
+    for measure in MEASURES:
+        for each in sorted(admitted, key=measure, reverse=True)[:count]:
+            found[each.where] = each
+    return list(found.values())
+
+
+def written(costs: Iterable[Cost], folder: Path) -> None:
+    """The objects as files for kubectl, the known one first, with a README of what each took."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = Cost("the staircases of specs.py", "PlanImpossible", resource(**STAIRCASES)["spec"])
+    lines = [
+        "file: condition PlanAccepted; processor time of a pass, its memory; work on its plan by the clock; whence"
+    ]
+    for number, each in enumerate((known, *costs)):
+        name = f"{number:02}"
+        manifest = {**gaudi_inference(f"worst-{name}"), "spec": each.spec}
+        folder.joinpath(f"{name}.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True))
+        took = f"{each.decision * 1000:.0f} ms, {each.grown / 2**20:.1f} MiB; {each.questions:.1f} s"
+        lines.append(f"{name}.yaml: {each.reason}; {took}; {each.where}")
+    folder.joinpath("README").write_text("\n".join(lines) + "\n")
+
+
+MEASURES: tuple[Callable[[Cost], float], ...] = (
+    lambda each: each.decision,
+    lambda each: each.grown,
+    lambda each: each.questions,
+)
 
 
 def fuzz(seed: int, specs: int, plan_seconds: float) -> Found:
@@ -58,34 +121,45 @@ def _fuzz(seed: int, specs: int, plan_seconds: float) -> None:
 
 
 async def _all(seed: int, specs: int, plan_seconds: float) -> Found:
-    found, generator = Found(), Generator(seed)
+    found, generator, costs = Found(), Generator(seed), list[Cost]()
     Cluster(resource()).operate()
-    before = peak()
+    before, most = peak(), 0
     async with Planner(256 * 2**20, plan_seconds) as planner:
         for number in range(specs):
             spec = generator.spec()
             # At once: the kernel may end the process in the midst of it.
             os.write(1, f"spec {number} of seed {seed}\n".encode())
             found.specs += 1
+            cost = Cost(f"spec {number} of seed {seed}", "", spec)
             try:
-                await _one(planner, spec, found)
+                await _one(planner, cost, found)
+                most, costs = max(most, peak()), worst([*costs, cost], WORST)
             except Exception as error:
                 found.wrong.append(f"spec {number} of seed {seed}: {type(error).__name__}: {str(error)[:500]}")
-    found.grown = peak() - before
+    found.grown, found.worst = most - before, [asdict(each) for each in costs]
     return found
 
 
-async def _one(planner: Planner, spec: dict[str, Any], found: Found) -> None:
+async def _one(planner: Planner, cost: Cost, found: Found) -> None:
     """Two passes: the second finds what the first has made."""
-    cluster = Cluster({**resource(), "spec": spec})
+    cluster = Cluster({**resource(), "spec": cost.spec})
+    for each in ("self", *children()):
+        forget_peak(each)
+    before = peak()
     for _ in range(2):
         while (decision := _decide(cluster, planner, found)).question is not None:
+            cost.decision = max(cost.decision, found.decisions[-1])
             answered = asyncio.Event()
             began = time.perf_counter()
             planner.ask(Key("models", "tiny"), decision.question, lambda _, answered=answered: answered.set())
             await answered.wait()
             found.questions.append(time.perf_counter() - began)
+            cost.questions += found.questions[-1]
+            cost.planner = max(cost.planner, *map(peak, children()), 0)
+        cost.decision = max(cost.decision, found.decisions[-1])
+    cost.grown = peak() - before
     status, reason = condition(cluster, "PlanAccepted")
+    cost.reason = reason
     found.reasons[reason] = found.reasons.get(reason, 0) + 1
     if wrong := violations(cluster.resource):
         raise AssertionError(wrong)
@@ -99,6 +173,4 @@ def _decide(cluster: Cluster, planner: Planner, found: Found) -> Decision:
     decision = cluster.operate(planner.answers)
     signal.setitimer(signal.ITIMER_PROF, 0)
     found.decisions.append(time.process_time() - began)
-    if found.decisions[-1] == max(found.decisions):
-        found.costliest = cluster.resource["spec"]
     return decision

@@ -105,7 +105,20 @@ def _operate_twice(spec: dict[str, Any], counted: bool) -> None:
     sys.stdout.write(json.dumps(vars(found)))
 
 
-def peak() -> int:
-    """Bytes of memory that this process has had at most."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+def peak(pid: int | str = "self") -> int:
+    """Bytes of memory that a process has had at most, since its peak was forgotten; 0 when it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
+
+
+def forget_peak(pid: int | str = "self") -> None:
+    """The peak of a process is from now on what it has now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def children() -> list[int]:
+    """Process ids of those that this thread has started and that live."""
+    return [int(each) for each in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]

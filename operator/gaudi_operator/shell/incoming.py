@@ -1,0 +1,198 @@
+"""Objects as the API server sends them, one at a time: what strangers label as ours is not kept, nor read ahead.
+
+Whoever may make objects in a namespace may give them our label and 1.5 MiB of content, which is forty times that once
+it is read. So no list is read as a whole: each object is looked at when it has come, and one that no resource of ours
+owns, or that is larger than any operator writes, leaves its name alone behind. What a watch brings is looked at in the
+same way before kopf, which keeps what it reads for a moment, gets it.
+"""
+
+import codecs
+import gc
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from gaudi_operator.api.v1alpha1.resource import GROUP
+from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
+from gaudi_operator.core.observed import Manifest
+from gaudi_operator.shell.kinds import CLASS, POD, PVC, RESOURCE, Kind
+
+MOST_VALUES = 50_000
+"""Of JSON in an object of ours: ten times what the largest spec makes of one."""
+
+LOOKED_AT_BYTES = 16 * 2**10
+"""From this size on a line of a watch is looked at before kopf reads it: below, reading it costs less than a MiB."""
+
+_AFTER_A_VALUE = frozenset(",:]} \n\r\t")
+
+_OWNERS = {POD: ("ReplicaSet", "StatefulSet")}
+"""What controls objects of a kind; a GaudiInference where nothing is said."""
+
+
+class Stream(Protocol):
+    """What a watch is read from."""
+
+    def iter_chunked(self, n: int, /) -> AsyncIterator[bytes]:
+        """At most so many bytes at a time."""
+
+
+log = logging.getLogger(__name__)
+
+
+def kept(kind: Kind, manifest: Manifest) -> Manifest:
+    """The object, or its name alone where it is no affair of the operator's."""
+    # Of theirs the schema says how large they may be, and classes count for everybody.
+    if kind in (RESOURCE, CLASS):
+        return manifest
+    if not _is_owned(kind, manifest):
+        return _name_of(manifest)
+    if _values(manifest, MOST_VALUES) > MOST_VALUES:
+        metadata = manifest["metadata"]
+        log.warning("%s %s is larger than any of ours, and left aside.", kind.kind, metadata.get("name"))
+        return _name_of(manifest)
+    return manifest
+
+
+def _is_owned(kind: Kind, manifest: Manifest) -> bool:
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    controller = next((each for each in owners if each.get("controller")), None)
+    if controller is None:
+        return kind is PVC  # which may have outlived its resource
+    ours = controller.get("kind") == RESOURCE_KIND and str(controller.get("apiVersion")).startswith(f"{GROUP}/")
+    return controller.get("kind") in _OWNERS[kind] if kind in _OWNERS else ours
+
+
+def _values(value: Any, most: int) -> int:
+    """How many values there are in one, itself among them; more than `most` are not counted on."""
+    found, left = 0, [value]
+    while left and found <= most:
+        each = left.pop()
+        found += 1
+        if isinstance(each, dict):
+            left.extend(each.values())
+        elif isinstance(each, list):
+            # A long list is enough to know.
+            left.extend(each[: most + 1])
+    return found
+
+
+def _name_of(manifest: Manifest) -> Manifest:
+    metadata = manifest["metadata"]
+    names = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in metadata}
+    return {**{name: manifest[name] for name in ("apiVersion", "kind") if name in manifest}, "metadata": names}
+
+
+class Lines:
+    """The content of a watch, with objects that are none of ours cut down to their names."""
+
+    def __init__(self, kind: Kind, stream: Stream) -> None:
+        """Nothing is read yet."""
+        self._kind, self._stream = kind, stream
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is the stream's own: whoever ends the answer asks it."""
+        return getattr(self._stream, name)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """Whole lines."""
+        parts = list[bytes]()
+        async for chunk in self._stream.iter_chunked(size):
+            *lines, rest = chunk.split(b"\n")
+            for line in lines:
+                yield self._looked_at(b"".join((*parts, line))) + b"\n"
+                parts.clear()
+            parts.append(rest)
+        if last := b"".join(parts):
+            yield self._looked_at(last)
+
+    def _looked_at(self, line: bytes) -> bytes:
+        if len(line) < LOOKED_AT_BYTES:
+            return line
+        event = json.loads(line)
+        manifest = event.get("object")
+        if event.get("type") not in ("ADDED", "MODIFIED", "DELETED") or not isinstance(manifest, dict):
+            return line
+        found = kept(self._kind, manifest)
+        return line if found is manifest else json.dumps({**event, "object": found}).encode()
+
+
+class ListReader:
+    """Reads a list of objects from what has come of it, in whatever order its fields are."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], take: Callable[[Manifest], Manifest]) -> None:
+        """`take` is called with each object as soon as it is there, and says what is kept of it."""
+        self._chunks, self._take = chunks, take
+        self._text, self._at, self._ended = "", 0, False
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode
+        self._read = json.JSONDecoder().raw_decode
+
+    async def whole(self) -> dict[str, Any]:
+        """The list, with what was kept of each object. Raises ValueError when it is none."""
+        found: dict[str, Any] = {}
+        await self._skip("{")
+        while await self._next() != "}":
+            name = await self._value()
+            await self._skip(":")
+            is_items = name == "items" and await self._next() == "["
+            found[str(name)] = await self._items() if is_items else await self._value()
+            if await self._next() == ",":
+                await self._skip(",")
+        return found
+
+    async def _items(self) -> list[Manifest]:
+        items = list[Manifest]()
+        await self._skip("[")
+        while await self._next() != "]":
+            items.append(self._take(await self._value()))
+            if await self._next() == ",":
+                await self._skip(",")
+        await self._skip("]")
+        return items
+
+    async def _value(self) -> Any:
+        await self._next()
+        while True:
+            gc.disable()  # it would look through what was read so far again and again: three quarters of the time
+            try:
+                value, end = self._read(self._text, self._at)
+            except ValueError:
+                if self._ended:
+                    raise
+            else:
+                # A number may go on in what is still to come: 0. is read as 0.
+                if self._ended or self._text[end : end + 1] in _AFTER_A_VALUE:
+                    self._at = end
+                    return value
+            finally:
+                gc.enable()
+            # Twice as much before the next try, so that a large object is not tried again and again.
+            wanted = 2 * (len(self._text) - self._at)
+            while not self._ended and len(self._text) - self._at < wanted:
+                await self._more()
+
+    async def _next(self) -> str:
+        """The next character that is no space; it stays."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at].isspace():
+                self._at += 1
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if self._ended:
+                raise ValueError("the list ends in the midst of it")
+            await self._more()
+
+    async def _skip(self, character: str) -> None:
+        if await self._next() != character:
+            raise ValueError(f"{character} is missing in the list")
+        self._at += 1
+
+    async def _more(self) -> None:
+        # What was read is let go.
+        self._text, self._at = self._text[self._at :], 0
+        try:
+            chunk = await anext(self._chunks)
+        except StopAsyncIteration:
+            self._text, self._ended = self._text + self._decode(b"", final=True), True
+        else:
+            self._text += self._decode(chunk)

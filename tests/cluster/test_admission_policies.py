@@ -1,0 +1,185 @@
+"""What the API server itself refuses by the policies of the chart: resources beyond the limits of their class."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from gaudi_operator.api.door import RULES
+from gaudi_operator.api.v1alpha1.inference_class import KIND, ClassLimits
+from gaudi_operator.api.v1alpha1.resource import API_VERSION
+from localcluster import ControlPlane
+from tests.builders import Object, gaudi_inference
+from tests.cluster.objects import Objects, Refused
+from tests.cluster.pods import ready
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+from tests.permissions import policy_manifests
+from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
+
+NewClass = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def policies(objects: Objects) -> Iterator[None]:
+    """Those of the installation."""
+    made = [each for each in policy_manifests() if not each["metadata"]["name"].endswith("-account")]
+    for manifest in made:
+        objects.put(manifest)
+    yield
+    for manifest in made:
+        objects.delete(manifest)
+
+
+@pytest.fixture
+def new_class(objects: Objects, namespace: str, policies: None) -> Iterator[NewClass]:
+    """Makes a class of this test, or changes it; returns its name."""
+    made: dict[str, Object] = {}
+
+    def make(suffix: str = "class", **spec: Any) -> str:
+        name = f"{namespace}-{suffix}"
+        made[name] = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
+        objects.put(made[name])
+        return name
+
+    yield make
+    for manifest in made.values():
+        objects.delete(manifest)
+
+
+class Door:
+    """Asks the API server whether it would take a resource, as often as it may take it to learn of a class."""
+
+    def __init__(self, control_plane: ControlPlane, objects: Objects, namespace: str) -> None:
+        """Nothing is asked yet."""
+        self._plane, self._objects, self._namespace = control_plane, objects, namespace
+
+    def refuses(self, **spec: Any) -> str:
+        """The sentence, once it refuses it."""
+        said = list[str]()
+
+        def refused() -> bool:
+            said.extend(filter(None, [self.sentence(**spec)]))
+            return bool(said)
+
+        self._plane.wait(refused, "the API server to refuse it")
+        return said[0]
+
+    def takes(self, **spec: Any) -> None:
+        """Until it takes it."""
+        self._plane.wait(lambda: self.sentence(**spec) is None, "the API server to take it")
+
+    def sentence(self, **spec: Any) -> str | None:
+        """What it says against it now; None where it would take it."""
+        try:
+            self._objects.create(gaudi_inference("tiny", **spec), self._namespace, dry_run=True)
+        except Refused as refused:
+            return str(refused)
+        return None
+
+
+@pytest.fixture
+def door(control_plane: ControlPlane, objects: Objects, namespace: str) -> Door:
+    """The API server."""
+    return Door(control_plane, objects, namespace)
+
+
+def _case(limits: Object, spec: Object) -> str:
+    return f"{','.join(limits)} {list(spec)}"
+
+
+@pytest.mark.parametrize(("limits", "spec"), [each[:2] for each in BEYOND], ids=[_case(*each[:2]) for each in BEYOND])
+def test_what_the_operator_would_refuse_is_refused(
+    new_class: NewClass, door: Door, limits: Object, spec: Object
+) -> None:
+    name = new_class(limits=limits)
+    sentence = door.refuses(**spec, className=name)
+    assert f"limits.{next(iter(limits))}" in sentence
+    assert f"as class {name} says: change it, or use another class." in sentence
+
+
+@pytest.mark.parametrize(("limits", "spec"), WITHIN, ids=[_case(*each) for each in WITHIN])
+def test_what_the_operator_would_run_is_taken(new_class: NewClass, door: Door, limits: Object, spec: Object) -> None:
+    name = new_class(limits={**limits, "runtimeClasses": []})
+    # Once this is refused, the class is known.
+    door.refuses(className=name, pod={"runtimeClassName": "kata"})
+    assert door.sentence(**spec, className=name) is None
+
+
+def test_every_limit_is_judged_at_the_door() -> None:
+    assert {each.limit for each in RULES} == {each.alias for each in ClassLimits.model_fields.values()}
+
+
+def test_class_counts_where_it_is_named_or_is_the_default(new_class: NewClass, door: Door) -> None:
+    name = new_class(limits={"maxReplicas": 1})
+    assert "spec.replicas 2 is above 1 (limits.maxReplicas)" in door.refuses(className=name, replicas=2)
+    assert door.sentence(replicas=2) is None
+    new_class(default=True, limits={"maxReplicas": 1})
+    assert f"as class {name} says" in door.refuses(replicas=2)
+    assert door.sentence(className="of-nobody", replicas=2) is None
+    new_class(default=True, controller="example.com/another", limits={"maxReplicas": 1})
+    door.takes(replicas=2)
+
+
+def test_class_is_only_for_the_namespaces_that_it_selects(new_class: NewClass, door: Door, namespace: str) -> None:
+    key = "kubernetes.io/metadata.name"
+    for number, (operator, values) in enumerate({"In": ["others"], "NotIn": [namespace], "DoesNotExist": []}.items()):
+        requirement = {"key": key, "operator": operator, **({"values": values} if values else {})}
+        name = new_class(str(number), namespaces={"matchExpressions": [requirement]})
+        sentence = door.refuses(className=name)
+        assert (
+            f"spec.className {name} is not for namespace {namespace}: its spec.namespaces does not select" in sentence
+        )
+    name = new_class("labels", namespaces={"matchLabels": {key: "others"}})
+    door.refuses(className=name)
+    new_class(
+        "labels", namespaces={"matchLabels": {key: namespace}, "matchExpressions": [{"key": key, "operator": "Exists"}]}
+    )
+    door.takes(className=name)
+
+
+async def test_tighter_class_refuses_only_what_an_edit_changes(api: KubeApi, new_class: NewClass, door: Door) -> None:
+    name = new_class(limits={"maxReplicas": 3})
+    env = [{"name": "A", "value": "b"}]
+    await api.create(gaudi_inference("tiny", className=name, replicas=3, engine={"env": env}))
+    new_class(limits={"maxReplicas": 2, "environmentVariables": [], "apiKeyRequired": True})
+    door.refuses(className=name, replicas=3)
+    await api.merge("GaudiInference", "tiny", {"metadata": {"labels": {"a": "b"}}})
+    await api.merge("GaudiInference", "tiny", {"spec": {"readiness": {"onShortfall": "ServeAndWarn"}}})
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}})
+    with pytest.raises(Exception, match="replicas 3 is above 2"):
+        await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 3}})
+    more = [*env, {"name": "C", "value": "d"}]
+    with pytest.raises(
+        Exception, match=r"variable C is not among what is allowed \(limits.environmentVariables: none\)"
+    ):
+        await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"env": more}}})
+
+
+async def test_scale_is_held_to_the_class(
+    api: KubeApi, kubelet: Kubelet, operator: OperatorProcess, new_class: NewClass
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    name = new_class(limits={"maxReplicas": 2})
+    await api.create(gaudi_inference("other", replicas=1))
+    await api.create(gaudi_inference("tiny", className=name, replicas=1))
+    await until(partial(ready, api), "the resource to be Ready")
+
+    async def refused() -> str | None:
+        try:
+            await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 3}}, "scale")
+        except Exception as error:
+            return str(error)
+        await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}}, "scale")
+        return None
+
+    sentence = await until(refused, "the API server to know what is allowed")
+    assert "replicas 3 is above 2, the most that the class of tiny allows (status.mostReplicas)" in sentence
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}}, "scale")
+    await api.merge("GaudiInference", "other", {"spec": {"replicas": 3}}, "scale")
+    # Down is always allowed, also where it is not far enough.
+    new_class(limits={"maxReplicas": 0})
+    await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 1}}, "scale")

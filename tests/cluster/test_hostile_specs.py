@@ -1,0 +1,74 @@
+"""Specs of any size and shape through a real API server and a real operator, beside a resource that serves."""
+
+import os
+from functools import partial
+from http import HTTPStatus
+
+import httpx
+
+from gaudi_operator.core.names import NAME_LABEL
+from tests.builders import gaudi_inference
+from tests.cluster.conftest import NewOperator
+from tests.cluster.pods import ready
+from tests.cluster.test_hostile_plans import peak
+from tests.conformance import violations
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, condition_of, until
+from tests.kubelet import Kubelet
+from tests.unit.operator.hostile.any_spec import Generator
+
+SPECS = int(os.environ.get("GAUDI_SOAK_API_SPECS", "30"))
+SEED = int(os.environ.get("GAUDI_SOAK_SEED", "1"))
+MOST_PASSES = 40
+"""Of one resource: each write of its children is news for it. Who goes round in a circle has hundreds."""
+
+REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE}
+
+
+async def admitted(api: KubeApi) -> list[str]:
+    """The names of those that the API server took; it says of each other what is wrong with it."""
+    generator, names = Generator(SEED), list[str]()
+    for number in range(SPECS):
+        manifest = {**gaudi_inference(f"any-{number}"), "spec": generator.spec()}
+        try:
+            await api.create(manifest)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code not in REFUSALS or "spec." not in str(error):
+                raise
+        else:
+            names.append(manifest["metadata"]["name"])
+    return names
+
+
+async def untold(api: KubeApi) -> list[str]:
+    """The names of those whose spec the operator has not judged yet."""
+    found = await api.list("GaudiInference")
+    return [each["metadata"]["name"] for each in found if condition_of(each, "PlanAccepted").get("status") is None]
+
+
+async def test_any_spec_ends_in_a_status_while_others_serve(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    def is_good(pod: Object) -> bool:
+        return bool(pod["metadata"]["labels"][NAME_LABEL] == "tiny")
+
+    async def all_told() -> bool:
+        return not await untold(api)
+
+    kubelet.on_start, kubelet.schedulable = FakeRuntime.warm, is_good
+    async with new_operator(plan_cpu_seconds=1) as operator:
+        pid = operator.pid
+        names = await admitted(api)
+        assert len(names) > SPECS / 3
+        await api.create(gaudi_inference("tiny", replicas=1))
+        await until(partial(ready, api), "the resource beside them to be Ready", seconds=60)
+        await until(all_told, "every spec to be judged", seconds=60 + 4 * SPECS)
+        await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
+        await until(partial(ready, api), "the resource beside them to have two", seconds=60)
+        for each in await api.list("GaudiInference"):
+            assert violations(each) == [], each["metadata"]["name"]
+        assert operator.pid == pid
+        assert operator.running
+        assert not [line for line in operator.lines() if "exception" in line], "the operator logged a defect"
+        assert await operator.value("gaudi_operator_reconciles_total") < MOST_PASSES * (len(names) + 1)
+        assert peak(pid) < 256

@@ -1,0 +1,128 @@
+"""The operator's account writes only what a GaudiInference owns, whatever its roles allow; all other tests of this
+folder run operators that are held to it.
+"""
+
+import asyncio
+import json
+from functools import partial
+
+import pytest
+
+from gaudi_operator.core.names import NAME_LABEL
+from localcluster.errors import LocalClusterError
+from tests.builders import gaudi_inference
+from tests.cluster.conftest import USER, Kubectl, NewOperator
+from tests.cluster.pods import nothing_left, only, ready
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, Object, until
+from tests.kubelet import Kubelet
+
+REFUSED = "The account of gaudi-operator may write only what a GaudiInference owns"
+LABELS = {NAME_LABEL: "tiny"}
+TEMPLATE: Object = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+
+
+def workload(name: str, owner: Object | None = None, **pod: object) -> Object:
+    """A ReplicaSet without pods, which bears our label."""
+    references = [owner] if owner else []
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "labels": LABELS, "ownerReferences": references},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": LABELS},
+            "template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], **pod}},
+        },
+    }
+
+
+STRANGERS: list[Object] = [
+    workload("strange"),
+    {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "strange", "labels": LABELS}, "spec": TEMPLATE["spec"]},
+    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "strange", "labels": LABELS}},
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "strange", "labels": LABELS},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    },
+]
+
+
+@pytest.fixture
+def as_operator(kubectl: Kubectl, new_operator: NewOperator) -> Kubectl:
+    """kubectl with the account and the rights of the operator."""
+
+    def run(*arguments: str, stdin: str | None = None) -> str:
+        return kubectl("--as", USER, *arguments, stdin=stdin)
+
+    return run
+
+
+def refusal(as_operator: Kubectl, *arguments: str, stdin: str | None = None) -> str | None:
+    """What the policy says against it; None as long as something else does, or nothing."""
+    try:
+        as_operator(*arguments, "--dry-run=server", stdin=stdin)
+    except LocalClusterError as error:
+        return str(error) if "ValidatingAdmissionPolicy" in str(error) else None
+    return None
+
+
+@pytest.mark.parametrize("manifest", STRANGERS, ids=lambda each: str(each["kind"]))
+async def test_object_of_a_stranger_is_safe(api: KubeApi, as_operator: Kubectl, manifest: Object) -> None:
+    kind = manifest["kind"]
+    await api.create(manifest)
+
+    async def refused(*arguments: str) -> str | None:
+        return await asyncio.to_thread(refusal, as_operator, *arguments)
+
+    patch = json.dumps({"metadata": {"annotations": {"a": "b"}}})
+    said = await until(partial(refused, "patch", kind, "strange", "--type=merge", "-p", patch), "its refusal")
+    assert REFUSED in said
+    if kind != "Pod":  # which its roles do not let it delete at all
+        assert REFUSED in (await refused("delete", kind, "strange") or "")
+    mine = json.dumps({"metadata": {"ownerReferences": [owner_of_nobody()]}})
+    assert REFUSED in (await refused("patch", kind, "strange", "--type=merge", "-p", mine) or "")
+
+
+def owner_of_nobody() -> Object:
+    """A reference as the operator writes it."""
+    return {
+        "apiVersion": "inference.gaudi.dev/v1alpha1",
+        "kind": "GaudiInference",
+        "name": "tiny",
+        "uid": "00000000-0000-0000-0000-000000000000",
+        "controller": True,
+    }
+
+
+async def test_nothing_new_without_owner_and_no_privileged_pod(as_operator: Kubectl) -> None:
+    async def refused(manifest: Object) -> str | None:
+        return await asyncio.to_thread(refusal, as_operator, "create", "-f", "-", stdin=json.dumps(manifest))
+
+    assert REFUSED in await until(partial(refused, workload("new")), "its refusal")
+    owner = owner_of_nobody()
+    assert await refused(workload("new", owner)) is None
+    privileged = [{"name": "a", "image": "a", "securityContext": {"privileged": True}}]
+    for pod in ({"hostNetwork": True}, {"hostPID": True}, {"containers": privileged}):
+        assert "may make no pods that are privileged" in (await refused(workload("new", owner, **pod)) or "")
+
+
+async def test_story_of_a_resource_meets_no_refusal(api: KubeApi, kubelet: Kubelet, new_operator: NewOperator) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    async with new_operator() as operator:
+        cache = {"enabled": True, "size": "1Gi", "retentionPolicy": "Retain"}
+        autoscaling = {"minReplicas": 1, "maxReplicas": 3, "targetRunningRequests": 8}
+        await api.create(gaudi_inference("tiny", replicas=2, recipeCache=cache, autoscaling=autoscaling))
+        await until(partial(ready, api), "the resource to be Ready")
+        await api.merge("GaudiInference", "tiny", {"spec": {"engine": {"maxNumSeqs": 3}}})
+        await until(partial(ready, api), "the new revision to be Ready")
+        await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"retentionPolicy": "Delete"}}})
+        await api.merge("GaudiInference", "tiny", {"spec": {"recipeCache": {"retentionPolicy": "Retain"}}})
+        await api.merge("GaudiInference", "tiny", {"spec": {"autoscaling": None, "replicas": 1}})
+        await until(partial(ready, api), "one replica to be Ready")
+        await until(partial(only, api, "Pod"), "the other pod to be gone")
+        assert not [line for line in operator.lines() if "ValidatingAdmissionPolicy" in str(line)]
+        await api.delete("GaudiInference", "tiny")
+        await until(partial(nothing_left, api), "everything to be collected", seconds=60)

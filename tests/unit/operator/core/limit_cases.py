@@ -1,0 +1,86 @@
+"""What is beyond limits of a class, and what is within: for the operator's own rules, and for those at the door."""
+
+from typing import Any
+
+from tests.unit.operator.core.resources import CARD
+
+SIDECAR: dict[str, Any] = {"name": "log", "image": "docker.io/log:1"}
+HUB: dict[str, Any] = {"source": {"persistentVolumeClaim": None, "huggingFace": {"repo": "a/b"}}}
+FOLDER: dict[str, Any] = {"source": {"persistentVolumeClaim": None, "hostPath": {"path": "/models/a"}}}
+VLLM: dict[str, Any] = {"name": "vllm"}
+KEY = {"apiKeySecretRef": {"name": "keys", "key": "api"}}
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+
+BEYOND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"images": ["registry.test/"]}, {"engine": {"image": "docker.io/x"}}, "spec.engine.image docker.io/x "),
+    ({"images": ["runtime"]}, {"pod": {"sidecars": [SIDECAR]}}, "spec.pod.sidecars log: image docker.io/log:1 "),
+    (
+        {"images": ["runtime"]},
+        {"model": {"source": {"persistentVolumeClaim": None, "ociImage": {"reference": "docker.io/model:1"}}}},
+        "spec.model.source.ociImage docker.io/model:1 ",
+    ),
+    ({"hostPaths": ["/data"]}, {"model": FOLDER}, "spec.model.source.hostPath /models/a "),
+    ({"runtimeClasses": []}, {"pod": {"runtimeClassName": "kata"}}, "spec.pod.runtimeClassName kata "),
+    ({"serviceAccounts": ["a"]}, {"pod": {"serviceAccountName": "b"}}, "spec.pod.serviceAccountName b "),
+    ({"nodeSelector": {"pool": "a"}}, {"pod": {"nodeSelector": {"pool": "b"}}}, "spec.pod.nodeSelector pool "),
+    ({"nodeSelector": {"pool": "a"}}, {}, "spec.pod.nodeSelector pool "),
+    (
+        {"tolerations": ["gaudi"]},
+        {"pod": {"tolerations": [{"key": "gpu", "operator": "Exists"}]}},
+        "spec.pod.tolerations gpu ",
+    ),
+    ({"environmentVariables": ["HF_*"]}, {"engine": {"env": [{"name": "A", "value": "b"}]}}, "spec.engine.env A "),
+    (
+        {"environmentVariables": ["HF_*"]},
+        {"engine": {"env": [{"name": "HOME", "value": "/x"}]}},
+        "spec.engine.env HOME ",
+    ),
+    ({"annotationPrefixes": ["team/"]}, {"pod": {"annotations": {"a/b": "c"}}}, "spec.pod.annotations a/b "),
+    (
+        {"extraArguments": ["--seed"]},
+        {"engine": {**VLLM, "extraArgs": ["--of-a-plugin", "1"]}},
+        "spec.engine.extraArgs --of-a-plugin ",
+    ),
+    (
+        {"trustRemoteCode": False},
+        {"engine": {**VLLM, "settings": {"--trust-remote-code": "true"}}},
+        "spec.engine.settings --trust-remote-code ",
+    ),
+    ({"modelSources": ["OciImage"]}, {"model": HUB}, "spec.model.source.huggingFace "),
+    (
+        {"modelSources": ["PersistentVolumeClaim"]},
+        {"engine": VLLM, "model": {"adapters": [{"name": "sql", "source": {"huggingFace": {"repo": "a/b"}}}]}},
+        "spec.model.adapters.source.huggingFace ",
+    ),
+    ({"apiKeyRequired": True}, {}, "spec.engine.apiKeySecretRef "),
+    ({"maxReplicas": 2}, {"replicas": 3}, "spec.replicas 3 is above 2 "),
+    (
+        {"maxReplicas": 2},
+        {"replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 4, "targetRunningRequests": 8}},
+        "spec.autoscaling.maxReplicas 4 is above 2 ",
+    ),
+    (
+        {"maxCards": 8},
+        {"replicas": 3, "engine": VLLM, "accelerator": CARD, "parallelism": {"tensor": 4}},
+        "spec.replicas 3 asks for 12 cards, above 8 ",
+    ),
+]
+"""Limits, what a spec says, and how the operator's sentence about it begins."""
+
+WITHIN: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"images": ["runtime"]}, {}),
+    ({"hostPaths": ["/models"]}, {"model": FOLDER}),
+    ({"serviceAccounts": []}, {}),
+    ({"priorityClasses": ["system-node-critical"]}, {"pod": {"priorityClassName": "system-node-critical"}}),
+    ({"tolerations": [CONTROL_PLANE]}, {"pod": {"tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}]}}),
+    ({"annotationPrefixes": [SAFE_TO_EVICT]}, {"pod": {"annotations": {SAFE_TO_EVICT: "false"}}}),
+    ({"environmentVariables": ["PYTHON*"]}, {"engine": {"env": [{"name": "PYTHONHASHSEED", "value": "0"}]}}),
+    ({"environmentVariables": []}, {"engine": {**VLLM, "settings": {"OMP_NUM_THREADS": "2"}}}),
+    ({"extraArguments": ["--of-a-plugin"]}, {"engine": {**VLLM, "extraArgs": ["--of-a-plugin=1"]}}),
+    ({"trustRemoteCode": False}, {"engine": {**VLLM, "settings": {"--trust-remote-code": "false"}}}),
+    ({"apiKeyRequired": True}, {"engine": KEY}),
+    ({"maxCards": 0}, {"replicas": 3}),
+    ({"maxReplicas": 3, "modelSources": ["PersistentVolumeClaim"]}, {"replicas": 3}),
+]
+"""Limits, and what a spec may say."""

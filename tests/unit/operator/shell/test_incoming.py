@@ -1,0 +1,144 @@
+"""Objects as they come from the API server: what is not ours is cut down to its name."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.shell.incoming import LOOKED_AT_BYTES, MOST_VALUES, Lines, ListReader, kept
+from gaudi_operator.shell.kinds import CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
+from tests.builders import Object
+
+LARGE = "x" * LOOKED_AT_BYTES
+
+
+def owner(kind: str = "GaudiInference", version: str = "inference.gaudi.dev/v1alpha1", **fields: Any) -> Object:
+    """A reference to a controller."""
+    return {"apiVersion": version, "kind": kind, "name": "tiny", "uid": "u", "controller": True, **fields}
+
+
+def some(kind: Kind, *owners: Object, **fields: Any) -> Object:
+    """An object with our label."""
+    metadata = {
+        "name": "a",
+        "namespace": "models",
+        "uid": "1",
+        "resourceVersion": "7",
+        "labels": {NAME_LABEL: "tiny"},
+        "ownerReferences": list(owners),
+    }
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
+
+
+def is_kept(kind: Kind, manifest: Object) -> bool:
+    """Whether it is; otherwise nothing but its name must be left."""
+    found = kept(kind, manifest)
+    if found is manifest:
+        return True
+    names = {"name": "a", "namespace": "models", "uid": "1", "resourceVersion": "7"}
+    assert found == {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": names}
+    return False
+
+
+@pytest.mark.parametrize(
+    ("kind", "owners", "expected"),
+    [
+        (CONTROLLER_REVISION, [owner()], True),
+        (CONTROLLER_REVISION, [], False),
+        (CONTROLLER_REVISION, [owner(controller=False)], False),
+        (CONTROLLER_REVISION, [owner("StatefulSet", "apps/v1")], False),
+        (REPLICA_SET, [owner(version="inference.gaudi.dev.evil/v1")], False),
+        (POD, [owner("ReplicaSet", "apps/v1")], True),
+        (POD, [owner("StatefulSet", "apps/v1")], True),
+        (POD, [], False),
+        (PVC, [], True),
+        (PVC, [owner("Backup", "example.com/v1")], False),
+        (RESOURCE, [], True),
+    ],
+)
+def test_what_nothing_of_ours_owns_is_a_name(kind: Kind, owners: list[Object], expected: bool) -> None:
+    assert is_kept(kind, some(kind, *owners)) is expected
+
+
+def test_larger_than_any_of_ours_is_a_name() -> None:
+    full, above = ([0] * count for count in (MOST_VALUES - 100, MOST_VALUES))
+    assert is_kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data=full))
+    assert not is_kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data=above))
+    assert not is_kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": [{"b": above}]}))
+    assert is_kept(RESOURCE, some(RESOURCE, spec=above))
+
+
+async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
+    """As it may come."""
+    for start in range(0, len(content), size):
+        yield content[start : start + size]
+
+
+class Pieces:
+    """A stream."""
+
+    def __init__(self, content: bytes, size: int) -> None:
+        """Of pieces of `size`."""
+        self._content, self._size = content, size
+
+    def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
+        """As it may come."""
+        return pieces(self._content, self._size)
+
+
+async def read(content: bytes, size: int) -> Any:
+    """A list that comes in pieces of `size`."""
+    return await ListReader(pieces(content, size), lambda each: each).whole()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(
+    st.lists(JSON, max_size=6),
+    st.dictionaries(st.sampled_from(["metadata", "kind", "a,}"]), JSON),
+    st.integers(1, 40),
+    st.booleans(),
+    st.sampled_from([None, 1]),
+)
+async def test_list_is_read_as_a_whole_reader_would(
+    items: list[Any], fields: Object, size: int, first: bool, indent: int | None
+) -> None:
+    whole = {"items": items, **fields} if first else {**fields, "items": items}
+    assert await read(json.dumps(whole, indent=indent, ensure_ascii=first).encode(), size) == whole
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"items": [', '{"items": [{]}', '{"items" 1}', "\xff"])
+async def test_what_is_no_list_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        await read(text.encode("latin-1"), 3)
+
+
+async def test_list_without_items_is_read() -> None:
+    assert await read(b'{"items": null}', 2) == {"items": None}
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+async def test_lines_of_a_watch_are_looked_at_where_they_are_large(size: int) -> None:
+    events = [
+        {"type": "ADDED", "object": some(CONTROLLER_REVISION, data="small")},
+        {"type": "MODIFIED", "object": some(CONTROLLER_REVISION, data=LARGE)},
+        {"type": "ADDED", "object": some(CONTROLLER_REVISION, owner(), data=LARGE)},
+        {"type": "ERROR", "object": {"code": 410, "message": LARGE}},
+    ]
+    content = b"".join(json.dumps(each).encode() + b"\n" for each in events)
+    lines = Lines(CONTROLLER_REVISION, Pieces(content, size))
+    seen = [json.loads(line) for line in b"".join([each async for each in lines.iter_chunked(0)]).splitlines()]
+    assert seen == [
+        events[0],
+        {"type": "MODIFIED", "object": kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION))},
+        *events[2:],
+    ]
