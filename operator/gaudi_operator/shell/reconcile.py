@@ -16,7 +16,7 @@ from gaudi_operator.core.texts import named_texts
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
 from gaudi_operator.shell.apply import Writer, with_failure
 from gaudi_operator.shell.events import Publisher
-from gaudi_operator.shell.kinds import Kind
+from gaudi_operator.shell.kinds import Kind, kind_of
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.resource_worker import ResourceWorker, subject_of
@@ -69,6 +69,7 @@ class Reconciler:
     def gone(self, manifest: Manifest) -> None:
         """A watch has shown the last of an object."""
         if key := self._do.store.remove(manifest):
+            self._do.store.doubt(kind_of(manifest), key)
             self.wake(key)
 
     def listed(self, kind: Kind, namespace: str | None, objects: Sequence[Mapping[str, Any]], version: int) -> None:
