@@ -101,7 +101,7 @@ async def _restarted(operator: OperatorProcess, meter: Meter, count: int) -> lis
     began = time.monotonic()
     await until(partial(_passed, operator, count), "the first passes", seconds=PATIENCE, every=0.25)
     took = time.monotonic() - began
-    meter._cpu, meter._asked = 0.0, Counted()  # noqa: SLF001 - another process counts from 0
+    meter._cpu, meter._asked = 0.0, Counted()
     return [Figure("start: first passes of all", took, "s"), *await meter.take("start")]
 
 

@@ -36,6 +36,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
+from gaudi_operator.shell.list_watch import without_managed_fields
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,8 @@ class Store:
     """Objects of all watched kinds, grouped by the resource that they belong to.
 
     `groups_served` is whether LeaderWorkerSets are among them. `unlisted` are the collections, a kind in a namespace or
-    in all, whose first list is still to come: while there are any, what is missing may only be unknown. `doubted` are the
-    resources of which something has vanished, or may have before we looked: they may be gone themselves.
+    in all, whose first list is still to come: while there are any, what is missing may only be unknown. `doubted` are
+    the resources of which something has vanished, or may have before we looked: they may be gone themselves.
     """
 
     def __init__(self) -> None:
@@ -86,7 +87,7 @@ class Store:
 
     def put(self, manifest: Mapping[str, Any]) -> Key | None:
         """Take a version of an object in; returns the resource to wake, None when it is no news."""
-        slim = _without_managed_fields(manifest)
+        slim = without_managed_fields(manifest)
         key, kind, uid = key_of(slim), kind_of(slim), slim["metadata"]["uid"]
         if key is None:
             return self._drop(kind, uid)
@@ -282,9 +283,3 @@ def _by_name(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
 def _controller(manifest: Manifest) -> Mapping[str, Any]:
     references = manifest["metadata"].get("ownerReferences") or ()
     return next((each for each in references if each.get("controller")), {})
-
-
-def _without_managed_fields(manifest: Mapping[str, Any]) -> Manifest:
-    """Nothing decides on them, and they are a third of the memory."""
-    metadata = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
-    return {**manifest, "metadata": metadata}
