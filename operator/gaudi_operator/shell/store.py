@@ -165,9 +165,7 @@ class Store:
 
     def gate_is_open(self, key: Key, uid: str) -> bool:
         """Whether the pod of the resource with that UID takes traffic as far as its gate goes; False without it."""
-        pod = self._families.get(key, {}).get((POD, uid)) or {}
-        conditions = (pod.get("status") or {}).get("conditions") or ()
-        return any(each["type"] == GATE and each["status"] == "True" for each in conditions)
+        return gate_of(self._families.get(key, {}).get((POD, uid)) or {}) == "True"
 
     def resource(self, key: Key) -> Manifest | None:
         """The resource itself."""
@@ -243,6 +241,12 @@ class Store:
             if not self._families[key]:
                 del self._families[key]
         return key
+
+
+def gate_of(pod: Mapping[str, Any]) -> str | None:
+    """Status of the gate's condition; None while nobody has written it."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return next((str(each["status"]) for each in conditions if each["type"] == GATE), None)
 
 
 def controlled_by(manifest: Manifest, uid: str) -> bool:
