@@ -153,7 +153,8 @@ class Reconciler:
             await self._do.reports.renew(key)
             resource = self._do.store.resource(key)
         written = self._do.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
-        return self._do.store.observe(key, self._do.reports.latest, self._do.clock.now(), written)
+        observed = self._do.store.observe(key, self._do.reports.latest, self._do.clock.now(), written)
+        return replace(observed, status_held=worker.held_since) if observed else None
 
     async def _guarded_pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> tuple[float | None, bool]:
         """One reconcile; returns how long to wait at most after it, and whether news may end the wait earlier."""
@@ -192,6 +193,7 @@ class Reconciler:
         else:
             decision = self._decide(observed)
         worker.ask = decision.ask_first
+        worker.held_since = (worker.held_since or observed.now) if decision.holds else None
         refusal = await self._act(key, decision.actions, worker)
         if decision.question is not None:
             # Gates are written; nobody holds a slot while a plan is worked out, and news go on to be looked at.

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
@@ -29,6 +30,7 @@ class ResourceWorker:
     """The state of one resource's task; nothing here must survive the process.
 
     `ask` is whether pods are asked for fresh reports before the next reconcile, `rank` how urgent that one is.
+    `held_since` is since when there is a status to show that waits for more.
     """
 
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -36,6 +38,7 @@ class ResourceWorker:
     task: asyncio.Task[None] | None = None
     ask: bool = False
     rank: Rank = Rank.REST
+    held_since: datetime | None = None
     clock: Clock = SYSTEM
     _generation: int | None = None
     _timer: asyncio.TimerHandle | None = None
