@@ -59,7 +59,7 @@ class Meter:
     async def _settled(self) -> Counted:
         asked, since = await _asked(self._operator), time.monotonic()
         while time.monotonic() - since < QUIET_SECONDS:
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(QUIET_SECONDS / 2)  # not more often: to show its metrics takes the operator time, too
             now = await _asked(self._operator)
             if now != asked:
                 asked, since = now, time.monotonic()
