@@ -10,7 +10,7 @@ from functools import partial
 from gaudi_operator.settings import Settings, from_environment
 from gaudi_operator.shell.client import Cluster, Connection
 from gaudi_operator.shell.lead import Leader, Surroundings
-from gaudi_operator.shell.lease import Election
+from gaudi_operator.shell.lease import Election, OwnThread
 from gaudi_operator.shell.monitoring import Metrics, configure_logs, serving
 from gaudi_operator.shell.planning import Planner
 from gaudi_operator.shell.reports import StatusPorts
@@ -21,6 +21,11 @@ DEEPEST = 30_000
 of a ControllerRevision that somebody labels as ours: Python's own limit would end the watches with it, for ever.
 """
 
+SWITCH_SECONDS = 0.001
+"""After so long a thread lets others run that want to, five times as soon as is Python's default: each turn of the loop
+waits for it once while a decision on a thousand pods is worked out in a thread.
+"""
+
 log = logging.getLogger("gaudi_operator")
 
 
@@ -28,6 +33,7 @@ def live() -> int:
     """Read the settings, live a replica's life, and return the exit code of the process."""
     settings = from_environment()
     sys.setrecursionlimit(DEEPEST)
+    sys.setswitchinterval(SWITCH_SECONDS)
     configure_logs(settings.log_format, settings.log_level)
     return asyncio.run(run(settings))
 
@@ -42,11 +48,16 @@ async def run(settings: Settings) -> int:
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(await Connection.connect(settings.kubeconfig))
         ports = await stack.enter_async_context(StatusPorts(settings.report_connections))
+        lease = await stack.enter_async_context(OwnThread())
+        lease_connection = await lease.run(_connected(settings))
+        stack.push_async_callback(lambda: lease.run(lease_connection.__aexit__()))
         around = Surroundings(
             Cluster(connection, metrics.count_request),
             partial(watch, connection, settings.watch_namespaces, take_signals),
             ports.fetch,
             planner=Planner(settings.plan_memory_mib * 2**20, settings.plan_cpu_seconds),
+            lease_cluster=Cluster(lease_connection, metrics.count_request),
+            aside=lease.run,
         )
         operator = Operator(settings, around, metrics)
         port = await stack.enter_async_context(
@@ -63,13 +74,19 @@ async def run(settings: Settings) -> int:
         return await operator.run(stop)
 
 
+async def _connected(settings: Settings) -> Connection:
+    """A connection of the loop that runs this."""
+    return await (await Connection.connect(settings.kubeconfig)).__aenter__()
+
+
 class Operator:
     """A replica's life: follower, perhaps leader, end."""
 
     def __init__(self, settings: Settings, around: Surroundings, metrics: Metrics) -> None:
         """A follower that has not asked for the lease yet."""
         self._metrics = metrics
-        self._election = Election(around.cluster, settings, around.clock)
+        self._election = Election(around.lease_cluster or around.cluster, settings, around.clock)
+        self._aside = around.aside
         self._new_leader = partial(Leader, settings, around, metrics)
         self.leader = self._new_leader()
         around.cluster.may_write = self._election.leads
@@ -77,14 +94,14 @@ class Operator:
     async def run(self, stop: asyncio.Event) -> int:
         """The exit code of the process."""
         stopped = asyncio.create_task(stop.wait(), name="stop signal")
-        acquired = asyncio.create_task(self._election.acquire(), name="election")
+        acquired = asyncio.create_task(self._aside(self._election.acquire()), name="election")
         await asyncio.wait({stopped, acquired}, return_when=asyncio.FIRST_COMPLETED)
         if not acquired.done():
             await _cancel(acquired)
             return 0
         acquired.result()
         self._metrics.leader.set(1)
-        kept = asyncio.create_task(self._election.keep(), name="lease")
+        kept = asyncio.create_task(self._aside(self._election.keep()), name="lease")
         led = asyncio.create_task(self._lead(), name="leader")
         await asyncio.wait({stopped, kept, led}, return_when=asyncio.FIRST_COMPLETED)
         # Before anything is awaited: tasks take time to end, and by then another replica may lead.
@@ -93,7 +110,7 @@ class Operator:
         self._metrics.leader.set(0)
         await _cancel(kept)
         # Last: nothing of this process can write any more.
-        await self._election.release()
+        await self._aside(self._election.release())
         # Whoever lost the lease restarts as a follower, with nothing in memory: the kubelet sees to that.
         return 0 if stopped.done() else 1
 

@@ -31,6 +31,7 @@ class Stage:
     api: KubeApi
     kubelet: Kubelet
     operator: OperatorProcess
+    plane: ControlPlane
 
 
 def play(measure: Callable[[Stage], Awaitable[list[Figure]]]) -> int:
@@ -69,7 +70,7 @@ async def _stage(plane: ControlPlane, folder: Path) -> AsyncIterator[Stage]:
     operator = OperatorProcess(kubeconfig, folder / "operator.log", namespace=NAMESPACE, **_LONG_LEASE)
     api = KubeApi(plane.addresses.server, plane.run_dir / "pki", NAMESPACE)
     async with operator, Kubelet(api) as kubelet:
-        yield Stage(api, kubelet, operator)
+        yield Stage(api, kubelet, operator, plane)
     await api.close()
 
 

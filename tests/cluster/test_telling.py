@@ -18,7 +18,7 @@ async def test_events_tell_of_the_gate_and_of_ready_once(
 ) -> None:
     kubelet.on_start = FakeRuntime.warm
     await api.create(gaudi_inference("tiny"))
-    for reason in ("RevisionDesired", "GateOpened", "WarmedUp", "Ready"):
+    for reason in ("RevisionDesired", "GateOpened", "Ready"):
         (event,) = await until(partial(told, api, reason), f"the event {reason}")
         assert event["regarding"]["kind"] == "GaudiInference"
         assert (event["type"], event["regarding"]["name"]) == ("Normal", "tiny")

@@ -100,6 +100,9 @@ class ApiServer:
             raise Refused(404, "NotFound")
         if uid is not None and (live is None or live["metadata"]["uid"] != uid):
             raise Refused(409, "Conflict", "uid mismatch")
+        version = body["metadata"].pop("resourceVersion", None)
+        if live is not None and version not in (None, live["metadata"]["resourceVersion"]):
+            raise Refused(409, "Conflict", "the object has been modified")
         taken = {
             name: each for name, each in body.items() if (name in _STATUS if asked.subresource else name != "status")
         }

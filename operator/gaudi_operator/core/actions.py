@@ -66,7 +66,7 @@ class Decision:
     """The outcome of a reconcile: actions in order, the status to show, events after it, and when to look again.
 
     `question` is what the rest depends on, where that is not known yet: then the actions are gates, and the status is
-    the one that stands.
+    the one that stands. With `holds` the status stands although there is another one to show soon.
 
     `look_again_seconds` is None when only a change in the cluster or a report can change the outcome. With `ask_first`
     pods are asked for fresh reports when that time is over.
@@ -78,3 +78,4 @@ class Decision:
     look_again_seconds: float | None = None
     ask_first: bool = False
     question: AnyQuestion | None = None
+    holds: bool = False

@@ -106,9 +106,15 @@ def _decide_by_plan(state: State, gates: Iterable[SetGate], policy: PodPolicy) -
     state = roll_out(replace(state, violation=violation), desired)
     scaling = scale(state)
     actions: list[Action] = [*gates, *scaling.costs, *child_actions(state, scaling)]
-    status = throttled(before, make_status(state), state.observed.status_written, deadlines)
+    fresh = make_status(state)
+    status = throttled(before, fresh, state.observed, deadlines)
     return Decision(
-        tuple(actions), status, events(before, status, actions), deadlines.next_seconds, deadlines.asks_first
+        tuple(actions),
+        status,
+        events(before, status, actions),
+        deadlines.next_seconds,
+        deadlines.asks_first,
+        holds=status != fresh,
     )
 
 

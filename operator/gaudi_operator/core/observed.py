@@ -60,7 +60,8 @@ class Observed:
     `resource` is the whole GaudiInference; lists hold only objects that carry our labels and are owned by it.
     `reports` is keyed by pod UID; `texts` are those that the spec names (core/texts.py). `now` is passed in, so that
     decisions have no clock. `status_written` is when our last status write of this resource went out, by our clock;
-    None when this process has made none: progress numbers move at most every 2 s. Of a replica over several nodes
+    None when this process has made none: progress numbers move at most every 2 s. `status_held` is since when there is
+    another one to show, None when there was none in the last reconcile. Of a replica over several nodes
     `pods` has the leader and `workers` the others; `groups_served` is whether this cluster knows LeaderWorkerSets.
     `classes` are all GaudiInferenceClasses; the labels of the namespace are there where a class selects by them.
     """
@@ -82,6 +83,7 @@ class Observed:
     texts: Mapping[TextKey, str] = field(default_factory=dict)
     now: datetime = datetime.min
     status_written: datetime | None = None
+    status_held: datetime | None = None
     groups_served: bool = False
     classes: tuple[Manifest, ...] = ()
     namespace_labels: Mapping[str, str] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, G
 from gaudi_operator.core.observed import Manifest, TextKey
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
-from gaudi_operator.errors import NotFound, Stalled, Waiting
+from gaudi_operator.errors import NotFound, Stalled, Transient, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
 from gaudi_operator.shell.store import Key, Store, controlled_by, is_retained
@@ -29,6 +29,13 @@ GATE_MANAGER = f"{FIELD_MANAGER}-gate"
 
 DELETION_COST_MANAGER = f"{FIELD_MANAGER}-cost"
 """Field manager of deletion costs: an apply without the annotation takes it back."""
+
+NO_VERSION = "1"
+"""A resource version that no object has, since the first that is written has a later one. A server-side apply that
+names it makes an object, and is a conflict where there is one already. A POST would do that too, and leave fields that
+belong to an update of ours: no later apply could remove them.
+"""
+_TAKEN = frozenset({"Conflict", "AlreadyExists"})
 
 GONE_SECONDS = 1.0
 """Between two looks at a resource that is gone and still in the store."""
@@ -69,19 +76,21 @@ class Writer:
                 await self._set_deletion_cost(key, action)
 
     async def recheck(self, key: Key, actions: Iterable[Action]) -> None:
-        """Look at the resource itself before anything is made for it: the store may show one that is gone.
+        """Look at the resource itself before anything is made anew for it: the store may show one that is gone.
 
         After an outage the list that misses the resource may come later than the one that misses its children.
         Raises Waiting when it is gone, for that list is on its way.
         """
-        # A request more, and only for passes that make something.
         if not any(self._creates(key, action) for action in actions):
             return
-        known = self._store.resource(key)  # may have gone while the reconcile was thinking
-        found = await self._find(RESOURCE.path(key.namespace, key.name))
+        known = found = self._store.resource(key)  # may have gone while the reconcile was thinking
+        # A request more, and only where children are missing that were there, or may have been.
+        if known is not None and key in self._store.doubted:
+            found = await self._find(RESOURCE.path(key.namespace, key.name))
         if known is None or found is None or known["metadata"]["uid"] != found["metadata"]["uid"]:
             message = f"{RESOURCE.kind} {key.namespace}/{key.name} was deleted: nothing is made for it any more."
             raise Waiting("ResourceGone", message, GONE_SECONDS)
+        self._store.doubted.discard(key)
 
     async def texts(self, key: Key, named: Iterable[TextKey]) -> dict[TextKey, str]:
         """Those of them that are there. Raises OperatorError when that cannot be known."""
@@ -144,26 +153,33 @@ class Writer:
         manifest = action.manifest
         kind = kind_of(manifest)
         path = kind.path(key.namespace, manifest["metadata"]["name"])
+        body = {**manifest, "metadata": {**manifest["metadata"], "namespace": key.namespace}}
         ours = self._ours(key, manifest)
         if ours is None:
-            await self._refuse_foreign(key, kind, path)
-        metadata = {**manifest["metadata"], "namespace": key.namespace}
-        if ours is not None:
-            # The API server refuses it when another object has taken the name meanwhile.
-            metadata["uid"] = ours["metadata"]["uid"]
-        await self._server_apply(path, {**manifest, "metadata": metadata}, FIELD_MANAGER)
+            try:
+                await self._server_apply(path, _with(body, resourceVersion=NO_VERSION), FIELD_MANAGER)
+                return
+            except Transient as error:
+                if error.reason not in _TAKEN:
+                    raise
+                ours = await self._own(key, kind, path)
+                if ours is None:
+                    raise
+        # The API server refuses it when another object has taken the name meanwhile.
+        await self._server_apply(path, _with(body, uid=ours["metadata"]["uid"]), FIELD_MANAGER)
 
-    async def _refuse_foreign(self, key: Key, kind: Kind, path: str) -> None:
-        """Server-side apply would take over an object of the same name; look before the first one."""
+    async def _own(self, key: Key, kind: Kind, path: str) -> Manifest | None:
+        """The object that has the name already, None when it is gone by now. Raises Stalled when it is not ours."""
         found, resource = await self._find(path), self._store.resource(key)
         if found is None or resource is None:
-            return
+            return None
         if not (controlled_by(found, resource["metadata"]["uid"]) or is_retained(found)):
             raise Stalled(
                 "NameTaken",
                 f"{kind.kind} {key.namespace}/{found['metadata']['name']} exists and is not ours:"
                 f" delete it, or give the {RESOURCE.kind} another name.",
             )
+        return found
 
     async def _delete(self, key: Key, action: Delete) -> None:
         kind = KINDS[action.api_version, action.kind]
@@ -223,6 +239,10 @@ def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]
     """An object that names itself; the API server refuses it when another one has taken the name."""
     metadata = {"namespace": namespace, "name": name, "uid": uid}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+
+def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
+    return {**manifest, "metadata": {**manifest["metadata"], **metadata}}
 
 
 def _without_empty(value: Any) -> Any:

@@ -9,13 +9,16 @@ from typing import Any, NamedTuple, Protocol, Self
 from urllib.parse import urlencode
 
 import aiohttp
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import load_incluster_config, load_kube_config
 
 from gaudi_operator.errors import Forbidden, NotFound, NotLeader, OperatorError, Stalled, Transient, Waiting
 
 REQUEST_SECONDS = 15.0
 TERMINATING_SECONDS = 5.0
+MOST_CONNECTIONS = 64
+"""For requests, beside those that watches hold: more at once would only wait in the API server."""
 SERVER_APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -88,18 +91,22 @@ class Cluster:
 
 
 class Connection:
-    """Requests by HTTP. Use as an async context manager."""
+    """Requests by HTTP. Use as an async context manager, in one event loop.
+
+    Of the client library it takes what it knows of the way: kubeconfigs, credentials that are renewed, trust. Requests
+    are aiohttp's own, from one pool of connections that are kept: what the library does around each costs as much.
+    """
 
     def __init__(self, configuration: Configuration) -> None:
         """Nothing is sent yet."""
-        self._client = ApiClient(configuration)
+        self._configuration = configuration
+        self._trust = RESTClientObject(configuration).ssl_context
+        self._session: aiohttp.ClientSession | None = None
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> Self:
         """The cluster of `kubeconfig`, or the one that this pod runs in."""
-        # The API server is reached directly, as watches reach it: aiohttp would look for a proxy in the environment and
-        # for a password in ~/.netrc, both before every request and in threads. A kubeconfig's `proxy-url` is obeyed.
-        configuration = Configuration(client_session_kwargs={"trust_env": False})
+        configuration = Configuration()
         if kubeconfig:
             await load_kube_config(kubeconfig, client_configuration=configuration, persist_config=False)
         else:
@@ -108,42 +115,59 @@ class Connection:
 
     async def __aenter__(self) -> Self:
         """Nothing is sent yet."""
+        self._session = self._new_session(limit=MOST_CONNECTIONS)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Close the connections."""
-        await self._client.close()
+        if self._session:
+            await self._session.close()
 
     @property
     def server(self) -> str:
         """URL of the API server."""
-        return str(self._client.configuration.host)
+        return str(self._configuration.host)
 
     def watching_session(
         self, answer: type[aiohttp.ClientResponse], *middlewares: aiohttp.ClientMiddlewareType
     ) -> aiohttp.ClientSession:
         """A session of its own for watches, with the same trust and credentials; each answer is an `answer`."""
         # No limit: each kind and namespace holds a connection for minutes.
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._client.rest_client.ssl_context)
-        middlewares = (self._authorize, *middlewares)
-        return aiohttp.ClientSession(connector=connector, middlewares=middlewares, response_class=answer)
+        return self._new_session(limit=0, middlewares=(self._authorize, *middlewares), response_class=answer)
 
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
     ) -> Answer:
         """One request and its answer, as Transport says."""
+        assert self._session  # noqa: S101 - used as a context manager
         headers = {"Accept": "application/json", "Content-Type": content_type, **await self._credentials()}
-        limit = aiohttp.ClientTimeout(total=seconds)
-        response = await self._client.rest_client.request(
-            method, f"{self.server}{path}", headers=headers, body=body, _request_timeout=limit
+        response = await self._session.request(
+            method,
+            f"{self.server}{path}",
+            headers=headers,
+            data=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+            timeout=aiohttp.ClientTimeout(total=seconds),
+            server_hostname=self._configuration.tls_server_name or None,
         )
-        return Answer(response.status, await response.read(), response.getheader("Retry-After"))
+        async with response:
+            return Answer(response.status, await response.read(), response.headers.get("Retry-After"))
+
+    def _new_session(self, limit: int, **options: Any) -> aiohttp.ClientSession:
+        """At most `limit` connections, 0 for any number."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=limit, ssl=self._trust),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # aiohttp would look for a proxy in the environment and for a password in ~/.netrc, both before every
+            # request and in threads. A kubeconfig's `proxy-url` is obeyed.
+            trust_env=False,
+            proxy=self._configuration.proxy or None,
+            **options,
+        )
 
     async def _credentials(self) -> dict[str, str]:
         """Read again for every request: a pod's token is replaced from time to time."""
-        headers: dict[str, str] = {}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
-        return headers
+        token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        return {"Authorization": token} if token else {}
 
     async def _authorize(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType

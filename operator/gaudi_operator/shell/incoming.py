@@ -2,8 +2,8 @@
 
 Whoever may make objects in a namespace may give them our label and 1.5 MiB of content, which is forty times that once
 it is read. So no list is read as a whole: each object is looked at when it has come, and one that no resource of ours
-owns, or that is larger than any operator writes, leaves its name alone behind. What a watch brings is looked at in the
-same way before kopf, which keeps what it reads for a moment, gets it.
+owns, or that is larger than any operator writes, leaves its name alone behind. What a watch brings comes one at a time
+and is looked at in the same way.
 """
 
 import codecs
@@ -11,7 +11,7 @@ import gc
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol
+from typing import Any
 
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
@@ -21,20 +21,10 @@ from gaudi_operator.shell.kinds import CLASS, POD, PVC, RESOURCE, Kind
 MOST_VALUES = 50_000
 """Of JSON in an object of ours: ten times what the largest spec makes of one."""
 
-LOOKED_AT_BYTES = 16 * 2**10
-"""From this size on a line of a watch is looked at before kopf reads it: below, reading it costs less than a MiB."""
-
 _AFTER_A_VALUE = frozenset(",:]} \n\r\t")
 
 _OWNERS = {POD: ("ReplicaSet", "StatefulSet")}
 """What controls objects of a kind; a GaudiInference where nothing is said."""
-
-
-class Stream(Protocol):
-    """What a watch is read from."""
-
-    def iter_chunked(self, n: int, /) -> AsyncIterator[bytes]:
-        """At most so many bytes at a time."""
 
 
 log = logging.getLogger(__name__)
@@ -81,40 +71,6 @@ def _name_of(manifest: Manifest) -> Manifest:
     metadata = manifest["metadata"]
     names = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in metadata}
     return {**{name: manifest[name] for name in ("apiVersion", "kind") if name in manifest}, "metadata": names}
-
-
-class Lines:
-    """The content of a watch, with objects that are none of ours cut down to their names."""
-
-    def __init__(self, kind: Kind, stream: Stream) -> None:
-        """Nothing is read yet."""
-        self._kind, self._stream = kind, stream
-
-    def __getattr__(self, name: str) -> Any:
-        """All else is the stream's own: whoever ends the answer asks it."""
-        return getattr(self._stream, name)
-
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Whole lines."""
-        parts = list[bytes]()
-        async for chunk in self._stream.iter_chunked(size):
-            *lines, rest = chunk.split(b"\n")
-            for line in lines:
-                yield self._looked_at(b"".join((*parts, line))) + b"\n"
-                parts.clear()
-            parts.append(rest)
-        if last := b"".join(parts):
-            yield self._looked_at(last)
-
-    def _looked_at(self, line: bytes) -> bytes:
-        if len(line) < LOOKED_AT_BYTES:
-            return line
-        event = json.loads(line)
-        manifest = event.get("object")
-        if event.get("type") not in ("ADDED", "MODIFIED", "DELETED") or not isinstance(manifest, dict):
-            return line
-        found = kept(self._kind, manifest)
-        return line if found is manifest else json.dumps({**event, "object": found}).encode()
 
 
 class ListReader:

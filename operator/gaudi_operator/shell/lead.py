@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.answers import AT_ONCE
@@ -16,12 +16,13 @@ from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Cluster
 from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
+from gaudi_operator.shell.list_watch import SERVER_TIMEOUT_SECONDS, Seen
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.planning import Planner
 from gaudi_operator.shell.reconcile import Effects, Reconciler
 from gaudi_operator.shell.reports import Fetch, Reports
 from gaudi_operator.shell.store import Store
-from gaudi_operator.shell.watches import SERVER_TIMEOUT_SECONDS, Seen, WatchSession
+from gaudi_operator.shell.watches import WatchSession
 
 # A minute beyond the longest watch: room for the delays of kopf, which watches again at once when one ends.
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
@@ -33,15 +34,31 @@ Watch = Callable[[WatchSession, Collection[Kind], Seen, Seen], Coroutine[Any, An
 """Watches kinds until cancelled: lists go to the session, changes to the first of the others, deletions to the last."""
 
 
+class Aside(Protocol):
+    """Runs work where nothing else of the process is in its way."""
+
+    def __call__(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """Run it."""
+
+
+async def _here(work: Coroutine[Any, Any, None]) -> None:
+    await work
+
+
 @dataclass(frozen=True)
 class Surroundings:
-    """All that a replica meets outside of itself. Without a planner plans are worked out by whoever decides."""
+    """All that a replica meets outside of itself. Without a planner plans are worked out by whoever decides.
+
+    What an election asks goes by `lease_cluster`, where there is one, and is run by `aside`.
+    """
 
     cluster: Cluster
     watch: Watch
     fetch: Fetch
     clock: Clock = SYSTEM
     planner: Planner | None = None
+    lease_cluster: Cluster | None = None
+    aside: Aside = _here
 
 
 class Leader:
@@ -58,7 +75,7 @@ class Leader:
         metrics.show_resources(self._store.all_resources)
         self._watching = WatchSession(metrics, lambda *listed: self._reconciler.listed(*listed))
         self._reports = Reports(
-            lambda *news: self._reconciler.wake(*news),
+            lambda *news: self._reconciler.reported(*news),
             metrics,
             around.fetch,
             settings.report_wait_seconds,
@@ -89,11 +106,13 @@ class Leader:
         return f"a watch was not renewed for {idle:.0f} s" if idle > IDLE_MOST_SECONDS else None
 
     def why_not_ready(self) -> str | None:
-        """Kinds that cannot be watched: rights are missing, the API server is away, or has not listed them yet."""
+        """Kinds that cannot be watched: rights are missing, the API server is away, or has not listed them yet. Then
+        how many resources are still to be looked at for the first time.
+        """
         if failing := _plurals(self._watching.failing):
             return f"cannot watch {failing}"
         unlisted = _plurals(kind for kind, _ in self._store.unlisted)
-        return f"waits for the first list of {unlisted}" if unlisted else None
+        return f"waits for the first list of {unlisted}" if unlisted else self._reconciler.why_not_ready()
 
     def _has_use(self, kind: Kind) -> bool:
         """Whether a kind that is not installed is worth looking for."""

@@ -6,8 +6,9 @@ lost connection and never releases; so this one is ours. All deadlines are on th
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from threading import Thread
+from typing import Any, Self, TypeVar
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.errors import NotFound, OperatorError
@@ -16,6 +17,36 @@ from gaudi_operator.shell.client import Cluster
 from gaudi_operator.shell.kinds import LEASE
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class OwnThread:
+    """An event loop in a thread of its own, which waits for nothing that this process does elsewhere.
+
+    A leader has seconds of work in a row, such as the first lists of a large cluster: it must not lose its Lease to
+    that. Whether the rest of the process still moves, /livez says. Use as an async context manager.
+    """
+
+    def __init__(self) -> None:
+        """Nothing runs yet."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="lease", daemon=True)
+
+    async def __aenter__(self) -> Self:
+        """Start it."""
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End it; what still runs there is dropped."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+        self._loop.close()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it there, and wait here; cancelled here, it is cancelled there."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
 
 class Election:

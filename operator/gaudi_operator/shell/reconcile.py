@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,15 +16,21 @@ from gaudi_operator.core.texts import named_texts
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
 from gaudi_operator.shell.apply import Writer, with_failure
 from gaudi_operator.shell.events import Publisher
-from gaudi_operator.shell.kinds import Kind
+from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, Kind, kind_of
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.resource_worker import ResourceWorker, subject_of
-from gaudi_operator.shell.store import CLASSES, Key, Store
+from gaudi_operator.shell.slots import Rank, Slots
+from gaudi_operator.shell.store import CLASSES, Key, Store, gate_of
 
 # A restart may open the gates of a thousand pods at once, and other resources want the API server too.
 GATES_AT_ONCE = 16
 PROGRESS_SECONDS = 1.0
+SOON_SECONDS = 0.1
+"""In which the cluster's controllers are done with what follows from one write of ours: it is looked at together."""
+FEW_PODS = 20
+"""Up to so many a decision takes milliseconds, and a thread for it would take as many."""
+_MOVING = frozenset({"Pending", "WarmingUp", "RollingOut"})
 TEXTS_SECONDS = 300.0
 """ConfigMaps of others and labels of namespaces are not watched: an edit is noticed with the next reconcile, and after
 so long at most.
@@ -56,46 +62,61 @@ class Reconciler:
         """`decide` is the pure decision; `at_once` bounds concurrent reconciles."""
         self._do = effects
         self._decide = decide
-        self._slots = asyncio.Semaphore(at_once)
+        self._slots = Slots(at_once)
         self._gates = asyncio.Semaphore(GATES_AT_ONCE)
         self._workers: dict[Key, ResourceWorker] = {}
         self._stopped = False
+        self._first = FirstPasses(effects.clock)
 
     def seen(self, manifest: Manifest) -> None:
         """A watch has shown an object as it is now."""
         if key := self._do.store.put(manifest):
-            self.wake(key)
+            self.wake(key, 0.0 if _is_urgent(manifest) else SOON_SECONDS)
 
     def gone(self, manifest: Manifest) -> None:
         """A watch has shown the last of an object."""
         if key := self._do.store.remove(manifest):
-            self.wake(key)
+            self._do.store.doubt(kind_of(manifest), key)
+            self.wake(key, 0.0 if kind_of(manifest) is RESOURCE else SOON_SECONDS)
 
     def listed(self, kind: Kind, namespace: str | None, objects: Sequence[Mapping[str, Any]], version: int) -> None:
         """All objects of a kind, in one namespace or in all."""
-        for key in self._do.store.take_list(kind, namespace, objects, version):
+        store = self._do.store
+        waited = bool(store.unlisted)
+        woken = store.take_list(kind, namespace, objects, version)
+        if waited and not store.unlisted:
+            self._first.expect(store.served())
+        for key in woken:
             self.wake(key)
 
-    def wake(self, key: Key, urgent: bool = True) -> None:
-        """Something about the resource changed. Cheap; many calls before the next reconcile are one.
+    def reported(self, key: Key, urgent: bool) -> None:
+        """A pod of the resource has news. Figures that merely move are not `urgent`."""
+        self.wake(key, 0.0 if urgent else PROGRESS_SECONDS)
+        if urgent and (worker := self._workers.get(key)):
+            worker.rank = Rank.GATES
+            self._slots.hurry(key)
 
-        Figures that merely move are not `urgent`: they are looked at within PROGRESS_SECONDS, all together.
+    def why_not_ready(self) -> str | None:
+        """How many resources that were there at the start are still to be looked at."""
+        return self._first.why_not_done()
+
+    def wake(self, key: Key, within: float = 0.0) -> None:
+        """Something about the resource changed: look at it `within` seconds. Cheap; many calls before the next
+        reconcile are one.
         """
         # Not before every kind was listed: what is not listed yet would be taken for missing.
         if self._do.store.unlisted:
             return
         if key == CLASSES:
             for each in self._do.store.served():
-                self.wake(each, urgent)
+                self.wake(each, within)
             return
         worker = self._workers.get(key)
         if worker is None and not self._stopped and self._do.store.resource(key):
             worker = self._workers[key] = ResourceWorker(clock=self._do.clock)
             worker.task = asyncio.create_task(self._serve(key, worker), name=f"reconcile {key.namespace}/{key.name}")
-        if worker and urgent:
-            worker.news.set()
-        elif worker:
-            worker.look_within(PROGRESS_SECONDS)
+        if worker:
+            worker.look_within(within)
 
     def stop(self) -> None:
         """Stop all work now: no write starts after this."""
@@ -108,13 +129,16 @@ class Reconciler:
         """One reconcile after the other until the resource is gone."""
         while observed := await self._observe(key, worker):
             with self._do.metrics.queued.track_inprogress():
-                await self._slots.acquire()
+                await self._slots.acquire(key, min(worker.rank, _rank(observed)))
+            worker.rank = Rank.REST
             try:
                 seconds, wakeable = await self._guarded_pass(key, observed, worker)
             finally:
                 self._slots.release()
+            self._first.done(key)
             await worker.pause(seconds, wakeable)
         self._do.reports.follow(key, ())
+        self._first.done(key)
         # Nothing is awaited since the last look: a wake-up in between would have been lost.
         del self._workers[key]
 
@@ -123,13 +147,14 @@ class Reconciler:
         are doing at this moment.
         """
         # Before the look: what changes during it must end the next pause.
-        worker.news.clear()
+        worker.begin()
         resource = self._do.store.resource(key)
         if resource and (worker.is_new(resource["metadata"].get("generation", 0)) or worker.ask):
             await self._do.reports.renew(key)
             resource = self._do.store.resource(key)
         written = self._do.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
-        return self._do.store.observe(key, self._do.reports.latest, self._do.clock.now(), written)
+        observed = self._do.store.observe(key, self._do.reports.latest, self._do.clock.now(), written)
+        return replace(observed, status_held=worker.held_since) if observed else None
 
     async def _guarded_pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> tuple[float | None, bool]:
         """One reconcile; returns how long to wait at most after it, and whether news may end the wait earlier."""
@@ -162,9 +187,13 @@ class Reconciler:
             observed = replace(observed, texts=await self._do.writer.texts(key, named))
         if asks_for_labels(observed):
             observed = replace(observed, namespace_labels=await self._do.writer.namespace_labels(key))
-        # A thread: a resource of a thousand pods is a second of pure work, and nothing may block the loop.
-        decision = await asyncio.to_thread(self._decide, observed)
+        if len(observed.pods) + len(observed.workers) > FEW_PODS:
+            # A thread: a resource of a thousand pods is a second of pure work, and nothing may block the loop.
+            decision = await asyncio.to_thread(self._decide, observed)
+        else:
+            decision = self._decide(observed)
         worker.ask = decision.ask_first
+        worker.held_since = (worker.held_since or observed.now) if decision.holds else None
         refusal = await self._act(key, decision.actions, worker)
         if decision.question is not None:
             # Gates are written; nobody holds a slot while a plan is worked out, and news go on to be looked at.
@@ -225,3 +254,49 @@ class Reconciler:
         words = (type(action).__name__, subject_of(action), action.reason)
         log.info("%s %s: %s", *words, extra={"resource": f"{key.namespace}/{key.name}"})
         return None
+
+
+class FirstPasses:
+    """The resources that were there when everything was listed, until each was looked at."""
+
+    def __init__(self, clock: Clock) -> None:
+        """None are known."""
+        self._clock = clock
+        self._left: set[Key] = set()
+        self._all = 0
+        self._began = 0.0
+
+    def expect(self, keys: Iterable[Key]) -> None:
+        """All kinds were listed, and these are the resources."""
+        self._left = set(keys)
+        self._all, self._began = len(self._left), self._clock.monotonic()
+        if self._left:
+            log.info("Everything is listed; %d resources are looked at for the first time.", self._all)
+
+    def done(self, key: Key) -> None:
+        """One was looked at, whatever came of it, or is gone."""
+        if key not in self._left:
+            return
+        self._left.discard(key)
+        seconds, done = self._clock.monotonic() - self._began, self._all - len(self._left)
+        # A line for each tenth: whoever waits wants to know whether it goes on.
+        if done * 10 // self._all > (done - 1) * 10 // self._all:
+            log.info("%d of %d resources were looked at, after %.1f s.", done, self._all, seconds)
+
+    def why_not_done(self) -> str | None:
+        """How many are left; None when none are."""
+        if not self._left:
+            return None
+        return f"looks at resources for the first time: {self._all - len(self._left)} of {self._all} are done"
+
+
+def _is_urgent(manifest: Manifest) -> bool:
+    """Whether traffic or a person waits: a spec that has changed, or a pod whose gate is open."""
+    kind = kind_of(manifest)
+    return kind in (RESOURCE, CLASS) or (kind is POD and gate_of(manifest) == "True")
+
+
+def _rank(observed: Observed) -> Rank:
+    """That of a resource of which no pod has news."""
+    phase = (observed.resource.get("status") or {}).get("phase")
+    return Rank.MOTION if phase in _MOVING else Rank.REST

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.errors import Backoff, Forbidden, Stalled, Transient
+from gaudi_operator.shell.slots import Rank
 
 RIGHTS_DEADLINE_SECONDS = 10.0
 """Missing rights are believed after this time: an API server that has just started does not know them yet."""
@@ -27,13 +29,16 @@ class _Refusal:
 class ResourceWorker:
     """The state of one resource's task; nothing here must survive the process.
 
-    `ask` is whether pods are asked for fresh reports before the next reconcile.
+    `ask` is whether pods are asked for fresh reports before the next reconcile, `rank` how urgent that one is.
+    `held_since` is since when there is a status to show that waits for more.
     """
 
     news: asyncio.Event = field(default_factory=asyncio.Event)
     backoff: Backoff = field(default_factory=lambda: Backoff(0.25, 10.0))
     task: asyncio.Task[None] | None = None
     ask: bool = False
+    rank: Rank = Rank.REST
+    held_since: datetime | None = None
     clock: Clock = SYSTEM
     _generation: int | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -44,14 +49,30 @@ class ResourceWorker:
         before, self._generation = self._generation, generation
         return before not in (None, generation)
 
+    def begin(self) -> None:
+        """A reconcile looks at everything: what has changed until now asks for no other one."""
+        self.news.clear()
+        self._stop_timer()
+
     def look_within(self, seconds: float) -> None:
         """Make sure that a reconcile comes, at the latest after `seconds`."""
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+        if seconds <= 0:
+            self._look()
+            return
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and self._timer.when() <= loop.time() + seconds:
+            return
+        self._stop_timer()
+        self._timer = loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
-        self._timer = None
+        self._stop_timer()
         self.news.set()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def expect(self, actions: Iterable[Action]) -> None:
         """Forget refusals of what a new plan no longer asks for."""

@@ -36,6 +36,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
+from gaudi_operator.shell.list_watch import without_managed_fields
 
 log = logging.getLogger(__name__)
 
@@ -71,20 +72,22 @@ class Store:
     """Objects of all watched kinds, grouped by the resource that they belong to.
 
     `groups_served` is whether LeaderWorkerSets are among them. `unlisted` are the collections, a kind in a namespace or
-    in all, whose first list is still to come: while there are any, what is missing may only be unknown.
+    in all, whose first list is still to come: while there are any, what is missing may only be unknown. `doubted` are
+    the resources of which something has vanished, or may have before we looked: they may be gone themselves.
     """
 
     def __init__(self) -> None:
         """Empty: nothing was seen yet."""
         self.groups_served = False
         self.unlisted: set[tuple[Kind, str | None]] = set()
+        self.doubted: set[Key] = set()
         self._families: dict[Key, dict[tuple[Kind, str], Manifest]] = defaultdict(dict)
         self._home: dict[tuple[Kind, str], Key] = {}
         self._gone: dict[str, int] = {}
 
     def put(self, manifest: Mapping[str, Any]) -> Key | None:
         """Take a version of an object in; returns the resource to wake, None when it is no news."""
-        slim = _without_managed_fields(manifest)
+        slim = without_managed_fields(manifest)
         key, kind, uid = key_of(slim), kind_of(slim), slim["metadata"]["uid"]
         if key is None:
             return self._drop(kind, uid)
@@ -101,7 +104,7 @@ class Store:
         return key
 
     def remove(self, manifest: Mapping[str, Any]) -> Key | None:
-        """Forget a deleted object, and do not let an older version of it come back."""
+        """Forget a deleted object, and do not let an older version of it come back. Returns the resource to wake."""
         uid = manifest["metadata"]["uid"]
         self._gone[uid] = version_of(manifest)
         # Watches are seconds late and not hours: the oldest of so many cannot come back.
@@ -117,15 +120,26 @@ class Store:
         """
         listed = {each["metadata"]["uid"]: self.put(each) for each in objects}
         news = {key for key in listed.values() if key}
-        for key in self.sweep(kind, namespace, listed, version):
+        ghosts = self.sweep(kind, namespace, listed, version)
+        self.doubt(kind, *ghosts)
+        for key in ghosts:
             log.info("%s %s vanished unseen", kind.kind, key, extra={"resource": f"{key.namespace}/{key.name}"})
             news.add(key)
         first = (kind, namespace) in self.unlisted
         self.unlisted.discard((kind, namespace))
         if self.unlisted:
             return ()
+        if not first:
+            return news
+        # Lists are of different moments: who is in one may be gone in the next.
+        self.doubted.update(self.served())
         # All of them: what changed before the last first list woke nobody.
-        return tuple(self._families) if first else news
+        return tuple(self._families)
+
+    def doubt(self, kind: Kind, *keys: Key) -> None:
+        """An object of these resources has vanished. Pods do so all the time, and all do whose resource is gone."""
+        if kind is not POD:
+            self.doubted.update(key for key in keys if self.resource(key))
 
     def sweep(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> set[Key]:
         """Forget what a list of `kind` at `version` no longer holds; returns the resources to wake.
@@ -151,9 +165,7 @@ class Store:
 
     def gate_is_open(self, key: Key, uid: str) -> bool:
         """Whether the pod of the resource with that UID takes traffic as far as its gate goes; False without it."""
-        pod = self._families.get(key, {}).get((POD, uid)) or {}
-        conditions = (pod.get("status") or {}).get("conditions") or ()
-        return any(each["type"] == GATE and each["status"] == "True" for each in conditions)
+        return gate_of(self._families.get(key, {}).get((POD, uid)) or {}) == "True"
 
     def resource(self, key: Key) -> Manifest | None:
         """The resource itself."""
@@ -223,10 +235,18 @@ class Store:
     def _drop(self, kind: Kind, uid: str) -> Key | None:
         key = self._home.pop((kind, uid), None)
         if key:
+            if kind is RESOURCE:
+                self.doubted.discard(key)
             del self._families[key][kind, uid]
             if not self._families[key]:
                 del self._families[key]
         return key
+
+
+def gate_of(pod: Mapping[str, Any]) -> str | None:
+    """Status of the gate's condition; None while nobody has written it."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return next((str(each["status"]) for each in conditions if each["type"] == GATE), None)
 
 
 def controlled_by(manifest: Manifest, uid: str) -> bool:
@@ -267,9 +287,3 @@ def _by_name(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
 def _controller(manifest: Manifest) -> Mapping[str, Any]:
     references = manifest["metadata"].get("ownerReferences") or ()
     return next((each for each in references if each.get("controller")), {})
-
-
-def _without_managed_fields(manifest: Mapping[str, Any]) -> Manifest:
-    """Nothing decides on them, and they are a third of the memory."""
-    metadata = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
-    return {**manifest, "metadata": metadata}

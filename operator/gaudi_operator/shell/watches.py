@@ -1,5 +1,7 @@
 """The only kopf import: watches become calls. Event handlers only, and nothing waits in them.
 
+kopf watches the GaudiInferences; what belongs to them, ten times as many objects, is followed by list_watch.py.
+
 Daemons, timers and change handlers of kopf would put finalizers or annotations on objects; with the operator
 gone, deletions would hang. Its indices would show when everything was listed, and cost the square of what exists:
 they keep a lock per object, and each wakes all that wait.
@@ -11,29 +13,29 @@ on from their version.
 """
 
 import asyncio
-import itertools
+import gc
+import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 import kopf
 
-from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.client import Connection
-from gaudi_operator.shell.incoming import Lines, ListReader, kept
-from gaudi_operator.shell.kinds import OPTIONAL, WATCHED, Kind
+from gaudi_operator.shell.kinds import OPTIONAL, RESOURCE, WATCHED, Kind
+from gaudi_operator.shell.list_watch import (
+    CONNECT_SECONDS,
+    SERVER_TIMEOUT_SECONDS,
+    SILENT_SECONDS,
+    Forever,
+    Listed,
+    ListWatch,
+    Seen,
+)
 from gaudi_operator.shell.monitoring import Metrics
-
-SERVER_TIMEOUT_SECONDS = 300
-"""The API server ends a watch after this time, and kopf starts the next: no watch can hang for longer."""
-
-_CONNECT_SECONDS = 10
-_SILENT_SECONDS = 90  # bookmarks come every minute
-
-Seen = Callable[[Mapping[str, Any]], None]
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
@@ -51,13 +53,6 @@ class _NoDiffs(kopf.DiffBaseStorage):
         """Nothing is kept."""
 
 
-class _Forever:
-    """Delays between attempts that never end: an API server that is away comes back."""
-
-    def __iter__(self) -> Iterator[float]:
-        return itertools.chain((0.2, 0.5, 1.0), itertools.repeat(2.0))
-
-
 async def watch(
     connection: Connection,
     namespaces: Collection[str],
@@ -72,6 +67,28 @@ async def watch(
     `seen` is called with every changed object, `deleted` with its last version. What lists hold comes by `session`.
     `started` is called when kopf has taken the signals of the process, so that the caller can take them back.
     """
+    async with connection.watching_session(aiohttp.ClientResponse, session) as http, asyncio.TaskGroup() as group:
+        followed = [
+            ListWatch(http, connection.server, kind, namespace, session.listed, seen, deleted)
+            for kind in kinds
+            if kind is not RESOURCE
+            for namespace in (namespaces if kind.namespaced else ()) or (None,)
+        ]
+        tasks = [group.create_task(each.follow(), name=f"watch of {each.kind.plural}") for each in followed]
+        await _watch_with_kopf(connection, namespaces, started, session, seen, deleted)
+        for task in tasks:
+            task.cancel()
+
+
+async def _watch_with_kopf(
+    connection: Connection,
+    namespaces: Collection[str],
+    started: Callable[[], None],
+    session: "WatchSession",
+    seen: Seen,
+    deleted: Seen,
+) -> None:
+    """Watch the GaudiInferences."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -80,12 +97,11 @@ async def watch(
             server=connection.server, aiohttp_session=connection.watching_session(Answer, session)
         )
 
-    for kind in kinds:
-        _observe(registry, kind, seen, deleted)
+    _observe(registry, RESOURCE, seen, deleted)
     before = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
         registry=registry,
-        settings=_settings(kinds),
+        settings=_settings(),
         standalone=True,
         clusterwide=not namespaces,
         namespaces=tuple(namespaces),
@@ -102,51 +118,42 @@ def _observe(registry: kopf.OperatorRegistry, kind: Kind, seen: Seen, deleted: S
         (deleted if event["type"] == "DELETED" else seen)(event["object"])
 
 
-def _settings(kinds: Collection[Kind]) -> kopf.OperatorSettings:
+def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True  # needs no rights on namespaces and definitions
     # Events are ours to publish (events.py).
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = _NoDiffs()
-    settings.networking.error_backoffs = _Forever()
-    settings.networking.connect_timeout = _CONNECT_SECONDS
-    settings.watching.connect_timeout = _CONNECT_SECONDS
+    settings.networking.error_backoffs = Forever()
+    settings.networking.connect_timeout = CONNECT_SECONDS
+    settings.watching.connect_timeout = CONNECT_SECONDS
     settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
     # Later than the server: for a connection that has died without a word.
-    settings.watching.client_timeout = SERVER_TIMEOUT_SECONDS + _CONNECT_SECONDS
-    settings.watching.inactivity_timeout = _SILENT_SECONDS
+    settings.watching.client_timeout = SERVER_TIMEOUT_SECONDS + CONNECT_SECONDS
+    settings.watching.inactivity_timeout = SILENT_SECONDS
     # When the process ends is for replica.py to say.
     settings.process.ultimate_exiting_timeout = None
-    for kind in kinds:
-        if kind.selector:
-            group, version = kind.group_version
-            settings.watching.label_selectors[group, version, kind.plural] = kind.selector
     return settings
 
 
 log = logging.getLogger(__name__)
 
-Listed = Callable[[Kind, str | None, Sequence[Mapping[str, Any]], int], None]
-"""Called with (kind, namespace or None for all, the objects of the list, its resource version)."""
-
-
-_CHUNK_BYTES = 256 * 2**10
-
 
 class Answer(aiohttp.ClientResponse):
-    """An answer of the API server; the objects of a list can be taken out of it, and those of a watch looked at."""
+    """An answer of the API server; the objects of a list can be taken out of it."""
 
     _rest: Mapping[str, Any] | None = None
 
-    async def take_list(self, take: Callable[[Mapping[str, Any]], Manifest]) -> Mapping[str, Any]:
-        """The list of what `take` keeps of each object. Who reads the answer afterwards finds no objects in it."""
-        whole = await ListReader(self.content.iter_chunked(_CHUNK_BYTES), take).whole()
+    async def take_list(self) -> Mapping[str, Any]:
+        """The whole list. Who reads the answer afterwards finds no objects in it."""
+        text = await self.read()
+        gc.disable()  # it would look through what was read so far again and again: three quarters of the time
+        try:
+            whole: Mapping[str, Any] = json.loads(text)
+        finally:
+            gc.enable()
         self._rest = {**whole, "items": []}
         return whole
-
-    def look_at_lines(self, kind: Kind) -> None:
-        """Have each line of a watch looked at before it is read."""
-        self.content = cast("aiohttp.StreamReader", Lines(kind, self.content))
 
     async def json(self, **options: Any) -> Any:
         """What is left."""
@@ -173,11 +180,8 @@ class WatchSession:
         watch = request.url.query.get("watch") == "true"
         self.metrics.count_request(request.method, request.url.path, response.status, watch)
         # A list, which kopf is about to read: whole, before its objects become tasks.
-        if target and response.status == 200:
-            if watch:
-                cast("Answer", response).look_at_lines(target[0])
-            else:
-                await self._take_list(*target, response)
+        if target and not watch and response.status == 200 and isinstance(response, Answer):
+            await self._take_list(*target, response)
         return response
 
     async def _answered(
@@ -202,11 +206,11 @@ class WatchSession:
             self.failing.discard(kind)
             log.info("%s can be watched again.", kind.plural)
 
-    async def _take_list(self, kind: Kind, namespace: str | None, response: aiohttp.ClientResponse) -> None:
+    async def _take_list(self, kind: Kind, namespace: str | None, response: Answer) -> None:
         """The whole list: kopf asks for no pages. Its objects do not say their kind as others do."""
+        answer = await response.take_list()
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
-        answer = await cast("Answer", response).take_list(lambda each: kept(kind, {**named, **each}))
-        objects = answer.get("items") or ()
+        objects = [{**named, **each} for each in answer.get("items") or ()]
         self.listed(kind, namespace, objects, int(answer["metadata"]["resourceVersion"]))
 
     def idle_seconds(self) -> float:

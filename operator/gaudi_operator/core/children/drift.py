@@ -23,12 +23,15 @@ def has_drifted(applied: object, live: object) -> str | None:
 
 
 def _drift(applied: object, live: object, path: tuple[str, ...]) -> str | None:
+    # Most of an object is as we applied it, and one comparison says so for a whole branch.
+    if applied == live:
+        return None
     if isinstance(applied, Mapping):
         return _mapping(applied, live, path)
     if isinstance(applied, list | tuple):
         return _sequence(applied, live, path)
     # The API server drops empty strings of optional fields.
-    if applied == live or (applied == "" and live is None) or _same_amount(applied, live, path):
+    if (applied == "" and live is None) or _same_amount(applied, live, path):
         return None
     return ".".join(path)
 

@@ -37,10 +37,10 @@ def _gates(actions: Iterable[Action]) -> Iterable[Event]:
 
 def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iterable[Event]:
     was = {each.type: each for each in before.conditions}
-    for condition in after.conditions:
-        event = _turn(condition, was.get(condition.type))
-        if event is not None:
-            yield event
+    told = [event for each in after.conditions if (event := _turn(each, was.get(each.type)))]
+    # Whoever is Ready has warmed up: where both happen within a moment, that is one story.
+    ready = any(event.reason == "Ready" for event in told)
+    return [event for event in told if not (ready and event.reason == "WarmedUp")]
 
 
 def _turn(condition: Condition, was: Condition | None) -> Event | None:

@@ -7,7 +7,6 @@ so, and nothing is touched.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import (
@@ -112,9 +111,9 @@ PROGRESS_SECONDS = 2.0
 """Figures of a warm-up move at most this often."""
 
 TURN_SECONDS = 1.0
-"""Conditions, phases and counts of replicas turn at most this often: what happens within a moment is one write, and a
-pod whose word changes all the time costs its resource no more. The answer to a change of the spec, and what later
-reconciles build on, are written at once.
+"""Conditions, phases and counts of replicas turn at most this often, and wait as long for what follows within a moment,
+so that it is one write; a pod whose word changes all the time costs its resource no more. Whether the resource is Ready
+is shown without that wait. The answer to a change of the spec, and what later reconciles build on, are written at once.
 """
 
 _FIGURES = ("captured_percent", "buckets", "warmup", "memory", "recompiles", "pods")
@@ -186,13 +185,20 @@ def _phase(state: State) -> str:
 
 
 def throttled(
-    before: GaudiInferenceStatus, fresh: GaudiInferenceStatus, written: datetime | None, deadlines: Deadlines
+    before: GaudiInferenceStatus, fresh: GaudiInferenceStatus, observed: Observed, deadlines: Deadlines
 ) -> GaudiInferenceStatus:
-    """`fresh`, or `before` when what has changed may wait and the last write is too young."""
+    """`fresh`, or `before` when what has changed may wait: for more of it, or for the last write to be older."""
+    written = observed.status_written
     if fresh == before or written is None or _remembered(fresh) != _remembered(before):
         return fresh
-    seconds = PROGRESS_SECONDS if _standing(fresh) == _standing(before) else TURN_SECONDS
-    return fresh if deadlines.reached(written, seconds) else before
+    if _standing(fresh) == _standing(before):
+        return fresh if deadlines.reached(written, PROGRESS_SECONDS) else before
+    waits = written if _is_ready(fresh) != _is_ready(before) else max(written, observed.status_held or deadlines.now)
+    return fresh if deadlines.reached(waits, TURN_SECONDS) else before
+
+
+def _is_ready(status: GaudiInferenceStatus) -> bool:
+    return any(each.type == "Ready" and each.status == TRUE for each in status.conditions)
 
 
 def _remembered(status: GaudiInferenceStatus) -> tuple[object, ...]:

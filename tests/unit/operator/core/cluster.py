@@ -94,6 +94,7 @@ class Cluster:
             namespace_labels=self.namespace_labels,
             now=self.now,
             status_written=self.status_written,
+            status_held=START,  # what happens within a moment is over when the next pass comes
         )
 
     def operate(self, answers: Answers = AT_ONCE) -> Decision:

@@ -34,6 +34,15 @@ def test_turn_of_a_condition_is_told_once(kind: str, verdict: Verdict, expected:
     assert events(after, after, ()) == ()
 
 
+def test_resource_that_is_ready_at_once_is_one_story() -> None:
+    verdicts = [
+        ("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed.")),
+        ("Ready", Verdict(TRUE, "Serving", "All serve.")),
+    ]
+    after = GaudiInferenceStatus(conditions=conditions_from(verdicts, (), 1, NOW))
+    assert events(NOTHING, after, ()) == (Event("Normal", "Ready", "All serve."),)
+
+
 @pytest.mark.parametrize("kind", ["Ready", "WarmedUp", "PlanAccepted", "Stalled", "Degraded", "Reconciling"])
 def test_turn_to_the_usual_is_not_told(kind: str) -> None:
     usual = FALSE if kind in ("Ready", "WarmedUp", "Stalled", "Degraded", "Reconciling") else TRUE

@@ -6,6 +6,7 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import MAX_REVISIONS, GaudiInferenceStatus, RevisionPhase, Revisions
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.revision import Revision
 from gaudi_operator.core.status.status import revision_states, throttled
@@ -44,8 +45,8 @@ def test_moment_of_making_waits_for_the_next_write() -> None:
     made, row = NOW - timedelta(seconds=1), revision_states(state_of(stored=(revision("new"),)))
     fresh = GaudiInferenceStatus(revisions=row)
     shown = GaudiInferenceStatus(revisions=(row[0].model_copy(update={"created": None}),))
-    assert throttled(shown, fresh, made, Deadlines(NOW)) == shown
-    assert throttled(shown, fresh, NOW - timedelta(seconds=2), Deadlines(NOW)) == fresh
+    assert throttled(shown, fresh, Observed({}, status_written=made), Deadlines(NOW)) == shown
+    assert throttled(shown, fresh, Observed({}, status_written=NOW - timedelta(seconds=2)), Deadlines(NOW)) == fresh
 
 
 def test_newest_comes_first_and_the_oldest_are_left_out() -> None:

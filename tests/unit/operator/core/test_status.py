@@ -10,6 +10,7 @@ from gaudi_operator.api.v1alpha1.status import (
     BucketCounts,
     Buckets,
     CapturedPercent,
+    Condition,
     GaudiInferenceStatus,
     PodState,
     RevisionPhase,
@@ -20,6 +21,7 @@ from gaudi_operator.api.v1alpha1.status import (
 )
 from gaudi_operator.api.v1alpha1.warmup import Readiness
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
@@ -274,15 +276,15 @@ FURTHER = GaudiInferenceStatus(warmup=WarmupProgress(percent=11, phase="Compilin
 
 
 def test_progress_waits_while_the_last_write_is_young() -> None:
-    assert throttled(EARLIER, FURTHER, NOW - timedelta(seconds=0.5), Deadlines(NOW)) == EARLIER
+    assert throttled(EARLIER, FURTHER, wrote(0.5), Deadlines(NOW)) == EARLIER
 
 
 def test_progress_is_shown_after_two_seconds() -> None:
-    assert throttled(EARLIER, FURTHER, NOW - timedelta(seconds=2), Deadlines(NOW)) == FURTHER
+    assert throttled(EARLIER, FURTHER, wrote(2), Deadlines(NOW)) == FURTHER
 
 
 def test_first_write_of_this_process_waits_for_nothing() -> None:
-    assert throttled(EARLIER, FURTHER, None, Deadlines(NOW)) == FURTHER
+    assert throttled(EARLIER, FURTHER, Observed({}), Deadlines(NOW)) == FURTHER
 
 
 @pytest.mark.parametrize(
@@ -295,7 +297,7 @@ def test_first_write_of_this_process_waits_for_nothing() -> None:
 )
 def test_what_later_reconciles_build_on_is_written_at_once(remembered: dict[str, Any]) -> None:
     answer = FURTHER.model_copy(update=remembered)
-    assert throttled(EARLIER, answer, NOW, Deadlines(NOW)) == answer
+    assert throttled(EARLIER, answer, wrote(0), Deadlines(NOW)) == answer
 
 
 def test_pod_that_became_ready_is_shown_within_a_second() -> None:
@@ -304,13 +306,41 @@ def test_pod_that_became_ready_is_shown_within_a_second() -> None:
 
     before, after = GaudiInferenceStatus(pods=(row(False),)), GaudiInferenceStatus(pods=(row(True),))
     deadlines = Deadlines(NOW)
-    assert throttled(before, after, NOW - timedelta(seconds=0.4), deadlines) == before
+    assert throttled(before, after, wrote(0.4, held=2), deadlines) == before
     assert deadlines.next_seconds == pytest.approx(0.7)
-    assert throttled(before, after, NOW - timedelta(seconds=TURN_SECONDS), deadlines) == after
+    assert throttled(before, after, wrote(TURN_SECONDS, held=2), deadlines) == after
+
+
+def test_what_turns_waits_for_what_follows_within_a_moment() -> None:
+    before, after = GaudiInferenceStatus(replicas=1), GaudiInferenceStatus(replicas=2)
+    deadlines = Deadlines(NOW)
+    assert throttled(before, after, wrote(60), deadlines) == before
+    assert deadlines.next_seconds == pytest.approx(TURN_SECONDS + 0.1)
+    assert throttled(before, after, wrote(60, held=0.5), Deadlines(NOW)) == before
+    assert throttled(before, after, wrote(60, held=TURN_SECONDS), Deadlines(NOW)) == after
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_whether_the_resource_is_ready_waits_for_nothing_more(ready: bool) -> None:
+    def shown(is_ready: bool) -> GaudiInferenceStatus:
+        when = "2026-01-01T00:00:00Z"
+        verdict = Condition(
+            type="Ready", status="True" if is_ready else "False", reason="R", message="", last_transition_time=when
+        )
+        return GaudiInferenceStatus(conditions=(verdict,))
+
+    assert throttled(shown(not ready), shown(ready), wrote(60), Deadlines(NOW)) == shown(ready)
+    assert throttled(shown(not ready), shown(ready), wrote(0.5), Deadlines(NOW)) == shown(not ready)
+
+
+def wrote(seconds: float, held: float | None = None) -> Observed:
+    """The last write of a status was so long ago, and for so long there is another one to show."""
+    since = None if held is None else NOW - timedelta(seconds=held)
+    return Observed({}, status_written=NOW - timedelta(seconds=seconds), status_held=since)
 
 
 def test_unchanged_status_asks_for_no_other_look() -> None:
-    assert throttled(EARLIER, EARLIER, NOW, Deadlines(NOW)) == EARLIER
+    assert throttled(EARLIER, EARLIER, wrote(0), Deadlines(NOW)) == EARLIER
 
 
 def test_situation_without_a_revision_has_no_endpoint() -> None:

@@ -9,12 +9,10 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from kopf._cogs.clients.api import iter_jsonlines
 
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import CONTROLLER_REVISION
-from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.watches import Answer, WatchSession
+from gaudi_operator.shell.list_watch import ListWatch
 from tests.unit.operator.hostile.limited import peak, run
 
 OBJECTS = 10
@@ -54,18 +52,20 @@ async def _grown(what: str) -> int:
 
     app = web.Application()
     app.router.add_get(PATH, answer)
-    watching = WatchSession(Metrics(), lambda *each: held.append(each))
-    async with (
-        TestServer(app) as server,
-        aiohttp.ClientSession(middlewares=(watching,), response_class=Answer) as session,
-    ):
+    watched = asyncio.Event()
+
+    def seen(manifest: Any) -> None:
+        held.append(manifest)
+        if len(held) == OBJECTS + 1:
+            watched.set()
+
+    async with TestServer(app) as server, aiohttp.ClientSession() as http:
         before = peak()
-        async with session.get(server.make_url(PATH)) as response:
-            await response.json()
-        async with session.get(server.make_url(PATH), params={"watch": "true"}) as response:
-            # As kopf does, with workers that come to none of it in the meantime.
-            held += [json.loads(line) async for line in iter_jsonlines(response.content)]
-        assert len(held) == OBJECTS + 1
+        url = str(server.make_url("")).rstrip("/")
+        follows = ListWatch(http, url, CONTROLLER_REVISION, None, lambda *each: held.append(each), seen, seen).follow()
+        task = asyncio.create_task(follows)
+        await watched.wait()
+        task.cancel()
         return peak() - before
 
 

@@ -245,9 +245,33 @@ async def test_own_object_that_no_watch_has_shown_is_applied(memory: Memory, wri
     assert memory.api.objects["Service", "tiny"]["spec"] == {"port": 1}
 
 
+async def test_new_object_is_one_request(memory: Memory, writer: Writer) -> None:
+    memory.resource()
+    await writer.perform(KEY, asking_for(1))
+    assert [method for method, _ in memory.asked] == ["PATCH"]
+    assert memory.store.get(KEY, SERVICE, "tiny") == memory.api.get("Service", "tiny")
+
+
+async def test_object_that_is_gone_before_its_owner_was_asked_is_tried_again(memory: Memory, writer: Writer) -> None:
+    memory.resource()
+    memory.answers = [Answer(409, b'{"reason": "Conflict"}')]
+    with pytest.raises(Transient):
+        await writer.perform(KEY, asking_for(1))
+    assert memory.api.get("Service", "tiny") is None
+
+
+async def test_other_failure_of_a_new_object_asks_for_no_owner(memory: Memory, writer: Writer) -> None:
+    memory.resource()
+    memory.answers = [Answer(503, b"{}")]
+    with pytest.raises(Transient):
+        await writer.perform(KEY, asking_for(1))
+    assert [method for method, _ in memory.asked] == ["PATCH"]
+
+
 @pytest.mark.parametrize("successor", [False, True])
 async def test_nothing_is_made_for_a_resource_that_is_gone(memory: Memory, writer: Writer, successor: bool) -> None:
     resource = memory.resource()
+    memory.store.doubt(SERVICE, KEY)
     if successor:
         memory.replace(resource)
     else:
@@ -265,13 +289,22 @@ async def test_nothing_is_made_for_a_resource_that_went_unseen(memory: Memory, w
         await writer.recheck(KEY, [asking_for(1)])
 
 
-async def test_resource_is_looked_at_before_something_is_made(memory: Memory, writer: Writer) -> None:
+async def test_resource_that_has_lost_something_is_looked_at_once(memory: Memory, writer: Writer) -> None:
     memory.resource()
+    memory.store.doubt(SERVICE, KEY)
+    await writer.recheck(KEY, [asking_for(1)])
     await writer.recheck(KEY, [asking_for(1)])
     assert [method for method, _ in memory.asked] == ["GET"]
 
 
+async def test_new_resource_is_not_looked_at(memory: Memory, writer: Writer) -> None:
+    memory.resource()
+    await writer.recheck(KEY, [asking_for(1)])
+    assert not memory.asked
+
+
 async def test_resource_is_not_looked_at_for_a_change(memory: Memory, writer: Writer, service: Object) -> None:
+    memory.store.doubt(SERVICE, KEY)
     await writer.recheck(KEY, [asking_for(2), deletion(service)])
     assert not memory.asked
 

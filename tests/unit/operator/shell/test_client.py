@@ -23,6 +23,32 @@ async def test_proxy_of_the_environment_is_not_asked(tmp_path: Path, monkeypatch
         assert await Cluster(connection, _uncounted).request("GET", "/version") == {"major": "1"}
 
 
+async def test_requests_share_a_connection_that_is_kept(tmp_path: Path) -> None:
+    connections = set[object]()
+
+    async def version(request: web.Request) -> web.Response:
+        connections.add(request.transport)
+        return await _version(request)
+
+    app = web.Application()
+    app.router.add_get("/version", version)
+    async with TestServer(app) as server, await Connection.connect(_kubeconfig(tmp_path, server)) as connection:
+        for _ in range(3):
+            await Cluster(connection, _uncounted).request("GET", "/version")
+    assert len(connections) == 1
+
+
+async def test_request_bears_the_token_and_its_body_as_json(tmp_path: Path) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        return web.json_response({"token": request.headers["Authorization"], "body": await request.json()})
+
+    app = web.Application()
+    app.router.add_post("/echo", echo)
+    async with TestServer(app) as server, await Connection.connect(_kubeconfig(tmp_path, server)) as connection:
+        answer = await Cluster(connection, _uncounted).request("POST", "/echo", {"a": "ä"})
+    assert answer == {"token": "Bearer t", "body": {"a": "ä"}}
+
+
 async def _version(_: web.Request) -> web.Response:
     return web.json_response({"major": "1"})
 

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.shell.incoming import LOOKED_AT_BYTES, MOST_VALUES, Lines, ListReader, kept
+from gaudi_operator.shell.incoming import MOST_VALUES, ListReader, kept
 from gaudi_operator.shell.kinds import CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
 from tests.builders import Object
-
-LARGE = "x" * LOOKED_AT_BYTES
 
 
 def owner(kind: str = "GaudiInference", version: str = "inference.gaudi.dev/v1alpha1", **fields: Any) -> Object:
@@ -78,18 +76,6 @@ async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
         yield content[start : start + size]
 
 
-class Pieces:
-    """A stream."""
-
-    def __init__(self, content: bytes, size: int) -> None:
-        """Of pieces of `size`."""
-        self._content, self._size = content, size
-
-    def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
-        """As it may come."""
-        return pieces(self._content, self._size)
-
-
 async def read(content: bytes, size: int) -> Any:
     """A list that comes in pieces of `size`."""
     return await ListReader(pieces(content, size), lambda each: each).whole()
@@ -124,21 +110,3 @@ async def test_what_is_no_list_is_an_error(text: str) -> None:
 
 async def test_list_without_items_is_read() -> None:
     assert await read(b'{"items": null}', 2) == {"items": None}
-
-
-@pytest.mark.parametrize("size", [1, 7, 100_000])
-async def test_lines_of_a_watch_are_looked_at_where_they_are_large(size: int) -> None:
-    events = [
-        {"type": "ADDED", "object": some(CONTROLLER_REVISION, data="small")},
-        {"type": "MODIFIED", "object": some(CONTROLLER_REVISION, data=LARGE)},
-        {"type": "ADDED", "object": some(CONTROLLER_REVISION, owner(), data=LARGE)},
-        {"type": "ERROR", "object": {"code": 410, "message": LARGE}},
-    ]
-    content = b"".join(json.dumps(each).encode() + b"\n" for each in events)
-    lines = Lines(CONTROLLER_REVISION, Pieces(content, size))
-    seen = [json.loads(line) for line in b"".join([each async for each in lines.iter_chunked(0)]).splitlines()]
-    assert seen == [
-        events[0],
-        {"type": "MODIFIED", "object": kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION))},
-        *events[2:],
-    ]

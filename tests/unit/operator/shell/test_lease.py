@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
 from datetime import datetime
+from threading import Event
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gaudi_operator.clock import Clock
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import Answer, Cluster
-from gaudi_operator.shell.lease import Election
+from gaudi_operator.shell.lease import Election, OwnThread
 from tests.world.api import Api, Object
 from tests.world.api_server import ApiServer
 from tests.world.clock import moment
@@ -259,3 +260,33 @@ def _end(both: Two, tasks: list[asyncio.Task[None]]) -> None:
         task.cancel()
     both.loop.run_until(both.loop.time())
     both.loop.close()
+
+
+async def test_thread_goes_on_while_the_process_is_busy() -> None:
+    async with OwnThread() as thread:
+        passed = Event()
+
+        async def work() -> None:
+            passed.set()
+
+        waiting = asyncio.create_task(thread.run(work()))
+        await asyncio.sleep(0)
+        assert passed.wait(10)  # nothing else of this loop runs meanwhile
+        await waiting
+
+
+async def test_work_that_is_given_up_ends_in_the_thread() -> None:
+    async with OwnThread() as thread:
+        began, ended = Event(), Event()
+
+        async def work() -> None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        waiting = asyncio.create_task(thread.run(work()))
+        await asyncio.to_thread(began.wait, 10)
+        waiting.cancel()
+        assert await asyncio.to_thread(ended.wait, 10)

@@ -9,13 +9,14 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Event, SetGate
 from gaudi_operator.core.answers import AnyQuestion
+from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.reconcile import Effects, Reconciler
+from gaudi_operator.shell.reconcile import SOON_SECONDS, Effects, Reconciler
 from gaudi_operator.shell.reports import Reports, Unreachable
 from gaudi_operator.shell.store import Key
 from tests.builders import gaudi_inference
@@ -45,7 +46,7 @@ class Operator:
         self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
         effects = Effects(
             self.memory.store,
-            Reports(lambda *news: self.reconciler.wake(*news), self.metrics, _silent, 10.0, clock),
+            Reports(lambda *news: self.reconciler.reported(*news), self.metrics, _silent, 10.0, clock),
             Writer(self.memory.cluster, self.memory.store, clock),
             self.publisher,
             self.metrics,
@@ -115,7 +116,51 @@ def test_news_in_one_moment_are_one_reconcile(operator: Operator) -> None:
     operator.sees(operator.resource)
     others = (operator.memory.exists(manifest(CONFIG_MAP, name), seen=False) for name in ("a", "b", "c"))
     operator.sees(*others)
+    operator.pass_time(SOON_SECONDS)
     assert len(operator.decided) == 2
+    operator.pass_time(10)
+    assert len(operator.decided) == 2
+
+
+def serving_pod(operator: Operator) -> Object:
+    """Its gate is open."""
+    gate = {"type": GATE, "status": "True", "reason": "WarmedUp", "message": ""}
+    return operator.memory.exists(manifest(POD, "a", spec={}, status={"conditions": [gate]}), seen=False)
+
+
+def test_pod_that_takes_traffic_waits_for_no_other_news(operator: Operator) -> None:
+    operator.sees(operator.resource)
+    operator.sees(serving_pod(operator))
+    assert len(operator.decided) == 2
+
+
+def test_report_that_decides_waits_for_no_other_news(operator: Operator) -> None:
+    operator.sees(operator.resource)
+    operator.loop.call_soon(operator.reconciler.reported, KEY, True)
+    operator.pass_time(0)
+    assert len(operator.decided) == 2
+    operator.loop.call_soon(operator.reconciler.reported, KEY, False)
+    operator.pass_time(0.9)
+    assert len(operator.decided) == 2
+    operator.pass_time(0.2)
+    assert len(operator.decided) == 3
+
+
+def test_start_is_over_when_all_that_was_listed_was_looked_at(operator: Operator) -> None:
+    operator.memory.store.unlisted = {(RESOURCE, None)}
+    operator.memory.answers = [AWAY]
+    assert operator.reconciler.why_not_ready() is None
+
+    async def list_all() -> None:
+        operator.reconciler.listed(RESOURCE, None, [operator.resource], 99)
+        why = operator.reconciler.why_not_ready()
+        assert why is not None
+        assert why.endswith("0 of 1 are done")
+
+    operator.loop.run_until_complete(list_all())
+    operator.pass_time(0)
+    assert operator.outcomes("transient") == 1
+    assert operator.reconciler.why_not_ready() is None
 
 
 def test_resource_is_looked_at_again_when_that_is_due(operator: Operator) -> None:
@@ -256,7 +301,7 @@ def test_success_makes_the_next_wait_short_again(operator: Operator) -> None:
     operator.memory.answers = [AWAY]
     operator.status = GaudiInferenceStatus(replicas=2)
     operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "news"), seen=False))
-    operator.pass_time(0.25)
+    operator.pass_time(SOON_SECONDS + 0.25)
     assert operator.memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 2
 
 

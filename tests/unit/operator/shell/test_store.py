@@ -191,3 +191,33 @@ def test_deletion_once_seen_is_not_undone_by_older_lists() -> None:
     store.remove(manifest(SERVICE, "s", 6, "r"))
     assert store.take_list(SERVICE, None, [manifest(SERVICE, "s", 5, "r")], version=5) == set()
     assert store.get(KEY, SERVICE, "services-s") is None
+
+
+def test_resources_of_the_first_lists_may_be_gone() -> None:
+    store = Store()
+    store.unlisted = {(RESOURCE, None), (SERVICE, None)}
+    store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
+    store.take_list(SERVICE, None, [], version=20)
+    assert store.doubted == {KEY}
+
+
+def test_resource_that_has_lost_an_object_may_be_gone() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
+    assert not store.doubted
+    store.take_list(SERVICE, None, [], version=10)
+    assert store.doubted == {KEY}
+
+
+def test_doubt_ends_with_its_resource() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
+    store.doubt(SERVICE, KEY)
+    store.remove(manifest(RESOURCE, "r", 6))
+    assert not store.doubted
+    store.doubt(SERVICE, KEY)
+    assert not store.doubted
+
+
+def test_pods_that_go_are_no_doubt() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1))
+    store.doubt(POD, KEY)
+    assert not store.doubted

@@ -1,0 +1,189 @@
+"""Follows one kind in one namespace, or in all: a list in pages, then a watch from its version on, for ever.
+
+A watch that ends is taken up again at the version that was seen last. When the API server has forgotten that one, the
+kind is listed anew, and whoever takes the list finds what has vanished meanwhile. kopf does the same for the resource
+itself, and much beside it for every object that changes: tasks, queues, causes and copies, which cost more than all
+that is done for a child.
+"""
+
+import asyncio
+import itertools
+import json
+import logging
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from gaudi_operator.shell.incoming import ListReader, kept
+from gaudi_operator.shell.kinds import Kind
+
+PAGE = 500
+"""Objects that are asked for at once: what is read of a page goes before the next one comes."""
+_CHUNK_BYTES = 256 * 2**10
+
+SERVER_TIMEOUT_SECONDS = 300
+"""The API server ends a watch after this time, and the next begins: no watch can hang for longer."""
+CONNECT_SECONDS = 10
+SILENT_SECONDS = 90
+"""Of a watch; bookmarks come every minute."""
+LIST_SECONDS = 60
+_SHORT_SECONDS = 1.0
+"""A watch that ends sooner than this has failed, whatever was answered."""
+
+_GONE = 410
+
+Object = Mapping[str, Any]
+Seen = Callable[[Object], None]
+"""Called with the newest version of an object."""
+Listed = Callable[[Kind, str | None, Sequence[Object], int], None]
+"""Called with (kind, namespace or None for all, the objects of the list, its resource version)."""
+
+log = logging.getLogger(__name__)
+
+
+class Forever:
+    """Delays between attempts that never end: an API server that is away comes back."""
+
+    def __iter__(self) -> "itertools.chain[float]":
+        return itertools.chain((0.2, 0.5, 1.0), itertools.repeat(2.0))
+
+
+class Failed(Exception):
+    """A list or a watch that the API server has not carried out; `version` is the one to go on from, None to list."""
+
+    def __init__(self, version: str | None) -> None:
+        super().__init__(version)
+        self.version = version
+
+
+@dataclass(frozen=True)
+class ListWatch:
+    """`seen` is called with every changed object, `deleted` with its last version, `listed` with what a list holds."""
+
+    http: aiohttp.ClientSession
+    server: str
+    kind: Kind
+    namespace: str | None
+    listed: Listed
+    seen: Seen
+    deleted: Seen
+
+    async def follow(self) -> None:
+        """List and watch until cancelled. The session counts requests and notes what fails."""
+        version, delays = None, iter(Forever())
+        while True:
+            try:
+                if version is None:
+                    version = await self._list()
+                began = time.monotonic()
+                version = await self._watch(version)
+                if time.monotonic() - began < _SHORT_SECONDS:
+                    raise Failed(version)
+                delays = iter(Forever())
+            except Failed as failed:
+                version = failed.version
+                await asyncio.sleep(next(delays))
+
+    async def _list(self) -> str:
+        """All objects, page by page; the version of the list. What changes between pages is not in it."""
+        objects: list[Object] = []
+        pages = {"limit": str(PAGE)}
+        while True:
+            page = await self._page(pages)
+            metadata = page["metadata"]
+            objects += page.get("items") or ()
+            if not metadata.get("continue"):
+                self.listed(self.kind, self.namespace, objects, int(metadata["resourceVersion"]))
+                return str(metadata["resourceVersion"])
+            pages = {"limit": str(PAGE), "continue": metadata["continue"]}
+
+    async def _page(self, pages: Mapping[str, str]) -> Object:
+        timeout = aiohttp.ClientTimeout(total=LIST_SECONDS, sock_connect=CONNECT_SECONDS)
+        try:
+            async with self.http.get(self._url, params={**self._selected, **pages}, timeout=timeout) as response:
+                if response.status != 200:
+                    raise Failed(None)
+                return await ListReader(response.content.iter_chunked(_CHUNK_BYTES), self._kept).whole()
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Failed(None) from error
+
+    async def _watch(self, version: str) -> str | None:
+        """The version to watch on from once the API server has ended the watch; None when it has forgotten it."""
+        how = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(SERVER_TIMEOUT_SECONDS),
+        }
+        timeout = aiohttp.ClientTimeout(
+            # Later than the server: for a connection that has died without a word.
+            total=SERVER_TIMEOUT_SECONDS + CONNECT_SECONDS,
+            sock_connect=CONNECT_SECONDS,
+            sock_read=SILENT_SECONDS,
+        )
+        try:
+            async with self.http.get(self._url, params={**self._selected, **how}, timeout=timeout) as response:
+                if response.status != 200:
+                    raise Failed(None if response.status == _GONE else version)
+                async for line in lines(response.content.iter_any()):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise Failed(self._after(event["object"], version))
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    self._tell(event["type"], kept(self.kind, event["object"]))
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Failed(version) from error
+        return version
+
+    def _kept(self, manifest: Object) -> Object:
+        # Items of a list do not say their kind as others do.
+        named = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
+        return kept(self.kind, {**named, **without_managed_fields(manifest)})
+
+    def _tell(self, kind: str, manifest: Object) -> None:
+        try:
+            if kind == "DELETED":
+                self.deleted(manifest)
+            elif kind != "BOOKMARK":
+                self.seen(manifest)
+        except Exception:
+            # The others of the kind come all the same, and this one with the next list.
+            log.exception("What a watch of %s has shown could not be taken in.", self.kind.plural)
+
+    def _after(self, status: Object, version: str) -> str | None:
+        """Where to go on after an error in a watch."""
+        if status.get("code") == _GONE:
+            return None
+        log.warning("A watch of %s has ended: %s; it is tried again.", self.kind.plural, status.get("message"))
+        return version
+
+    @property
+    def _url(self) -> str:
+        return f"{self.server}{self.kind.path(self.namespace)}"
+
+    @property
+    def _selected(self) -> Mapping[str, str]:
+        return {"labelSelector": self.kind.selector} if self.kind.selector else {}
+
+
+def without_managed_fields(manifest: Object) -> dict[str, Any]:
+    """Nothing decides on them, and they are a third of the memory."""
+    metadata = manifest["metadata"]
+    if "managedFields" not in metadata:
+        return dict(manifest)
+    kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return {**manifest, "metadata": kept}
+
+
+async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Whole lines, however long: the reader's own have a limit, and an object may be larger."""
+    parts: list[bytes] = []
+    async for chunk in chunks:
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join((*parts, line))
+            parts = []
+        parts.append(rest)

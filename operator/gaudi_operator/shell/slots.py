@@ -1,0 +1,86 @@
+"""In which order reconciles run when more are due than may run at once: gates, then what is in motion, then the rest.
+
+Within a rank namespaces take turns, so that nobody who has many resources is in the way of others for more than one
+reconcile. What opens or closes gates does not wait for the reconciles that run: those may be busy writing for a while.
+"""
+
+import asyncio
+from collections import OrderedDict
+from enum import IntEnum
+
+from gaudi_operator.shell.store import Key
+
+
+class Rank(IntEnum):
+    """Why a reconcile is due; the lowest goes first."""
+
+    GATES = 0
+    MOTION = 1
+    REST = 2
+
+
+Waiting = OrderedDict[Key, asyncio.Future[None]]
+
+
+class Slots:
+    """At most `at_once` reconciles at a time, and as many again for gates."""
+
+    def __init__(self, at_once: int) -> None:
+        """Nobody runs or waits."""
+        self._at_once = at_once
+        self._running = 0
+        self._waiting: dict[Rank, OrderedDict[str, Waiting]] = {rank: OrderedDict() for rank in Rank}
+
+    async def acquire(self, key: Key, rank: Rank) -> None:
+        """Wait for a slot; a resource waits for one at a time."""
+        turn = asyncio.get_running_loop().create_future()
+        self._add(key, rank, turn)
+        self._hand_out()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if self._remove(key) is None and not turn.cancelled():
+                self.release()  # handed out in the same moment
+            raise
+
+    def hurry(self, key: Key) -> None:
+        """The reconcile that a resource waits for is about gates, by now."""
+        turn = self._remove(key)
+        if turn is not None:
+            self._add(key, Rank.GATES, turn)
+            self._hand_out()
+
+    def release(self) -> None:
+        """A reconcile is over."""
+        self._running -= 1
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while turn := self._next():
+            if not turn.done():
+                self._running += 1
+                turn.set_result(None)
+
+    def _next(self) -> asyncio.Future[None] | None:
+        """Who is next, if there is room for it."""
+        for rank, namespaces in self._waiting.items():
+            room = 2 * self._at_once if rank is Rank.GATES else self._at_once
+            if namespaces and self._running < room:
+                namespace, waiting = namespaces.popitem(last=False)
+                _, turn = waiting.popitem(last=False)
+                if waiting:
+                    namespaces[namespace] = waiting
+                return turn
+        return None
+
+    def _add(self, key: Key, rank: Rank, turn: asyncio.Future[None]) -> None:
+        self._waiting[rank].setdefault(key.namespace, OrderedDict())[key] = turn
+
+    def _remove(self, key: Key) -> asyncio.Future[None] | None:
+        for namespaces in self._waiting.values():
+            waiting = namespaces.get(key.namespace, OrderedDict())
+            if turn := waiting.pop(key, None):
+                if not waiting:
+                    del namespaces[key.namespace]
+                return turn
+        return None

@@ -1,0 +1,160 @@
+"""A kind is listed in pages and watched from there on, and nothing that the API server answers ends that."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gaudi_operator.shell.kinds import POD, Kind
+from gaudi_operator.shell.list_watch import ListWatch, lines
+
+Object = Mapping[str, Any]
+Pieces = list[bytes | int]
+
+
+class Server:
+    """Answers lists and watches of pods, one after the other; the last watch stays open."""
+
+    def __init__(self, pages: list[Object | int], watches: list[Pieces]) -> None:
+        """`pages` are lists or status codes; a watch is a status code, or pieces of its text."""
+        self.pages, self.watches = pages, watches
+        self.asked: list[dict[str, str]] = []
+        self.told: list[tuple[str, Any]] = []
+        self.news = asyncio.Condition()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """One list or watch."""
+        self.asked.append(dict(request.query))
+        if "watch" not in request.query:
+            page = self.pages.pop(0)
+            return web.Response(status=page) if isinstance(page, int) else web.json_response(page)
+        pieces = self.watches.pop(0)
+        if isinstance(pieces[0], int):
+            return web.Response(status=pieces[0])
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in pieces:
+            assert isinstance(piece, bytes)
+            await response.write(piece)
+        if not self.watches:
+            await asyncio.Event().wait()
+        return response
+
+    def listed(self, kind: Kind, namespace: str | None, objects: Any, version: int) -> None:
+        """A whole list."""
+        self.tell("listed", (kind, namespace, [each["metadata"]["name"] for each in objects], version))
+
+    def tell(self, what: str, value: Any) -> None:
+        """Note what was called."""
+        self.told.append((what, value))
+        asyncio.get_running_loop().create_task(self._notify())
+
+    async def _notify(self) -> None:
+        async with self.news:
+            self.news.notify_all()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until what was called is so."""
+        async with self.news, asyncio.timeout(10):
+            await self.news.wait_for(holds)
+
+
+@asynccontextmanager
+async def following(server: Server) -> AsyncIterator[Server]:
+    """The pods of a namespace are followed meanwhile."""
+    app = web.Application()
+    app.router.add_get("/api/v1/namespaces/blue/pods", server.answer)
+    async with TestServer(app) as http, aiohttp.ClientSession() as session:
+        url = str(http.make_url("")).rstrip("/")
+        calls = [partial(told, server, what) for what in ("seen", "gone")]
+        task = asyncio.create_task(ListWatch(session, url, POD, "blue", server.listed, *calls).follow())
+        yield server
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def told(server: Server, what: str, manifest: Object) -> None:
+    server.tell(what, manifest["metadata"]["name"])
+
+
+def pod(name: str, version: int) -> Object:
+    return {"metadata": {"name": name, "resourceVersion": str(version), "managedFields": [{}]}}
+
+
+def page(*names: str, version: int = 7, more: str = "") -> Object:
+    metadata = {"resourceVersion": str(version), **({"continue": more} if more else {})}
+    return {"metadata": metadata, "items": [pod(name, 1) for name in names]}
+
+
+def event(what: str, name: str, version: int) -> bytes:
+    return json.dumps({"type": what, "object": pod(name, version)}).encode() + b"\n"
+
+
+EMPTY: Pieces = [b""]
+
+
+async def test_pages_are_one_list() -> None:
+    async with following(Server([page("a", more="next"), page("b")], [EMPTY])) as server:
+        await server.until(lambda: bool(server.told))
+    assert server.told == [("listed", (POD, "blue", ["a", "b"], 7))]
+    assert server.asked[1]["continue"] == "next"
+    assert {"limit", "labelSelector"} <= server.asked[0].keys()
+
+
+async def test_watch_goes_on_from_the_list_and_tells_of_changes() -> None:
+    events = event("ADDED", "a", 8) + event("BOOKMARK", "", 9) + event("DELETED", "a", 10)
+    async with following(Server([page()], [[events[:20], events[20:]]])) as server:
+        await server.until(lambda: ("gone", "a") in server.told)
+    assert server.told[1:] == [("seen", "a"), ("gone", "a")]
+    assert server.asked[1]["resourceVersion"] == "7"
+
+
+async def test_watch_that_ends_is_taken_up_where_it_was() -> None:
+    async with following(Server([page()], [[event("BOOKMARK", "", 9)], [event("ADDED", "a", 10)]])) as server:
+        await server.until(lambda: ("seen", "a") in server.told)
+    assert [each["resourceVersion"] for each in server.asked[1:]] == ["7", "9"]
+
+
+GONE = json.dumps({"type": "ERROR", "object": {"code": 410, "message": "too old"}}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("gone", [[410], [GONE]])
+async def test_version_that_is_forgotten_is_listed_anew(gone: Pieces) -> None:
+    async with following(Server([page(), page("a", version=20)], [gone, EMPTY])) as server:
+        await server.until(lambda: len(server.told) == 2)
+    assert server.told[1] == ("listed", (POD, "blue", ["a"], 20))
+
+
+@pytest.mark.parametrize("refused", [[403], [500], [b"<html>\n"]])
+async def test_watch_that_is_refused_is_tried_again(refused: Pieces) -> None:
+    async with following(Server([page()], [refused, [event("ADDED", "a", 8)]])) as server:
+        await server.until(lambda: ("seen", "a") in server.told)
+    assert [each["resourceVersion"] for each in server.asked[1:]] == ["7", "7"]
+
+
+@pytest.mark.parametrize("code", [403, 410, 503])
+async def test_list_that_is_refused_is_tried_again(code: int) -> None:
+    async with following(Server([page("a", more="next"), code, page("b")], [EMPTY])) as server:
+        await server.until(lambda: bool(server.told))
+    assert server.told == [("listed", (POD, "blue", ["b"], 7))]
+
+
+async def test_object_that_cannot_be_taken_in_is_passed_over() -> None:
+    nameless = json.dumps({"type": "ADDED", "object": {"metadata": {"resourceVersion": "8"}}}).encode() + b"\n"
+    async with following(Server([page()], [[nameless, event("ADDED", "a", 9)]])) as server:
+        await server.until(lambda: ("seen", "a") in server.told)
+
+
+async def test_line_is_whole_however_it_comes() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for piece in (b"on", b"e\ntwo\nth", b"r", b"ee\n", b"half"):
+            yield piece
+
+    assert [line async for line in lines(chunks())] == [b"one", b"two", b"three"]
