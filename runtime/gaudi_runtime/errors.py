@@ -134,6 +134,12 @@ class ApiKeyBlank(RuntimeStartError):
     reason = "ApiKeyBlank"
 
 
+class CertificateUnusable(RuntimeStartError):
+    """The model port is to speak TLS, and there is no pair of certificate and key for it."""
+
+    reason = "CertificateUnusable"
+
+
 class PlanImpossible(RuntimeStartError):
     """No bucket or no KV block fits; `where` is the setting or file at fault, None where it is none alone."""
 

@@ -45,6 +45,7 @@ from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, EngineLost, Pla
 from gaudi_runtime.group.follow import follow
 from gaudi_runtime.group.peers import Make, over_the_group
 from gaudi_runtime.group.topology import Topology, topology_of
+from gaudi_runtime.http.certificate import Certificate
 from gaudi_runtime.http.connection import ServerLimits
 from gaudi_runtime.http.metrics import Observed, RequestMetrics, new_registry, publish_counters
 from gaudi_runtime.http.openai_api.api_key import asked_key
@@ -140,10 +141,13 @@ async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -
 
 async def _lead(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
     """Start the engine, with the other pods of a group where there are any, and serve."""
-    asked_key()  # a blank one is reported now, not after minutes of warm-up
+    # What is wrong with them is reported now, not after minutes of warm-up.
+    asked_key()
+    folder = config.serving.tls_folder
+    certificate = Certificate(Path(folder)) if folder else None
     select = partial(select_engine, loop=asyncio.get_running_loop())
     async with over_the_group(config, topology, status.board, signals, select) as make:
-        await _serve_model(config, await _start(config, status.board, signals, make), status, signals)
+        await _serve_model(config, await _start(config, status.board, signals, make), status, signals, certificate)
 
 
 async def _follow(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
@@ -182,7 +186,9 @@ async def _start(config: RuntimeConfig, board: ReportBoard, signals: Signals, ma
     return engine
 
 
-async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, signals: Signals) -> None:
+async def _serve_model(
+    config: RuntimeConfig, engine: Engine, status: Status, signals: Signals, certificate: Certificate | None
+) -> None:
     """Open the model port, publish Serving, and after SIGTERM refuse connections and finish answers."""
     serving = config.serving
     engine.start_serving()
@@ -205,6 +211,7 @@ async def _serve_model(config: RuntimeConfig, engine: Engine, status: Status, si
                 linger_seconds=LINGER_SECONDS,
             ),
             signature,
+            certificate,
         ),
     ):
         status.board.update(phase=Phase.SERVING)

@@ -11,8 +11,8 @@ from gaudi_runtime.contract.base import Tolerant
 class Rule(BaseModel):
     """A CEL rule of the schema: the API server refuses an object that breaks it, with this sentence.
 
-    With `before`, `oldSelf` is an optional: empty while an object is created, so that the rule holds for new objects and
-    can spare those that broke it before there was one.
+    With `before`, `oldSelf` is an optional: empty while an object is created, so that the rule holds for new objects
+    and can spare those that broke it before there was one.
     """
 
     rule: str

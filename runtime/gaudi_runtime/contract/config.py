@@ -211,6 +211,9 @@ class ServingConfig(Wire):
     max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
         None, description="Connections of the model port; when left out four for each request that it may hold."
     )
+    tls_folder: Annotated[str, Field(max_length=1024)] | None = Field(
+        None, description="Folder with tls.crt and tls.key; without it the model port speaks plain HTTP."
+    )
     drain_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         30, description="How long running requests may take to finish after SIGTERM."
     )

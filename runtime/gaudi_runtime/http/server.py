@@ -14,6 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from gaudi_runtime.errors import PortUnavailable
+from gaudi_runtime.http.certificate import Certificate
 from gaudi_runtime.http.connection import ServerLimits, connection_type
 
 TICK_SECONDS = 1.0
@@ -22,9 +23,28 @@ T = TypeVar("T")
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, limits: ServerLimits, certificate: Certificate | None) -> None:
         super().__init__(config)
+        self._limits, self._certificate = limits, certificate
         self.stop = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; uvicorn would give a handshake a minute, and who does not answer to its end half of one."""
+        loop, tls = asyncio.get_running_loop(), dict[str, Any]()
+        if self._certificate:
+            tls = {
+                "ssl": self._certificate.context,
+                "ssl_handshake_timeout": self._limits.head_seconds,
+                "ssl_shutdown_timeout": self._limits.linger_seconds or TICK_SECONDS,
+            }
+        self.servers = [
+            await loop.create_server(self._connection, sock=each, backlog=self.config.backlog, **tls)
+            for each in sockets or ()
+        ]
+        self.started = True
+
+    def _connection(self) -> asyncio.Protocol:
+        return connection_type(self._limits)(self.config, self.server_state, {})
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -36,6 +56,8 @@ class _Server(uvicorn.Server):
         # Once a second (uvicorn: ten times), so that hundreds of idle servers fit one machine.
         while not self.stop.is_set():
             await self.on_tick(0)
+            if self._certificate:
+                self._certificate.look()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.wait(), TICK_SECONDS)
 
@@ -67,11 +89,15 @@ def bind(port: int) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def http_server(
-    app: ASGIApp, port: int, limits: ServerLimits, headers: Sequence[tuple[str, str]] = ()
+    app: ASGIApp,
+    port: int,
+    limits: ServerLimits,
+    headers: Sequence[tuple[str, str]] = (),
+    certificate: Certificate | None = None,
 ) -> AsyncIterator[None]:
     """Serve `app` on `port` while the block runs; then refuse connections, finish answers, and return.
 
-    Every answer carries `headers`.
+    Every answer carries `headers`. With a `certificate` TLS is spoken, and nothing else.
 
     Answers that take longer than `limits.drain_seconds` after the end of the block are cut.
     Raises PortUnavailable.
@@ -79,7 +105,6 @@ async def http_server(
     listener = bind(port)
     config = uvicorn.Config(
         app,
-        http=connection_type(limits),
         ws="none",
         lifespan="off",
         loop="asyncio",
@@ -90,7 +115,7 @@ async def http_server(
         timeout_keep_alive=limits.keep_alive_seconds,
         timeout_graceful_shutdown=limits.drain_seconds,
     )
-    server = _Server(config)
+    server = _Server(config, limits, certificate)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield

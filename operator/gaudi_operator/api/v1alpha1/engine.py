@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 from gaudi_operator.api.base import (
     ApiModel,
     ImageReference,
+    ObjectName,
     Rule,
     SecretKey,
     ShortText,
@@ -127,6 +128,11 @@ class Engine(ApiModel):
         None,
         description="Secret with the key that every request must bring as a bearer token. Without it everybody who"
         " reaches the port may ask.",
+    )
+    tls_secret_name: ObjectName | None = Field(
+        None,
+        description="Secret with tls.crt and tls.key, as cert-manager writes it: the model port then speaks HTTPS"
+        " alone. A renewed certificate is taken over without a restart.",
     )
     layers_per_graph: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         None, description=became_setting(FORMER.layers_per_graph)

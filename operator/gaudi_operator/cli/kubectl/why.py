@@ -51,7 +51,7 @@ _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("WarmupStalled",): (LOG, POD),
     (
         *("ModelNotFound", "ModelUnreadable", "UnsupportedModel", "ModelAccessDenied", "HubUnreachable", "DiskFull"),
-        *("ConfigInvalid", "DeviceUnavailable", "PortUnavailable", "ApiKeyBlank", "StartFailed"),
+        *("ConfigInvalid", "DeviceUnavailable", "PortUnavailable", "ApiKeyBlank", "CertificateUnusable", "StartFailed"),
     ): (LOG, EDIT),
 }
 NEXT = {reason: commands for reasons, commands in _NEXT.items() for reason in reasons}

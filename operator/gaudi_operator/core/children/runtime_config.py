@@ -42,6 +42,7 @@ from gaudi_runtime.contract.ports import (
     RECIPE_PATH,
     SEED_RECIPES_PATH,
     SHARED_RECIPES_PATH,
+    TLS_PATH,
 )
 from gaudi_runtime.contract.report import FetchProgress
 from gaudi_runtime.knobs.speculation import speculation
@@ -81,6 +82,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
         serving=ServingConfig(
             max_queued_requests=spec.engine.max_queued_requests,
             max_connections=spec.engine.max_connections,
+            tls_folder=TLS_PATH if spec.engine.tls_secret_name else None,
             drain_seconds=spec.pod.drain_seconds,
             stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
         ),

@@ -1,7 +1,7 @@
 """Whether a manifest of recipes is signed: ECDSA over P-256 and SHA-256, in DER and base64.
 
-That is what `cosign sign-blob --key` writes, and `openssl dgst -sha256 -sign` with base64 behind it. A manifest names all
-of its files by their checksums, so its signature is theirs.
+That is what `cosign sign-blob --key` writes, and `openssl dgst -sha256 -sign` with base64 behind it. A manifest names
+all of its files by their checksums, so its signature is theirs.
 """
 
 import binascii

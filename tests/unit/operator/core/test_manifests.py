@@ -47,6 +47,12 @@ def test_endpoint_is_the_address_of_the_api() -> None:
     assert endpoint(inference()) == "http://tiny.models.svc:80/v1"
 
 
+def test_port_with_a_certificate_is_told_as_https() -> None:
+    secured = inference(engine={"tlsSecretName": "chat-tls"})
+    assert [each["appProtocol"] for each in service(secured)["spec"]["ports"]] == ["https"]
+    assert endpoint(secured) == "https://tiny.models.svc:80/v1"
+
+
 def test_account_is_made_for_pods_that_name_it_alone() -> None:
     kinds = {action.manifest["kind"] for action in child_actions(state_of(), Scaling()) if isinstance(action, Apply)}
     assert "Service" in kinds

@@ -157,3 +157,13 @@ def test_the_store_of_recipes_is_told_without_its_secrets() -> None:
 
 def test_the_generation_of_the_card_is_told_for_recipes() -> None:
     assert (config().engine.card, config(accelerator=CARD, engine={"name": "vllm"}).engine.card) == (None, "gaudi3")
+
+
+def test_folder_of_the_certificate_is_named_where_there_is_one() -> None:
+    assert config().serving.tls_folder is None
+    assert config(engine={"tlsSecretName": "chat-tls"}).serving.tls_folder == "/etc/gaudi-tls"
+
+
+def test_limit_of_connections_is_told_where_there_is_one() -> None:
+    assert config().serving.max_connections is None
+    assert config(engine={"maxConnections": 200}).serving.max_connections == 200

@@ -12,6 +12,17 @@ def mount(path: str, **overrides: Any) -> dict[str, Any] | None:
     return next((each for each in container(**overrides)["volumeMounts"] if each["mountPath"] == path), None)
 
 
+def test_certificate_is_mounted_as_a_folder_that_may_change() -> None:
+    secured = {"engine": {"tlsSecretName": "chat-tls"}}
+    assert volume("gaudi-tls", **secured) == {"name": "gaudi-tls", "secret": {"secretName": "chat-tls"}}
+    assert mount("/etc/gaudi-tls", **secured) == {"name": "gaudi-tls", "mountPath": "/etc/gaudi-tls", "readOnly": True}
+    assert container(**secured)["readinessProbe"]["httpGet"]["scheme"] == "HTTP"
+
+
+def test_port_without_a_certificate_has_no_folder_for_one() -> None:
+    assert mount("/etc/gaudi-tls") is None
+
+
 HUB_AND_CLAIM = {**HUB, "cache": {"persistentVolumeClaim": {"claimName": "shared"}}}
 
 

@@ -55,6 +55,17 @@ def test_blank_api_key_is_failure_and_model_is_not_published(tmp_path: Path) -> 
         assert not runtime.model_port_open()
 
 
+def test_wrong_certificate_is_failure_before_anything_is_warmed(tmp_path: Path) -> None:
+    config = sim_config(serving={"tls_folder": str(tmp_path / "none")})
+    with runtime_process(tmp_path, config) as runtime:
+        report = failed(runtime)
+        assert report.failure is not None
+        assert report.failure.reason == "CertificateUnusable"
+        assert "tls.crt cannot be read" in report.failure.message
+        assert report.prompt.warmed == 0
+        assert not runtime.model_port_open()
+
+
 def test_a_stall_fails_the_liveness_probe_with_a_sentence(tmp_path: Path) -> None:
     config = sim_config({"stallAtBucket": "prompt:3"}, serving={"stall_timeout_seconds": 1})
     with runtime_process(tmp_path, config) as runtime:

@@ -31,6 +31,7 @@ from gaudi_runtime.contract.ports import (
     MODEL_PATH,
     SEED_RECIPES_PATH,
     SHARED_RECIPES_PATH,
+    TLS_PATH,
 )
 
 LABEL_OR_ANNOTATION = (
@@ -51,6 +52,7 @@ RESERVED_PATHS = (
     CACHE_PATH,
     SHARED_RECIPES_PATH,
     SEED_RECIPES_PATH,
+    TLS_PATH,
 )
 """Where the runtime container has what the operator mounts, or the machine's own; a test holds all our mounts to it."""
 
@@ -61,6 +63,7 @@ RESERVED_VOLUMES = (
     "recipes",
     "kept-revisions",
     "seed-recipes",
+    "gaudi-tls",
     "cache",
     "tmp",
     "shared-memory",

@@ -19,6 +19,7 @@ from gaudi_runtime.contract.ports import (
     MODEL_PATH,
     SEED_RECIPES_PATH,
     SHARED_RECIPES_PATH,
+    TLS_PATH,
 )
 
 TEMPORARY_PATH = "/tmp"  # noqa: S108 - the mount point of a volume of the pod's own
@@ -35,6 +36,7 @@ def volumes(inference: Inference, config_map: str) -> list[Object]:
         *([{"name": "model", **mounted}] if mounted else []),
         *_adapter_volumes(spec.model),
         *([{"name": "fetched", **_fetched(spec.model.cache)}] if repositories(spec.model) else []),
+        *_certificate_volume(spec.engine.tls_secret_name),
         *_recipe_volumes(spec.recipe_cache, recipe_pvc_name(inference.identity)),
         {"name": "cache", "emptyDir": _limited(spec.pod.resources.cache_size)},
         {"name": "tmp", "emptyDir": _limited(spec.pod.resources.tmp_size)},
@@ -51,6 +53,8 @@ def mounts(spec: GaudiInferenceSpec) -> list[Object]:
         *([{"name": "model", "mountPath": MODEL_PATH, "readOnly": True}] if mounted else []),
         *({**each, "readOnly": True} for each in _adapter_mounts(spec.model)),
         *([{"name": "fetched", "mountPath": FETCH_PATH}] if repositories(spec.model) else []),
+        # As a folder: files that are mounted one by one never change.
+        *([{"name": "gaudi-tls", "mountPath": TLS_PATH, "readOnly": True}] if spec.engine.tls_secret_name else []),
         *_recipe_mounts(spec.recipe_cache),
         {"name": "cache", "mountPath": CACHE_PATH},
         {"name": "tmp", "mountPath": TEMPORARY_PATH},
@@ -84,6 +88,11 @@ def _adapter_mounts(model: Model) -> list[Object]:
         for at, each in enumerate(model.adapters)
         if mounted_source(each.source)
     ]
+
+
+def _certificate_volume(secret: str | None) -> list[Object]:
+    # Not optional: until cert-manager has made it, the kubelet waits and says so, and the pod is not to blame.
+    return [{"name": "gaudi-tls", "secret": {"secretName": secret}}] if secret else []
 
 
 def _recipe_volumes(cache: RecipeCache, claim: str) -> list[Object]:
