@@ -210,7 +210,7 @@ def _of_classes(controller: str) -> Manifest:
             {
                 "name": "the-class-that-counts",
                 "expression": "has(object.spec.className) ? object.spec.className == params.metadata.name :"
-                " params.spec.?default.orValue(false)",
+                " params.spec.?default.orValue(false) == true",
             },
             {
                 "name": "spec-changed",
@@ -236,7 +236,7 @@ def _variables(number: int, rule: Rule) -> Iterator[Manifest]:
     had, wrong = f"had{number}", f"wrong{number}"
     yield {
         "name": had,
-        "expression": f"variables.kept ? {rule.of_class(rule.asked).replace(_SPEC, 'oldObject.spec')} : []",
+        "expression": f"variables.kept ? ({rule.of_class(rule.asked).replace(_SPEC, 'oldObject.spec')}) : []",
     }
     asked = rule.of_class(rule.asked).replace(_SPEC, "object.spec")
     new = f"({asked}).filter(x, !({rule.of_class(rule.allowed)}) && !(x in variables.{had}))"

@@ -18,8 +18,8 @@ from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import CLASS, POD, PVC, RESOURCE, Kind
 
-MOST_VALUES = 50_000
-"""Of JSON in an object of ours: ten times what the largest spec makes of one."""
+MOST_VALUES = 20_000
+"""Of JSON in an object of ours: tens of times what the largest spec makes of one."""
 
 _AFTER_A_VALUE = frozenset(",:]} \n\r\t")
 

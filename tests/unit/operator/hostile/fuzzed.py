@@ -18,6 +18,8 @@ from typing import Any
 import yaml
 
 from gaudi_operator.core.actions import Decision
+from gaudi_operator.shell.incoming import kept
+from gaudi_operator.shell.kinds import kind_of
 from gaudi_operator.shell.planning import Planner
 from gaudi_operator.shell.store import Key
 from tests.builders import gaudi_inference
@@ -163,6 +165,9 @@ async def _one(planner: Planner, cost: Cost, found: Found) -> None:
     found.reasons[reason] = found.reasons.get(reason, 0) + 1
     if wrong := violations(cluster.resource):
         raise AssertionError(wrong)
+    for manifest in cluster.objects.values():
+        if kept(kind_of(manifest), manifest) is not manifest:
+            raise AssertionError(f"a {manifest['kind']} that the operator makes is larger than it reads")
     if (status == "True") != bool(cluster.kind("ReplicaSet")):
         raise AssertionError(f"PlanAccepted is {status} ({reason}), and there are {len(cluster.objects)} children")
 
