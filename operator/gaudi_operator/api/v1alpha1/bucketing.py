@@ -47,7 +47,7 @@ class PromptRanges(contract.PromptRanges):
     query: RangeSettings = Field(RangeSettings(), description="New tokens per sequence.")
     context: RangeSettings = Field(
         RangeSettings(),
-        description="Cached context per sequence, in KV blocks; only with engine.prefixCaching.",
+        description="Cached context per sequence, in KV blocks; only with prefixCaching, or where prompts are split.",
     )
 
 

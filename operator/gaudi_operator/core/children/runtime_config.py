@@ -75,7 +75,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             experts=spec.parallelism.experts,
             nodes=spec.parallelism.nodes,
         ),
-        limits=plan_limits(spec),
+        limits=plan_limits(inference),
         bucketing=bucket_policy(spec),
         warmup=_warmup(spec.warmup),
         serving=ServingConfig(
@@ -125,7 +125,13 @@ def _folder(source: ModelSource, mount: str) -> str:
 def execution_mode(inference: Inference) -> ExecutionMode:
     """The asked-for mode; where none is asked for that of the kept revision, and of a new one torch.compile."""
     # Release 0.1.0 took HPU graphs on a card. What it left behind goes on in them, and is judged by them.
-    return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
+    kept = inference.kept.mode if inference.kept else None
+    return inference.spec.engine.execution_mode or kept or ExecutionMode.TORCH_COMPILE
+
+
+def runs_the_plugin(spec: GaudiInferenceSpec) -> bool:
+    """Whether the pods run vLLM on a card."""
+    return spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
 
 
 def on_cpu(accelerator: Accelerator) -> bool:
@@ -141,8 +147,23 @@ def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
     )
 
 
-def plan_limits(spec: GaudiInferenceSpec) -> Limits:
-    """The limits that shape the bucket plan."""
+def plan_limits(inference: Inference) -> Limits:
+    """The limits that shape the bucket plan: of a kept revision those of the plan that it has."""
+    limits, kept = served_limits(inference.spec), inference.kept
+    planned = kept.pieces_planned if kept else _pieces_planned(inference)
+    return limits if planned is None else limits.model_copy(update={"pieces_planned": planned})
+
+
+def _pieces_planned(inference: Inference) -> bool | None:
+    """Pieces of split prompts are planned where a bucket more takes time alone, and not the memory of a graph."""
+    engine, mode = inference.spec.engine, execution_mode(inference)
+    splits = runs_the_plugin(inference.spec) and engine.chunked_prefill and not engine.prefix_caching
+    # In eager mode no shape is ever cold.
+    return mode is not ExecutionMode.HPU_GRAPHS if splits and mode is not ExecutionMode.EAGER else None
+
+
+def served_limits(spec: GaudiInferenceSpec) -> Limits:
+    """What the spec itself says of them."""
     engine = spec.engine
     return Limits(
         max_model_len=spec.model.max_model_len,
