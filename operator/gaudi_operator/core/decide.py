@@ -28,7 +28,7 @@ from gaudi_operator.core.rollout.revision import (
     desired_revision,
     stored_revisions,
     why_not_kept,
-    with_kept,
+    with_kept_mode,
 )
 from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.state import RolloutState, State
@@ -65,7 +65,7 @@ def decide(observed: Observed, defaults: InstallationDefaults, answers: Answers 
 
     found = terminations(pods, before, observed.reports)
     stored = stored_revisions(observed.revisions)
-    inference = with_kept(inference, stored)
+    inference = with_kept_mode(inference, stored)
     identity = inference.identity
     policy = PodPolicy(identity.namespace, defaults.allow_host_path, platform, identity.name, inference.spec)
     state = State(

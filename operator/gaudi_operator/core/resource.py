@@ -30,27 +30,16 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What a kept revision runs with that its spec does not say: defaults of the release that made it.
-
-    `pieces_planned` as in the limits of its plan.
-    """
-
-    mode: ExecutionMode | None = None
-    pieces_planned: bool | None = None
-
-
-@dataclass(frozen=True)
 class Inference:
     """A GaudiInference as decisions see it.
 
-    `kept` is of the kept revision of this spec; None where there is none yet. `answers` are asked what the plan of the
-    spec is like.
+    `kept_mode` is what the kept revision of this spec runs in; None where there is none yet. `answers` are asked what
+    the plan of the spec is like.
     """
 
     identity: Identity
     spec: GaudiInferenceSpec
-    kept: Kept | None = None
+    kept_mode: ExecutionMode | None = None
     answers: Answers = field(default=AT_ONCE, compare=False, repr=False)
 
 

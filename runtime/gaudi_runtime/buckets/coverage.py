@@ -164,8 +164,8 @@ NO_PARTS = (
 
 
 NO_PIECES = (
-    "because prompts are split over steps and no context is planned for their later pieces: set "
-    "engine.executionMode to TorchCompile, which plans it, or turn chunkedPrefill off"
+    "because prompts are split over steps and no context is planned for their later pieces: say how much in "
+    "bucketing.prompt.context, or set engine.chunkedPrefill to false, which splits none"
 )
 
 

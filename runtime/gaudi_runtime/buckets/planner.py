@@ -251,8 +251,7 @@ def _contexts_of_pieces(values: list[int], shorter: int, limits: Limits, cap: in
     # A piece begins wherever the one before ended, so a block that is filled in part counts. By the plugin's own rule,
     # whole blocks behind the padded query, the last pieces of the longest prompts would find no bucket.
     most = math.ceil((limits.max_model_len - shorter - 1) / limits.block_size)
-    if cap is not None and most > cap:
-        return values
+    most = most if cap is None else min(most, cap)
     smaller = values[: bisect_left(values, most)]
     # As by the plugin's rule, the largest value gives way; the only one is that of prompts without context.
     return [*(smaller[:-1] if len(smaller) == len(values) > 1 else smaller), most]

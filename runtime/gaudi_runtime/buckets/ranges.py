@@ -164,8 +164,8 @@ def _dimensions(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:
 
 def _read(strategy: Strategy, dimension: str, limits: Limits) -> set[str]:
     """The settings that have an effect."""
-    # A long model's context is capped by `max` under every ranged strategy.
-    caps = limits.max_model_len >= LONG_MODEL_LEN and dimension == "prompt.context"
+    # The context of a long model, and that of pieces of split prompts, is capped by `max` under every ranged strategy.
+    caps = dimension == "prompt.context" and (limits.max_model_len >= LONG_MODEL_LEN or limits.plans_pieces)
     if strategy is Strategy.EXPONENTIAL:
         return {"max"} if caps else set()
     return _READ_BY.get(strategy, set())

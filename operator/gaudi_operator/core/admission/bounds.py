@@ -7,7 +7,7 @@ never work, what passes is judged again by the runtime after its profile run (do
 from math import ceil
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
-from gaudi_operator.core.children.runtime_config import execution_mode, served_limits
+from gaudi_operator.core.children.runtime_config import execution_mode, plan_limits
 from gaudi_operator.core.notation import MOST_MEMORY, whole_bytes
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import ExecutionMode
@@ -24,7 +24,7 @@ def captures(inference: Inference) -> bool:
 
 def most_kv_blocks(spec: GaudiInferenceSpec) -> int:
     """No model can have more KV blocks than this, nor use more."""
-    limits = served_limits(spec)
+    limits = plan_limits(spec)
     # A full sequence in every slot refers to no more.
     useful = ceil(limits.max_model_len / limits.block_size) * limits.max_num_seqs
     budget = usable_bytes(spec)

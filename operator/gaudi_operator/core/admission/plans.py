@@ -77,7 +77,7 @@ def plan_figures(inference: Inference) -> PlanFigures:
     sentence, without a full stop, when there is no plan; PlanTooExpensive, and Unanswered.
     """
     spec = inference.spec
-    limits, readiness, most = plan_limits(inference), spec.readiness, spec.warmup.max_graph_tokens
+    limits, readiness, most = plan_limits(spec), spec.readiness, spec.warmup.max_graph_tokens
     return inference.answers.get(
         FiguresOf(
             bucket_policy(spec),

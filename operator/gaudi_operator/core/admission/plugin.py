@@ -10,13 +10,20 @@ from math import ceil
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures
 from gaudi_operator.core.admission.plans import plan_figures
-from gaudi_operator.core.children.runtime_config import execution_mode, runs_the_plugin, served_limits
+from gaudi_operator.core.children.runtime_config import execution_mode, on_cpu, plan_limits
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.bucketing import Strategy
-from gaudi_runtime.contract.config import ExecutionMode
+from gaudi_runtime.contract.config import EngineName, ExecutionMode
 from gaudi_runtime.errors import Checks, Problem
 from gaudi_runtime.knobs.values import NO
 from gaudi_runtime.units import plural
+
+
+def runs_the_plugin(inference: Inference) -> bool:
+    """Whether the pods run vLLM on a card."""
+    spec = inference.spec
+    return spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
+
 
 _LEAST_SLICED = 1024
 _SLICED_FROM = 8192
@@ -27,10 +34,10 @@ _SLICES = ("VLLM_HPU_FSDPA_SLICE_ENABLED", "VLLM_PROMPT_USE_FUSEDSDPA")
 
 def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
     """With padding-aware buckets the plugin splits fused attention of long prompts, and asserts sizes as it loads."""
-    spec, limits = inference.spec, served_limits(inference.spec)
+    spec, limits = inference.spec, plan_limits(inference.spec)
     settings, tokens = spec.engine.settings, limits.max_num_batched_tokens
     off = any(settings.get(each, "").lower() in NO for each in _SLICES)
-    if not runs_the_plugin(inference.spec) or spec.bucketing.strategy is not Strategy.PADDING_AWARE or off:
+    if not runs_the_plugin(inference) or spec.bucketing.strategy is not Strategy.PADDING_AWARE or off:
         return None
     said, padding = settings.get(_THRESHOLD), spec.bucketing.prompt.query.pad_max
     threshold = int(said) if said else min(tokens, _SLICED_FROM)
@@ -55,10 +62,11 @@ def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
 def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
     """Sentences, without a final stop, about fields that the plugin overrules."""
     engine = inference.spec.engine
-    if runs_the_plugin(inference.spec) and engine.prefix_caching and engine.contiguous_paged_attention:
+    if runs_the_plugin(inference) and engine.prefix_caching and engine.contiguous_paged_attention:
         yield (
             "engine.prefixCaching is ignored by vLLM's plugin with contiguousPagedAttention, so prompts reuse no KV "
-            "blocks and of the planned contexts only those of split prompts are met: set one of them to false"
+            "blocks and of the planned contexts only those of split prompts are met: set contiguousPagedAttention to "
+            "false, or prefixCaching where no prompt is split"
         )
 
 
@@ -68,7 +76,7 @@ def graphs_of_contexts_are_too_few(inference: Inference) -> Problem | None:
     asked = captures(inference) and spec.readiness.on_shortfall is not Shortfall.SERVE_AND_WARN
     if not asked or spec.warmup.max_graph_tokens is not None:
         return None
-    limit = served_limits(spec).max_num_batched_tokens
+    limit = plan_limits(spec).max_num_batched_tokens
     sentence = why_too_few(inference, f"is left out, so maxNumBatchedTokens {limit} counts, which")
     return Problem("ThresholdsUnreachable", sentence) if sentence else None
 
@@ -80,7 +88,7 @@ def why_too_few(inference: Inference, said: str) -> str | None:
     The plugin's rule: all tokens of a batch count, padded, with their cached context.
     """
     spec = inference.spec
-    if not runs_the_plugin(inference.spec) or execution_mode(inference) is not ExecutionMode.HPU_GRAPHS:
+    if not runs_the_plugin(inference) or execution_mode(inference) is not ExecutionMode.HPU_GRAPHS:
         return None
     # Never impossible: plan_is_impossible stands before the thresholds and asks for the same plan.
     plan, percent = plan_figures(inference), spec.readiness.min_captured_prompt_percent

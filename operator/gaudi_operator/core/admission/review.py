@@ -190,12 +190,12 @@ def hints(inference: Inference) -> tuple[str, ...]:
     if spec.engine.name is not EngineName.VLLM:
         return told
     on_card = () if on_cpu(spec.accelerator) else (*_vision(spec), *_validation(inference))
-    return (*told, *_split_prompts(inference), *on_card)
+    return (*told, *_split_prompts(spec), *on_card)
 
 
 def _former_default(inference: Inference) -> Iterator[str]:
     """Told while it can still be decided: the mode changes with the next revision, whatever that one is for."""
-    kept, coming = inference.kept.mode if inference.kept else None, execution_mode(replace(inference, kept=None))
+    kept, coming = inference.kept_mode, execution_mode(replace(inference, kept_mode=None))
     if kept is not None and inference.spec.engine.execution_mode is None and kept is not coming:
         runs = as_in_spec(kept)
         yield (
@@ -204,21 +204,11 @@ def _former_default(inference: Inference) -> Iterator[str]:
         )
 
 
-def _split_prompts(inference: Inference) -> Iterator[str]:
-    spec, limits, coming = inference.spec, plan_limits(inference), plan_limits(replace(inference, kept=None))
+def _split_prompts(spec: GaudiInferenceSpec) -> Iterator[str]:
+    limits = plan_limits(spec)
     split = spec.engine.chunked_prefill and limits.max_num_batched_tokens < limits.max_model_len
-    if coming.plans_pieces and not limits.plans_pieces:
-        yield (
-            "Prompts that are split over steps meet shapes that the revision of these pods did not plan: the next one "
-            "plans them, with more prompt buckets; none with spec.engine.chunkedPrefill false."
-        )
-    elif limits.pieces_planned is False:
-        yield (
-            "With executionMode HpuGraphs no context is planned for prompts that are split over steps, whose graphs "
-            "would take memory: their later pieces meet cold shapes. TorchCompile plans it, spec.engine.prefixCaching "
-            "does, and with chunkedPrefill false nothing is split."
-        )
-    elif split and not limits.has_context:
+    # On a card the condition BucketCoverage says it, also where a step holds the longest prompt.
+    if split and not limits.prefix_caching and limits.pieces_planned is None:
         yield (
             f"Prompts above {limits.max_num_batched_tokens} tokens are split, and the cached context of their later "
             "pieces is planned only with spec.engine.prefixCaching: without it they meet cold shapes."

@@ -1,6 +1,6 @@
 """Whether the drafts that a spec asks for can be verified in planned shapes (docs/vllm.md, Speculative decoding)."""
 
-from gaudi_operator.core.children.runtime_config import on_cpu, served_limits
+from gaudi_operator.core.children.runtime_config import on_cpu, plan_limits
 from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS
@@ -32,7 +32,7 @@ def drafts_cannot_be_verified(inference: Inference, _: InstallationDefaults) -> 
 def _wrong(inference: Inference, asked: Speculation) -> str | None:
     if asked.tokens is None or not 1 <= asked.tokens <= MOST_DRAFTS:
         return f"num_speculative_tokens must be a whole number from 1 to {MOST_DRAFTS}."
-    limits = served_limits(inference.spec)
+    limits = plan_limits(inference.spec)
     if limits.contiguous_paged_attention:
         return "vLLM's plugin then answers wrongly; set spec.engine.contiguousPagedAttention to false."
     # A prompt and the drafts of all sequences in one step: what is cut short has other shapes, and a step that has only

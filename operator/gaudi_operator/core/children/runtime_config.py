@@ -15,7 +15,7 @@ from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, W
 from gaudi_operator.core.children.manifests.metadata import Object, child
 from gaudi_operator.core.notation import short_hash, whole_bytes
 from gaudi_operator.core.resource import Identity, Inference
-from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
+from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits, RangeSettings
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     CompileBackend,
@@ -75,7 +75,7 @@ def runtime_config(inference: Inference) -> RuntimeConfig:
             experts=spec.parallelism.experts,
             nodes=spec.parallelism.nodes,
         ),
-        limits=plan_limits(inference),
+        limits=plan_limits(spec),
         bucketing=bucket_policy(spec),
         warmup=_warmup(spec.warmup),
         serving=ServingConfig(
@@ -125,13 +125,7 @@ def _folder(source: ModelSource, mount: str) -> str:
 def execution_mode(inference: Inference) -> ExecutionMode:
     """The asked-for mode; where none is asked for that of the kept revision, and of a new one torch.compile."""
     # Release 0.1.0 took HPU graphs on a card. What it left behind goes on in them, and is judged by them.
-    kept = inference.kept.mode if inference.kept else None
-    return inference.spec.engine.execution_mode or kept or ExecutionMode.TORCH_COMPILE
-
-
-def runs_the_plugin(spec: GaudiInferenceSpec) -> bool:
-    """Whether the pods run vLLM on a card."""
-    return spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
+    return inference.spec.engine.execution_mode or inference.kept_mode or ExecutionMode.TORCH_COMPILE
 
 
 def on_cpu(accelerator: Accelerator) -> bool:
@@ -147,23 +141,8 @@ def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
     )
 
 
-def plan_limits(inference: Inference) -> Limits:
-    """The limits that shape the bucket plan: of a kept revision those of the plan that it has."""
-    limits, kept = served_limits(inference.spec), inference.kept
-    planned = kept.pieces_planned if kept else _pieces_planned(inference)
-    return limits if planned is None else limits.model_copy(update={"pieces_planned": planned})
-
-
-def _pieces_planned(inference: Inference) -> bool | None:
-    """Pieces of split prompts are planned where a bucket more takes time alone, and not the memory of a graph."""
-    engine, mode = inference.spec.engine, execution_mode(inference)
-    splits = runs_the_plugin(inference.spec) and engine.chunked_prefill and not engine.prefix_caching
-    # In eager mode no shape is ever cold.
-    return mode is not ExecutionMode.HPU_GRAPHS if splits and mode is not ExecutionMode.EAGER else None
-
-
-def served_limits(spec: GaudiInferenceSpec) -> Limits:
-    """What the spec itself says of them."""
+def plan_limits(spec: GaudiInferenceSpec) -> Limits:
+    """The limits that shape the bucket plan."""
     engine = spec.engine
     return Limits(
         max_model_len=spec.model.max_model_len,
@@ -176,7 +155,17 @@ def served_limits(spec: GaudiInferenceSpec) -> Limits:
         sliding_window_slices=engine.sliding_window_slices
         and AttentionSlices.model_validate(engine.sliding_window_slices.model_dump()),
         draft_tokens=_draft_tokens(spec),
+        pieces_planned=_pieces_planned(spec),
     )
+
+
+def _pieces_planned(spec: GaudiInferenceSpec) -> bool | None:
+    """Whether a range of context is said for pieces of prompts that vLLM splits on a card; None where none is split."""
+    engine = spec.engine
+    splits = engine.name is EngineName.VLLM and not on_cpu(spec.accelerator) and engine.chunked_prefill
+    # Not by itself, as the plugin does it: a plan has several times the buckets with them, and splits are rare where a
+    # step holds the longest prompt.
+    return spec.bucketing.prompt.context != RangeSettings() if splits and not engine.prefix_caching else None
 
 
 def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:

@@ -18,7 +18,7 @@ from gaudi_operator.core.children.runtime_config import config_map_name, runtime
 from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.observed import InstallationDefaults, Manifest
-from gaudi_operator.core.resource import Inference, Kept, read_inference
+from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_operator.core.rollout.inputs import (
     RevisionInputs,
     present_form,
@@ -106,15 +106,10 @@ class _Engine(Tolerant):
     execution_mode: ExecutionMode | None = None
 
 
-class _Limits(Tolerant):
-    pieces_planned: bool | None = None
-
-
-class _Defaults(Tolerant):
-    """The parts of a RuntimeConfig that no spec needs to say."""
+class _Modes(Tolerant):
+    """The part of a RuntimeConfig that says in which mode it runs."""
 
     engine: _Engine = _Engine()
-    limits: _Limits = _Limits()
 
 
 class _Data(Tolerant):
@@ -189,20 +184,19 @@ class Revision:
         return seconds if isinstance(seconds, int) else None
 
     @property
-    def defaults(self) -> Kept:
-        """What its pods run with; nothing where its configuration says nothing that is known."""
+    def mode(self) -> ExecutionMode | None:
+        """What its pods run in; None where its configuration says none that is known."""
         try:
-            found = _Defaults.model_validate_json(self.config)
+            return _Modes.model_validate_json(self.config).engine.execution_mode
         except ValidationError:
-            return Kept()
-        return Kept(found.engine.execution_mode, found.limits.pieces_planned)
+            return None
 
     def is_of(self, inputs: RevisionInputs) -> bool:
         """Whether it runs what these inputs ask for. To name the mode that it runs in asks for nothing else."""
         if same_inputs(self.inputs, inputs):
             return True
         asked = inputs.engine.execution_mode
-        if asked is None or asked is not self.defaults.mode:
+        if asked is None or asked is not self.mode:
             return False
         unsaid = inputs.engine.model_copy(update={"execution_mode": None})
         return same_inputs(self.inputs, inputs.model_copy(update={"engine": unsaid}))
@@ -281,10 +275,10 @@ def desired_revision(
     return Revision(name, _newest(stored) + 1, stored_form(inputs), template, text, group=group, from_class=from_class)
 
 
-def with_kept(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
-    """With the defaults of the stored revision of the spec's inputs: what runs is judged by what it runs with."""
+def with_kept_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
+    """With the execution mode of the stored revision of the spec's inputs: what runs is judged by what it runs in."""
     inputs = revision_inputs(inference)
-    return replace(inference, kept=next((each.defaults for each in stored if each.is_of(inputs)), None))
+    return replace(inference, kept_mode=next((each.mode for each in stored if each.is_of(inputs)), None))
 
 
 def to_run(revision: Revision, stored: tuple[Revision, ...]) -> Revision:

@@ -47,7 +47,7 @@ def suggestion(state: State) -> str | None:
         if report.memory is None:
             continue
         with suppress(PlanImpossible, PlanTooExpensive):
-            limits, batches = _as_found(plan_limits(state.inference), report.memory), _cold_batches(reports.values())
+            limits, batches = _as_found(plan_limits(spec), report.memory), _cold_batches(reports.values())
             shapes = tuple(sorted(batches))
             question = HoldingOf(bucket_policy(spec), limits, report.memory.kv_blocks, shapes)
             holding = state.inference.answers.get(question)

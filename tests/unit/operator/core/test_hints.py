@@ -7,7 +7,6 @@ import pytest
 
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.review import hints
-from gaudi_operator.core.resource import Kept
 from gaudi_operator.core.status.plan import judge_plan_accepted
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
@@ -31,11 +30,11 @@ def hinted(**overrides: Any) -> tuple[str, ...]:
 def test_mode_of_an_earlier_default_is_told(engine: str) -> None:
     model = repository("meta-llama/Llama-3.1-8B", dtype="bfloat16")
     asked = inference(engine={"name": engine}, accelerator=CARD, model=model)
-    assert hints(replace(asked, kept=Kept(ExecutionMode.HPU_GRAPHS))) == (
+    assert hints(replace(asked, kept_mode=ExecutionMode.HPU_GRAPHS)) == (
         "spec.engine.executionMode is left out and its pods run in HpuGraphs, the default when their revision was "
         "made: the next revision takes TorchCompile. To keep HpuGraphs, write it, which restarts nothing.",
     )
-    assert hints(replace(asked, kept=Kept(ExecutionMode.TORCH_COMPILE))) == ()
+    assert hints(replace(asked, kept_mode=ExecutionMode.TORCH_COMPILE)) == ()
 
 
 def test_published_configuration_needs_no_hint() -> None:

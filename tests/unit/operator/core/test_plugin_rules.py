@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
 from gaudi_operator.core.admission.plugin import plugin_violation
-from gaudi_operator.core.resource import Inference, Kept
+from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.errors import Problem
 from tests.builders import Object, merged
@@ -66,7 +66,7 @@ def test_thresholds_within_the_plugins_limit_are_not_refused(change: Object) -> 
 def test_mode_of_the_kept_revision_counts_where_none_is_said() -> None:
     unsaid = asked(CONTEXTS, engine={"executionMode": None})
     assert plugin_violation(unsaid) is None
-    assert plugin_violation(replace(unsaid, kept=Kept(ExecutionMode.HPU_GRAPHS))) is not None
+    assert plugin_violation(replace(unsaid, kept_mode=ExecutionMode.HPU_GRAPHS)) is not None
 
 
 PADDED: Object = {

@@ -14,6 +14,7 @@ from gaudi_runtime.contract.config import (
     SharedRecipes,
     plan_hash,
 )
+from tests.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 
@@ -157,3 +158,19 @@ def test_the_store_of_recipes_is_told_without_its_secrets() -> None:
 
 def test_the_generation_of_the_card_is_told_for_recipes() -> None:
     assert (config().engine.card, config(accelerator=CARD, engine={"name": "vllm"}).engine.card) == (None, "gaudi3")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "planned"),
+    [
+        ({}, False),
+        ({"bucketing": {"prompt": {"context": {"max": 4}}}}, True),
+        ({"engine": {"chunkedPrefill": False}}, None),
+        ({"engine": {"prefixCaching": True}}, None),
+        ({"engine": {"name": "torch"}}, None),
+        ({"accelerator": {"generation": "none", "deviceMemory": "1Gi"}}, None),
+    ],
+)
+def test_pieces_of_split_prompts_are_planned_by_a_range(overrides: dict[str, Any], planned: bool | None) -> None:
+    asked = merged({"engine": {"name": "vllm"}, "accelerator": CARD}, overrides)
+    assert config(**asked).limits.pieces_planned is planned

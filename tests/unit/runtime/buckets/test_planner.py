@@ -328,8 +328,10 @@ def test_pieces_of_split_prompts_have_as_much_context_as_is_left() -> None:
     assert contexts == [0, 1, 2, 4, 8, 14]
 
 
-def test_bounds_of_a_range_hold_for_pieces() -> None:
-    plan = make_plan(linear(context=RangeSettings(max=2)), PIECES, kv_blocks=64)
+@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+def test_largest_context_bounds_that_of_pieces(strategy: Strategy) -> None:
+    policy = BucketPolicy(strategy=strategy, prompt=PromptRanges(context=RangeSettings(max=2)))
+    plan = make_plan(policy, PIECES, kv_blocks=64)
     assert plan.warnings == ()
     assert max(each.num_blocks for each in plan.prompt) == 2
 
