@@ -165,7 +165,8 @@ def _pieces_planned(spec: GaudiInferenceSpec) -> bool | None:
     splits = engine.name is EngineName.VLLM and not on_cpu(spec.accelerator) and engine.chunked_prefill
     # Not by itself, as the plugin does it: a plan has several times the buckets with them, and splits are rare where a
     # step holds the longest prompt.
-    return spec.bucketing.prompt.context != RangeSettings() if splits and not engine.prefix_caching else None
+    said = bucket_policy(spec).prompt.context != RangeSettings()
+    return said if splits and not engine.prefix_caching else None
 
 
 def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:
