@@ -72,6 +72,7 @@ tools: $(READY) ## Build Kubernetes and what else the local cluster runs, once
 ready: $(READY) ## Build all that the tests run on, programs and images side by side, once
 	@$(BIN)/python -m localcluster prepare --leader-worker-sets \
 	  --image operator=localhost/gaudi-operator:dev --image runtime=localhost/gaudi-runtime:dev
+	@$(BIN)/python -m tests.plugin.image
 
 plugin: $(READY) ## The Gaudi plugin's own code on a card that the CPU plays: all combinations (PLUGIN_MATRIX= for six)
 	@environment="$$($(BIN)/python -m tests.plugin.environment)" && eval "$$environment" \

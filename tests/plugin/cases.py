@@ -80,6 +80,8 @@ def configured(case: Case, checkpoint: Path) -> RuntimeConfig:
             max_num_batched_tokens=1024 if case.strategy is Strategy.PADDING_AWARE else 512,
             block_size=128,
             prefix_caching=case.prefix_caching,
+            # A range of context is said below, and so planned for prompts that are split.
+            pieces_planned=None if case.prefix_caching else True,
             contiguous_paged_attention=case.contiguous,
         ),
         bucketing=_buckets(case.strategy),

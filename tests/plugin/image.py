@@ -1,10 +1,11 @@
-"""The runtime's image for cards, built on one in which the CPU plays the card."""
+"""`python -m tests.plugin.image`: the runtime's image for cards, built on one in which the CPU plays the card."""
 
+import sys
 from pathlib import Path
 
 from localcluster import Cluster, images
 from localcluster.node import Node
-from tests.plugin.environment import CARD, RELEASE, source
+from tests.plugin.environment import CARD, RELEASE, NoSource, left_out, source
 
 BASE, TAG = f"localhost/played-card:{RELEASE}", "localhost/gaudi-runtime-hpu:played"
 
@@ -25,3 +26,15 @@ def build() -> None:
     images.build_image("played-card", BASE, recipe=recipe)
     # By its id: another base makes another image.
     images.build_image("runtime-hpu", TAG, {"HPU_BASE_IMAGE": images.built()[BASE]})
+
+
+def main() -> None:
+    """Make it before the tests that run it; where the plugin's source cannot be had, say so."""
+    try:
+        build()
+    except NoSource as error:
+        print(left_out(error), file=sys.stderr)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

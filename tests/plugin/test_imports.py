@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.knob_defaults import wrong_defaults
+from tests.plugin.engine import forked
 from tests.plugin.environment import source
 
 SITE_PACKAGES = Path(str(find_spec("vllm").origin)).parents[1]  # type: ignore[union-attr]
@@ -64,3 +66,7 @@ def files() -> list[Path]:
 def test_every_name_of_vllm_that_the_plugin_imports_is_there(folder: Path) -> None:
     wanted = {name for file in folder.glob("*.py") for name in imported(ast.parse(file.read_text(encoding="utf-8")))}
     assert {name for name in wanted if not resolves(name)} == set()
+
+
+def test_defaults_of_the_table_of_knobs_are_those_of_this_release(tmp_path: Path) -> None:
+    assert forked(wrong_defaults, tmp_path) == {}

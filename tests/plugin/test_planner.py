@@ -4,13 +4,15 @@ import logging
 import os
 from functools import partial
 from itertools import product
+from math import ceil
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from gaudi_runtime.buckets.bucket import DeviceBlocks
-from gaudi_runtime.buckets.planner import plan_of_device
+from gaudi_runtime.buckets.planner import make_plan, plan_of_device
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
@@ -80,7 +82,7 @@ def differences(config: RuntimeConfig, blocks: int) -> str | None:
         ours = {tuple(each) for each in plan.of(phase)}
         ranged = config.bucketing.strategy is not Strategy.FILE
         if phase is BucketPhase.PROMPT and ranged and not config.limits.prefix_caching:
-            # Without prefix caching we plan no context; what a split prompt meets is said (docs/bucketing.md).
+            # Without prefix caching and pieces of split prompts we plan no context (docs/bucketing.md).
             planned = {each for each in planned if each[2] == 0}
         if ours != planned:
             return f"{phase}: only we {sorted(ours - planned)[:3]}, only the plugin {sorted(planned - ours)[:3]}"
@@ -103,6 +105,33 @@ def wrong_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[st
 @pytest.mark.parametrize("strategy", RANGED)
 def test_every_plan_is_the_plugins_own(base: RuntimeConfig, strategy: Strategy, blocks: int, tmp_path: Path) -> None:
     assert forked(partial(wrong_plans, base, strategy, blocks), tmp_path) == {}
+
+
+def uncovered_pieces(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, Any]:
+    """Batches, by limits, that a bucket of the plugin's holds, and none of our plan for pieces of split prompts."""
+    logging.disable(logging.CRITICAL)
+    missing = {}
+    # Every fifth: with pieces linear plans have thousands of buckets.
+    for limits in [each for each in LIMITS if not each.prefix_caching][::5]:
+        pieces = limits.model_copy(update={"pieces_planned": True})
+        config = base.model_copy(update={"limits": pieces, "bucketing": BucketPolicy(strategy=strategy)})
+        plan = make_plan(config.bucketing, pieces, blocks)
+        prompts = theirs(config, blocks)[BucketPhase.PROMPT]
+        longest = {1, *(query for _, query, _ in prompts), *(query + 1 for _, query, _ in prompts)}
+        for batch, query, context in prompts:
+            for length in (each for each in longest if each <= min(query, limits.max_model_len)):
+                # Of a block that is filled in part one token counts.
+                most = min(context, ceil((limits.max_model_len - length) / limits.block_size))
+                if plan.find(BucketPhase.PROMPT, batch, length, most) is None:
+                    missing[str(limits)] = (batch, length, most)
+    return missing
+
+
+@pytest.mark.parametrize("strategy", RANGED)
+def test_pieces_find_a_bucket_wherever_the_plugin_has_one(
+    base: RuntimeConfig, strategy: Strategy, tmp_path: Path
+) -> None:
+    assert forked(partial(uncovered_pieces, base, strategy, BLOCKS[0]), tmp_path) == {}
 
 
 @pytest.mark.parametrize("caching", [True, False])

@@ -1,25 +1,34 @@
 """Tensor parallel over two processes of vLLM's own, each with a card; what they tell each other goes through gloo."""
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
-from gaudi_runtime.contract.config import ParallelismConfig
+from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
+from tests.plugin import test_speculative as speculative
+from tests.plugin import test_vision as images
+from tests.plugin import vision
 from tests.plugin.cases import PAIRWISE, configured
-from tests.plugin.engine import Facts, forked, in_own_process
+from tests.plugin.engine import Facts, Run, forked, in_own_process
 from tests.plugin.serving import PROMPTS, planned, start_and_serve, worst_gap
+
+
+def on_two_ranks(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path) -> Facts:
+    config = config.model_copy(update={"parallelism": ParallelismConfig(tensor=2)})
+    # vLLM would start two interpreters anew, and import everything twice.
+    with mock.patch.dict(os.environ, {"VLLM_WORKER_MULTIPROC_METHOD": "fork"}):
+        return in_own_process(work, config, folder)
 
 
 @pytest.fixture(scope="module")
 def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
     config = configured(PAIRWISE[0], checkpoints["llama"])
-    config = config.model_copy(update={"parallelism": ParallelismConfig(tensor=2)})
-    # vLLM would start two interpreters anew, and import everything twice.
-    with mock.patch.dict(os.environ, {"VLLM_WORKER_MULTIPROC_METHOD": "fork"}):
-        return in_own_process(start_and_serve, config, tmp_path_factory.mktemp("two-ranks"))
+    return on_two_ranks(start_and_serve, config, tmp_path_factory.mktemp("two-ranks"))
 
 
 def test_every_rank_holds_and_warms_the_plan_that_we_print(facts: Facts) -> None:
@@ -30,8 +39,10 @@ def test_every_rank_holds_and_warms_the_plan_that_we_print(facts: Facts) -> None
 
 def test_every_rank_captures_every_bucket_once(facts: Facts) -> None:
     report = facts["report"]
-    assert report["prompt"]["captured"] + report["decode"]["captured"] == len(planned(facts))
-    assert [rank["captures"]["HpuModelAdapter"] for rank in facts["before"]] == [len(planned(facts))] * 2
+    captured = report["prompt"]["captured"] + report["decode"]["captured"]
+    # Some pieces of split prompts are above the plugin's own limit of graph tokens.
+    assert captured + len(report["skipped"]) == len(planned(facts))
+    assert [rank["captures"]["HpuModelAdapter"] for rank in facts["before"]] == [captured] * 2
 
 
 def test_serving_captures_nothing_on_any_rank(facts: Facts) -> None:
@@ -46,3 +57,58 @@ def test_we_count_what_both_ranks_ran(facts: Facts) -> None:
 def test_greedy_tokens_are_those_of_transformers(facts: Facts, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     answers = list(zip(PROMPTS, facts["answers"], strict=True))
     assert forked(partial(worst_gap, checkpoints["llama"], answers), tmp_path) < 0.15
+
+
+IN_THE_MATRIX = pytest.mark.skipif(not os.environ.get("PLUGIN_MATRIX"), reason="one more start: in make plugin only")
+
+
+@pytest.fixture(scope="module")
+def drafted(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    case = speculative.CASES[0]
+    config = speculative.drafting(case, checkpoints[case.family])
+    return on_two_ranks(speculative.start_and_draft, config, tmp_path_factory.mktemp("two-ranks-draft"))
+
+
+@IN_THE_MATRIX
+def test_two_ranks_verify_drafts_in_what_was_planned(drafted: Facts) -> None:
+    before, after = drafted["before"], drafted["after"]
+    assert (after["captures"], after["compiles"]) == (before["captures"], before["compiles"])
+    assert [each for each in drafted["cold"] if each.startswith("decode")] == []
+    assert drafted["counted"] == after["served"]
+    assert drafted["alone"] < speculative.TOKENS
+
+
+@IN_THE_MATRIX
+def test_tokens_of_two_ranks_with_drafts_are_those_of_transformers(
+    drafted: Facts, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    answers = list(zip(speculative.PROMPTS, drafted["answers"], strict=True))
+    assert forked(partial(worst_gap, checkpoints["llama"], answers), tmp_path) < 0.15
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("seeing")
+    return Path(forked(lambda: str(vision.make_seeing(folder / "gemma", vision.GEMMA)), folder))
+
+
+@pytest.fixture(scope="module")
+def looked(seeing: Path, tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    case = images.CASES[0]
+    config = images.looking(case, seeing)
+    return on_two_ranks(partial(images.start_and_look, case), config, tmp_path_factory.mktemp("two-ranks-look"))
+
+
+@IN_THE_MATRIX
+def test_two_ranks_warm_the_tower_and_capture_nothing_later(looked: Facts) -> None:
+    before, after = looked["before"], looked["after"]
+    vision = looked["report"]["vision"]
+    assert (vision["planned"], vision["warmed"], vision["skipped"]) == (len(images.BATCHES), len(images.BATCHES), [])
+    assert (after["captures"], after["compiles"]) == (before["captures"], before["compiles"])
+    assert (looked["hits"], looked["misses"]) == (len(images.SHOWN), 0)
+
+
+@IN_THE_MATRIX
+def test_answers_of_two_ranks_to_images_are_those_of_transformers(looked: Facts, seeing: Path, tmp_path: Path) -> None:
+    asked = [(sizes, *answer) for sizes, answer in zip(images.SHOWN, looked["answers"], strict=True)]
+    assert forked(partial(vision.worst_gap, seeing, asked), tmp_path) < 0.15

@@ -28,6 +28,7 @@ from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.serve import start_engine
+from tests.knob_defaults import wrong_defaults
 from tests.vllm.configs import vllm_config
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of libraries that vLLM imports
@@ -120,3 +121,7 @@ def test_weights_that_are_cut_off(start: Callable[..., None]) -> None:
     with pytest.raises(ModelUnreadable, match=r"model\.safetensors"):
         start(cut_off)
     assert no_process_is_left()
+
+
+def test_defaults_of_the_table_of_knobs_are_those_of_this_release() -> None:
+    assert wrong_defaults() == {}

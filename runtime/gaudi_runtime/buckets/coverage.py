@@ -163,6 +163,20 @@ NO_PARTS = (
 )
 
 
+NO_PIECES = (
+    "because prompts are split over steps and no context is planned for their later pieces: say how much in "
+    "bucketing.prompt.context, or set engine.chunkedPrefill to false, which splits none"
+)
+
+
+def _cure(limits: Limits) -> str | None:
+    """What would close gaps that all have a context."""
+    if limits.has_context:
+        return None
+    # A plan has no context then; only prompts that are computed in parts need it.
+    return NO_PARTS if limits.pieces_planned is None else NO_PIECES
+
+
 def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
     """Admissible (batch size, query, context) and those that no bucket holds; `buckets` are in plan order."""
     firsts, missing = Firsts(), 0
@@ -177,31 +191,38 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
         missing=missing,
         gap_count=firsts.count,
         gaps=tuple(_prompt_gap(first, limits) for first in firsts.smallest),
-        # Without prefix caching a plan has no context; only prompts that are computed in parts need it.
-        cure=NO_PARTS if not limits.prefix_caching and firsts.least_blocks != 0 else None,
+        cure=_cure(limits) if firsts.least_blocks != 0 else None,
     )
 
 
 def _most_context(limits: Limits) -> int:
     """Blocks that can be cached before the last token: none where prompts are neither cached nor computed in parts."""
-    in_parts = limits.max_num_batched_tokens < limits.max_model_len
-    return (limits.max_model_len - 1) // limits.block_size if limits.prefix_caching or in_parts else 0
+    in_parts = limits.pieces_planned is not None or limits.max_num_batched_tokens < limits.max_model_len
+    return (_room(limits) - 1) // limits.block_size if limits.prefix_caching or in_parts else 0
+
+
+def _room(limits: Limits) -> int:
+    """Tokens that a query and its context of whole blocks share."""
+    # A piece of a split prompt may begin within a block, which then counts for a single token.
+    within = limits.pieces_planned is not None and not limits.prefix_caching
+    return limits.max_model_len + (limits.block_size - 1 if within else 0)
 
 
 def _prompt_admits(shape: Bucket, limits: Limits) -> bool:
     return (
         shape.batch_size * shape.query_len <= limits.max_num_batched_tokens
-        and shape.query_len + shape.num_blocks * limits.block_size <= limits.max_model_len
+        and shape.query_len <= limits.max_model_len
+        and shape.query_len + shape.num_blocks * limits.block_size <= _room(limits)
         and shape.num_blocks <= _most_context(limits)
     )
 
 
 def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
     """The gap of a corner: each dimension of its end is the most that the other two allow."""
-    tokens, length = limits.max_num_batched_tokens, limits.max_model_len
+    tokens, length = limits.max_num_batched_tokens, _room(limits)
     last = Bucket(
         min(limits.max_num_prefill_seqs, tokens // first.query_len),
-        min(tokens // first.batch_size, length - first.num_blocks * limits.block_size),
+        min(tokens // first.batch_size, limits.max_model_len, length - first.num_blocks * limits.block_size),
         min(_most_context(limits), (length - first.query_len) // limits.block_size),
     )
     return Gap(first, last)
@@ -234,7 +255,7 @@ def _longest_queries(level: Level, limits: Limits) -> Iterator[tuple[int, int]]:
 
 def _queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:
     """Sum over contexts from `start` to `end` of the queries above `query` that they leave room for."""
-    length, block = limits.max_model_len, limits.block_size
+    length, block = _room(limits), limits.block_size
     if longest <= query:
         return 0
     end = min(end, (length - query - 1) // block)

@@ -4,6 +4,7 @@ Of ranges all combinations of the values are looked at. Rules (docs/bucketing.md
 collects the buckets of one phase and counts, by rule, those that did not pass.
 """
 
+import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence, Sized
@@ -228,10 +229,14 @@ def plan_of(prompt: Sieve, decode: Sieve, warnings: Sequence[str] = ()) -> Bucke
 def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, context_cap: int | None) -> None:
     check_candidates(BucketPhase.PROMPT, values.prompt_batch, values.prompt_query, values.prompt_context)
     for batch_size in values.prompt_batch:
-        contexts = values.prompt_context
+        contexts, shorter = values.prompt_context, 0
         for query in values.prompt_query:
-            # From the query before: where its context cannot give way, that value stays (see below).
-            contexts = _fit_context(contexts, query, limits, context_cap)
+            if limits.plans_pieces:
+                contexts = _contexts_of_pieces(values.prompt_context, shorter, limits, context_cap)
+            else:
+                # From the query before: where its context cannot give way, that value stays (see below).
+                contexts = _fit_context(contexts, query, limits, context_cap)
+            shorter = query
             rule = query_rule(limits, batch_size, query)
             # Counted together: of millions of combinations most may fall to this rule.
             if rule:
@@ -239,6 +244,17 @@ def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, co
                 continue
             for context in contexts:
                 _sift_prompt(sieve, Bucket(batch_size, query, context), limits)
+
+
+def _contexts_of_pieces(values: list[int], shorter: int, limits: Limits, cap: int | None) -> list[int]:
+    """The values below the most context that queries above `shorter` tokens may have; that one replaces the others."""
+    # A piece begins wherever the one before ended, so a block that is filled in part counts. By the plugin's own rule,
+    # whole blocks behind the padded query, the last pieces of the longest prompts would find no bucket.
+    most = math.ceil((limits.max_model_len - shorter - 1) / limits.block_size)
+    most = most if cap is None else min(most, cap)
+    smaller = values[: bisect_left(values, most)]
+    # As by the plugin's rule, the largest value gives way; the only one is that of prompts without context.
+    return [*(smaller[:-1] if len(smaller) == len(values) > 1 else smaller), most]
 
 
 def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | None) -> list[int]:

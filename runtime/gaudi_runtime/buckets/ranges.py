@@ -142,10 +142,10 @@ def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
     """One sentence per setting without effect, named as users write it."""
     strategy = as_in_spec(policy.strategy)
     for dimension, settings in _dimensions(policy):
-        without_context = dimension == "prompt.context" and not limits.prefix_caching
+        without_context = dimension == "prompt.context" and not limits.has_context
         for name in settings.model_dump(by_alias=True, exclude_none=True):
             if without_context:
-                yield f"bucketing.{dimension}.{name} is ignored: prefix caching is off, so prompts have no context"
+                yield (f"bucketing.{dimension}.{name} is ignored: without prefix caching prompts have no context here")
             elif name not in _read(policy.strategy, dimension, limits):
                 yield f"bucketing.{dimension}.{name} is ignored by the {strategy} strategy"
     if policy.file is not None and policy.strategy is not Strategy.FILE:
@@ -164,8 +164,8 @@ def _dimensions(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:
 
 def _read(strategy: Strategy, dimension: str, limits: Limits) -> set[str]:
     """The settings that have an effect."""
-    # A long model's context is capped by `max` under every ranged strategy.
-    caps = limits.max_model_len >= LONG_MODEL_LEN and dimension == "prompt.context"
+    # The context of a long model, and that of pieces of split prompts, is capped by `max` under every ranged strategy.
+    caps = dimension == "prompt.context" and (limits.max_model_len >= LONG_MODEL_LEN or limits.plans_pieces)
     if strategy is Strategy.EXPONENTIAL:
         return {"max"} if caps else set()
     return _READ_BY.get(strategy, set())
@@ -257,7 +257,7 @@ def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> D
     chosen, values_of = _strategy(policy, limits, device)
     query = _values("prompt.query", chosen.prompt_query, values_of)
     context = [0]
-    if limits.prefix_caching:
+    if limits.has_context:
         context = _values("prompt.context", chosen.prompt_context, values_of)
     blocks = _values("decode.blocks", chosen.decode_blocks, values_of)
     # With contiguous attention a batch reads up to the highest block in use, so some bucket must have all of them.

@@ -122,3 +122,18 @@ class Limits(Wire):
     draft_tokens: Annotated[int, Field(ge=1, le=MOST_DRAFTS)] | None = Field(
         None, description="Tokens that speculative decoding drafts for a sequence and step; none without it."
     )
+    pieces_planned: bool | None = Field(
+        None,
+        description="Whether prompt buckets have a context for the later pieces of prompts that are split over steps,"
+        " without prefix caching; left out where only prompts above maxNumBatchedTokens are split.",
+    )
+
+    @property
+    def plans_pieces(self) -> bool:
+        """Whether prompts have a context as pieces of split ones alone."""
+        return bool(self.pieces_planned) and not self.prefix_caching
+
+    @property
+    def has_context(self) -> bool:
+        """Whether prompt buckets have a context dimension."""
+        return self.prefix_caching or self.plans_pieces

@@ -26,7 +26,8 @@ class ImageFacts:
     """What an image brings. `bridge` and `plugin` are versions of Intel's packages, empty when they are missing.
 
     `any_vllm` says that the user lets any release of vLLM pass. `read_only` names the folders that cannot be written.
-    `compiler` is the first line of what g++ says of itself; `inc` is the version of Intel Neural Compressor.
+    `compiler` is the first line of what g++ says of itself; `inc` is the version of Intel Neural Compressor; `git` is
+    where that program is, empty when it is missing.
     """
 
     torch: Package
@@ -38,6 +39,7 @@ class ImageFacts:
     python_headers: bool
     read_only: tuple[str, ...]
     inc: str = ""
+    git: str = ""
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,14 @@ def inc(image: ImageFacts) -> Row:
     return Row("neural compressor", State.WARNING, "not installed", advice)
 
 
+def git(image: ImageFacts) -> Row:
+    """What vLLM's plugin asks for a revision as it starts."""
+    if image.git or not image.bridge:
+        return Row("git", State.OK, image.git or "none, not needed on a CPU")
+    advice = "vLLM's plugin asks git for its revision as it starts; this runtime answers for it, other programs do not."
+    return Row("git", State.WARNING, "not installed", advice)
+
+
 def driver(machine: MachineFacts, image: ImageFacts) -> Row:
     """The kernel's driver and the image are of one release of the Gaudi software."""
     found = machine.gaudi.driver
@@ -276,5 +284,5 @@ def _numbers(release: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+", release)[:3])
 
 
-IMAGE_RULES = (torch, compiler, vllm, bridge, inc, folders)
+IMAGE_RULES = (torch, compiler, vllm, bridge, inc, git, folders)
 MACHINE_RULES = (device, driver, firmware, ports, processor, cores, memory, shared_memory, huge_pages, locked_memory)

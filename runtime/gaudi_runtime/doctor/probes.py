@@ -42,6 +42,7 @@ def look(wanted: Collection[EngineName], *, image_only: bool) -> Facts:
         python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
         read_only=read_only_folders(os.environ),
         inc=installed_version("neural-compressor-pt"),
+        git=shutil.which("git") or "",
     )
     cards = Cards(answer.get("kind", "cpu"), tuple(answer.get("names", ())))
     return Facts(image, None if image_only else _machine(cards))

@@ -10,21 +10,30 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gaudi_runtime.engines.vllm.workers.capabilities import (
+    BATCH,
     DEFRAGMENTER,
+    DRAFTS,
     HPU_GRAPHS,
     MANAGER,
     MARGIN,
     PIECES,
     PREPARED,
     RUNNER,
+    SEEDS,
     SETUP,
+    TOWER,
+    VISION,
+    VISION_BUCKETS,
     Name,
 )
 from gaudi_runtime.hardware.report import NameFound
 
 USED = {
-    "HPUModelRunner": (*SETUP, *RUNNER, *MARGIN, *HPU_GRAPHS, *PIECES, *PREPARED),
-    "HPUBucketingManager": MANAGER,
+    "HPUModelRunner": (*SETUP, *RUNNER, *MARGIN, *HPU_GRAPHS, *PIECES, *PREPARED, *DRAFTS, *VISION),
+    "HpuModelAdapter": TOWER,
+    "HPUBucketingManager": (*MANAGER, *SEEDS),
+    "HPUVisionBucketManager": VISION_BUCKETS,
+    "InputBatch": BATCH,
     "OnlineDefragmenter": DEFRAGMENTER,
 }
 """By the plugin's classes."""

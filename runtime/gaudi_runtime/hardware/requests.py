@@ -31,7 +31,7 @@ def planned_prompts(plan: BucketPlan, config: RuntimeConfig, kv_blocks: int) -> 
     """One prompt for each planned query length without context, so long that it is padded to just that bucket."""
     limits = config.limits
     room = min(limits.max_model_len, kv_blocks * limits.block_size) - ANSWER_TOKENS
-    # A longer one is split, and meets contexts that are planned with prefix caching only.
+    # A longer one is split, and meets contexts that not every plan has.
     room = min(room, limits.max_num_batched_tokens)
     queries = sorted({bucket.query_len for bucket in plan.of(BucketPhase.PROMPT) if bucket.num_blocks == 0})
     shorter = [0, *queries]
@@ -52,8 +52,8 @@ def at_once(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) ->
 def whole_together(config: RuntimeConfig, prompts: Sequence[Prompt], width: int) -> list[Prompt]:
     """Those of which no one is split when so many are asked at once; the shortest at least."""
     limits = config.limits
-    # The rest of a split prompt has a context, which is planned with prefix caching only (docs/bucketing.md).
-    splits = config.engine.chunked_prefill and not limits.prefix_caching
+    # The rest of a split prompt has a context, which not every plan has (docs/bucketing.md).
+    splits = config.engine.chunked_prefill and not limits.has_context
     if width == 1 or not splits:
         return list(prompts)
     # A token of each answer that is running counts, too.

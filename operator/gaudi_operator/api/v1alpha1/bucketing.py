@@ -47,7 +47,8 @@ class PromptRanges(contract.PromptRanges):
     query: RangeSettings = Field(RangeSettings(), description="New tokens per sequence.")
     context: RangeSettings = Field(
         RangeSettings(),
-        description="Cached context per sequence, in KV blocks; only with engine.prefixCaching.",
+        description="Cached context per sequence, in KV blocks: with prefixCaching, or on a card for prompts that are"
+        " split over steps.",
     )
 
 

@@ -105,7 +105,7 @@ class Engine(ApiModel):
     chunked_prefill: bool = Field(
         True,
         description="Whether a prompt may be split over several steps; only with the vllm engine. Later pieces have"
-        " cached context, which is planned only with prefixCaching.",
+        " cached context, which is planned with prefixCaching, and on a card where bucketing.prompt.context is said.",
     )
     contiguous_paged_attention: bool = Field(
         True, description="Whether decode attention reads one contiguous range of KV blocks."

@@ -106,8 +106,10 @@ class GaudiInferenceSpec(ApiModel):
             message="spec.model.quantization.method inc needs a card: set accelerator.generation to gaudi2 or gaudi3",
         ),
         Rule(
-            rule="self.engine.prefixCaching || !self.?bucketing.?prompt.?context.hasValue()",
-            message="spec.bucketing.prompt.context needs engine.prefixCaching: without it prompts have no context",
+            rule="self.engine.prefixCaching || self.engine.chunkedPrefill ||"
+            " !self.?bucketing.?prompt.?context.hasValue()",
+            message="spec.bucketing.prompt.context needs engine.prefixCaching or chunkedPrefill: without them prompts"
+            " have no context",
         ),
     )
     class_name: ObjectName | None = Field(

@@ -102,7 +102,7 @@ def judge_traces(
     Raises ConfigError for a file that cannot be read or written, PlanImpossible for the budget.
     """
     # A trace does not say which prompts share a prefix, so no plan is asked for buckets with cached context.
-    limits = question.limits.model_copy(update={"prefix_caching": False})
+    limits = question.limits.model_copy(update={"prefix_caching": False, "pieces_planned": None})
     learned, seen = traces.traffic(Server(limits, question.blocks, traces.pace))
     if save_to:
         _save(save_to, learned)

@@ -207,7 +207,8 @@ def _former_default(inference: Inference) -> Iterator[str]:
 def _split_prompts(spec: GaudiInferenceSpec) -> Iterator[str]:
     limits = plan_limits(spec)
     split = spec.engine.chunked_prefill and limits.max_num_batched_tokens < limits.max_model_len
-    if split and not limits.prefix_caching:
+    # On a card the condition BucketCoverage says it, also where a step holds the longest prompt.
+    if split and not limits.prefix_caching and limits.pieces_planned is None:
         yield (
             f"Prompts above {limits.max_num_batched_tokens} tokens are split, and the cached context of their later "
             "pieces is planned only with spec.engine.prefixCaching: without it they meet cold shapes."

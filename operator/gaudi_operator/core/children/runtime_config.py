@@ -15,7 +15,7 @@ from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, W
 from gaudi_operator.core.children.manifests.metadata import Object, child
 from gaudi_operator.core.notation import short_hash, whole_bytes
 from gaudi_operator.core.resource import Identity, Inference
-from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
+from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits, RangeSettings
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     CompileBackend,
@@ -158,7 +158,18 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
         sliding_window_slices=engine.sliding_window_slices
         and AttentionSlices.model_validate(engine.sliding_window_slices.model_dump()),
         draft_tokens=_draft_tokens(spec),
+        pieces_planned=_pieces_planned(spec),
     )
+
+
+def _pieces_planned(spec: GaudiInferenceSpec) -> bool | None:
+    """Whether a range of context is said for pieces of prompts that vLLM splits on a card; None where none is split."""
+    engine = spec.engine
+    splits = engine.name is EngineName.VLLM and not on_cpu(spec.accelerator) and engine.chunked_prefill
+    # Not by itself, as the plugin does it: a plan has several times the buckets with them, and splits are rare where a
+    # step holds the longest prompt.
+    said = bucket_policy(spec).prompt.context != RangeSettings()
+    return said if splits and not engine.prefix_caching else None
 
 
 def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:

@@ -142,7 +142,7 @@ class Optimizer:
         in_parts = limits.max_num_batched_tokens < limits.max_model_len
         self._cost = cost or token_cost(limits.block_size)
         self._spaces: dict[BucketPhase, Space] = {
-            BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.prefix_caching or in_parts),
+            BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.has_context or in_parts),
             BucketPhase.DECODE: DecodeSpace(limits, kv_blocks),
         }
         self._traffic: dict[BucketPhase, Weights] = {

@@ -1,6 +1,7 @@
 """Start vLLM's processes: with which arguments, what their workers are told, and the wait until they are there."""
 
 import os
+import shutil
 import socket
 import tempfile
 from argparse import Namespace
@@ -58,7 +59,7 @@ def launch(
             runtime_pid=os.getpid(),
             fail_on_cold_shapes=config.warmup.fail_on_cold_shapes,
         )
-        os.environ.update(give_orders(orders))
+        os.environ.update(give_orders(orders) | stand_in_for_git(Path(folder), os.environ))
         parsed = parse_arguments(arguments)
         progress()
 
@@ -66,6 +67,20 @@ def launch(
             return why_not_started(error, read_failure(failures), partial(figures, config))
 
         return parsed, _built(lambda: build(parsed), explained, progress, look, look_seconds)
+
+
+def stand_in_for_git(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which processes find a git that knows no repository, made in `folder`; none where there is one.
+
+    vLLM's plugin asks git for its revision as it starts, lives with a refusal, and ends where there is no such program.
+    """
+    path = environment.get("PATH", os.defpath)
+    refuses = shutil.which("false", path=path)
+    if shutil.which("git", path=path) or not refuses:
+        return {}
+    # A link and no script: nothing may be executed from where temporary files are.
+    folder.joinpath("git").symlink_to(refuses)
+    return {"PATH": f"{path}{os.pathsep}{folder}"}
 
 
 def _built(

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from gaudi_runtime.errors import (
     ConfigError,
+    EngineUnsupported,
     ModelNotFound,
     ModelUnreadable,
     PlanImpossible,
@@ -101,6 +102,8 @@ KNOWN = (
     Known(r"Model architectures? .{0,300}(is|are) not supported|No model architectures|failed to be inspected"
           r"|does not recognize this architecture|Unrecognized model in",
           UnsupportedModel, "vLLM does not serve this architecture: choose another model or another release of vLLM"),
+    Known(r"No such file or directory: 'git'",
+          EngineUnsupported, "vLLM's plugin asks git for a revision as it starts: use an image with git in it"),
     Known(CARD_FULL,
           PlanImpossible, "use more cards, a smaller model or weights of fewer bits"),
     Known(LACK_OF_MEMORY,

@@ -69,6 +69,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "model.maxAdapterRank": {"model": {"adapters": ADAPTERS}},
     "model.maxAdaptersPerBatch": {"model": {"adapters": ADAPTERS}},
     "warmup.maxGraphTokens": {"engine": {"executionMode": "HpuGraphs"}},
+    "engine.chunkedPrefill": {"engine": {"prefixCaching": False}},
 }
 """What a change of a field needs beside it."""
 NEEDS_TWO_FIELDS = "PT_HPU_ENABLE_LAZY_COLLECTIVES"

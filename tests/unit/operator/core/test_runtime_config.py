@@ -14,6 +14,7 @@ from gaudi_runtime.contract.config import (
     SharedRecipes,
     plan_hash,
 )
+from tests.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 
@@ -167,3 +168,19 @@ def test_folder_of_the_certificate_is_named_where_there_is_one() -> None:
 def test_limit_of_connections_is_told_where_there_is_one() -> None:
     assert config().serving.max_connections is None
     assert config(engine={"maxConnections": 200}).serving.max_connections == 200
+
+
+@pytest.mark.parametrize(
+    ("overrides", "planned"),
+    [
+        ({}, False),
+        ({"bucketing": {"prompt": {"context": {"max": 4}}}}, True),
+        ({"engine": {"chunkedPrefill": False}}, None),
+        ({"engine": {"prefixCaching": True}}, None),
+        ({"engine": {"name": "torch"}}, None),
+        ({"accelerator": {"generation": "none", "deviceMemory": "1Gi"}}, None),
+    ],
+)
+def test_pieces_of_split_prompts_are_planned_by_a_range(overrides: dict[str, Any], planned: bool | None) -> None:
+    asked = merged({"engine": {"name": "vllm"}, "accelerator": CARD}, overrides)
+    assert config(**asked).limits.pieces_planned is planned

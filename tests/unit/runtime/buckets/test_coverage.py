@@ -3,6 +3,7 @@
 from itertools import product
 from math import ceil
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ def small_limits(draw: st.DrawFn) -> Limits:
         block_size=block_size,
         contiguous_paged_attention=draw(st.booleans()),
         prefix_caching=draw(st.booleans()),
+        pieces_planned=draw(st.sampled_from([None, True, False])),
     )
 
 
@@ -51,12 +53,16 @@ def admissible(phase: BucketPhase, limits: Limits, kv_blocks: int) -> set[Bucket
 
 def _prompts(limits: Limits) -> list[tuple[int, int, int]]:
     sizes, lengths = range(1, limits.max_num_prefill_seqs + 1), range(1, limits.max_model_len + 1)
-    has_context = limits.prefix_caching or limits.max_num_batched_tokens < limits.max_model_len
+    pieces = limits.pieces_planned is not None
+    has_context = limits.prefix_caching or pieces or limits.max_num_batched_tokens < limits.max_model_len
+    # A piece of a split prompt begins anywhere; what is cached of others is whole blocks.
+    least = 1 if pieces and not limits.prefix_caching else limits.block_size
     contexts = range(limits.max_model_len + 1) if has_context else range(1)
     return [
         (size, query, context)
         for size, query, context in product(sizes, lengths, contexts)
-        if size * query <= limits.max_num_batched_tokens and query + context * limits.block_size <= limits.max_model_len
+        if size * query <= limits.max_num_batched_tokens
+        and query + (context and (context - 1) * limits.block_size + least) <= limits.max_model_len
     ]
 
 
@@ -158,6 +164,21 @@ def test_sentence_says_what_helps_where_parts_of_prompts_lack_buckets() -> None:
     assert "from (1, 1, 1) to (1, 1024, 31), because the parts of a prompt longer than maxNumBatchedTokens" in said
     assert recorded(max_num_batched_tokens=4096, max_num_prefill_seqs=1, prefix_caching=False).sentence() is None
     assert recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=1, prefix_caching=True).sentence() is None
+
+
+def pieces(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncovered:
+    return recorded(strategy, max_num_prefill_seqs=1, prefix_caching=False, pieces_planned=True, **limits)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+@pytest.mark.parametrize("length", [1024, 4096, 8192, 20_096])
+def test_every_piece_of_a_split_prompt_has_a_bucket(strategy: Strategy, length: int) -> None:
+    assert pieces(strategy, max_model_len=length, max_num_batched_tokens=min(length, 8192)).prompt.missing == 0
+
+
+def test_sentence_says_that_pieces_are_not_planned() -> None:
+    said = recorded(max_num_prefill_seqs=1, prefix_caching=False, pieces_planned=False).sentence() or ""
+    assert "from (1, 1, 1) to (1, 4095, 32), because prompts are split over steps and no context is planned" in said
 
 
 def test_sentence_promises_no_cure_where_batches_without_context_lack_buckets() -> None:

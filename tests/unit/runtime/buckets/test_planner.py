@@ -315,8 +315,30 @@ def test_context_without_prefix_caching_is_named_as_ignored() -> None:
     without = LIMITS.model_copy(update={"prefix_caching": False})
     plan = make_plan(linear(context=RangeSettings(max=4)), without, kv_blocks=64)
     assert plan.warnings == (
-        "bucketing.prompt.context.max is ignored: prefix caching is off, so prompts have no context",
+        "bucketing.prompt.context.max is ignored: without prefix caching prompts have no context here",
     )
+
+
+PIECES = LIMITS.model_copy(update={"prefix_caching": False, "pieces_planned": True})
+
+
+def test_pieces_of_split_prompts_have_as_much_context_as_is_left() -> None:
+    """A query of 257 to 384 tokens may stand behind 1791: 14 blocks."""
+    contexts = [each.num_blocks for each in make_plan(BucketPolicy(), PIECES, 64).prompt if each.query_len == 384]
+    assert contexts == [0, 1, 2, 4, 8, 14]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
+def test_largest_context_bounds_that_of_pieces(strategy: Strategy) -> None:
+    policy = BucketPolicy(strategy=strategy, prompt=PromptRanges(context=RangeSettings(max=2)))
+    plan = make_plan(policy, PIECES, kv_blocks=64)
+    assert plan.warnings == ()
+    assert max(each.num_blocks for each in plan.prompt) == 2
+
+
+def test_one_block_of_context_is_planned_beside_none() -> None:
+    short = PIECES.model_copy(update={"max_model_len": 130, "max_num_batched_tokens": 130})
+    assert [each.num_blocks for each in make_plan(linear(), short, 64).prompt] == [0, 2]
 
 
 def test_file_buckets_are_split_by_query_length() -> None:

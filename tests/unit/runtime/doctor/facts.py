@@ -28,7 +28,13 @@ MACHINE = MachineFacts(
     locked_memory=8 * 1024**2,
 )
 CARD_IMAGE = replace(
-    IMAGE, torch=Package("2.11.0"), vllm=Package("0.26.0"), bridge="1.24.1.17", plugin="0.26.0", inc="3.7"
+    IMAGE,
+    torch=Package("2.11.0"),
+    vllm=Package("0.26.0"),
+    bridge="1.24.1.17",
+    plugin="0.26.0",
+    inc="3.7",
+    git="/usr/bin/git",
 )
 GAUDI = GaudiFacts(
     "1.24.1-f8bd3a2", ("hl-gaudi3-1.24.1-fw-62.0.0",), tuple(Card(f"0000:{at}3:00.0", (7, 9)) for at in range(8))

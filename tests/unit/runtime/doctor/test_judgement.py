@@ -44,6 +44,7 @@ WARNINGS: list[tuple[str, Facts, dict[str, Any]]] = [
     ("gaudi software", ON_CARDS, {"torch": Package("2.13.0")}),
     ("huge pages", ON_CARDS, {"free_huge_pages": 0}),
     ("neural compressor", ON_CARDS, {"inc": ""}),
+    ("git", ON_CARDS, {"git": ""}),
     ("driver", ON_CARDS, {"gaudi": replace(GAUDI, driver="")}),
     ("driver", ON_CARDS, {"gaudi": replace(GAUDI, driver="1.22.0-740")}),
     ("driver", ON_CARDS, {"gaudi": replace(GAUDI, driver="1.24.2-17")}),
@@ -144,7 +145,7 @@ def test_one_fail_is_not_healthy() -> None:
 
 def test_without_a_machine_only_the_image_is_judged() -> None:
     topics = [row.topic for row in judge(Facts(CARD_IMAGE, None), EVERY_ENGINE)]
-    assert topics == ["torch", "compiler", "vllm", "gaudi software", "neural compressor", "writable folders"]
+    assert topics == ["torch", "compiler", "vllm", "gaudi software", "neural compressor", "git", "writable folders"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_runtime.hardware.names import names_found
+from gaudi_runtime.engines.vllm.workers import capabilities
+from gaudi_runtime.engines.vllm.workers.capabilities import Name
+from gaudi_runtime.hardware.names import USED, names_found
 from gaudi_runtime.hardware.report import NameFound
 
 TEXT = """
@@ -59,3 +61,9 @@ def test_a_parameter_that_must_be_named_does_not_fit(found: dict[str, NameFound]
 
 def test_what_is_nowhere_is_missing(found: dict[str, NameFound]) -> None:
     assert not found["bucketing_manager"].there
+
+
+def test_every_name_that_the_engine_asks_for_is_looked_up() -> None:
+    groups = [each for each in vars(capabilities).values() if isinstance(each, tuple)]
+    asked = {name for group in groups for name in group if isinstance(name, Name)}
+    assert asked == {name for names in USED.values() for name in names}

@@ -23,7 +23,18 @@ SEEDS, STREAMS = range(4), 200
 
 LINE_ENDS = [b"\r\n"] * 150 + [b"\n", b"\r", b"\r\r\n", b"\n\r", b"", b"\0\r\n"]
 METHODS = [b"GET"] * 30 + [b"POST"] * 90 + [b"HEAD", b"OPTIONS", b"CONNECT", b"PRI", b"get", b"G@T", b"", b"GET GET"]
-TARGETS = [b"/"] * 100 + [b"/a?b=c", b"*", b"http://other/x", b"/%2e%2e/", b"/a b", b"\\", b"/\xff", b"//x", b"x:1", b""]
+TARGETS = [b"/"] * 100 + [
+    b"/a?b=c",
+    b"*",
+    b"http://other/x",
+    b"/%2e%2e/",
+    b"/a b",
+    b"\\",
+    b"/\xff",
+    b"//x",
+    b"x:1",
+    b"",
+]
 VERSIONS = [b"HTTP/1.1"] * 100 + [b"HTTP/1.0", b"HTTP/0.9", b"HTTP/2.0", b"HTTP/1.2", b"http/1.1", b"HTTP/1.1 ", b""]
 FIELDS = [
     b"Host: here",

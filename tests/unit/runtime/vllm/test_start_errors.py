@@ -8,6 +8,7 @@ import pytest
 from gaudi_runtime.engines.vllm.start_errors import KNOWN, MOST_CHARACTERS, StartFailure, why_not_started
 from gaudi_runtime.errors import (
     ConfigError,
+    EngineUnsupported,
     ModelNotFound,
     ModelUnreadable,
     PlanImpossible,
@@ -57,6 +58,7 @@ SAID = [
     ("RuntimeError", "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you "
      "tried to allocate 1125899906842624 bytes. Error code 12 (Cannot allocate memory)", PlanImpossible),
     ("MemoryError", "", PlanImpossible),
+    ("FileNotFoundError", "[Errno 2] No such file or directory: 'git'", EngineUnsupported),
     ("RuntimeError", "[Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::2048 MB", PlanImpossible),
     ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", PlanImpossible),
     ("ValueError", "LoRA rank 64 is greater than max_lora_rank 16.", ConfigError),

@@ -141,6 +141,14 @@ DRAFTS = (
     Name("_execute_dummy_scenario", ("requests", "scheduled_tokens")),
 )
 SEEDS = (Name("seed_decode_buckets"),)
+# Of the input batch: what drafts are evened out by, and what takes the requests of a failed dummy batch away.
+BATCH = (
+    Name("num_tokens_no_spec"),
+    Name("num_reqs"),
+    Name("req_id_to_index"),
+    Name("remove_request", ("req_id",)),
+    Name("condense", ("empty_req_indices",)),
+)
 _TOWER_COLD = "the vision tower is not warmed up: the first image of every size is slow"
 # Only of a model that takes images.
 VISION = (

@@ -32,7 +32,7 @@ INFERENCE = {
     "spec": {
         "model": {"source": {"persistentVolumeClaim": {"claimName": "models"}}, "maxModelLen": 256},
         "accelerator": {"generation": "gaudi2"},
-        "engine": {"maxNumSeqs": 2},
+        "engine": {"maxNumSeqs": 2, "chunkedPrefill": False},
     },
 }
 

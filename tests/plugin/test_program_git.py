@@ -1,0 +1,35 @@
+"""The plugin's own question for its revision, where there is no git."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gaudi_runtime.engines.vllm.launch import stand_in_for_git
+
+
+@pytest.fixture
+def no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "false").symlink_to(str(shutil.which("false")))
+    monkeypatch.setenv("PATH", str(folder))
+    return tmp_path
+
+
+def revision() -> str:
+    from vllm_gaudi.extension.environment import _get_vllm_hash
+
+    return str(_get_vllm_hash(None))
+
+
+def test_the_plugin_ends_where_nobody_answers_for_git(no_git: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="'git'"):
+        revision()
+
+
+def test_the_plugin_knows_no_revision_where_we_answer(no_git: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in stand_in_for_git(no_git, os.environ).items():
+        monkeypatch.setenv(name, value)
+    assert revision().startswith("Error")
