@@ -68,5 +68,5 @@ def test_every_name_of_vllm_that_the_plugin_imports_is_there(folder: Path) -> No
     assert {name for name in wanted if not resolves(name)} == set()
 
 
-def test_defaults_of_the_table_of_knobs_are_those_of_this_release(tmp_path: Path) -> None:
+def test_defaults_of_knobs_are_those_of_this_release(tmp_path: Path) -> None:
     assert forked(wrong_defaults, tmp_path) == {}

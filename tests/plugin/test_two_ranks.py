@@ -28,6 +28,8 @@ def on_two_ranks(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path
 @pytest.fixture(scope="module")
 def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
     config = configured(PAIRWISE[0], checkpoints["llama"])
+    # Half the buckets: what pieces of split prompts run is in test_engine.py.
+    config = config.model_copy(update={"limits": config.limits.model_copy(update={"pieces_planned": False})})
     return on_two_ranks(start_and_serve, config, tmp_path_factory.mktemp("two-ranks"))
 
 
@@ -40,8 +42,7 @@ def test_every_rank_holds_and_warms_the_plan_that_we_print(facts: Facts) -> None
 def test_every_rank_captures_every_bucket_once(facts: Facts) -> None:
     report = facts["report"]
     captured = report["prompt"]["captured"] + report["decode"]["captured"]
-    # Some pieces of split prompts are above the plugin's own limit of graph tokens.
-    assert captured + len(report["skipped"]) == len(planned(facts))
+    assert captured == len(planned(facts))
     assert [rank["captures"]["HpuModelAdapter"] for rank in facts["before"]] == [captured] * 2
 
 

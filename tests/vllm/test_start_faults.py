@@ -123,5 +123,5 @@ def test_weights_that_are_cut_off(start: Callable[..., None]) -> None:
     assert no_process_is_left()
 
 
-def test_defaults_of_the_table_of_knobs_are_those_of_this_release() -> None:
+def test_defaults_of_knobs_are_those_of_this_release() -> None:
     assert wrong_defaults() == {}

@@ -322,7 +322,7 @@ def test_context_without_prefix_caching_is_named_as_ignored() -> None:
 PIECES = LIMITS.model_copy(update={"prefix_caching": False, "pieces_planned": True})
 
 
-def test_pieces_of_split_prompts_have_as_much_context_as_is_left() -> None:
+def test_pieces_have_as_much_context_as_is_left() -> None:
     """A query of 257 to 384 tokens may stand behind 1791: 14 blocks."""
     contexts = [each.num_blocks for each in make_plan(BucketPolicy(), PIECES, 64).prompt if each.query_len == 384]
     assert contexts == [0, 1, 2, 4, 8, 14]

@@ -19,7 +19,8 @@ LIMITS = {key: value for key, value in BARE.items() if key != "env"}
 
 
 def changed(**sections: dict[str, Any]) -> dict[str, Any]:
-    return INFERENCE | {"spec": INFERENCE["spec"] | sections}
+    spec = INFERENCE["spec"] | sections
+    return INFERENCE | {"spec": spec | {"engine": {"chunkedPrefill": False, **spec["engine"]}}}
 
 
 @pytest.fixture
