@@ -23,7 +23,18 @@ SEEDS, STREAMS = range(4), 200
 
 LINE_ENDS = [b"\r\n"] * 150 + [b"\n", b"\r", b"\r\r\n", b"\n\r", b"", b"\0\r\n"]
 METHODS = [b"GET"] * 30 + [b"POST"] * 90 + [b"HEAD", b"OPTIONS", b"CONNECT", b"PRI", b"get", b"G@T", b"", b"GET GET"]
-TARGETS = [b"/"] * 100 + [b"/a?b=c", b"*", b"http://other/x", b"/%2e%2e/", b"/a b", b"\\", b"/\xff", b"//x", b"x:1", b""]
+TARGETS = [b"/"] * 100 + [
+    b"/a?b=c",
+    b"*",
+    b"http://other/x",
+    b"/%2e%2e/",
+    b"/a b",
+    b"\\",
+    b"/\xff",
+    b"//x",
+    b"x:1",
+    b"",
+]
 VERSIONS = [b"HTTP/1.1"] * 100 + [b"HTTP/1.0", b"HTTP/0.9", b"HTTP/2.0", b"HTTP/1.2", b"http/1.1", b"HTTP/1.1 ", b""]
 FIELDS = [
     b"Host: here",
@@ -232,7 +243,7 @@ def _path(target: bytes) -> bytes:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_no_stream_is_read_as_other_requests(seed: int) -> None:
-    chance, agreed = random.Random(seed), 0
+    chance, agreed = random.Random(seed), 0  # noqa: S311  # seeded
     for _ in range(STREAMS):
         data = stream(chance)
         ours = Ours()
@@ -248,10 +259,10 @@ async def test_no_stream_is_read_as_other_requests(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_cuts_of_the_network_change_nothing(seed: int) -> None:
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311
     for _ in range(STREAMS // 2):
         data = stream(chance)
         whole, cut = Ours(), Ours()
-        await whole.feed(data, random.Random(0))
+        await whole.feed(data, random.Random(0))  # noqa: S311
         await cut.feed(data, chance)
         assert whole.read == cut.read, data
