@@ -12,7 +12,10 @@ from gaudi_runtime.http.openai_api.errors import InvalidRequest
 T = TypeVar("T", bound=BaseModel)
 
 StopString = Annotated[str, Field(min_length=1, max_length=1024)]
-TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, fail_fast=True)]
+
+MOST_PROMPTS, MOST_MESSAGES = 4096, 16_384
+"""Of one request: to read millions of small ones, or what is wrong with each, would hold the event loop for seconds."""
 
 HARMLESS: dict[str, tuple[object, ...]] = {
     "audio": (None,),
@@ -96,7 +99,12 @@ class GenerationRequest(BaseModel):
 class CompletionRequest(GenerationRequest):
     """POST /v1/completions."""
 
-    prompt: str | TokenIds | Annotated[list[str], Field(min_length=1)] | Annotated[list[TokenIds], Field(min_length=1)]
+    prompt: (
+        str
+        | TokenIds
+        | Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True)]
+        | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True)]
+    )
     echo: bool = False
 
     def prompts(self) -> list[str | list[int]]:
@@ -134,7 +142,7 @@ class Message(BaseModel):
 class ChatRequest(GenerationRequest):
     """POST /v1/chat/completions."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
 
 

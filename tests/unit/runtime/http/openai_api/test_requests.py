@@ -1,10 +1,13 @@
 """What is made of what a request says."""
 
+from typing import Any
+
 import openai
 import pytest
+from pydantic import ValidationError
 
 from gaudi_runtime.engines.protocol import SamplingParams
-from gaudi_runtime.http.openai_api.requests import CompletionRequest, Message
+from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, GenerationRequest, Message
 from tests.unit.runtime.serving import Served
 
 
@@ -76,3 +79,20 @@ async def test_template_that_refuses_names_the_messages(api: Served) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         await api.openai.chat.completions.create(model="echo", messages=[{"role": "assistant", "content": "me"}])
     assert refused.value.param == "messages"
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "entry", "most"),
+    [
+        (CompletionRequest, "prompt", "a", 4096),
+        (CompletionRequest, "prompt", [1], 4096),
+        (ChatRequest, "messages", {"role": "user"}, 16_384),
+    ],
+)
+def test_request_has_a_bound_of_parts(kind: type[GenerationRequest], field: str, entry: Any, most: int) -> None:
+    assert kind.model_validate({"model": "echo", field: [entry] * most})
+    with pytest.raises(ValidationError, match="at most"):
+        kind.model_validate({"model": "echo", field: [entry] * (most + 1)})
+    with pytest.raises(ValidationError) as refused:
+        kind.model_validate({"model": "echo", field: [{}] * (most + 1)})
+    assert refused.value.error_count() <= 4, "not one of every entry"
