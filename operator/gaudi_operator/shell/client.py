@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, Self
 from urllib.parse import urlencode
@@ -132,10 +133,14 @@ class Connection:
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, seconds: float
     ) -> Answer:
         """One request and its answer, as Transport says."""
+        content: Mapping[str, Any] | bytes | None = body
+        if content_type == SERVER_APPLY:
+            # By this longer name, or the client would write the body by itself.
+            content, content_type = as_yaml(body), f"{content_type}; charset=utf-8"
         headers = {"Accept": "application/json", "Content-Type": content_type, **await self._credentials()}
         limit = aiohttp.ClientTimeout(total=seconds)
         response = await self._client.rest_client.request(
-            method, f"{self.server}{path}", headers=headers, body=body, _request_timeout=limit
+            method, f"{self.server}{path}", headers=headers, body=content, _request_timeout=limit
         )
         return Answer(response.status, await response.read(), response.getheader("Retry-After"))
 
@@ -152,9 +157,19 @@ class Connection:
         return await handler(request)
 
 
+def as_yaml(body: Mapping[str, Any] | None) -> bytes:
+    """A body as JSON that YAML reads too: there an escape is one character, so that no pair of them makes one."""
+    text = json.dumps(body, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+
+
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+
+
 def _error(method: str, path: str, answer: Answer) -> OperatorError:
     code, retry_after, status = answer.status, answer.retry_after, _status(answer.text)
-    message = f"{method} {path}: {status.get('message') or f'HTTP {code}'}"
+    said = str(status.get("message") or f"HTTP {code}.")
+    message = f"{method} {path}: {said if said.endswith(('.', '!', '?')) else f'{said}.'}"
     causes = (status.get("details") or {}).get("causes") or ()
     if code == 404:
         return NotFound("NotFound", message)
