@@ -1,5 +1,5 @@
 """`make soak`: very many random steps of the state machine, in the model of the world and on a real API server, and
-very many specs of any shape through decisions in a process of 512 MiB, and contents of any form through what reads them.
+very many specs of any shape and contents of any form through what reads them, in processes of 512 MiB.
 
 GAUDI_SOAK_STEPS (100000), GAUDI_SOAK_CLUSTER_STEPS (1000), GAUDI_SOAK_SPECS (20000) and GAUDI_SOAK_CONTENTS (20000, for
 each reader) say how many; GAUDI_SOAK_SEED makes the same choices.

@@ -127,7 +127,7 @@ async def test_list_without_items_is_read() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-async def test_lines_of_a_watch_are_looked_at_where_they_are_large(size: int) -> None:
+async def test_large_lines_of_a_watch_are_looked_at(size: int) -> None:
     events = [
         {"type": "ADDED", "object": some(CONTROLLER_REVISION, data="small")},
         {"type": "MODIFIED", "object": some(CONTROLLER_REVISION, data=LARGE)},
