@@ -6,6 +6,7 @@
 #
 # Third-party packages are one layer, our own code a small last one: a change of code moves only that.
 
+# Both may be named by digest, so that nobody can move them: --build-arg BASE_IMAGE=debian:bookworm-slim@sha256:...
 ARG BASE_IMAGE=debian:bookworm-slim
 # Intel's image of the proven pair. The driver of the nodes must match it (docs/install.md); declared only is
 #   vault.habana.ai/gaudi-docker/1.24.2/ubuntu24.04/habanalabs/vllm-0.30.0-ptupstream-2.13.0:latest

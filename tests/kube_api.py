@@ -130,8 +130,12 @@ class KubeApi:
         request = self._client.build_request("GET", self.path(kind), params=query, timeout=None)
         stream = await self._through(self._client.send(request, stream=True))
         try:
-            async for line in stream.aiter_lines():
-                yield json.loads(line)
+            rest = b""
+            # Not by lines of text: a text of JSON may hold what ends a line elsewhere.
+            async for chunk in stream.aiter_bytes():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield json.loads(line)
         finally:
             await stream.aclose()
 

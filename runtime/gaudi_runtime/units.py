@@ -24,5 +24,9 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
 
 
 def quoted(text: str) -> str:
-    """`text` inside a sentence about it: as it is, or its first 80 characters and two dots."""
-    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}.."
+    """`text` inside a sentence about it: as it is, or its first 80 characters and two dots.
+
+    What is no character to be shown is written as Python writes it: a terminal would obey some of them.
+    """
+    first = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text[:MAX_QUOTED])
+    return first if len(text) <= MAX_QUOTED else f"{first}.."

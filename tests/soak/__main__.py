@@ -1,8 +1,8 @@
 """`make soak`: very many random steps of the state machine, in the model of the world and on a real API server, and
-very many specs of any shape through decisions in a process of 512 MiB.
+very many specs of any shape and contents of any form through what reads them, in processes of 512 MiB.
 
-GAUDI_SOAK_STEPS (100000), GAUDI_SOAK_CLUSTER_STEPS (1000) and GAUDI_SOAK_SPECS (20000) say how many; GAUDI_SOAK_SEED
-makes the same choices.
+GAUDI_SOAK_STEPS (100000), GAUDI_SOAK_CLUSTER_STEPS (1000), GAUDI_SOAK_SPECS (20000) and GAUDI_SOAK_CONTENTS (20000, for
+each reader) say how many; GAUDI_SOAK_SEED makes the same choices.
 """
 
 import logging
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -20,11 +21,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tests.unit.operator.hostile.fuzzed import Cost, fuzz, worst, written
+from tests.unit.runtime.hostile.fuzzed import fuzz as read_any
+from tests.unit.runtime.hostile.readers import READERS
 from tests.world.story import Machine
 
 STORIES, STEPS_PER_STORY = 20, 50
 MOST_SECONDS_PER_STEP = 4
-SPECS_PER_BATCH = 200
+SPECS_PER_BATCH, CONTENTS_PER_BATCH = 200, 1_000
 SPECS_ON_API_SERVER = 500
 WORST, WORST_BY_EACH = Path("build/soak/worst"), 4
 
@@ -46,6 +49,7 @@ def main() -> int:
     console.print(f"seed {first}: GAUDI_SOAK_SEED={first} make soak makes the same choices")
     failure = in_memory(first, int(os.environ.get("GAUDI_SOAK_STEPS", "100000")))
     wrong = any_specs(first, int(os.environ.get("GAUDI_SOAK_SPECS", "20000")))
+    wrong += any_contents(first, int(os.environ.get("GAUDI_SOAK_CONTENTS", "20000")))
     steps = int(os.environ.get("GAUDI_SOAK_CLUSTER_STEPS", "1000"))
     return int(bool(failure or wrong)) | (on_api_server(first, steps) if steps else 0)
 
@@ -75,6 +79,23 @@ def any_specs(first: int, specs: int) -> list[str]:
             f"about plans, at most {max(questions, default=0):.1f} s; {len(wrong)} wrong; the costliest are in {WORST}",
             highlight=False,
         )
+    return wrong
+
+
+def any_contents(first: int, contents: int) -> list[str]:
+    """So many contents for each reader of what others write; what is wrong with any."""
+    wrong, read = list[str](), 0
+    with _progress() as progress:
+        task = progress.add_task("contents of any form", total=contents * len(READERS))
+        for name, number in product(READERS, range(-(-contents // CONTENTS_PER_BATCH))):
+            found = read_any(name, first + number, CONTENTS_PER_BATCH)
+            wrong += found.wrong
+            read += found.read
+            progress.advance(task, CONTENTS_PER_BATCH)
+    for each in wrong:
+        console.print(each, highlight=False, markup=False)
+    told = f"{contents} contents of any form for each of {len(READERS)} readers: {read} read, {len(wrong)} wrong"
+    console.print(told, highlight=False)
     return wrong
 
 

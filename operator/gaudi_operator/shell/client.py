@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, Self
 from urllib.parse import urlencode
@@ -145,7 +146,7 @@ class Connection:
             method,
             f"{self.server}{path}",
             headers=headers,
-            data=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+            data=None if body is None else as_yaml(body),
             timeout=aiohttp.ClientTimeout(total=seconds),
             server_hostname=self._configuration.tls_server_name or None,
         )
@@ -176,9 +177,19 @@ class Connection:
         return await handler(request)
 
 
+def as_yaml(body: Mapping[str, Any]) -> bytes:
+    """A body as JSON that YAML reads too, as applies are: there an escape is one character, and no pair makes one."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+
+
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+
+
 def _error(method: str, path: str, answer: Answer) -> OperatorError:
     code, retry_after, status = answer.status, answer.retry_after, _status(answer.text)
-    message = f"{method} {path}: {status.get('message') or f'HTTP {code}'}"
+    said = str(status.get("message") or f"HTTP {code}.")
+    message = f"{method} {path}: {said if said.endswith(('.', '!', '?')) else f'{said}.'}"
     causes = (status.get("details") or {}).get("causes") or ()
     if code == 404:
         return NotFound("NotFound", message)

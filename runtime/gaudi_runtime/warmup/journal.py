@@ -95,7 +95,7 @@ def _step(number: int, text: str) -> tuple[Step, float]:
         said = json.loads(text)
         step = (StepKind(said["step"]), BucketPhase(said["phase"]), _bucket(said["bucket"]))
         seconds = float(said["seconds"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise JournalUnusable(f"line {number} is not a step of a warm-up: {text[:80]!r}") from error
     if not math.isfinite(seconds) or seconds < 0:
         raise JournalUnusable(f"line {number} has impossible seconds: {text[:80]!r}")

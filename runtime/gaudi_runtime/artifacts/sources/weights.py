@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from gaudi_runtime.errors import ModelNotFound, ModelUnreadable
-from gaudi_runtime.units import plural, size
+from gaudi_runtime.units import plural, quoted, size
 
 INDEX_FILE = "model.safetensors.index.json"
 LENGTH_BYTES = 8
 MOST_HEADER_BYTES = 100_000_000
 """What the format allows."""
+MOST_FILE_BYTES = 2**63 - 1
+"""What a file system can say of a file."""
+MOST_NAME = 255
+"""Characters of a file's name that any file system takes."""
 POINTER = b"version https://git-lfs"
 """How the stand-in begins that git leaves where large files were not fetched."""
 
@@ -39,7 +43,7 @@ def _check(file: Path, wanted: set[str]) -> None:
     if missing := wanted - _tensors(file).keys():
         lacks = plural(len(missing), "tensor")
         raise ModelUnreadable(
-            f"{file} lacks {lacks} that {INDEX_FILE} looks for in it, such as {min(missing)}: files of "
+            f"{file} lacks {lacks} that {INDEX_FILE} looks for in it, such as {quoted(min(missing))}: files of "
             "different revisions are mixed, get all of them again."
         )
 
@@ -53,10 +57,17 @@ def _named_by_index(folder: Path) -> dict[str, set[str]]:
         found = json.loads(file.read_bytes())["weight_map"]
         named: dict[str, set[str]] = {}
         for tensor, name in found.items():
-            named.setdefault(str(name), set()).add(tensor)
+            named.setdefault(_inside(str(name)), set()).add(tensor)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ModelUnreadable(f"{file} is no index of safetensors files: get it again from its source.") from error
     return named
+
+
+def _inside(name: str) -> str:
+    """A name of a file of the folder, as people can read it. Raises ValueError for another."""
+    if len(name) > MOST_NAME or not name.isprintable() or name.startswith("/") or ".." in name.split("/"):
+        raise ValueError(name)
+    return name
 
 
 def _tensors(file: Path) -> Mapping[str, Any]:
@@ -86,7 +97,9 @@ def _header_bytes(content: BinaryIO, file: Path) -> int:
 def _header(text: bytes, file: Path) -> Mapping[str, Any]:
     try:
         entries = {name: entry for name, entry in json.loads(text).items() if name != "__metadata__"}
-        if all(0 <= begin <= end for begin, end in (each["data_offsets"] for each in entries.values())):
+        if all(
+            0 <= begin <= end <= MOST_FILE_BYTES for begin, end in (each["data_offsets"] for each in entries.values())
+        ):
             return entries
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise _damaged(file, "its header cannot be read") from error

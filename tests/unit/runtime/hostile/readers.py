@@ -1,0 +1,145 @@
+"""What others write and we read, with how each refuses: bucket files, traffic, recipe manifests, headers of safetensors
+files, and reports of pods.
+"""
+
+import hashlib
+import json
+import struct
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from gaudi_operator.shell.reports import Unusable, _report
+from gaudi_runtime.artifacts.recipe_cache.manifest import (
+    EntryUnusable,
+    Manifest,
+    StoredFile,
+    manifest_text,
+    parse_manifest,
+)
+from gaudi_runtime.artifacts.sources.weights import INDEX_FILE, check_weights
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.buckets.bucket_file import read_bucket_file
+from gaudi_runtime.contract.report import MAX_REPORT_BYTES, BucketPhase, ColdShape, Phase, RuntimeFailure, WarmupReport
+from gaudi_runtime.engines.protocol import RecipeKey
+from gaudi_runtime.errors import ModelNotFound, ModelUnreadable, PlanImpossible
+from gaudi_runtime.traffic.histogram import read_traffic
+from gaudi_runtime.warmup.estimate import StepKind
+from gaudi_runtime.warmup.journal import Recipes
+from gaudi_runtime.warmup.journal import text_of as journal_of
+
+KEY = RecipeKey(software="sim", card="gaudi2", model="llama", dtype="auto", parallelism="tensor 1")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`read` takes a content or raises one of `refusals` with a sentence; `examples` are contents that are read."""
+
+    examples: tuple[bytes, ...]
+    read: Callable[[bytes], object]
+    refusals: tuple[type[Exception], ...]
+    words: tuple[bytes, ...] = ()
+    most: int = 65_536
+
+
+def _manifest(content: bytes) -> object:
+    # Whoever writes it writes its checksum too.
+    text = content.decode("utf-8", "replace")
+    return parse_manifest(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}", KEY)
+
+
+def _manifest_with_journal(content: bytes) -> object:
+    body = {
+        "format": 1,
+        "key": asdict(KEY),
+        "files": {},
+        "journal": journal_of(Recipes({}), KEY) + content.decode("latin-1"),
+    }
+    return _manifest(json.dumps(body).encode())
+
+
+def _weights(content: bytes) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "model.safetensors").write_bytes(content)
+        check_weights(Path(folder))
+    return None
+
+
+def _weights_of_header(content: bytes) -> object:
+    return _weights(struct.pack("<Q", len(content)) + content)
+
+
+def _index(content: bytes) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, INDEX_FILE).write_bytes(content)
+        Path(folder, "model.safetensors").write_bytes(struct.pack("<Q", len(_HEADER)) + _HEADER)
+        check_weights(Path(folder))
+    return None
+
+
+_STEPS = {(StepKind.COMPILE, BucketPhase.PROMPT, Bucket(1, 128, 0)): 1.5}
+_FILES = {"a/b.recipe": StoredFile(sha256="0" * 64, size=12)}
+_MANIFEST = manifest_text(Manifest(_FILES, Recipes(_STEPS)), KEY).partition("\n")[2].encode()
+_HEADER = b'{"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 0]}}'
+_REPORT = WarmupReport(
+    instance="a",
+    sequence=3,
+    plan_hash="b" * 64,
+    phase=Phase.FAILED,
+    cold_shapes=(ColdShape(phase=BucketPhase.PROMPT, shape=Bucket(1, 2, 3), count=4, compiles=5),),
+    failure=RuntimeFailure(reason="OutOfMemory", message="It does not fit."),
+    warnings=("One.",),
+)
+
+READERS = {
+    "bucket file": Reader(
+        (b"(1, 128, 0)\n(range(1, 9, 2), [128, 256], 0) # two\n\n(4, 1, range(4, 100))\n",),
+        lambda content: list(read_bucket_file(content.decode("utf-8", "replace"))),
+        (PlanImpossible,),
+        (
+            b"(",
+            b")",
+            b"[",
+            b"]",
+            b"range(",
+            b"1_0",
+            b"0x",
+            b"1e9",
+            b"-",
+            b"+",
+            b"*",
+            b"**",
+            b"lambda:",
+            b"#",
+            b"\f",
+            b"'",
+        ),
+    ),
+    "traffic": Reader(
+        (b"prompt 1 128 0 12.5\ndecode 4 1 12 1e3 # often\n",),
+        lambda content: read_traffic(content.decode("utf-8", "replace")),
+        (PlanImpossible,),
+        (b"prompt", b"decode", b"nan", b"inf", b"1e309", b"-0", b"1_0", b"\xd9\xa3"),
+    ),
+    "recipe manifest": Reader((_MANIFEST,), _manifest, (EntryUnusable,), most=1_000_000),
+    "journal of a manifest": Reader(
+        (b'{"bucket":[1,128,0],"phase":"prompt","seconds":1.5,"step":"compile"}\n',),
+        _manifest_with_journal,
+        (EntryUnusable,),
+        most=1_000_000,
+    ),
+    "safetensors file": Reader(
+        (struct.pack("<Q", len(_HEADER)) + _HEADER,), _weights, (ModelUnreadable, ModelNotFound), most=1_000_000
+    ),
+    "safetensors header": Reader((_HEADER,), _weights_of_header, (ModelUnreadable, ModelNotFound), most=1_000_000),
+    "safetensors index": Reader(
+        (b'{"weight_map": {"a": "model.safetensors"}}',), _index, (ModelUnreadable, ModelNotFound), most=1_000_000
+    ),
+    "report": Reader(
+        (_REPORT.model_dump_json(by_alias=True).encode(),),
+        lambda content: _report(content).model_dump_json(by_alias=True),
+        (Unusable,),
+        most=MAX_REPORT_BYTES,
+    ),
+}
