@@ -11,8 +11,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
+import httpx
 import psutil
 
 from tests.benchmarks.figures import Figure
@@ -106,7 +108,9 @@ async def _restarted(operator: OperatorProcess, meter: Meter, count: int) -> lis
 
 
 async def _passed(operator: OperatorProcess, count: int) -> bool:
-    return await operator.value("gaudi_operator_reconciles_total") >= count
+    with suppress(httpx.TimeoutException):
+        return await operator.value("gaudi_operator_reconciles_total") >= count
+    return False
 
 
 async def _paced(names: list[str], act: Callable[[str], Awaitable[object]]) -> None:
@@ -132,7 +136,10 @@ async def _running(kubelet: Kubelet, count: int) -> bool:
 
 async def _asked(operator: OperatorProcess) -> Counted:
     """Requests to the API server so far by verb and resource, but watches and those for the Lease."""
-    samples = await operator.samples("gaudi_operator_api_requests_total")
+    while True:
+        with suppress(httpx.TimeoutException):  # whoever has much to do answers late
+            samples = await operator.samples("gaudi_operator_api_requests_total")
+            break
     found = Counted()
     for key, value in samples.items():
         labels = dict(key)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.core.names import FIELD_MANAGER, NAME_LABEL
 from tests.builders import gaudi_inference
 from tests.cluster.pods import nothing_left, only, ready, stalled
 from tests.kube_api import CHILDREN, KubeApi, Object, until
@@ -53,6 +53,27 @@ async def test_edited_child_is_healed(api: KubeApi, operator: OperatorProcess) -
         edited = await api.merge(kind, child["metadata"]["name"], edit)
         assert _desired(edited) != _desired(child)
         await until(partial(_is_as, api, kind, child), f"the {kind} to be as before")
+
+
+async def test_children_belong_to_applies_alone(api: KubeApi, operator: OperatorProcess) -> None:
+    await api.create(gaudi_inference("tiny"))
+    for kind in CHILDREN:
+        child = await until(partial(only, api, kind), f"a {kind}")
+        ours = [each for each in child["metadata"]["managedFields"] if each["manager"] == FIELD_MANAGER]
+        assert [each["operation"] for each in ours] == ["Apply"], kind
+
+
+async def test_field_that_is_wanted_no_more_leaves_its_child(api: KubeApi, operator: OperatorProcess) -> None:
+    await api.create(gaudi_inference("tiny", service={"annotations": {"example.com/tier": "gold"}}))
+    service = await until(partial(only, api, "Service"), "a Service")
+    assert service["metadata"]["annotations"]["example.com/tier"] == "gold"
+    await api.merge("GaudiInference", "tiny", {"spec": {"service": {"annotations": None}}})
+    await until(partial(_without_annotation, api, "example.com/tier"), "the annotation to go")
+
+
+async def _without_annotation(api: KubeApi, name: str) -> bool:
+    service = await only(api, "Service")
+    return bool(service) and name not in service["metadata"].get("annotations", {})
 
 
 async def test_foreign_labels_and_fields_of_children_stay(api: KubeApi, operator: OperatorProcess) -> None:

@@ -252,7 +252,7 @@ async def test_new_object_is_one_request(memory: Memory, writer: Writer) -> None
     assert memory.store.get(KEY, SERVICE, "tiny") == memory.api.get("Service", "tiny")
 
 
-async def test_object_that_is_gone_before_its_owner_was_asked_is_tried_again(memory: Memory, writer: Writer) -> None:
+async def test_name_that_is_free_again_is_tried_again(memory: Memory, writer: Writer) -> None:
     memory.resource()
     memory.answers = [Answer(409, b'{"reason": "Conflict"}')]
     with pytest.raises(Transient):

@@ -146,7 +146,7 @@ def test_report_that_decides_waits_for_no_other_news(operator: Operator) -> None
     assert len(operator.decided) == 3
 
 
-def test_start_is_over_when_all_that_was_listed_was_looked_at(operator: Operator) -> None:
+def test_start_is_over_when_all_were_looked_at(operator: Operator) -> None:
     operator.memory.store.unlisted = {(RESOURCE, None)}
     operator.memory.answers = [AWAY]
     assert operator.reconciler.why_not_ready() is None
