@@ -47,5 +47,7 @@ def on_a_card(**changes: Any) -> Object:
 def from_the_hub(repository: str = "meta-llama/Llama-3.1-8B", **changes: Any) -> Object:
     """The same with a real engine and a model that the spec names."""
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": repository}}
-    real = {"engine": {"name": "vllm", "simulation": None}, "model": {"source": source}}
-    return merged(merged(SEED, real), changes)
+    real = {"engine": {"name": "vllm", "simulation": None}}
+    spec = merged(merged(SEED, real), changes)
+    # With the None in it: whoever lays this over another spec takes that one's source away.
+    return {**spec, "model": {**spec["model"], "source": source}}

@@ -212,7 +212,7 @@ async def test_recipes_without_signature_are_a_miss_that_is_said(
 
 
 @pytest.mark.parametrize("wrong", ["by another", "of another manifest", "no base64", "empty"])
-async def test_recipes_with_a_wrong_signature_are_a_told_miss(
+async def test_recipes_with_wrong_signature_are_a_miss_that_is_said(
     site: Site, store: StoreState, signer: EllipticCurvePrivateKey, wrong: str
 ) -> None:
     signature = sign(site, store, generate_private_key(SECP256R1()) if wrong == "by another" else signer)
