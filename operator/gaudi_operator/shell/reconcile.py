@@ -199,20 +199,25 @@ class Reconciler:
             # Gates are written; nobody holds a slot while a plan is worked out, and news go on to be looked at.
             assert self._do.ask  # noqa: S101 - who answers at once leaves no question
             self._do.ask(key, decision.question, self.wake)
+            # Of the gates: the reconcile that follows finds them written, and tells of them no more.
+            self._tell(self._do.store.resource(key) or observed.resource, decision)
             return decision.look_again_seconds
         if refusal:
             decision = with_failure(decision, read_status(observed.resource), refusal, self._do.clock.now())
         # As it is by now: the status may have been written by another manager during the reconcile.
         resource = self._do.store.resource(key) or observed.resource
         await self._do.writer.show(resource, decision.status)
-        for event in decision.events:
-            self._do.events.publish(resource, event)
+        self._tell(resource, decision)
         waits = (
             decision.look_again_seconds,
             worker.retry_seconds(),
             TEXTS_SECONDS if named or observed.namespace_labels else None,
         )
         return min((each for each in waits if each is not None), default=None)
+
+    def _tell(self, resource: Manifest, decision: Decision) -> None:
+        for event in decision.events:
+            self._do.events.publish(resource, event)
 
     async def _act(self, key: Key, actions: Sequence[Action], worker: ResourceWorker) -> Stalled | None:
         """Gates first and together, for pods wait on them; then the rest in order, up to the first refusal."""

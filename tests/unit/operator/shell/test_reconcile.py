@@ -232,6 +232,13 @@ def test_gate_is_written_while_a_question_waits(operator: Operator) -> None:
     assert [question for _, question, _ in operator.asked] == ["what is the plan like?"]
 
 
+def test_gate_is_told_of_while_a_question_waits(operator: Operator) -> None:
+    gate = Event("Normal", "GateOpened", "all is captured")
+    operator.decide = lambda _: Decision((), operator.status, (gate,), question="what is the plan like?")
+    operator.sees(operator.resource)
+    assert [each["reason"] for each in operator.memory.api.kind("Event")] == ["GateOpened"]
+
+
 def test_answered_question_wakes_its_resource(operator: Operator) -> None:
     [(key, _, wake)] = waiting(operator).asked
     operator.decide = operator._decide
