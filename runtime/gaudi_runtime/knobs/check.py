@@ -41,7 +41,7 @@ def wrong_setting(name: str, value: str) -> str | None:
     try:
         wire_value(knob, value)
     except ValueError as error:
-        return f"{name} is {quoted(value)!r}: give {error}"
+        return f"{name} is '{quoted(value)}': give {error}"
     return None
 
 

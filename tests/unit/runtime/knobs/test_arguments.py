@@ -18,7 +18,7 @@ REFUSED = {
     "--": f"-- {MALFORMED}",
     "--=1": f"--=1 {MALFORMED}",
     "--a b": f"--a b {MALFORMED}",
-    "--a=b\nc": f"--a=b\nc {MALFORMED}",
+    "--a=b\nc": f"--a=b\\nc {MALFORMED}",
     "meta-llama/other": f"meta-llama/other {NO_ARGUMENT}",
 }
 INSTEAD = {

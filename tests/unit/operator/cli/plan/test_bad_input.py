@@ -143,7 +143,7 @@ def test_refusal_of_something_long_quotes_its_beginning(change: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(
-    ("key", "shown"), [("a\nb", "a b"), ("\x1b[31m", "\\x1b[31m"), ("a\u2028b", "a b"), ("é", "é")]
+    ("key", "shown"), [("a\nb", "a\\nb"), ("\x1b[31m", "\\x1b[31m"), ("a\u2028b", "a\\u2028b"), ("é", "é")]
 )
 def test_name_that_would_steer_a_terminal_is_shown_escaped(key: str, shown: str) -> None:
     assert f"document is wrong: {shown}: Extra inputs" in refusal(BARE | {key: 1})
