@@ -119,7 +119,7 @@ BUCKETS = (
     Bad(
         "context_without_prefix_caching",
         "spec.bucketing.prompt.context needs",
-        {"bucketing": {"strategy": "Linear", "prompt": {"context": {"max": 4}}}},
+        {"bucketing": {"strategy": "Linear", "prompt": {"context": {"max": 4}}}, "engine": {"chunkedPrefill": False}},
     ),
 )
 WARMUPS = (

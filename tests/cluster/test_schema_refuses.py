@@ -1,5 +1,6 @@
 """The API server refuses every bad object with the sentence that helps, and guards what must not change."""
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -157,7 +158,9 @@ def test_object_published_before_the_rule_stays_editable(
     published = gaudi_inference("published", service={"type": "NodePort"})
     with without_the_rule(kubectl, crd):
         until_so(lambda: apply(published), refused=False)
-    until_so(lambda: objects.put(gaudi_inference("other", service={"type": "NodePort"})), refused=True)
+    numbers = itertools.count()
+    # Each under a name of its own: one that came in before the rule was there again stays editable, too.
+    until_so(lambda: objects.put(gaudi_inference(f"other-{next(numbers)}", service={"type": "NodePort"})), refused=True)
     apply(merged(published, {"spec": {"engine": {"maxNumSeqs": 3}}}))
     apply(merged(published, {"spec": {"service": {"type": "ClusterIP"}}}))
     assert "publishes the model" in refusal(apply, published)
