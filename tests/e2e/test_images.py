@@ -44,7 +44,7 @@ def test_operator_image_has_less_than_100_megabytes_compressed(tmp_path: Path) -
     export_image(OPERATOR, tmp_path)
     sizes = [compressed_size(blob(tmp_path, layer["digest"])) for layer in manifest_of(tmp_path)["layers"]]
     assert sum(sizes) < 100 * MEGABYTE, f"layers have {[round(size / MEGABYTE, 1) for size in sizes]} MB"
-    assert sizes[-1] < 2 * MEGABYTE, "a change of our own code moves more than two megabytes"
+    assert sizes[-1] < 3 * MEGABYTE, "a change of our own code moves more than three megabytes"
 
 
 def test_operator_image_runs_as_an_ordinary_user(tmp_path: Path) -> None:
