@@ -33,7 +33,9 @@ NEWCOMERS = 3
 def hostile() -> Iterator[dict[str, Any]]:
     """All of them, as resources."""
     for number, spec in enumerate(json.loads(lzma.decompress(COSTLIEST.read_bytes()))):
-        yield {**gaudi_inference(f"hostile-{number}"), "spec": spec}
+        # With an image: where the installation has none for a card, it would be refused before anything is planned.
+        engine = {**spec.get("engine", {}), "image": install.RUNTIME_IMAGE}
+        yield {**gaudi_inference(f"hostile-{number}"), "spec": {**spec, "engine": engine}}
 
 
 @pytest.mark.timeout(900)
@@ -60,6 +62,7 @@ def test_costliest_specs_harm_nobody_beside_them(
     assert [answer.error for answer in answers if answer.error] == []
     assert reports.cold_requests() == 0
     assert operator_pods(installed) == operators
+    assert "PlanTooExpensive" in verdicts(installed, namespace)
 
 
 def started(apply: Callable[..., Resource], name: str) -> float:
