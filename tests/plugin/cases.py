@@ -62,8 +62,8 @@ PAIRWISE = (
 """Every value of every column; those of any two columns meet as far as six runs go."""
 
 
-def configured(case: Case, checkpoint: Path) -> RuntimeConfig:
-    """At most 4 sequences of at most 1024 tokens; prompts are split at 512."""
+def configured(case: Case, checkpoint: Path, pieces: bool = True) -> RuntimeConfig:
+    """At most 4 sequences of at most 1024 tokens; prompts are split at 512, and `pieces` of them are planned."""
     return RuntimeConfig(
         model=ModelConfig(path=str(checkpoint), served_names=("tiny",), dtype=Dtype.BFLOAT16),
         engine=EngineConfig(
@@ -80,8 +80,7 @@ def configured(case: Case, checkpoint: Path) -> RuntimeConfig:
             max_num_batched_tokens=1024 if case.strategy is Strategy.PADDING_AWARE else 512,
             block_size=128,
             prefix_caching=case.prefix_caching,
-            # A range of context is said below, and so planned for prompts that are split.
-            pieces_planned=None if case.prefix_caching else True,
+            pieces_planned=True if pieces and not case.prefix_caching else None,
             contiguous_paged_attention=case.contiguous,
         ),
         bucketing=_buckets(case.strategy),

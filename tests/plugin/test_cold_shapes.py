@@ -11,7 +11,7 @@ from tests.plugin.serving import PROMPTS
 
 TOKENS = 8
 COLD = list(range(500)) + list(range(200))
-"""Longer than a step takes: its second part has context, which is not planned without prefix caching."""
+"""Longer than a step takes: its second part has context, which is not planned here."""
 
 
 async def meet_a_cold_shape(run: Run) -> Facts:
@@ -29,7 +29,8 @@ async def meet_a_cold_shape(run: Run) -> Facts:
 
 @pytest.fixture(scope="module")
 def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    config = configured(Case(Strategy.LINEAR, False, True, "llama", COMPILE), checkpoints["llama"])
+    case = Case(Strategy.LINEAR, False, True, "llama", COMPILE)
+    config = configured(case, checkpoints["llama"], pieces=False)
     strict = config.warmup.model_copy(update={"fail_on_cold_shapes": True})
     folder = tmp_path_factory.mktemp("cold")
     return in_own_process(meet_a_cold_shape, config.model_copy(update={"warmup": strict}), folder)

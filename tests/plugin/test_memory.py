@@ -40,7 +40,7 @@ def case(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def facts(case: str, checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    config, short = configured(PAIRWISE[0], checkpoints["llama"]), SHORT[case]
+    config, short = configured(PAIRWISE[0], checkpoints["llama"], pieces=False), SHORT[case]
     share = config.warmup.model_copy(update={"graph_memory_share": short.graph_memory_share})
     work = partial(start_short, short)
     return in_own_process(work, config.model_copy(update={"warmup": share}), tmp_path_factory.mktemp(case))
