@@ -3,13 +3,16 @@
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from gaudi_operator.api.crd import CLASS_NAME, NAME, definitions_yaml
+from gaudi_operator.api.v1alpha1.inference_class import KIND as CLASS
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, GROUP
 from localcluster import ControlPlane, enter_network_namespace, tools
+from tests.builders import Object
 from tests.cluster.objects import Objects
 from tests.kube_api import KubeApi
 from tests.kubelet import Kubelet
@@ -27,6 +30,7 @@ LONGEST_FIRST = (
 
 Kubectl = Callable[..., str]
 NewOperator = Callable[..., OperatorProcess]
+NewClass = Callable[..., str]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,6 +77,22 @@ def namespace(objects: Objects) -> str:
     name = f"test-{uuid4().hex[:8]}"
     objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return name
+
+
+@pytest.fixture
+def new_class(objects: Objects, namespace: str) -> Iterator[NewClass]:
+    """Makes a class of this test, or changes it; it has no namespace, so it is removed at the end. Returns its name."""
+    made: dict[str, Object] = {}
+
+    def make(suffix: str = "class", **spec: Any) -> str:
+        name = f"{namespace}-{suffix}"
+        made[name] = {"apiVersion": API_VERSION, "kind": CLASS, "metadata": {"name": name}, "spec": spec}
+        objects.put(made[name])
+        return name
+
+    yield make
+    for manifest in made.values():
+        objects.delete(manifest)
 
 
 @pytest.fixture

@@ -1,16 +1,16 @@
 """What the API server itself refuses by the policies of the chart: resources beyond the limits of their class."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 
 from gaudi_operator.api.door import RULES
-from gaudi_operator.api.v1alpha1.inference_class import KIND, ClassLimits
-from gaudi_operator.api.v1alpha1.resource import API_VERSION
+from gaudi_operator.api.v1alpha1.inference_class import ClassLimits
 from localcluster import ControlPlane
 from tests.builders import Object, gaudi_inference
+from tests.cluster.conftest import NewClass
 from tests.cluster.objects import Objects, Refused
 from tests.cluster.pods import ready
 from tests.fake_runtime import FakeRuntime
@@ -20,7 +20,7 @@ from tests.operator_process import OperatorProcess
 from tests.permissions import policy_manifests
 from tests.unit.operator.core.limit_cases import BEYOND, WITHIN
 
-NewClass = Callable[..., str]
+pytestmark = pytest.mark.usefixtures("policies")
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +31,6 @@ def policies(objects: Objects) -> Iterator[None]:
         objects.put(manifest)
     yield
     for manifest in made:
-        objects.delete(manifest)
-
-
-@pytest.fixture
-def new_class(objects: Objects, namespace: str, policies: None) -> Iterator[NewClass]:
-    """Makes a class of this test, or changes it; returns its name."""
-    made: dict[str, Object] = {}
-
-    def make(suffix: str = "class", **spec: Any) -> str:
-        name = f"{namespace}-{suffix}"
-        made[name] = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
-        objects.put(made[name])
-        return name
-
-    yield make
-    for manifest in made.values():
         objects.delete(manifest)
 
 

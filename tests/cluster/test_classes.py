@@ -1,10 +1,8 @@
 """GaudiInferenceClasses against a real API server: kept by it, watched by the operator, and enforced."""
 
 import re
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,6 +11,7 @@ from gaudi_operator.api.v1alpha1.inference_class import KIND
 from gaudi_operator.api.v1alpha1.resource import API_VERSION
 from gaudi_operator.core.names import NAME_LABEL
 from tests.builders import gaudi_inference
+from tests.cluster.conftest import NewClass
 from tests.cluster.objects import Objects, Refused
 from tests.cluster.pods import all_running, ready, stalled
 from tests.fake_runtime import FakeRuntime
@@ -22,24 +21,6 @@ from tests.operator_process import OperatorProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "classes.md").read_text()
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
-
-NewClass = Callable[..., str]
-
-
-@pytest.fixture
-def new_class(objects: Objects, namespace: str) -> Iterator[NewClass]:
-    """Makes a class of this test, or changes it; it has no namespace, so it is removed at the end. Returns its name."""
-    made: dict[str, Object] = {}
-
-    def make(suffix: str = "class", **spec: Any) -> str:
-        name = f"{namespace}-{suffix}"
-        made[name] = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
-        objects.put(made[name])
-        return name
-
-    yield make
-    for manifest in made.values():
-        objects.delete(manifest)
 
 
 async def class_applied(api: KubeApi, reason: str) -> Object | None:

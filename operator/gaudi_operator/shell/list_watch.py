@@ -133,7 +133,7 @@ class ListWatch:
                     if event["type"] == "ERROR":
                         raise Failed(self._after(event["object"], version))
                     version = event["object"]["metadata"]["resourceVersion"]
-                    self._tell(event["type"], kept(self.kind, event["object"]))
+                    self._tell(event["type"], event["object"])
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Failed(version) from error
         return version
@@ -146,9 +146,9 @@ class ListWatch:
     def _tell(self, kind: str, manifest: Object) -> None:
         try:
             if kind == "DELETED":
-                self.deleted(manifest)
+                self.deleted(kept(self.kind, manifest))
             elif kind != "BOOKMARK":
-                self.seen(manifest)
+                self.seen(kept(self.kind, manifest))
         except Exception:
             # The others of the kind come all the same, and this one with the next list.
             log.exception("What a watch of %s has shown could not be taken in.", self.kind.plural)
