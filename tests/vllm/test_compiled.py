@@ -63,7 +63,7 @@ def test_progress_a_cold_shape_and_end_that_leaves_no_orphan(checkpoint: Path, c
         assert ready.shared_recipes
         assert ready.shared_recipes.outcome is RecipeOutcome.SEEDED
         with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as openai:
-            openai.completions.create(model=MODEL, prompt=[7] * 50, max_tokens=4)
+            openai.completions.create(model=MODEL, prompt=[7] * 50, max_tokens=4, extra_body={"ignore_eos": True})
             wait_until(lambda: served(runtime)[0] >= 4)
             assert (served(runtime)[1], runtime.report().recompiles_since_ready) == (0, 0)
 

@@ -66,7 +66,7 @@ def test_the_report_carries_the_measured_division_of_memory(runtime: RuntimeProc
 
 def test_chat_answers_with_the_header_of_this_instance(runtime: RuntimeProcess, openai: OpenAI) -> None:
     answer = openai.chat.completions.with_raw_response.create(
-        model=MODEL, messages=[{"role": "user", "content": "hello"}], max_tokens=8
+        model=MODEL, messages=[{"role": "user", "content": "hello"}], max_tokens=8, extra_body={"ignore_eos": True}
     )
     assert answer.headers[INSTANCE_HEADER] == runtime.report().instance
     assert answer.parse().usage.completion_tokens == 8  # type: ignore[union-attr]
@@ -154,7 +154,7 @@ def test_one_page_has_the_metrics_of_vllm_and_ours(runtime: RuntimeProcess) -> N
 
 
 def test_the_shapes_of_traffic_are_told(runtime: RuntimeProcess, openai: OpenAI) -> None:
-    openai.completions.create(model=MODEL, prompt=[9] * 77, max_tokens=3)
+    openai.completions.create(model=MODEL, prompt=[9] * 77, max_tokens=3, extra_body={"ignore_eos": True})
     wait_until(lambda: any(shape.query_len == 77 for shape in met(runtime, BucketPhase.PROMPT)))
     assert met(runtime, BucketPhase.DECODE)
 
@@ -172,8 +172,14 @@ def test_process_of_vllm_that_dies_ends_the_runtime_with_reason(runtime: Runtime
     below = psutil.Process(runtime.process.pid).children(recursive=True)
     core = next(each for each in below if "EngineCore" in "".join(each.cmdline()))
     with ThreadPoolExecutor() as beside:
-        asked = beside.submit(openai.completions.create, model=MODEL, prompt=[9] * 7, max_tokens=900)
-        wait_until(lambda: runtime.report().requests.running == 1)
+        asked = beside.submit(
+            openai.completions.create,
+            model=MODEL,
+            prompt=[9] * 7,
+            max_tokens=900,
+            extra_body={"ignore_eos": True},  # sampled tokens may end it before it is seen to run
+        )
+        wait_until(lambda: asked.done() or runtime.report().requests.running == 1)
         core.send_signal(signal.SIGKILL)
         with pytest.raises(InternalServerError, match="EngineCore"):
             asked.result()
