@@ -1,8 +1,8 @@
 """`make soak`: very many random steps of the state machine, in the model of the world and on a real API server, and
 very many specs of any shape and contents of any form through what reads them, in processes of 512 MiB.
 
-GAUDI_SOAK_STEPS (100000), GAUDI_SOAK_CLUSTER_STEPS (1000), GAUDI_SOAK_SPECS (20000) and GAUDI_SOAK_CONTENTS (20000, for
-each reader) say how many; GAUDI_SOAK_SEED makes the same choices.
+GAUDI_SOAK_STEPS (100000), GAUDI_SOAK_CLUSTER_STEPS (1000) and GAUDI_SOAK_CONTENTS (20000, for each reader) say how
+many, GAUDI_SOAK_MINUTES (120) how long specs are tried; GAUDI_SOAK_SEED makes the same choices.
 """
 
 import logging
@@ -48,26 +48,30 @@ def main() -> int:
     first = int(os.environ.get("GAUDI_SOAK_SEED", random.randrange(2**32)))  # noqa: S311
     console.print(f"seed {first}: GAUDI_SOAK_SEED={first} make soak makes the same choices")
     failure = in_memory(first, int(os.environ.get("GAUDI_SOAK_STEPS", "100000")))
-    wrong = any_specs(first, int(os.environ.get("GAUDI_SOAK_SPECS", "20000")))
+    wrong = any_specs(first, float(os.environ.get("GAUDI_SOAK_MINUTES", "120")))
     wrong += any_contents(first, int(os.environ.get("GAUDI_SOAK_CONTENTS", "20000")))
     steps = int(os.environ.get("GAUDI_SOAK_CLUSTER_STEPS", "1000"))
     return int(bool(failure or wrong)) | (on_api_server(first, steps) if steps else 0)
 
 
-def any_specs(first: int, specs: int) -> list[str]:
-    """So many specs that the schema lets through, each batch in a process of its own; what is wrong with any."""
+def any_specs(first: int, minutes: float) -> list[str]:
+    """Specs that the schema lets through, for so many minutes, each batch in a process of its own; what is wrong with
+    any.
+    """
     wrong, decisions, questions, grown = list[str](), list[float](), list[float](), 0
-    costs = list[Cost]()
+    costs, specs, batch, began = list[Cost](), 0, first, time.monotonic()
     with _progress() as progress:
-        task = progress.add_task("specs of any shape", total=specs)
-        for number in range(-(-specs // SPECS_PER_BATCH)):
-            found = fuzz(first + number, SPECS_PER_BATCH, plan_seconds=10)
+        task = progress.add_task("minutes of specs of any shape", total=round(minutes))
+        while (spent := (time.monotonic() - began) / 60) < minutes:
+            progress.update(task, completed=int(spent))
+            found = fuzz(batch, SPECS_PER_BATCH, plan_seconds=10)
+            batch += 1
             wrong += found.wrong
+            specs += found.specs
             decisions += found.decisions
             questions += found.questions
             grown = max(grown, found.grown)
             costs = worst([*costs, *found.costs], WORST_BY_EACH)
-            progress.advance(task, SPECS_PER_BATCH)
     for each in wrong:
         console.print(each, highlight=False, markup=False)
     written(costs, WORST)
