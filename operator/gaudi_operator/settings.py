@@ -1,6 +1,6 @@
 """Everything that the environment decides; no other module reads it.
 
-`python -m gaudi_operator.settings` writes docs/settings.md.
+`python -m gaudi_operator.settings` writes docs/reference/settings.md.
 """
 
 import json
@@ -173,7 +173,7 @@ def variable_of(field: str) -> str:
 
 
 def table() -> str:
-    """docs/settings.md: one row per variable."""
+    """docs/reference/settings.md: one row per variable."""
     rows = [
         "# Settings of the operator",
         "",
