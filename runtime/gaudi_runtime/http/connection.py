@@ -270,11 +270,17 @@ def connection_type(limits: ServerLimits) -> type[Connection]:
 
 
 class Guest(Protocol):
-    """One of the connections of a port: whether it is answered, whose it is, since when it rests."""
+    """One of the connections of a port. It rests since a moment on the loop's clock."""
 
-    is_answered: bool
-    address: str
     rests_since: float
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a request of it is in work."""
+
+    @property
+    def address(self) -> str:
+        """Whose it is."""
 
     def leave(self) -> None:
         """Go."""

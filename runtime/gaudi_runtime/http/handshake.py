@@ -20,8 +20,8 @@ class Handshake(asyncio.Protocol):
     """What a connection is before `connection` makes it one; without a sentence for who is refused or too slow."""
 
     is_answered = False
-    transport: asyncio.Transport
     address = ""
+    transport: asyncio.Transport
     rests_since = 0.0
     """When the connection was made, on the loop's clock."""
 
