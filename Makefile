@@ -46,7 +46,7 @@ demo-clean: $(READY) ## Remove what `make demo` left running
 test: $(READY) ## Everything that CI runs, quickest first
 	@PLUGIN_MATRIX= $(BIN)/python -m scripts.stages lint unit vllm plugin ready cluster localcluster e2e
 
-lint: $(READY) ## Formatting, types, import layers, generated files
+lint: $(READY) ## Formatting, types, import layers, generated files, links of the manual
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it."; exit 1; }
 	@$(BIN)/ruff format --check --quiet . || { echo "Run make fmt."; exit 1; }
 	@$(BIN)/ruff check --quiet .
