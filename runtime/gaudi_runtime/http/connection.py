@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -81,13 +82,13 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self.rests_since = self.loop.time()
         self._wait_for(Part.HEAD)
-        if len(self.connections) > self.limits.connections:
-            leaving = crowded_out(each for each in self.connections if isinstance(each, Connection))
-            if leaving is self:
-                self._refuse(503, "This server has too many connections; try again.")
-            elif leaving:
-                self.connections.discard(leaving)  # at once, for many may come before it is told that it is lost
-                leaving.transport.abort()
+        if not make_room(self.connections, self.limits.connections, self):
+            self._refuse(503, "This server has too many connections; try again.")
+
+    def leave(self) -> None:
+        """End it for another, at once: many may come before it is told that it is lost."""
+        self.connections.discard(self)
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget its timers."""
@@ -268,7 +269,38 @@ def connection_type(limits: ServerLimits) -> type[Connection]:
     return type("Connection", (Connection,), {"limits": limits})
 
 
-def crowded_out(connections: Iterable[Connection]) -> Connection | None:
+class Guest(Protocol):
+    """One of the connections of a port. It rests since a moment on the loop's clock."""
+
+    rests_since: float
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a request of it is in work."""
+
+    @property
+    def address(self) -> str:
+        """Whose it is."""
+
+    def leave(self) -> None:
+        """Go."""
+
+
+Crowd = set[Any]
+"""The connections of one port; uvicorn's own set, which names the types of its protocols."""
+
+
+def make_room(crowd: Crowd, most: int, newcomer: Guest) -> bool:
+    """Whether `newcomer`, which is in the crowd, may stay; where there are more than `most`, another one leaves."""
+    leaving = crowded_out(crowd) if len(crowd) > most else None
+    if leaving is newcomer:
+        return False
+    if leaving is not None:
+        leaving.leave()
+    return True
+
+
+def crowded_out(connections: Iterable[Guest]) -> Guest | None:
     """Who leaves when there are too many: nobody who is answered, and of the address that has the most.
 
     Of its connections, the one that has rested for the longest time. So nobody who opens many makes room for himself

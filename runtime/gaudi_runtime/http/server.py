@@ -15,7 +15,8 @@ from starlette.types import ASGIApp
 
 from gaudi_runtime.errors import PortUnavailable
 from gaudi_runtime.http.certificate import Certificate
-from gaudi_runtime.http.connection import ServerLimits, connection_type
+from gaudi_runtime.http.connection import Connection, ServerLimits, connection_type
+from gaudi_runtime.http.handshake import Handshake
 
 TICK_SECONDS = 1.0
 
@@ -29,22 +30,22 @@ class _Server(uvicorn.Server):
         self.stop = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; uvicorn would give a handshake a minute, and who does not answer to its end half of one."""
-        loop, tls = asyncio.get_running_loop(), dict[str, Any]()
-        if self._certificate:
-            tls = {
-                "ssl": self._certificate.context,
-                "ssl_handshake_timeout": self._limits.head_seconds,
-                "ssl_shutdown_timeout": self._limits.linger_seconds or TICK_SECONDS,
-            }
+        """Listen."""
+        loop, secured = asyncio.get_running_loop(), self._certificate is not None
         self.servers = [
-            await loop.create_server(self._connection, sock=each, backlog=self.config.backlog, **tls)
+            await loop.create_server(
+                self._handshake if secured else self._connection, sock=each, backlog=self.config.backlog
+            )
             for each in sockets or ()
         ]
         self.started = True
 
-    def _connection(self) -> asyncio.Protocol:
+    def _connection(self) -> Connection:
         return connection_type(self._limits)(self.config, self.server_state, {})
+
+    def _handshake(self) -> Handshake:
+        assert self._certificate is not None  # noqa: S101 - there is none without it
+        return Handshake(self._certificate.context, self._limits, self.server_state.connections, self._connection)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

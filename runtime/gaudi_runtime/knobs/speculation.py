@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 SETTING = "--speculative-config"
 NGRAM = "ngram"
+"""The one method whose steps are planned: it drafts on the host, so that no second model has shapes to warm up."""
+OF_A_MODEL = "of a draft model"
+_RUN_BY_THE_PLUGIN = ("eagle", "eagle3", "mtp", "dflash", "dspark", OF_A_MODEL)
 
 
 class Speculation(NamedTuple):
@@ -27,6 +30,17 @@ def speculation(settings: Mapping[str, object]) -> Speculation | None:
     if not isinstance(asked, dict):
         return None
     # Without a method vLLM looks at the model: this one is none.
-    method = asked.get("method") or (NGRAM if asked.get("model") in (NGRAM, f"[{NGRAM}]") else "of a draft model")
+    method = asked.get("method") or (NGRAM if asked.get("model") in (NGRAM, f"[{NGRAM}]") else OF_A_MODEL)
     tokens = asked.get("num_speculative_tokens")
     return Speculation(str(method), tokens if type(tokens) is int else None)
+
+
+def why_refused(method: str) -> str:
+    """What keeps a method other than ngram from being built, as the end of a sentence."""
+    # vLLM has one of mtp for every family, and takes all for mtp.
+    if method in _RUN_BY_THE_PLUGIN or method.endswith("_mtp"):
+        return (
+            "vllm-gaudi 0.26 compiles nothing of a draft model and checks none of its shapes, so it could be neither "
+            "captured nor counted"
+        )
+    return "vllm-gaudi 0.26 does not draft by it"

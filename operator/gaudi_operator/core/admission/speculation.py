@@ -9,7 +9,7 @@ from gaudi_operator.core.resource import Inference
 from gaudi_runtime.contract.bucketing import MOST_DRAFTS
 from gaudi_runtime.contract.config import EngineName
 from gaudi_runtime.errors import Problem
-from gaudi_runtime.knobs.speculation import NGRAM, SETTING, Speculation, speculation
+from gaudi_runtime.knobs.speculation import NGRAM, SETTING, Speculation, speculation, why_refused
 
 _SETTING = f"spec.engine.settings {SETTING}"
 
@@ -25,8 +25,8 @@ def drafts_cannot_be_verified(inference: Inference, _: InstallationDefaults) -> 
     if asked.method != NGRAM:
         return Problem(
             "NotBuilt",
-            f"{_SETTING}: method {asked.method} is not built in this release, for shapes of a draft model are in no "
-            f"plan; use method {NGRAM}.",
+            f"{_SETTING}: method {asked.method} is not built in this release, for {why_refused(asked.method)}; use "
+            f"method {NGRAM}.",
         )
     wrong = _wrong(inference, asked)
     return Problem("SettingsWrong", f"{_SETTING}: {wrong}") if wrong else None

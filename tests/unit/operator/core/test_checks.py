@@ -89,8 +89,14 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     "drafts_of_a_model": (
         {"accelerator": CARD, "engine": drafting('{"method": "eagle", "num_speculative_tokens": 2}')},
         "NotBuilt",
-        f"spec.engine.settings --speculative-config: method eagle {NOT_BUILT}, for shapes of a draft model are in no "
-        "plan; use method ngram.",
+        f"spec.engine.settings --speculative-config: method eagle {NOT_BUILT}, for vllm-gaudi 0.26 compiles nothing of "
+        "a draft model and checks none of its shapes, so it could be neither captured nor counted; use method ngram.",
+    ),
+    "drafts_of_a_method_that_no_plugin_knows": (
+        {"accelerator": CARD, "engine": drafting('{"method": "medusa", "num_speculative_tokens": 2}')},
+        "NotBuilt",
+        f"spec.engine.settings --speculative-config: method medusa {NOT_BUILT}, for vllm-gaudi 0.26 does not draft by "
+        "it; use method ngram.",
     ),
     "drafts_without_a_card": (
         {"engine": drafting('{"method": "ngram", "num_speculative_tokens": 2}')},

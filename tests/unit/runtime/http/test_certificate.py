@@ -6,6 +6,7 @@ import shutil
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -179,3 +180,28 @@ async def test_handshake_has_the_time_of_a_head(mounted: Mounted) -> None:
         reader, writer = await asyncio.open_connection("localhost", port)
         assert await reader.read() == b""
         writer.close()
+
+
+async def test_connections_that_say_nothing_leave_room_for_others(mounted: Mounted) -> None:
+    async with serving(Certificate(mounted.folder), replace(LIMITS, connections=4)) as port:
+        silent = [await asyncio.open_connection("localhost", port) for _ in range(9)]
+        assert [await reader.read() for reader, _ in silent[:5]] == [b""] * 5
+        assert await shown(mounted, port)
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_request_sent_with_the_end_of_the_handshake_is_answered(mounted: Mounted) -> None:
+    async with serving(Certificate(mounted.folder)) as port:
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection("localhost", port, ssl=mounted.client())
+            writer.write(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).endswith(b"https")
+            writer.close()
+
+
+async def test_server_ends_beside_handshakes_that_are_not_finished(mounted: Mounted) -> None:
+    async with serving(Certificate(mounted.folder)) as port:
+        reader, writer = await asyncio.open_connection("localhost", port)
+    assert await reader.read() == b""
+    writer.close()

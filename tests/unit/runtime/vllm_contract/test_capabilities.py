@@ -173,7 +173,7 @@ def test_a_plugin_without_a_name_for_drafts_is_refused_drafts(case: tuple[str, N
 def test_drafts_of_a_second_model_are_refused() -> None:
     runner = plugin(Card(), drafts=3)
     runner.speculative_config.method = "eagle"
-    with pytest.raises(UnsupportedModel, match=r"by method eagle is not built yet.* use method ngram"):
+    with pytest.raises(UnsupportedModel, match=r"by method eagle is not built, for .* use method ngram"):
         HpuVerbs(runner, bridge(Card()))
 
 

@@ -17,6 +17,7 @@ from gaudi_runtime.catalog.pairs import RELEASES
 from gaudi_runtime.contract.config import ExecutionMode
 from gaudi_runtime.engines.protocol import GRAPH_MODES
 from gaudi_runtime.errors import ConfigError, DeviceUnavailable, EngineUnsupported, UnsupportedModel
+from gaudi_runtime.knobs.speculation import NGRAM, why_refused
 
 _COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
 
@@ -165,8 +166,6 @@ VISION = (
 TOWER = (Name("embed_multimodal", loss=_TOWER_COLD),)
 # Made when the plugin prepares itself.
 VISION_BUCKETS = (Name("multimodal_buckets", loss=_TOWER_COLD), Name("is_batch_based", loss=_TOWER_COLD))
-DRAFTED_BY = "ngram"
-"""The one method whose steps are planned: it drafts on the host, so that no second model has shapes to warm up."""
 _SWAPS_COLD = "the defragmenter is not warmed up: its first move of each size is slow"
 _SWAPS_KEPT = "the defragmenter keeps what warm-up did to it"
 # Made when the plugin prepares itself, not before.
@@ -260,10 +259,10 @@ def refuse_pooling(runner: Any) -> None:
 def _refuse_drafts(runner: Any) -> None:
     if runner.speculative_config is None:
         return
-    if (method := runner.speculative_config.method) != DRAFTED_BY:
+    if (method := runner.speculative_config.method) != NGRAM:
         raise UnsupportedModel(
-            f"Warm-up of speculative decoding by method {method} is not built yet, for the shapes of its draft model "
-            f"are in no plan: use method {DRAFTED_BY}, or remove --speculative-config."
+            f"Speculative decoding by method {method} is not built, for {why_refused(method)}: use method {NGRAM}, or "
+            "remove --speculative-config."
         )
     losses(runner, DRAFTS)
     if getattr(runner, "attn_block_size", None) not in (None, runner.block_size):

@@ -1,0 +1,182 @@
+"""A draft model (eagle) on the plugin's own code and its own warm-up: it answers right, but nothing of it is ever warm.
+
+That is why we refuse it (docs/vllm.md, Draft models). Where a release of the plugin turns one of these red, look again.
+"""
+
+import json
+import os
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.engine import Facts, forked
+from tests.plugin.serving import worst_gap
+
+DRAFTS, ROWS, LONGEST = 2, 4, 512
+PROMPTS = [[(7 * row + 3 * at) % 500 for at in range(length)] for row, length in enumerate((90, 200, 17))]
+TOKENS = 12
+BUCKETS = {
+    "VLLM_BUCKETING_STRATEGY": "lin",
+    "VLLM_PROMPT_SEQ_BUCKET_MIN": "128",
+    "VLLM_PROMPT_SEQ_BUCKET_MAX": "256",
+    "VLLM_DECODE_BLOCK_BUCKET_MIN": "8",
+    "VLLM_DECODE_BLOCK_BUCKET_STEP": "8",
+    "VLLM_DECODE_BLOCK_BUCKET_MAX": "16",
+}
+
+
+def make_draft(target: Path, folder: Path) -> Path:
+    """The eagle checkpoint of a tiny Llama: a layer that takes token and hidden state, with weights of its own."""
+    import torch
+    from safetensors.torch import save_file
+
+    config = json.loads((target / "config.json").read_text())
+    hidden, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    queries, keys = head * config["num_attention_heads"], head * config["num_key_value_heads"]
+    sizes = {
+        "fc": (hidden, 2 * hidden),
+        "layers.0.self_attn.q_proj": (queries, hidden),
+        "layers.0.self_attn.k_proj": (keys, hidden),
+        "layers.0.self_attn.v_proj": (keys, hidden),
+        "layers.0.self_attn.o_proj": (hidden, queries),
+        "layers.0.mlp.gate_proj": (inner, hidden),
+        "layers.0.mlp.up_proj": (inner, hidden),
+        "layers.0.mlp.down_proj": (hidden, inner),
+    }
+    chance = torch.Generator().manual_seed(1)
+    weights = {f"{name}.weight": torch.randn(*size, generator=chance) * 0.05 for name, size in sizes.items()}
+    weights["layers.0.post_attention_layernorm.weight"] = torch.ones(hidden)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def start_and_draft(target: Path, folder: Path) -> Facts:
+    """The plugin with its own worker and warm-up, in torch.compile; what its draft model ran in and out of warm-up."""
+    os.environ.update(BUCKETS, PT_HPU_LAZY_MODE="0", VLLM_CONTIGUOUS_PA="false", VLLM_ENABLE_V1_MULTIPROCESSING="0")
+    from torch._dynamo.utils import counters
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.inputs import TokensPrompt
+    from vllm.sampling_params import SamplingParams
+    from vllm.v1.engine.llm_engine import LLMEngine
+    from vllm_gaudi.v1.spec_decode.hpu_eagle import HpuEagleProposer
+    from vllm_gaudi.v1.worker.hpu_model_runner import HPUModelRunner
+
+    ran: Counter[str] = Counter()
+    checks: Counter[str] = Counter()
+    found: Facts = {"compiled": 0, "checked": 0, "proposed": 0}
+    load, propose, check = HpuEagleProposer.load_model, HpuEagleProposer.propose, HPUModelRunner._check_config
+
+    def load_watched(self: HpuEagleProposer, *model: object) -> None:
+        load(self, *model)
+        forward = self.model.forward
+
+        def watched(*args: object, **named: object) -> object:
+            ran["x".join(map(str, named["input_ids"].shape))] += 1  # type: ignore[attr-defined]
+            return forward(*args, **named)
+
+        self.model.forward = watched
+
+    def count_check(self: HPUModelRunner, *shape: object) -> object:
+        checks["of any phase"] += 1
+        return check(self, *shape)
+
+    def count_what_it_takes(self: HpuEagleProposer, *args: object) -> object:
+        graphs, checked = counters["stats"]["unique_graphs"], checks.total()
+        drafts = propose(self, *args)
+        found["proposed"] += 1
+        found["compiled"] += counters["stats"]["unique_graphs"] - graphs
+        found["checked"] += checks.total() - checked
+        return drafts
+
+    HpuEagleProposer.load_model, HpuEagleProposer.propose = load_watched, count_what_it_takes
+    HPUModelRunner._check_config = count_check
+    draft = make_draft(target, folder / "draft")
+    engine = LLMEngine.from_engine_args(
+        EngineArgs(
+            model=str(target),
+            dtype="bfloat16",
+            max_model_len=LONGEST,
+            max_num_seqs=ROWS,
+            max_num_batched_tokens=LONGEST + ROWS * (1 + DRAFTS),
+            block_size=128,
+            enable_prefix_caching=False,
+            speculative_config={"method": "eagle", "model": str(draft), "num_speculative_tokens": DRAFTS},
+        )
+    )
+    found |= {
+        "warmed": dict(ran),
+        "compiled_in_all": counters["stats"]["unique_graphs"],
+        "checked_in_all": checks.total(),
+    }
+    ran.clear()
+    told = SamplingParams(max_tokens=TOKENS, ignore_eos=True, temperature=0.0)
+    for number, prompt in enumerate(PROMPTS):
+        engine.add_request(str(number), TokensPrompt(prompt_token_ids=prompt), told)
+    answers: dict[str, list[int]] = {}
+    while engine.has_unfinished_requests():
+        answers |= {each.request_id: list(each.outputs[0].token_ids) for each in engine.step() if each.finished}
+    return {**found, "served": dict(ran), "answers": [answers[str(number)] for number in range(len(PROMPTS))]}
+
+
+@pytest.fixture(scope="module")
+def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    if not os.environ.get("PLUGIN_MATRIX"):
+        pytest.skip("one more start: in make plugin only")
+    folder = tmp_path_factory.mktemp("draft-model")
+    found: Facts = forked(partial(start_and_draft, checkpoints["llama"], folder), folder)
+    return found
+
+
+def test_plugin_compiles_nothing_of_a_draft_model(facts: Facts) -> None:
+    assert facts["compiled_in_all"] > 0
+    assert (facts["compiled"], facts["proposed"] > 0) == (0, True)
+
+
+def test_plugin_checks_no_shape_of_a_draft_model(facts: Facts) -> None:
+    assert facts["checked_in_all"] > 0
+    assert facts["checked"] == 0
+
+
+def test_requests_meet_draft_shapes_that_its_warm_up_never_ran(facts: Facts) -> None:
+    verifying, drafting = f"{ROWS * (1 + DRAFTS)}x1", f"{ROWS}x1"
+    assert {verifying, drafting} <= facts["served"].keys() - facts["warmed"].keys()
+
+
+def test_tokens_with_a_draft_model_are_those_of_transformers(
+    facts: Facts, checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    answers = list(zip(PROMPTS, facts["answers"], strict=True))
+    assert forked(partial(worst_gap, checkpoints["llama"], answers), tmp_path) < 0.15
+
+
+def hash_what_a_draft_model_is_given() -> str:
+    import torch
+    from vllm_gaudi.v1.attention.backends.hpu_attn import HPUAttentionMetadataV1
+
+    blocks = torch.zeros(8, dtype=torch.long)
+    given = HPUAttentionMetadataV1.make_decode_metadata(
+        block_list=blocks,
+        block_usage=blocks,
+        block_groups=blocks,
+        input_positions=None,
+        slot_mapping=blocks,
+        block_size=128,
+        window_block_list=None,
+        window_block_usage=None,
+        window_block_groups=None,
+        chunked_block_list=None,
+        chunked_block_usage=None,
+        chunked_block_groups=None,
+    )
+    try:
+        return str(hash(given))
+    except TypeError as error:
+        return str(error)
+
+
+def test_graph_of_a_draft_model_cannot_be_looked_up(tmp_path: Path) -> None:
+    assert forked(hash_what_a_draft_model_is_given, tmp_path) == "unhashable type: 'HPUAttentionMetadataV1'"
