@@ -7,7 +7,9 @@ import sys
 def main() -> None:
     """Command line of the operator."""
     if sys.argv[1:] != ["run"]:
-        raise SystemExit("usage: gaudi-operator run   (settings come from the environment, see the manual: Settings)")
+        raise SystemExit(
+            "usage: gaudi-operator run   (settings come from the environment, see docs/reference/settings.md)"
+        )
     # Process 1 of a container ignores a SIGTERM that it has no handler for, and the imports below take seconds.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from gaudi_operator.replica import live
