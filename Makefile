@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # mypy looks at files, not at where they lie: a clean clone has to check only what has changed.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gaudi-operator/mypy
 
-.PHONY: help setup demo demo-clean test lint unit vllm plugin tools ready cluster e2e localcluster hardware hardware-tests test-vllm generate pins bench soak mutants steady ecosystem fmt clean
+.PHONY: help setup demo demo-clean test lint manual unit vllm plugin tools ready cluster e2e localcluster hardware hardware-tests test-vllm generate pins bench soak mutants steady ecosystem fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -46,7 +46,7 @@ demo-clean: $(READY) ## Remove what `make demo` left running
 test: $(READY) ## Everything that CI runs, quickest first
 	@PLUGIN_MATRIX= $(BIN)/python -m scripts.stages lint unit vllm plugin ready cluster localcluster e2e
 
-lint: $(READY) ## Formatting, types, import layers, generated files
+lint: $(READY) ## Formatting, types, import layers, generated files, links of the manual
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it."; exit 1; }
 	@$(BIN)/ruff format --check --quiet . || { echo "Run make fmt."; exit 1; }
 	@$(BIN)/ruff check --quiet .
@@ -55,7 +55,13 @@ lint: $(READY) ## Formatting, types, import layers, generated files
 	@$(BIN)/python -m gaudi_operator.api.crd --check
 	@$(BIN)/python -m scripts.chart_docs --check
 	@$(BIN)/python -m scripts.dashboards --check
+	@$(BIN)/python -m scripts.cli_docs --check
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@$(BIN)/python -m scripts.house
+
+manual: $(READY) ## The manual as pages in build/manual, with every link checked
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "Open build/manual/index.html"
 
 fmt: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix --quiet --exit-zero . && $(BIN)/ruff format --quiet .
@@ -106,6 +112,7 @@ generate: $(READY) ## Write CRD, reference docs and chart docs again
 	@$(BIN)/python -m gaudi_operator.settings > docs/reference/settings.md
 	@$(BIN)/python -m scripts.dashboards
 	@$(BIN)/python -m scripts.chart_docs
+	@$(BIN)/python -m scripts.cli_docs
 
 pins: $(READY) ## Write requirements/*.txt again: hashed, without index or host names
 	@PATH="$(CURDIR)/$(BIN):$$PATH" requirements/compile

@@ -16,7 +16,13 @@ from gaudi_runtime.contract.ports import CONFIG_PATH
 PRESTOP_SECONDS = 5.0
 REPORT_FILE = "hardware-report.json"
 
-app = typer.Typer(help="The runtime of a GaudiInference pod.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="The runtime of a GaudiInference pod.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The real Prometheus and prometheus-adapter serve what docs promise: scaling.md, metrics.md, operator-metrics.md.
+"""The real Prometheus and prometheus-adapter serve what docs promise: scaling.md and metrics.md.
 
 Manifests, rules and queries are taken out of these pages. Their GaudiInference has the name that it has there.
 """
@@ -30,9 +30,12 @@ KEDA = next(each for each in SHOWN if each.get("kind") == "ScaledObject")
 pytestmark = pytest.mark.timeout(1800)  # the first build of the images fetches torch
 
 
-def queries(page: str) -> list[str]:
-    """The queries that a page shows, one a line."""
-    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / "docs" / "reference" / page).read_text(), re.DOTALL | re.MULTILINE)
+OF_OPERATOR, _, OF_RUNTIME = (ROOT / "docs" / "reference" / "metrics.md").read_text().partition("## Of a runtime")
+
+
+def queries(part: str) -> list[str]:
+    """The queries that a part of the page shows, one a line."""
+    blocks = re.findall(r"^```\n(.*?)^```", part, re.DOTALL | re.MULTILINE)
     return [line for block in blocks for line in block.splitlines()]
 
 
@@ -120,7 +123,7 @@ def test_documented_policy_selects_prometheus_and_the_ports_of_pods(
         assert port["port"] in [each["name"] for each in pod["spec"]["containers"][0]["ports"]]
 
 
-@pytest.mark.parametrize("query", queries("metrics.md"))
+@pytest.mark.parametrize("query", queries(OF_RUNTIME))
 def test_documented_query_of_runtimes_answers(
     query: str, ask: Callable[[str], list[dict[str, Any]]], chat: Resource
 ) -> None:
@@ -129,7 +132,7 @@ def test_documented_query_of_runtimes_answers(
 
 def test_both_operators_are_scraped_and_documented_query_answers(ask: Callable[[str], list[dict[str, Any]]]) -> None:
     wait_until(lambda: len(ask('up{job="operator"} == 1')) == 2, "Prometheus to scrape both operators", PATIENCE)
-    query = next(each for each in queries("operator-metrics.md") if "rate" in each)
+    query = next(each for each in queries(OF_OPERATOR) if "rate" in each)
     wait_until(lambda: bool(ask(query)), f"an answer to {query}", PATIENCE)
 
 

@@ -1,6 +1,7 @@
 """A draft model (eagle) on the plugin's own code and its own warm-up: it answers right, but nothing of it is ever warm.
 
-That is why we refuse it (docs/vllm.md, Draft models). Where a release of the plugin turns one of these red, look again.
+That is why we refuse it (docs/internals/vllm.md, Draft models). Where a release of the plugin turns one of these red,
+look again.
 """
 
 import json

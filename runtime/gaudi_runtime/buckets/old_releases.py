@@ -1,9 +1,9 @@
 """What only old releases and comparisons with them need: no server of today plans like this, or is configured so.
 
-- Plans of Gaudi software 1.22, for servers that still run it (docs/internals/bucketing.md, Release 1.22; seeds 001,
+- Plans of Gaudi software 1.22, for servers that still run it (docs/internals/bucketing.md, Release 1.22; logs 001,
   003): its exponential ranges fill gaps that rounding leaves, and a prompt with context is planned only where context
   and query together fit the token budget.
-- Plans of unified attention, where prompt and decode share one batch (docs/internals/bucketing.md, Unified; seed 001).
+- Plans of unified attention, where prompt and decode share one batch (docs/internals/bucketing.md, Unified; log 001).
 - Bare limits: a server in the names and variables of the public planners (docs/internals/bucketing.md, Asking and
   Variables).
 """
@@ -111,7 +111,7 @@ def _possible(bucket: UnifiedBucket, limits: Limits) -> bool:
 
 
 def unified_alpha(minimum: int, turning: int, maximum: int) -> list[int]:
-    """Six points at a quarter, a half and the whole of two values, and 0 when the minimum is 0 (seed 001)."""
+    """Six points at a quarter, a half and the whole of two values, and 0 when the minimum is 0 (log 001)."""
     points = {point // part for point in (turning, maximum) for part in (4, 2, 1)}
     return sorted(points | ({0} if minimum == 0 else set()))
 
@@ -237,7 +237,7 @@ def _why_no_bucket_variable(name: str) -> str:
     from gaudi_runtime.knobs.table import knobs
 
     if name in knobs():
-        return f"{name} is not a bucket variable: leave it out of env (docs/internals/bucketing.md, Variables)"
+        return f"{name} is not a bucket variable: leave it out of env (manual: How buckets are made, Variables)"
     return unknown_name(name)
 
 

@@ -1,6 +1,7 @@
 """Described accelerator cards by name: memory and rates as data, each figure with its source.
 
-Seeds are logs of real servers; docs/internals/memory.md, Cards, lists them and the arithmetic.
+Log 000 to log 004 are the reference logs, of real servers; docs/internals/memory.md, Cards, lists them and the
+arithmetic.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -41,8 +42,8 @@ class Card:
     rates: WarmupRates | None = None
 
 
-_SEED_SECONDS = "seed 000 (Llama 3.1 8B, one Gaudi 2, timestamps of whole seconds)"
-_SLOWER = "seed 003, a later release, took {} s a bucket for compile and capture together"
+_SEED_SECONDS = "log 000 (Llama 3.1 8B, one Gaudi 2, timestamps of whole seconds)"
+_SLOWER = "log 003, a later release, took {} s a bucket for compile and capture together"
 _LEANER = "the same model in the release of September 2024 took {} (vllm-gaudi's guide to quantization, Logs)"
 
 
@@ -59,14 +60,14 @@ GAUDI2_RATES = WarmupRates(
     decode_capture_seconds=_seconds(14 / 48, "48 graphs in 14 s", 1.22, "2.61"),
     prompt_graph_bytes_per_token=Figure(
         1.43 * MIB,
-        "free memory before and after the captures of seed 000 (Llama 3.1 8B, one Gaudi 2); "
+        "free memory before and after the captures of log 000 (Llama 3.1 8B, one Gaudi 2); "
         + _LEANER.format("67.72 MiB for 24 prompt graphs of 32256 tokens"),
         Confidence.MEASURED,
         low=67.72 * MIB / 32_256,
     ),
     decode_graph_bytes_per_sequence=Figure(
         161.9 * MIB / 112,
-        "161.9 MiB for 48 decode graphs of 112 sequences in seed 000 (Llama 3.1 8B, one Gaudi 2); "
+        "161.9 MiB for 48 decode graphs of 112 sequences in log 000 (Llama 3.1 8B, one Gaudi 2); "
         + _LEANER.format("64 KiB for one decode graph of 4 sequences"),
         Confidence.MEASURED,
         low=16 * 1024,
@@ -75,7 +76,7 @@ GAUDI2_RATES = WarmupRates(
 
 GAUDI2 = Card(
     name="gaudi2",
-    memory=Figure(94.62 * GIB, "logged as total device memory in seed 000; sold as 96 GB", Confidence.MEASURED),
+    memory=Figure(94.62 * GIB, "logged as total device memory in log 000; sold as 96 GB", Confidence.MEASURED),
     bandwidth=Figure(2.45e12, "Intel's data sheet of Gaudi 2", Confidence.PUBLISHED),
     bf16_matmul=Figure(432e12, "Intel's data sheet of Gaudi 2", Confidence.PUBLISHED),
     fp8_matmul=Figure(865e12, "Intel's data sheet of Gaudi 2", Confidence.PUBLISHED),

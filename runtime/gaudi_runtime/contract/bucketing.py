@@ -58,7 +58,7 @@ class DecodeRanges(Wire):
 
 
 class OptimalSettings(Wire):
-    """Traffic and a budget: strategy optimal pads this traffic least within it (docs/how-to/traffic.md).
+    """Traffic and a budget: strategy optimal pads this traffic least within it (docs/how-to/buckets.md).
 
     At most one kind of budget: graphs per phase, or bytes or seconds of both phases together. Without one, each phase
     gets as many graphs as strategy exponential would have.

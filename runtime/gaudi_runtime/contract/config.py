@@ -238,7 +238,7 @@ class RecipeStore(Wire):
 
 
 class SharedRecipes(Wire):
-    """A volume that recipes are copied from at start and to after warm-up (docs/internals/warmup.md, Recipe cache)."""
+    """A volume that recipes are copied from at start and to after warm-up (docs/how-to/recipe-cache.md)."""
 
     path: str = Field(description="Folder of the volume; nothing is compiled in it.")
     seed: str | None = Field(None, description="Folder of the same form that is only read, and looked into after it.")

@@ -149,7 +149,7 @@ class FetchProgress(Tolerant):
 
 
 class RecipeOutcome(StrEnum):
-    """What the shared recipes are to one start (docs/internals/warmup.md, Recipe cache)."""
+    """What the shared recipes are to one start (docs/how-to/recipe-cache.md)."""
 
     HIT = "Hit"
     SEEDING = "Seeding"
@@ -179,7 +179,7 @@ class ColdShape(Tolerant):
 
 
 class ServedPhase(Tolerant):
-    """Batches of one phase while serving (docs/how-to/traffic.md, While serving).
+    """Batches of one phase while serving (docs/how-to/buckets.md, While serving).
 
     Tokens are batch size * query, blocks those of the whole batch; real as they came, padded as they ran.
     """

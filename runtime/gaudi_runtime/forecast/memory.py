@@ -8,7 +8,7 @@ from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.result import MemoryForecast
 from gaudi_runtime.warmup.memory import Split, split_memory
 
-WORKSPACE_SOURCE = "formula of docs/internals/memory.md; it says 498 MiB where seed 000 logged 504 MiB"
+WORKSPACE_SOURCE = "formula of the manual (Memory); it says 498 MiB where log 000 logged 504 MiB"
 
 
 def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:

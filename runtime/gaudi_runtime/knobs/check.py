@@ -127,7 +127,7 @@ def unknown_name(name: str) -> str:
     """The sentence for a name that is in no row of the table, with the nearest ones."""
     near = nearest_names(name)
     meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(near)}" if near else "none is near"
-    return f"{quoted(name)} is not a knob of the engine; {meant} (docs/reference/knobs.md lists all)"
+    return f"{quoted(name)} is not a knob of the engine; {meant} (all are in the manual: Knobs)"
 
 
 def nearest_names(name: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Traffic as weighted shapes, and its text: one shape per line, never evaluated as code.
 
-See docs/how-to/traffic.md, Traffic.
+See docs/how-to/buckets.md, Traces.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
 
 @dataclass(frozen=True)
 class Traffic:
-    """How often each shape is met. Prompt: batches with their real lengths; decode: steps (docs/how-to/traffic.md)."""
+    """How often each shape is met. Prompt: batches with their real lengths; decode: steps (docs/how-to/buckets.md)."""
 
     prompt: Weights
     decode: Weights

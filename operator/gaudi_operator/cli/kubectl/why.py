@@ -51,6 +51,7 @@ _NEXT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("WarmupStalled",): (LOG, POD),
     (
         *("ModelNotFound", "ModelUnreadable", "UnsupportedModel", "ModelAccessDenied", "HubUnreachable", "DiskFull"),
+        "EngineUnsupported",
         *("ConfigInvalid", "DeviceUnavailable", "PortUnavailable", "ApiKeyBlank", "CertificateUnusable", "StartFailed"),
     ): (LOG, EDIT),
 }

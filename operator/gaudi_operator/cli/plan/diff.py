@@ -46,7 +46,7 @@ RECIPES_DEPEND_ON = (
     "release",
 )
 """Fields that change what a compiled recipe holds: after such a change none can be used again
-(docs/internals/warmup.md, Recipe cache)."""
+(docs/how-to/recipe-cache.md)."""
 MOST_CHANGES = 30
 LONGEST_VALUE = 40
 

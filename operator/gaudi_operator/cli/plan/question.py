@@ -131,7 +131,9 @@ def read_manifest(document: Mapping[str, Any]) -> "Inference":
     written = inference.spec.model_dump(by_alias=True, exclude_unset=True)
     unknown = next(_unknown(with_present_names(spec), written, "spec"), None)
     if unknown:
-        raise ConfigError(f"{unknown} is not a field of a GaudiInference; docs/reference/gaudi-inference.md lists them")
+        raise ConfigError(
+            f"{unknown} is not a field of a GaudiInference; `kubectl explain gi.spec --recursive` lists them"
+        )
     return inference
 
 

@@ -122,7 +122,7 @@ def _save(path: Path, learned: Traffic) -> None:
 def cost_of(question: PlanQuestion, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
     """What padding is counted in, tokens or the seconds of a roofline, and a sentence on it.
 
-    See docs/how-to/traffic.md, Cost.
+    See docs/how-to/buckets.md, Cost.
 
     Raises ConfigError for a roofline of what is unknown.
     """

@@ -160,7 +160,7 @@ _WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 """What a reason is: that of an autoscaler may be any text."""
 
 _NO_METRIC = (
-    f"A metrics adapter must serve the metric {METRIC} of the pods (docs/how-to/scaling.md, Autoscale); until then "
+    f"A metrics adapter must serve the metric {METRIC} of the pods (manual: Scaling, Serve the metric); until then "
     "replicas stay as they are."
 )
 

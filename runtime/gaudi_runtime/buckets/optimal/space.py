@@ -5,7 +5,7 @@ dimension offers a bounded number of values: where one dimension has a choice, a
 512 of them on; where several have, those that the traffic of the dimension taken alone would choose.
 
 Traffic is smoothed, for that of tomorrow is not that of today: what was seen once stands for what is like it
-(docs/how-to/traffic.md, Smoothing, which has figures of what it gains and costs). A share of the learned weight is
+(docs/internals/optimal.md, Smoothing, which has figures of what it gains and costs). A share of the learned weight is
 spread over shapes of about the same size, so that a plan does not lean on a peak that may be gone tomorrow, and has
 rungs where nothing was seen yet.
 """

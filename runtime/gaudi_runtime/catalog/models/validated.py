@@ -1,6 +1,6 @@
 """Models that are published as validated on Gaudi: what a deployment is compared with, never what it is refused for.
 
-validated_models.csv holds, per model and card, the tensor parallel sizes and datatypes of the lists in seeds 002 and
+validated_models.csv holds, per model and card, the tensor parallel sizes and datatypes of the lists in logs 002 and
 003 (of older releases of vLLM; models by their present repositories), and settings that were published for a family.
 """
 

@@ -2,7 +2,7 @@
 
 See docs/internals/vllm.md, Releases.
 
-On them depends what compiled code on disk is good for (docs/internals/warmup.md, Recipe cache).
+On them depends what compiled code on disk is good for (docs/how-to/recipe-cache.md).
 """
 
 import logging

@@ -131,7 +131,7 @@ def _method(path: str) -> str | None:
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
-    sentence = "There is no such path here: docs/reference/openai-api.md lists those of this server."
+    sentence = "There is no such path here: the page OpenAI API of the manual lists those of this server."
     await JSONResponse(error_body(sentence, "invalid_request_error"), 404)(scope, receive, send)
 
 

@@ -37,7 +37,7 @@ def doubted(spec: Object) -> str | None:
 
 
 def test_graphs_of_the_seeds_fit_as_they_did_there() -> None:
-    """Seeds 000 and 002: 15 of 24 prompt graphs, 62.5 %."""
+    """Logs 000 and 002: 15 of 24 prompt graphs, 62.5 %."""
     assert estimate(seed()).prompt == GraphBounds(planned=24, expected=15, at_best=15)
 
 

@@ -1,4 +1,4 @@
-"""Bucket lists printed by real servers (seeds 000 to 004), reproduced from the settings in the same logs."""
+"""Bucket lists printed by real servers (logs 000 to 004), reproduced from the settings in the same logs."""
 
 import json
 from typing import Any

@@ -28,7 +28,7 @@ LOGGED = ForecastInputs(
     warmup=WarmupConfig(graph_memory_share=0.4, prompt_ratio=0.3),
     utilization=0.5,
 )
-"""Seed 000."""
+"""Log 000."""
 
 
 def logged_with(**changes: Any) -> ForecastInputs:

@@ -1,4 +1,4 @@
-"""What seeds 000 and 002 logged (Llama 3.1 8B, one Gaudi 2), forecast from model, card and settings alone."""
+"""What logs 000 and 002 logged (Llama 3.1 8B, one Gaudi 2), forecast from model, card and settings alone."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The settings in the logs of seeds 000 and 002, for the sim engine: Llama 3.1 8B on one described Gaudi 2."""
+"""The settings in the logs of logs 000 and 002, for the sim engine: Llama 3.1 8B on one described Gaudi 2."""
 
 from gaudi_runtime.contract.config import (
     EngineConfig,

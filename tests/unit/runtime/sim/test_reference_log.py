@@ -1,4 +1,4 @@
-"""The log of seeds 000 and 002 on the sim engine: Llama 3.1 8B on one described Gaudi 2, batch 4, length 2048."""
+"""The log of logs 000 and 002 on the sim engine: Llama 3.1 8B on one described Gaudi 2, batch 4, length 2048."""
 
 import json
 import logging

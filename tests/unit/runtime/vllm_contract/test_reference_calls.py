@@ -25,7 +25,7 @@ MODES = {
 
 
 def seeds_card() -> Card:
-    """The bytes of graphs that the log of seeds 000 and 002 implies."""
+    """The bytes of graphs that the log of logs 000 and 002 implies."""
     return Card(per_prompt_token=int(1.43 * MIB), per_decode_graph=int(3.37 * MIB))
 
 

@@ -23,7 +23,7 @@ REFERENCE_PLAN = BucketPlan(
 
 
 def reference_bytes(step: CaptureStep) -> int:
-    """The graph bytes that the log of seeds 000 and 002 implies."""
+    """The graph bytes that the log of logs 000 and 002 implies."""
     if step.phase is DECODE:
         return int(3.37 * MIB)
     return int(1.43 * MIB * step.bucket.batch_size * step.bucket.query_len)

@@ -1,4 +1,4 @@
-"""The lines of seeds 000 and 002, word for word where the public servers print them."""
+"""The lines of logs 000 and 002, word for word where the public servers print them."""
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.report import BucketPhase, VisionBucket

@@ -26,7 +26,7 @@ SEED: dict[str, Any] = {
     },
     "warmup": {"graphMemoryShare": 0.4, "promptRatio": 0.3},
 }
-"""The settings of seed 000 as a RuntimeConfig."""
+"""The settings of log 000 as a RuntimeConfig."""
 
 
 def asked(document: object, *arguments: str) -> Any:
@@ -50,7 +50,7 @@ def test_table_says_it_is_an_estimate_and_names_sources() -> None:
     text = plan(SEED, command="forecast").stdout
     assert text.startswith(f"{LLAMA} on card gaudi2: an estimate")
     assert "15 of 24 graphs captured (62 %), 24 with the least bytes of any source" in text
-    assert "logged as total device memory in seed 000" in text
+    assert "logged as total device memory in log 000" in text
 
 
 def test_graphs_that_only_a_pessimist_misses_may_not_fit() -> None:

@@ -82,7 +82,7 @@ def test_png_is_refused_with_the_forms_that_there_are() -> None:
 def test_bytes_heat_says_estimate_card_and_source() -> None:
     shown = " ".join(plan(SMALL, "--heat", "bytes", "--card", "gaudi2").stdout.split())
     assert "1.8G in all: 1.43 MiB a token for a model on gaudi2, assumed" in shown
-    assert "seed 000" in shown
+    assert "log 000" in shown
 
 
 def test_bytes_of_a_card_without_rates_are_refused() -> None:

@@ -36,7 +36,7 @@ def test_token_is_multiplied_with_matrices_and_not_with_norms() -> None:
 
 
 def test_llama_8b_caches_a_block_of_16_mib() -> None:
-    """The block of seed 000, by the token."""
+    """The block of log 000, by the token."""
     found = roofline_of(shape_of("meta-llama/Llama-3.1-8B"), BF16, GAUDI2, 128)
     assert found.kv_bytes_per_token * 128 == 16 * 2**20
 

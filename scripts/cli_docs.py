@@ -1,0 +1,63 @@
+"""The commands' own help -> docs/reference/cli.md, so that the page says what the commands say.
+
+`python -m scripts.cli_docs` writes the page; with `--check` it only fails when the page differs.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reference" / "cli.md"
+
+_HEAD = """\
+# Commands
+
+Made from the commands' own help by `make generate`. `pip install '.[cli]'` in a clone brings the first two
+([commands](../start/install.md#commands)); `gaudi-runtime` is in the images of the runtime.
+"""
+_WIDTH = 100
+
+
+def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words after a program's name that lead to each of its commands, itself first."""
+    yield path
+    for name, below in getattr(command, "commands", {}).items():
+        if not below.hidden:
+            yield from _paths(below, (*path, name))
+
+
+def page() -> str:
+    """The whole page."""
+    os.environ["COLUMNS"] = str(_WIDTH)
+    from gaudi_operator.cli.kubectl.app import app as kubectl
+    from gaudi_operator.cli.plan.app import app as plan
+    from gaudi_runtime.__main__ import app as runtime
+
+    parts = [_HEAD]
+    for name, app in (("kubectl gaudi", kubectl), ("gaudi-plan", plan), ("gaudi-runtime", runtime)):
+        for path in _paths(typer.main.get_command(app)):
+            shown = CliRunner().invoke(app, [*path, "--help"], prog_name=name).stdout.rstrip()
+            parts.append(f"{'###' if path else '##'} {' '.join((name, *path))}\n\n```text\n{shown}\n```\n")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    """Write the page, or with --check only say that it is old."""
+    text = page()
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    if "--check" in sys.argv[1:]:
+        sys.stderr.write(f"{PAGE.relative_to(ROOT)} is old: run make generate.\n")
+        return 1
+    PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""The manual names every phase and every reason that the code has."""
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gaudi_operator.api.v1alpha1.status import RevisionPhase
+from gaudi_operator.cli.kubectl.why import NEXT
+from gaudi_operator.core.mending import MENDED_BY_OTHERS
+from gaudi_operator.core.status import status
+from gaudi_runtime.contract.report import Phase
+from gaudi_runtime.errors import RuntimeStartError, TraceUnreadable
+
+DOCS = Path(__file__).parents[2] / "docs"
+CONCEPTS = (DOCS / "start" / "concepts.md").read_text()
+CONDITIONS = (DOCS / "reference" / "conditions.md").read_text()
+RUNBOOKS = (DOCS / "how-to" / "runbooks.md").read_text().partition("## By reason")[2]
+REVISIONS = (DOCS / "how-to" / "revisions.md").read_text()
+
+
+def rows(page: str) -> set[str]:
+    """The names in the first cells of all tables."""
+    first = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    return {name for cell in first for name in re.findall(r"`(\w+)`", cell)}
+
+
+def reasons_of_runtimes(above: type[RuntimeStartError] = RuntimeStartError) -> Iterator[str]:
+    """Those of all errors that a report may bear."""
+    for error in above.__subclasses__():
+        if error is not TraceUnreadable:  # gaudi-plan reads traces, and no pod does
+            yield getattr(error, "reason", "StartFailed")
+            yield from reasons_of_runtimes(error)
+
+
+SECTION = CONDITIONS.partition("## Stalled: ")[2].partition("\n## ")[0]
+STALLED = rows("\n".join(line for line in SECTION.splitlines() if line.count(" | ") == 3))
+
+
+def test_every_phase_of_a_pod_is_explained() -> None:
+    assert set(Phase) <= rows(CONCEPTS.partition("## A pod, from")[2].partition("\n## ")[0])
+
+
+def test_every_phase_of_a_resource_is_explained() -> None:
+    told = rows(CONCEPTS.partition("says\n")[2].partition("\n## ")[0]) - {"ENGINE", "PHASE", "READY", "WARMUP"}
+    words = set(re.findall(r'"([A-Z]\w+)"', inspect.getsource(status._phase)))
+    assert told == words
+
+
+def test_every_phase_of_a_revision_is_explained() -> None:
+    assert set(RevisionPhase) <= rows(REVISIONS)
+
+
+@pytest.mark.parametrize("reason", sorted({*reasons_of_runtimes(), *MENDED_BY_OTHERS}))
+def test_reason_of_the_code_stands_among_the_conditions(reason: str) -> None:
+    assert reason in STALLED
+
+
+def test_command_of_why_is_for_a_reason_that_is_documented() -> None:
+    assert set(NEXT) <= rows(CONDITIONS)
+
+
+def test_every_reason_of_stalled_has_a_runbook_and_no_other() -> None:
+    assert rows(RUNBOOKS) == STALLED
