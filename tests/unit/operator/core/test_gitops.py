@@ -15,7 +15,6 @@ from tests.conformance import kstatus
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import resource
 from tests.unit.operator.core.stories import served, status
-from tests.unit.operator.core.test_decide_host_path import ETC
 from tests.unit.operator.core.test_decide_rollback import BIGGER, failing
 
 ROOT = Path(__file__).parents[4]
@@ -75,7 +74,7 @@ def scaled_to_zero() -> Cluster:
 
 
 def refused() -> Cluster:
-    cluster = Cluster(resource(model=ETC))
+    cluster = Cluster(resource(engine={"settings": {"NO_SUCH_KNOB": "1"}}))
     cluster.operate()
     return cluster
 
