@@ -8,7 +8,7 @@
 
 # Both may be named by digest, so that nobody can move them: --build-arg BASE_IMAGE=debian:bookworm-slim@sha256:...
 ARG BASE_IMAGE=debian:bookworm-slim
-# Intel's image of the proven pair. The driver of the nodes must match it (docs/install.md); declared only is
+# Intel's image of the proven pair. The driver of the nodes must match it (docs/start/install.md); declared only is
 #   vault.habana.ai/gaudi-docker/1.24.2/ubuntu24.04/habanalabs/vllm-0.30.0-ptupstream-2.13.0:latest
 ARG HPU_BASE_IMAGE=vault.habana.ai/gaudi-docker/1.24.1/ubuntu24.04/habanalabs/vllm-0.26.0-ptupstream-2.11.0:latest
 
@@ -97,7 +97,7 @@ LABEL org.opencontainers.image.title="gaudi-runtime" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION"
 USER 65532:65532
-# What could not serve is not built (docs/doctor.md).
+# What could not serve is not built (docs/reference/doctor.md).
 RUN gaudi-runtime doctor --image-only --engine torch --engine vllm
 ENTRYPOINT ["gaudi-runtime"]
 

@@ -103,7 +103,7 @@ test-vllm: $(READY) ## What breaks with another release of vLLM: make test-vllm 
 
 generate: $(READY) ## Write CRD, reference docs and chart docs again
 	@$(BIN)/python -m gaudi_operator.api.crd
-	@$(BIN)/python -m gaudi_operator.settings > docs/settings.md
+	@$(BIN)/python -m gaudi_operator.settings > docs/reference/settings.md
 	@$(BIN)/python -m scripts.dashboards
 	@$(BIN)/python -m scripts.chart_docs
 

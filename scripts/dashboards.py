@@ -76,7 +76,7 @@ FLEET = Dashboard(
             {"{{namespace}}/{{name}}": 'gaudi_inference_condition{type="Stalled", status="True"} == 1'},
             "table",
             width=THIRD,
-            about="docs/runbooks.md, GaudiModelStalled, says what to do.",
+            about="docs/how-to/runbooks.md, GaudiModelStalled, says what to do.",
             options={"instant": True},
         ),
         Panel(

@@ -1,7 +1,8 @@
 """`make hardware MODEL=/path/of/a/checkpoint`: try the cards of this machine, and write one report file.
 
 Takes the image named by IMAGE, or builds target runtime-hpu on Intel's image of the first supported pair; needs docker
-or podman with Intel's container runtime. TENSOR_PARALLEL, MAX_MODEL_LEN and MAX_NUM_SEQS say more (docs/hardware.md).
+or podman with Intel's container runtime. TENSOR_PARALLEL, MAX_MODEL_LEN and MAX_NUM_SEQS say more
+(docs/how-to/hardware.md).
 """
 
 import json

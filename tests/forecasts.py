@@ -27,7 +27,7 @@ SEED: Object = {
     },
     "warmup": {"graphMemoryPercent": 40},
 }
-"""Seed 000: Llama 3.1 8B on one Gaudi 2, of whose 24 prompt graphs 15 fit (docs/warmup.md, Capture budget).
+"""Seed 000: Llama 3.1 8B on one Gaudi 2, of whose 24 prompt graphs 15 fit (docs/internals/warmup.md, Capture budget).
 
 Its release counts decode lengths in tokens: blocks of one token.
 """

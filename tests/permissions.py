@@ -1,4 +1,4 @@
-"""The operator's rights as docs/rbac.md states them, as objects: what tests grant is what people read."""
+"""The operator's rights as docs/reference/rbac.md states them, as objects: what tests grant is what people read."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import yaml
 from scripts.chart_docs import MANIFEST
 
 Object = dict[str, Any]
-DOCUMENT = Path(__file__).parents[1] / "docs" / "rbac.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "rbac.md"
 
 
 def rules(scope: str) -> list[Object]:

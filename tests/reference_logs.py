@@ -1,4 +1,4 @@
-"""What the servers of the reference logs were told (docs/bucketing.md, docs/warmup.md), said once for all tests."""
+"""What the servers of the reference logs were told (docs/internals: bucketing.md, warmup.md), once for all tests."""
 
 from gaudi_runtime.contract.bucketing import BucketPolicy, DecodeRanges, Limits, PromptRanges, RangeSettings, Strategy
 

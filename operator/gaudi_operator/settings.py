@@ -1,6 +1,6 @@
 """Everything that the environment decides; no other module reads it.
 
-`python -m gaudi_operator.settings` writes docs/settings.md.
+`python -m gaudi_operator.settings` writes docs/reference/settings.md.
 """
 
 import json
@@ -190,7 +190,7 @@ def variables(arguments: Sequence[str]) -> dict[str, str]:
         option, given, value = argument.partition("=")
         if not given or option not in known:
             raise SystemExit(
-                f"gaudi-operator run: {argument} sets nothing: write a setting of docs/settings.md such as"
+                f"gaudi-operator run: {argument} sets nothing: write a setting of docs/reference/settings.md such as"
                 " --log-level=DEBUG."
             )
         found[_variable(known[option])] = value
@@ -208,7 +208,7 @@ def _variable(name: str) -> str:
 
 
 def table() -> str:
-    """docs/settings.md: one row per variable."""
+    """docs/reference/settings.md: one row per variable."""
     rows = [
         "# Settings of the operator",
         "",

@@ -144,7 +144,7 @@ def operator_policy(objects: Objects) -> None:
 def new_operator(
     operator_kubeconfig: Path, objects: Objects, namespace: str, tmp_path: Path, operator_policy: None
 ) -> NewOperator:
-    """Makes operator processes that serve the test's namespace, with the rights of docs/rbac.md and no others."""
+    """Makes operators that serve the test's namespace, with the rights of docs/reference/rbac.md and no others."""
     for manifest in grants(USER, namespace):
         objects.put(manifest, namespace)
     numbers = itertools.count()

@@ -19,7 +19,7 @@ from tests.kube_api import KubeApi, Object, condition_of, until
 from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
 
-PAGE = (Path(__file__).parents[2] / "docs" / "classes.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "classes.md").read_text()
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 

@@ -16,7 +16,7 @@ from tests.kube_api import KubeApi, until
 from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
 
-PAGE = (Path(__file__).parents[2] / "docs" / "pods.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "pods.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 HERE = {"topologyKey": "kubernetes.io/hostname"}
 REQUIRED, PREFERRED = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))

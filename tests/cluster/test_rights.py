@@ -1,4 +1,4 @@
-"""What the installed operator may do: exactly what docs/rbac.md says, of all that the API server knows."""
+"""What the installed operator may do: exactly what docs/reference/rbac.md says, of all that the API server knows."""
 
 import json
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ def authority(control_plane: ControlPlane) -> Iterator[Authority]:
 
 
 def documented(scope: str) -> set[Right]:
-    """The rights of a scope in docs/rbac.md."""
+    """The rights of a scope in docs/reference/rbac.md."""
     return {
         (group, resource, verb)
         for rule in rules(scope)

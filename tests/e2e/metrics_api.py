@@ -1,7 +1,7 @@
 """custom.metrics.k8s.io for pods, read from their own /metrics at every question. Standard library only: it runs in any
 Python pod that may list pods.
 
-As small as the autoscaler's questions allow; users have prometheus-adapter for this (docs/scaling.md).
+As small as the autoscaler's questions allow; users have prometheus-adapter for this (docs/how-to/scaling.md).
 """
 
 import json

@@ -117,7 +117,7 @@ def _binding(metadata: dict[str, str]) -> dict[str, Any]:
 
 
 def _open_status_port(metadata: dict[str, str]) -> dict[str, Any]:
-    """What docs/scaling.md asks of users: the runtimes let only the operator in."""
+    """What docs/how-to/scaling.md asks of users: the runtimes let only the operator in."""
     rule = {"from": [{"podSelector": {"matchLabels": {"app": API}}}], "ports": [{"port": "status"}]}
     spec = {"podSelector": {"matchLabels": {"inference.gaudi.dev/name": NAME}}, "ingress": [rule]}
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": spec}

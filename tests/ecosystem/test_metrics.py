@@ -1,4 +1,4 @@
-"""The real Prometheus and prometheus-adapter serve what docs/scaling.md, metrics.md and operator-metrics.md promise.
+"""The real Prometheus and prometheus-adapter serve what docs promise: scaling.md, metrics.md, operator-metrics.md.
 
 Manifests, rules and queries are taken out of these pages. Their GaudiInference has the name that it has there.
 """
@@ -21,7 +21,7 @@ from tests.ecosystem.parts import ADAPTER, NAMESPACE, PROMETHEUS
 
 NAME = "chat"
 PATIENCE = 180
-SCALING = (ROOT / "docs" / "scaling.md").read_text()
+SCALING = (ROOT / "docs" / "how-to" / "scaling.md").read_text()
 SHOWN = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", SCALING, re.DOTALL)]
 RULES = next(each for each in SHOWN if "rules" in each)
 MONITORING = next(each["monitoring"] for each in SHOWN if "monitoring" in each)
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(1800)  # the first build of the images fetches 
 
 def queries(page: str) -> list[str]:
     """The queries that a page shows, one a line."""
-    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / "docs" / "reference" / page).read_text(), re.DOTALL | re.MULTILINE)
     return [line for block in blocks for line in block.splitlines()]
 
 

@@ -1,4 +1,6 @@
-"""What spec.replicas and spec.rollout promise, in numbers of pods (docs/revisions.md, From one revision to the next).
+"""What spec.replicas and spec.rollout promise, in numbers of pods.
+
+See docs/how-to/revisions.md, From one revision to the next.
 
 Worked out here once more, not imported: laws that used the operator's own arithmetic could not contradict it.
 """

@@ -82,7 +82,7 @@ def differences(config: RuntimeConfig, blocks: int) -> str | None:
         ours = {tuple(each) for each in plan.of(phase)}
         ranged = config.bucketing.strategy is not Strategy.FILE
         if phase is BucketPhase.PROMPT and ranged and not config.limits.prefix_caching:
-            # Without prefix caching and pieces of split prompts we plan no context (docs/bucketing.md).
+            # Without prefix caching and pieces of split prompts we plan no context (docs/internals/bucketing.md).
             planned = {each for each in planned if each[2] == 0}
         if ours != planned:
             return f"{phase}: only we {sorted(ours - planned)[:3]}, only the plugin {sorted(planned - ours)[:3]}"

@@ -19,6 +19,7 @@ from openai import BadRequestError, InternalServerError, OpenAI
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.traffic.histogram import read_traffic
+from tests.unit.operator.hostile.limited import peak
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.adapter import make_adapter
 from tests.vllm.configs import MODEL, vllm_config
@@ -116,6 +117,16 @@ def test_malformed_json_is_refused_and_harms_nobody(runtime: RuntimeProcess, ope
     )
     assert answer.status_code == 400
     assert openai.models.list().data[0].id == MODEL
+
+
+def test_a_body_of_empty_lists_takes_no_memory(runtime: RuntimeProcess) -> None:
+    # vLLM's own validation of it took 6 GB and 20 s of the event loop.
+    body = '{"model": "m", "messages": [' + "[]," * 400_000 + "[]]}"
+    headers = {"content-type": "application/json"}
+    before = peak(runtime.process.pid)
+    answer = httpx.post(f"{runtime.model_url}/v1/chat/completions", content=body, headers=headers, timeout=60)
+    assert (answer.status_code, "20000 values" in answer.text) == (400, True)
+    assert peak(runtime.process.pid) - before < 2**28
 
 
 def test_client_that_leaves_in_mid_stream_leaves_no_request(runtime: RuntimeProcess, openai: OpenAI) -> None:

@@ -1,4 +1,4 @@
-{{- /* The operator's settings; docs/settings.md lists them all. */ -}}
+{{- /* The operator's settings; docs/reference/settings.md lists them all. */ -}}
 {{- define "gaudi-operator.environment" -}}
 - name: GAUDI_OPERATOR_NAMESPACE
   valueFrom:

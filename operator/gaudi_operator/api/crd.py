@@ -189,9 +189,9 @@ def artifacts() -> Mapping[str, str]:
         f"crds/{resource.GROUP}_{inference_class.PLURAL}.yaml": class_crd_yaml(),
         "charts/gaudi-operator/templates/crds.yaml": chart_template(),
         "charts/gaudi-operator/templates/class-policies.yaml": policies_template(),
-        "docs/reference.md": reference(root_schema()),
-        "docs/class-reference.md": class_reference(class_schema()),
-        "docs/knobs.md": page(),
+        "docs/reference/gaudi-inference.md": reference(root_schema()),
+        "docs/reference/gaudi-inference-class.md": class_reference(class_schema()),
+        "docs/reference/knobs.md": page(),
     }
     return MappingProxyType(texts)
 

@@ -1,4 +1,6 @@
-"""The limits of a GaudiInferenceClass at the door: ValidatingAdmissionPolicies for the API server (docs/classes.md).
+"""The limits of a GaudiInferenceClass at the door: ValidatingAdmissionPolicies for the API server.
+
+See docs/how-to/classes.md.
 
 Each limit that can be told from a spec is one row of RULES; all others, and what only the rendered pod shows, are the
 operator's alone (core/admission/class_limits.py), which judges again whatever passes here. So nothing is refused here

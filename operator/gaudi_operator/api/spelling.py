@@ -1,8 +1,9 @@
 """How our own words are spelled as values of fields: with a capital letter, as Kubernetes spells its own.
 
-Release 0.1.0 spelled them with a small one. Both are read until release 0.3 and mean the same (docs/api-policy.md).
-That is a matter of the resource alone: words that a RuntimeConfig has too keep their form there, in the inputs of
-revisions and in Python. So no spelling makes a revision, and what is stored can be read by the releases before.
+Release 0.1.0 spelled them with a small one. Both are read until release 0.3 and mean the same
+(docs/reference/api-policy.md). That is a matter of the resource alone: words that a RuntimeConfig has too keep their
+form there, in the inputs of revisions and in Python. So no spelling makes a revision, and what is stored can be read by
+the releases before.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 GitOps tools fail a rollout the moment `Stalled` is True. So it waits where the cluster is still at work (a node pool
 boots a node, a kubelet pulls again) or somebody else may be (a quota is raised, a Secret comes with the next sync).
 The clock is that of the problem itself, read from the cluster: a new leader, or another word for the same trouble,
-does not begin it again (docs/conditions.md, How long others have).
+does not begin it again (docs/reference/conditions.md, How long others have).
 """
 
 from collections.abc import Iterable

@@ -2,7 +2,7 @@
 
 JSON with one text per value, the base of every hash that names or compares an object; moments as Kubernetes writes
 them; Kubernetes quantities as exact numbers, so that "1Gi" and "1024Mi" are the same amount; and counts against
-thresholds and as percentages (docs/warmup.md, Percentages).
+thresholds and as percentages (docs/internals/warmup.md, Percentages).
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Who may write into a folder that several processes share, and who reads in it (docs/model-sources.md, Locks).
+"""Who may write into a folder that several processes share, and who reads in it (docs/how-to/model-sources.md, Locks).
 
 The locks are `flock`: they end with their process, and reach as far as the volume's own locks do.
 """

@@ -1,4 +1,4 @@
-"""Which shapes a server prepares: pure values and arithmetic (docs/bucketing.md).
+"""Which shapes a server prepares: pure values and arithmetic (docs/internals/bucketing.md).
 
 planner      a policy, limits and KV blocks -> BucketPlan: combinations of values, sifted by rules; or a bucket_file
 ranges       the ranges of a strategy, what users override, and the values of each dimension

@@ -1,6 +1,6 @@
 """Bucket and BucketPlan: the shapes of a server, and the lookup of the one that a batch is padded to.
 
-A batch that has no bucket is rounded up by `fallback` (docs/bucketing.md, Misses).
+A batch that has no bucket is rounded up by `fallback` (docs/internals/bucketing.md, Misses).
 
 The first bucket that holds a batch is found by bisection: a plan is sorted by (batch size, query, blocks), so it falls
 into one row per batch size, and a row into one run of blocks per query length. Most lookups end in the first row and
@@ -24,7 +24,7 @@ from gaudi_runtime.contract.report import BucketPhase
 
 
 class Rule(StrEnum):
-    """Why a bucket is not in the plan (docs/bucketing.md, Filters): the end of the sentence "... was dropped: ..."."""
+    """Why a bucket is not in the plan (docs/internals/bucketing.md, Filters): ends "... was dropped: ..."."""
 
     QUERY_TOO_LONG = "its query is longer than maxModelLen"
     CONTEXT_TOO_LONG = "its context has more blocks than a sequence of maxModelLen - 1 tokens needs"
@@ -181,7 +181,8 @@ class BucketPlan:
     def find(self, phase: BucketPhase, batch: int, query: int, blocks: int) -> Bucket | None:
         """First bucket in plan order that is >= in all three dimensions; None for a miss. Changes nothing.
 
-        batch in sequences, query in tokens per sequence, blocks as in Bucket (docs/bucketing.md, Finding a bucket).
+        batch in sequences, query in tokens per sequence, blocks as in Bucket (docs/internals/bucketing.md, Finding a
+        bucket).
         """
         position = self._finders[phase].first(batch, query, blocks)
         return None if position is None else self.of(phase)[position]

@@ -1,4 +1,4 @@
-"""Reading buckets from text: one tuple per line, never evaluated as code (docs/bucketing.md, Bucket file)."""
+"""Reading buckets from text: one tuple per line, never evaluated as code (docs/internals/bucketing.md, Bucket file)."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""Which batches that the limits admit have no bucket: exact, and without a scan (docs/bucketing.md, Coverage).
+"""Which batches that the limits admit have no bucket: exact, and without a scan.
+
+See docs/internals/bucketing.md, Coverage.
 
 A bucket holds everything that is no larger in any dimension, so all buckets of at least some batch size hold a region
 of (query, blocks) whose edge is a staircase. Every inner corner of it is a gap: an admissible batch at least as large
@@ -316,7 +318,7 @@ class Uncovered:
 def uncovered(plan: BucketPlan, limits: Limits, kv_blocks: int) -> Uncovered:
     """The admissible batches that no bucket of `plan` holds, on a device with `kv_blocks` KV blocks.
 
-    Admissible (docs/bucketing.md, Coverage): a prompt batch has at most maxNumPrefillSeqs sequences and
+    Admissible (docs/internals/bucketing.md, Coverage): a prompt batch has at most maxNumPrefillSeqs sequences and
     maxNumBatchedTokens tokens with padding, and query and cached context together are at most maxModelLen; a decode
     batch has at most maxNumSeqs sequences, and as many blocks as they can reference on this device.
     """

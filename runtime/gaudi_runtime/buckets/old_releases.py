@@ -1,10 +1,11 @@
 """What only old releases and comparisons with them need: no server of today plans like this, or is configured so.
 
-- Plans of Gaudi software 1.22, for servers that still run it (docs/bucketing.md, Release 1.22; seeds 001, 003): its
-  exponential ranges fill gaps that rounding leaves, and a prompt with context is planned only where context and query
-  together fit the token budget.
-- Plans of unified attention, where prompt and decode share one batch (docs/bucketing.md, Unified; seed 001).
-- Bare limits: a server in the names and variables of the public planners (docs/bucketing.md, Asking and Variables).
+- Plans of Gaudi software 1.22, for servers that still run it (docs/internals/bucketing.md, Release 1.22; seeds 001,
+  003): its exponential ranges fill gaps that rounding leaves, and a prompt with context is planned only where context
+  and query together fit the token budget.
+- Plans of unified attention, where prompt and decode share one batch (docs/internals/bucketing.md, Unified; seed 001).
+- Bare limits: a server in the names and variables of the public planners (docs/internals/bucketing.md, Asking and
+  Variables).
 """
 
 import re
@@ -236,7 +237,7 @@ def _why_no_bucket_variable(name: str) -> str:
     from gaudi_runtime.knobs.table import knobs
 
     if name in knobs():
-        return f"{name} is not a bucket variable: leave it out of env (docs/bucketing.md, Variables)"
+        return f"{name} is not a bucket variable: leave it out of env (docs/internals/bucketing.md, Variables)"
     return unknown_name(name)
 
 

@@ -1,7 +1,7 @@
-"""From a policy, the limits of a model and a device's KV blocks to a BucketPlan (docs/bucketing.md).
+"""From a policy, the limits of a model and a device's KV blocks to a BucketPlan (docs/internals/bucketing.md).
 
-Of ranges all combinations of the values are looked at. Rules (docs/bucketing.md, Filters) keep some out; a Sieve
-collects the buckets of one phase and counts, by rule, those that did not pass.
+Of ranges all combinations of the values are looked at. Rules (docs/internals/bucketing.md, Filters) keep some out; a
+Sieve collects the buckets of one phase and counts, by rule, those that did not pass.
 """
 
 import math

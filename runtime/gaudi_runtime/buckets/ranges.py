@@ -1,4 +1,4 @@
-"""The values of a plan's dimensions, by strategy (docs/bucketing.md, Default ranges and Ranges).
+"""The values of a plan's dimensions, by strategy (docs/internals/bucketing.md, Default ranges and Ranges).
 
 For each strategy one function takes the model's limits and the number of KV blocks on the device, and gives a Range per
 dimension; users override by a BucketPolicy, and a warning names every setting that the chosen strategy does not read.

@@ -1,4 +1,4 @@
-"""Decode buckets of speculative decoding: the steps that verify drafts (docs/bucketing.md, Drafts).
+"""Decode buckets of speculative decoding: the steps that verify drafts (docs/internals/bucketing.md, Drafts).
 
 A step that verifies d drafts has 1 + d tokens of every sequence. The plugin pads its sequences by the decode buckets of
 a plan without drafts, the seeds, and then lays every token in a row of its own: 3 sequences with 2 drafts, padded to

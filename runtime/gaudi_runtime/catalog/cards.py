@@ -1,6 +1,6 @@
 """Described accelerator cards by name: memory and rates as data, each figure with its source.
 
-Seeds are logs of real servers; docs/memory.md, Cards, lists them and the arithmetic.
+Seeds are logs of real servers; docs/internals/memory.md, Cards, lists them and the arithmetic.
 """
 
 from dataclasses import dataclass, fields, replace

@@ -1,4 +1,4 @@
-"""The one table of releases that belong together on a card (docs/vllm.md, Releases).
+"""The one table of releases that belong together on a card (docs/internals/vllm.md, Releases).
 
 A plugin for Gaudi is made for one release of vLLM, one of the Gaudi software and one of PyTorch. What drives a card,
 what judges an image, the Dockerfile, the pages and the forecast take them from here; tests hold them to it.

@@ -1,4 +1,4 @@
-"""What people may say about buckets and about the limits that shape them (docs/bucketing.md)."""
+"""What people may say about buckets and about the limits that shape them (docs/internals/bucketing.md)."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -58,7 +58,7 @@ class DecodeRanges(Wire):
 
 
 class OptimalSettings(Wire):
-    """Traffic and a budget: strategy optimal pads this traffic least within it (docs/traffic.md).
+    """Traffic and a budget: strategy optimal pads this traffic least within it (docs/how-to/traffic.md).
 
     At most one kind of budget: graphs per phase, or bytes or seconds of both phases together. Without one, each phase
     gets as many graphs as strategy exponential would have.

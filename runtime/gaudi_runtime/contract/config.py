@@ -77,7 +77,7 @@ class QuantizationMethod(StrEnum):
 
 
 class CaptureOrder(StrEnum):
-    """In which order graphs of a phase are captured (docs/warmup.md, Capture order)."""
+    """In which order graphs of a phase are captured (docs/internals/warmup.md, Capture order)."""
 
     MIN_TOKENS = "minTokens"
     MAX_BS = "maxBs"
@@ -92,7 +92,7 @@ class QuantizationConfig(Wire):
 
 
 class HubRepository(Wire):
-    """A repository of a hub that speaks the Hugging Face protocol (docs/model-sources.md).
+    """A repository of a hub that speaks the Hugging Face protocol (docs/how-to/model-sources.md).
 
     Its access token and the hub's address are no part of it: they stand in HF_TOKEN and HF_ENDPOINT.
     """
@@ -144,7 +144,7 @@ class ParallelismConfig(Wire):
     pipeline: Ranks = 1
     data: Ranks = 1
     experts: bool = Field(False, description="Whether experts are spread over ranks instead of split.")
-    nodes: Nodes = Field(1, description="Pods of the replica; above 1 they are a group (docs/several-nodes.md).")
+    nodes: Nodes = Field(1, description="Pods of the replica; above 1 they are a group (docs/how-to/several-nodes.md).")
 
     @property
     def ranks(self) -> int:
@@ -168,7 +168,7 @@ class EngineConfig(Wire):
     device_memory_utilization: Share = 0.9
     chunked_prefill: bool = Field(True, description="Whether long prompts are split over steps (vllm engine).")
     settings: dict[str, str] = Field(
-        default_factory=dict, description="Knobs without a field of their own (docs/knobs.md), by name."
+        default_factory=dict, description="Knobs without a field of their own (docs/reference/knobs.md), by name."
     )
     extra_args: tuple[str, ...] = Field((), description="Further arguments of the vllm engine.")
     sim_script: dict[str, str | int | float] = Field(
@@ -238,7 +238,7 @@ class RecipeStore(Wire):
 
 
 class SharedRecipes(Wire):
-    """A volume that recipes are copied from at start and to after warm-up (docs/warmup.md, Recipe cache)."""
+    """A volume that recipes are copied from at start and to after warm-up (docs/internals/warmup.md, Recipe cache)."""
 
     path: str = Field(description="Folder of the volume; nothing is compiled in it.")
     seed: str | None = Field(None, description="Folder of the same form that is only read, and looked into after it.")
@@ -283,7 +283,7 @@ class RuntimeConfig(Wire):
 
 
 def plan_hash(policy: BucketPolicy, limits: Limits) -> str:
-    """SHA-256 of the canonical inputs of a plan, as 64 hex digits (docs/architecture.md, planHash)."""
+    """SHA-256 of the canonical inputs of a plan, as 64 hex digits (docs/internals/architecture.md, planHash)."""
     # Inputs, not buckets: the number of KV blocks is known only after a device's memory split, so two pods of a
     # revision may differ in their lists while they agree on this hash. What is left out adds nothing and order means
     # nothing: operator and runtime of two releases agree while a new optional field is not used.

@@ -72,7 +72,7 @@ class Skipped(Tolerant):
 
 
 class PhaseProgress(Tolerant):
-    """How far one phase is. `planned` is always the denominator (docs/warmup.md, Percentages)."""
+    """How far one phase is. `planned` is always the denominator (docs/internals/warmup.md, Percentages)."""
 
     planned: Count = 0
     warmed: Count = 0
@@ -112,7 +112,7 @@ class SkippedVision(Tolerant):
 
 
 class VisionProgress(Tolerant):
-    """How far the vision tower is (docs/warmup.md, Images)."""
+    """How far the vision tower is (docs/internals/warmup.md, Images)."""
 
     planned: Count = 0
     warmed: Count = Field(0, description="Those that ran; where the mode has graphs of the tower, these are captured.")
@@ -130,7 +130,7 @@ class VisionProgress(Tolerant):
 
 
 class MemorySplit(Tolerant):
-    """The device's memory after the profile run, in bytes (docs/warmup.md, Memory split)."""
+    """The device's memory after the profile run, in bytes (docs/internals/warmup.md, Memory split)."""
 
     free: Bytes
     usable: Bytes
@@ -141,7 +141,7 @@ class MemorySplit(Tolerant):
 
 
 class FetchProgress(Tolerant):
-    """How much of the model is on this pod's disk (docs/model-sources.md)."""
+    """How much of the model is on this pod's disk (docs/how-to/model-sources.md)."""
 
     done_bytes: Bytes
     total_bytes: Bytes | None = Field(None, description="Unknown while another process fetches.")
@@ -149,7 +149,7 @@ class FetchProgress(Tolerant):
 
 
 class RecipeOutcome(StrEnum):
-    """What the shared recipes are to one start (docs/warmup.md, Recipe cache)."""
+    """What the shared recipes are to one start (docs/internals/warmup.md, Recipe cache)."""
 
     HIT = "Hit"
     SEEDING = "Seeding"
@@ -179,7 +179,7 @@ class ColdShape(Tolerant):
 
 
 class ServedPhase(Tolerant):
-    """Batches of one phase while serving (docs/traffic.md, While serving).
+    """Batches of one phase while serving (docs/how-to/traffic.md, While serving).
 
     Tokens are batch size * query, blocks those of the whole batch; real as they came, padded as they ran.
     """

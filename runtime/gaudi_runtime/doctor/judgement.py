@@ -1,4 +1,4 @@
-"""Whether what was found is enough, as a list of rows; pure (docs/doctor.md). Each rule makes one row."""
+"""Whether what was found is enough, as a list of rows; pure (docs/reference/doctor.md). Each rule makes one row."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What compiled recipes depend on (docs/warmup.md, Recipe cache): one definition for all engines."""
+"""What compiled recipes depend on (docs/internals/warmup.md, Recipe cache): one definition for all engines."""
 
 import hashlib
 import json
@@ -53,8 +53,8 @@ def checkpoint_fingerprint(model: ModelConfig) -> str | None:
         architecture = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
     except OSError:
         return None
-    # The folder of what was fetched has the name of its commit (docs/model-sources.md); of a mounted one no revision
-    # is known.
+    # The folder of what was fetched has the name of its commit (docs/how-to/model-sources.md); of a mounted one no
+    # revision is known.
     return f"{architecture} {model.hub.repo}@{folder.name}" if model.hub else architecture
 
 

@@ -59,7 +59,10 @@ def select_rank(config: RuntimeConfig, rank: int) -> Rank | PodPart:
 
 
 def tell_environment(config: RuntimeConfig, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the engine's variables (docs/knobs.md, Rendering). Raises ConfigError naming every wrong setting."""
+    """Set the engine's variables. Raises ConfigError naming every wrong setting.
+
+    See docs/reference/knobs.md, Rendering.
+    """
     # Before the engine's libraries are imported, which read them once. A variable that the container has already
     # stays: there the operator has rendered the same, or a user knows better.
     for name, value in render(config).env.items():

@@ -1,4 +1,6 @@
-"""What a deployment will need before a card is paid for: memory, graphs, time; all estimates (docs/memory.md).
+"""What a deployment will need before a card is paid for: memory, graphs, time; all estimates.
+
+See docs/internals/memory.md.
 
 inputs    what a deployment says; forecast: with a model and a card -> Forecast (result)
 memory    how a card is divided; graphs: how many fit by the card's measured rates, their bytes and seconds

@@ -1,4 +1,4 @@
-"""The smallest change that makes a deployment fit, one setting at a time (docs/memory.md, Advice).
+"""The smallest change that makes a deployment fit, one setting at a time (docs/internals/memory.md, Advice).
 
 First the settings that may be turned, then the search. Each is turned away from its value in growing strides until the
 forecast fits, then bisected: the answer fits, and one step less does not.

@@ -1,4 +1,4 @@
-"""A deployment, a model and a card -> Forecast (docs/memory.md). Pure: no device, no clock, no checkpoint."""
+"""A deployment, a model and a card -> Forecast (docs/internals/memory.md). Pure: no device, no clock, no checkpoint."""
 
 from collections.abc import Iterator
 

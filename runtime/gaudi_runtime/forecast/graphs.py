@@ -1,7 +1,7 @@
 """Graphs of a plan: how many will fit, their bytes, and the seconds of compiling and capturing.
 
-First a card's measured rates, scaled to another model (docs/memory.md, Scaling). Then the real capture budget, fed with
-bytes by these rates (docs/warmup.md, Capture budget), and a PhaseForecast of each phase.
+First a card's measured rates, scaled to another model (docs/internals/memory.md, Scaling). Then the real capture
+budget, fed with bytes by these rates (docs/internals/warmup.md, Capture budget), and a PhaseForecast of each phase.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ FP8_SOURCE = "in FP8 the published warm-up of an 8B model took 504 s instead of 
 
 @dataclass(frozen=True)
 class PhaseRates:
-    """Seconds per bucket, and graph bytes per unit of weight (docs/warmup.md, Capture budget), of one phase."""
+    """Seconds a bucket and graph bytes a unit of weight of one phase (docs/internals/warmup.md, Capture budget)."""
 
     compile_seconds: Figure
     capture_seconds: Figure

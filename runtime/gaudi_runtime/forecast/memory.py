@@ -1,4 +1,4 @@
-"""How one card's memory will be divided (docs/memory.md, The sum). All sizes are bytes."""
+"""How one card's memory will be divided (docs/internals/memory.md, The sum). All sizes are bytes."""
 
 from gaudi_runtime.catalog.cards import Card
 from gaudi_runtime.catalog.figure import Confidence, Figure, weakest
@@ -8,7 +8,7 @@ from gaudi_runtime.forecast.inputs import ForecastInputs, spread_of
 from gaudi_runtime.forecast.result import MemoryForecast
 from gaudi_runtime.warmup.memory import Split, split_memory
 
-WORKSPACE_SOURCE = "formula of docs/memory.md; it says 498 MiB where seed 000 logged 504 MiB"
+WORKSPACE_SOURCE = "formula of docs/internals/memory.md; it says 498 MiB where seed 000 logged 504 MiB"
 
 
 def total_memory(inputs: ForecastInputs, card: Card) -> Figure | None:

@@ -23,7 +23,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class MemoryForecast:
-    """Bytes of one card, the fullest of the group (docs/warmup.md, Memory split); `kv_blocks` is a count."""
+    """Bytes of one card, the fullest of the group (docs/internals/warmup.md, Memory split); `kv_blocks` is a count."""
 
     total: Figure
     weights: Figure
@@ -56,7 +56,7 @@ class PhaseForecast:
 
     @property
     def percent(self) -> int | None:
-        """Captured of planned, floored; None without graphs or buckets (docs/warmup.md, Percentages)."""
+        """Captured of planned, floored; None without graphs or buckets (docs/internals/warmup.md, Percentages)."""
         return None if self.captured is None else percent(len(self.captured), self.planned)
 
 

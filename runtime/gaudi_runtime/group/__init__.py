@@ -1,4 +1,4 @@
-"""One replica over several pods: a leader that serves, and ranks that do what it orders (docs/several-nodes.md).
+"""One replica over several pods: a leader that serves, and ranks that do what it orders (docs/how-to/several-nodes.md).
 
 topology  whether this pod leads, or which rank it is
 peers     the leader's connections to the ranks, and the engine that spans them

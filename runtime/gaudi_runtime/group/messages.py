@@ -1,4 +1,4 @@
-"""What leader and ranks send each other: lines of JSON (docs/several-nodes.md, How ranks work together)."""
+"""What leader and ranks send each other: lines of JSON (docs/how-to/several-nodes.md, How ranks work together)."""
 
 from collections.abc import Mapping
 from enum import StrEnum

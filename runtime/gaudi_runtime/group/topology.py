@@ -1,4 +1,7 @@
-"""Where a pod stands in its group, as the LeaderWorkerSet controller tells it (docs/several-nodes.md, A group)."""
+"""Where a pod stands in its group, as the LeaderWorkerSet controller tells it.
+
+See docs/how-to/several-nodes.md, A group.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""The one file that a machine's trial writes: figures, versions, differences, and what they prove (docs/hardware.md).
+"""The one file that a machine's trial writes: figures, versions, differences, and what they prove.
+
+See docs/how-to/hardware.md.
 
 It holds nothing secret: no environment, no key, no text of a request. Paths and names of the configuration are in it.
 """

@@ -52,7 +52,7 @@ def at_once(config: RuntimeConfig, prompts: Sequence[Prompt], kv_blocks: int) ->
 def whole_together(config: RuntimeConfig, prompts: Sequence[Prompt], width: int) -> list[Prompt]:
     """Those of which no one is split when so many are asked at once; the shortest at least."""
     limits = config.limits
-    # The rest of a split prompt has a context, which not every plan has (docs/bucketing.md).
+    # The rest of a split prompt has a context, which not every plan has (docs/internals/bucketing.md).
     splits = config.engine.chunked_prefill and not limits.has_context
     if width == 1 or not splits:
         return list(prompts)

@@ -1,6 +1,6 @@
 """What is counted while serving: Prometheus metrics in a registry of their own, and the news of them in the report.
 
-Names are listed in docs/metrics.md.
+Names are listed in docs/reference/metrics.md.
 """
 
 import asyncio

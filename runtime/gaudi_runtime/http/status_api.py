@@ -152,8 +152,8 @@ def _verdict(why_not: str | None) -> Response:
 
 def why_not_alive(report: WarmupReport, stall_timeout: float, heartbeat: float) -> str | None:
     """Why a restart would help, if it would. Both durations in seconds."""
-    # While starting only standstill counts, never a fixed time (docs/warmup.md, Probes). A failed start stays alive: a
-    # restart would meet the same fault, and its report would be lost in a crash loop.
+    # While starting only standstill counts, never a fixed time (docs/internals/warmup.md, Probes). A failed start stays
+    # alive: a restart would meet the same fault, and its report would be lost in a crash loop.
     if report.phase in STARTING and report.since_progress_seconds > stall_timeout:
         return (
             f"Start-up stands still in phase {report.phase}{_at(report)} for {report.since_progress_seconds:.0f} s; "

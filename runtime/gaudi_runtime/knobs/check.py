@@ -1,4 +1,4 @@
-"""What is wrong with what people set, one sentence each, with what to do (docs/knobs.md).
+"""What is wrong with what people set, one sentence each, with what to do (docs/reference/knobs.md).
 
 Entries of engine.settings that are refused (Refusals), engine.extraArgs (Further arguments), names that are in no row,
 and settings that are right and have no effect (Warnings). What the bucket strategies ignore of their ranges,
@@ -127,7 +127,7 @@ def unknown_name(name: str) -> str:
     """The sentence for a name that is in no row of the table, with the nearest ones."""
     near = nearest_names(name)
     meant = f"the nearest {'name is' if len(near) == 1 else 'names are'} {', '.join(near)}" if near else "none is near"
-    return f"{quoted(name)} is not a knob of the engine; {meant} (docs/knobs.md lists all)"
+    return f"{quoted(name)} is not a knob of the engine; {meant} (docs/reference/knobs.md lists all)"
 
 
 def nearest_names(name: str) -> list[str]:

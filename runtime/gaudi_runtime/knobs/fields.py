@@ -1,4 +1,4 @@
-"""What the typed fields tell the engine: one line per knob that a field owns (docs/knobs.md).
+"""What the typed fields tell the engine: one line per knob that a field owns (docs/reference/knobs.md).
 
 A value is None when the engine is not told, a bool, a number or text as the engine reads it, or several texts. A
 test compares the names with the rows of table.csv that a field owns and an engine reads.

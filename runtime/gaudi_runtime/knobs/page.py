@@ -1,4 +1,4 @@
-"""docs/knobs.md: introduction.md beside this module, then a section per group and a row per knob of the table."""
+"""docs/reference/knobs.md: introduction.md beside this module, then a section a group and a row a knob of the table."""
 
 from collections.abc import Iterator
 from importlib.resources import files

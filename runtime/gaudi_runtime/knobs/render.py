@@ -1,4 +1,7 @@
-"""RuntimeConfig -> the environment and the arguments that its engine is started with (docs/knobs.md, Rendering)."""
+"""RuntimeConfig -> the environment and the arguments that its engine is started with.
+
+See docs/reference/knobs.md, Rendering.
+"""
 
 from dataclasses import dataclass
 

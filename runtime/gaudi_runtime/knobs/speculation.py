@@ -1,4 +1,7 @@
-"""What --speculative-config asks for, as far as the plan must know it: pure (docs/vllm.md, Speculative decoding)."""
+"""What --speculative-config asks for, as far as the plan must know it: pure.
+
+See docs/internals/vllm.md, Speculative decoding.
+"""
 
 import json
 from collections.abc import Mapping

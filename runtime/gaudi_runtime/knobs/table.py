@@ -1,8 +1,8 @@
-"""The table of all knobs of the engine (docs/knobs.md), read once from table.csv beside this module.
+"""The table of all knobs of the engine (docs/reference/knobs.md), read once from table.csv beside this module.
 
 Names, defaults and ranges are facts of vLLM 0.26 and 0.30, of vllm-gaudi (main, August 2026) and of the reference logs;
 the words are ours. Arguments are those of the releases that are driven (catalog/pairs.py). A test holds the table, the
-fields of the API and the page docs/knobs.md together.
+fields of the API and the page docs/reference/knobs.md together.
 """
 
 import csv

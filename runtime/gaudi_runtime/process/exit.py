@@ -1,4 +1,4 @@
-"""End this process without an orderly exit, and leave no process behind (docs/vllm.md, Processes).
+"""End this process without an orderly exit, and leave no process behind (docs/internals/vllm.md, Processes).
 
 A process without its engine, or without a rank of its group, answers nobody: the kubelet starts another.
 """

@@ -1,4 +1,4 @@
-"""What requests look like: traces, and what a server has observed (docs/traffic.md). Pure.
+"""What requests look like: traces, and what a server has observed (docs/how-to/traffic.md). Pure.
 
 trace              requests out of a CSV, in order of arrival
 batching           from requests to traffic: prompts, and the decode steps of a simulated server

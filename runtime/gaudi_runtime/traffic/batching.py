@@ -1,4 +1,6 @@
-"""Decode steps of a trace: a server with continuous batching, simulated from arrivals alone (docs/traffic.md, Decode).
+"""Decode steps of a trace: a server with continuous batching, simulated from arrivals alone.
+
+See docs/how-to/traffic.md, Decode.
 
 An estimate: the trace says when requests came and how long they were, not which batches a server made of them. What is
 assumed stands in Pace. A request is admitted in order of arrival while a sequence and the KV blocks of its whole
@@ -129,7 +131,7 @@ MOST_SIMULATED = 200_000
 
 
 def traffic_of(requests: Iterable[Request], limits: Limits, kv_blocks: int, pace: Pace = DEFAULT_PACE) -> Traffic:
-    """Traffic in one pass (docs/traffic.md, Traces).
+    """Traffic in one pass (docs/how-to/traffic.md, Traces).
 
     Memory grows with the distinct shapes, up to MOST_COUNTED, not with the requests.
     """

@@ -1,4 +1,7 @@
-"""Traffic as weighted shapes, and its text: one shape per line, never evaluated as code (docs/traffic.md, Traffic)."""
+"""Traffic as weighted shapes, and its text: one shape per line, never evaluated as code.
+
+See docs/how-to/traffic.md, Traffic.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ FORM = "phase, batch size, query, blocks and weight, such as: prompt 1 412 0 17"
 
 @dataclass(frozen=True)
 class Traffic:
-    """How often each shape is met. Prompt: batches with their real lengths; decode: steps (docs/traffic.md)."""
+    """How often each shape is met. Prompt: batches with their real lengths; decode: steps (docs/how-to/traffic.md)."""
 
     prompt: Weights
     decode: Weights

@@ -1,4 +1,6 @@
-"""ServingHistogram: the shapes that a server observed, per bucket and for learning (docs/traffic.md, While serving).
+"""ServingHistogram: the shapes that a server observed, per bucket and for learning.
+
+See docs/how-to/traffic.md, While serving.
 
 It is small however long a server runs: buckets and real shapes are bounded in number, and what is beyond is counted
 under rounded shapes. Not for several threads: whoever counts and whoever reads share one event loop.

@@ -1,4 +1,6 @@
-"""Reading a trace: a CSV of requests, one row at a time, so that its size does not matter (docs/traffic.md, Traces).
+"""Reading a trace: a CSV of requests, one row at a time, so that its size does not matter.
+
+See docs/how-to/traffic.md, Traces.
 
 Its columns are found by the names that public traces use, or are named by the user. Requests are put in order of
 arrival; a trace may be split in time, so that what comes first is learned from, and the rest judges.

@@ -1,4 +1,4 @@
-"""From a plan to captured graphs, before the first request (docs/warmup.md).
+"""From a plan to captured graphs, before the first request (docs/internals/warmup.md).
 
 schedule   the plan's buckets in the order in which they are compiled and captured, and what fits memory and time
 runner     each step done by the engine, one after the other: compile, sampler, defragmenter, capture

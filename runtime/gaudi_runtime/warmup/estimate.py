@@ -1,6 +1,6 @@
 """How long the rest of warm-up takes, from steps measured in this warm-up and in those before it.
 
-Pure (docs/warmup.md, Estimate).
+Pure (docs/internals/warmup.md, Estimate).
 """
 
 from collections.abc import Iterable

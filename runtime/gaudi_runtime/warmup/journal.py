@@ -1,7 +1,7 @@
 """The journal of a recipe cache: which buckets were compiled, and how long each step took.
 
 A text beside the recipes, read once at start, with a line appended per step: first a line with the key, then one JSON
-line per step, the last one of a step counts (docs/warmup.md, Recipe cache).
+line per step, the last one of a step counts (docs/internals/warmup.md, Recipe cache).
 """
 
 import json

@@ -1,4 +1,7 @@
-"""How device memory is divided after the profile run: integer arithmetic on bytes (docs/warmup.md, Memory split)."""
+"""How device memory is divided after the profile run: integer arithmetic on bytes.
+
+See docs/internals/warmup.md, Memory split.
+"""
 
 from dataclasses import dataclass
 
@@ -27,7 +30,7 @@ class GraphPool:
 
 def split_memory(free: int, utilization: float, graph_memory_share: float) -> Split:
     """Divide the `free` bytes that the profile run left; both shares are from 0 to 1."""
-    # A share of what is free then, not of the card as with vLLM on CUDA: so the plugin does (docs/warmup.md).
+    # A share of what is free then, not of the card as with vLLM on CUDA: so the plugin does (docs/internals/warmup.md).
     usable = int(free * utilization)
     graphs = int(usable * graph_memory_share)
     return Split(free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable)

@@ -1,5 +1,5 @@
-"""What a warm-up tells the outside: the log lines that users of the public servers search for (docs/warmup.md, Log
-lines), which are pure, and every step on the report board.
+"""What a warm-up tells the outside: the log lines that users of the public servers search for
+(docs/internals/warmup.md, Log lines), which are pure, and every step on the report board.
 """
 
 import logging
@@ -78,7 +78,7 @@ def finished_line(seconds: float, taken: int) -> str:
 
 
 class Progress:
-    """Publishes every step of one warm-up on the board (docs/warmup.md, Log lines)."""
+    """Publishes every step of one warm-up on the board (docs/internals/warmup.md, Log lines)."""
 
     def __init__(self, board: ReportBoard, plan: BucketPlan, captures: bool) -> None:
         self._board, self._plan = board, plan

@@ -1,6 +1,6 @@
 """Walk the schedule of a plan against an engine, in one worker thread: images, compile, sampler, swaps, capture.
 
-Order, budget, progress and stop are decided here; an engine only does what one verb says (docs/warmup.md).
+Order, budget, progress and stop are decided here; an engine only does what one verb says (docs/internals/warmup.md).
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What warm-up runs, in which order, and what it may spend (docs/warmup.md): pure.
+"""What warm-up runs, in which order, and what it may spend (docs/internals/warmup.md): pure.
 
 First the order: buckets to compile, runs of the sampler, swaps of blocks, graphs to capture. Then memory for graphs and
 time for new buckets, as state machines over measured amounts:
@@ -12,7 +12,7 @@ time for new buckets, as state machines over measured amounts:
             phase.fail()
 
 First pass: prompt with its share, then decode with its share. When one phase is complete then, the other continues
-with all that is left. A bucket without a graph is served without replay (docs/warmup.md, Capture budget).
+with all that is left. A bucket without a graph is served without replay (docs/internals/warmup.md, Capture budget).
 """
 
 from collections import deque

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
 ALERTS: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
 ]
-RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text()
+RUNBOOKS = (ROOT / "docs" / "how-to" / "runbooks.md").read_text()
 SECTIONS = re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)
 PEERS: list[Object] = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
 
@@ -54,7 +54,9 @@ def queries() -> list[str]:
 
 @pytest.mark.parametrize("query", queries())
 def test_panel_asks_for_metrics_that_are_documented(query: str) -> None:
-    pages = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("metrics", "operator-metrics"))
+    pages = "".join(
+        (ROOT / "docs" / "reference" / f"{page}.md").read_text() for page in ("metrics", "operator-metrics")
+    )
     known = set(re.findall(r"^\| `(gaudi_\w+)`", pages, re.MULTILINE))
     named = set(
         re.findall(r"gaudi_(?:inference|operator)?\w+(?=[{\[ )]|$)", re.sub(r"inference_gaudi_dev_\w+", "", query))
@@ -86,7 +88,9 @@ def test_rules_link_each_alert_to_its_runbook() -> None:
     links = {
         each["alert"]: each["annotations"]["runbook_url"] for group in rule["spec"]["groups"] for each in group["rules"]
     }
-    assert links == {each["alert"]: f"https://example.com/docs/runbooks.md#{each['alert'].lower()}" for each in ALERTS}
+    assert links == {
+        each["alert"]: f"https://example.com/docs/how-to/runbooks.md#{each['alert'].lower()}" for each in ALERTS
+    }
 
 
 def test_pod_monitor_scrapes_the_status_port_of_all_models() -> None:

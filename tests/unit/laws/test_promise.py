@@ -1,4 +1,4 @@
-"""The arithmetic of the laws, against numbers from docs/revisions.md."""
+"""The arithmetic of the laws, against numbers from docs/how-to/revisions.md."""
 
 import pytest
 

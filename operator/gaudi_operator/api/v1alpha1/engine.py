@@ -139,9 +139,9 @@ class Engine(ApiModel):
     )
     settings: Annotated[dict[SettingName, Setting], Field(max_length=MOST_SETTINGS + len(FORMER))] = Field(
         {},
-        description="Knobs of the engine without a field of their own, by name: docs/knobs.md lists them all. The"
-        " operator checks names and values before a pod starts. For arguments that it does not list take extraArgs, for"
-        " all else env; what two of them say is refused.",
+        description="Knobs of the engine without a field of their own, by name: docs/reference/knobs.md lists them all."
+        " The operator checks names and values before a pod starts. For arguments that it does not list take extraArgs,"
+        " for all else env; what two of them say is refused.",
         json_schema_extra=rules(
             Rule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",

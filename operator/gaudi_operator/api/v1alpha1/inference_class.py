@@ -1,4 +1,4 @@
-"""The kind GaudiInferenceClass: what the platform fills in, and what it allows (docs/classes.md)."""
+"""The kind GaudiInferenceClass: what the platform fills in, and what it allows (docs/how-to/classes.md)."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -90,7 +90,9 @@ _Names = Annotated[tuple[ObjectName, ...], Field(max_length=64)]
 
 
 class ClassLimits(ApiModel):
-    """What resources of the class may be. What is left out is not limited, but for what needs leave (docs/pods.md).
+    """What resources of the class may be. What is left out is not limited, but for what needs leave.
+
+    See docs/how-to/pods.md.
 
     An empty list allows nothing. A list takes the place of that leave: what it names is allowed.
     """

@@ -1,8 +1,9 @@
 """Fields that were called otherwise in an earlier release: whoever wrote the former name is read as if it were the new.
 
-A former name stays in the schema for one release (docs/api-policy.md). Nothing but this module and the schema knows it:
-it is replaced before a spec is validated, be it one that stands in the cluster or one that a revision was made from.
-Fields that became settings are replaced too; the runtime reads them alike (gaudi_runtime/contract/former.py).
+A former name stays in the schema for one release (docs/reference/api-policy.md). Nothing but this module and the schema
+knows it: it is replaced before a spec is validated, be it one that stands in the cluster or one that a revision was
+made from. Fields that became settings are replaced too; the runtime reads them alike
+(gaudi_runtime/contract/former.py).
 """
 
 from collections.abc import Callable, Mapping

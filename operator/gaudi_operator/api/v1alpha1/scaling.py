@@ -109,7 +109,7 @@ class Rollout(ApiModel):
 
 
 class Autoscaling(ApiModel):
-    """A HorizontalPodAutoscaler on the scale subresource: from then on it writes replicas (docs/scaling.md)."""
+    """A HorizontalPodAutoscaler on the scale subresource: from then on it writes replicas (docs/how-to/scaling.md)."""
 
     model_config = validated_by(
         Rule(

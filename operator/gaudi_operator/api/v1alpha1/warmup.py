@@ -240,7 +240,7 @@ _NO_PVC_OF_OURS = "!oldSelf.enabled || has(oldSelf.existingClaim) || has(self.ex
 
 
 class RecipeCache(ApiModel):
-    """A volume of compiled recipes that later pods start from (docs/warmup.md, Recipe cache)."""
+    """A volume of compiled recipes that later pods start from (docs/internals/warmup.md, Recipe cache)."""
 
     model_config = validated_by(
         Rule(

@@ -1,7 +1,7 @@
 """`kubectl gaudi hardware-report`: try the cards of a node as a pod of a resource would use them.
 
-A pod like the resource's own, on cards that are free, runs `gaudi-runtime hardware-report` (docs/hardware.md); its
-report comes back by its log, with a few words about the node.
+A pod like the resource's own, on cards that are free, runs `gaudi-runtime hardware-report` (docs/how-to/hardware.md);
+its report comes back by its log, with a few words about the node.
 """
 
 import time

@@ -1,6 +1,6 @@
 """`kubectl gaudi why`: the first cause why a resource is not Ready, its evidence, and the next command.
 
-First what is made of a status, purely; then the command. Reasons and what helps: docs/conditions.md.
+First what is made of a status, purely; then the command. Reasons and what helps: docs/reference/conditions.md.
 """
 
 import json

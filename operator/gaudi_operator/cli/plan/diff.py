@@ -1,7 +1,7 @@
 """`diff`: what a change of limits or buckets costs before it is applied.
 
 `compare` says what changes between two questions and between their plans, `forecasts` what that costs in memory and
-minutes: estimates, each with its source (docs/memory.md). `answer` writes both.
+minutes: estimates, each with its source (docs/internals/memory.md). `answer` writes both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ RECIPES_DEPEND_ON = (
     "release",
 )
 """Fields that change what a compiled recipe holds: after such a change none can be used again
-(docs/warmup.md, Recipe cache)."""
+(docs/internals/warmup.md, Recipe cache)."""
 MOST_CHANGES = 30
 LONGEST_VALUE = 40
 
@@ -135,7 +135,7 @@ def _changes(path: str, old: object, new: object) -> Iterator[Change]:
 
 
 def _restarts(old: PlanQuestion, new: PlanQuestion) -> bool | None:
-    """Whether pods are replaced (docs/revisions.md); only two GaudiInferences can tell."""
+    """Whether pods are replaced (docs/how-to/revisions.md); only two GaudiInferences can tell."""
     if old.inference is None or new.inference is None:
         return None
     return not same_inputs(stored_form(revision_inputs(old.inference)), revision_inputs(new.inference))

@@ -155,7 +155,7 @@ def padding_map(plan: BucketPlan, phase: BucketPhase, limits: Limits, kv_blocks:
     """Mean padding of the shapes between a bucket and its smaller neighbours, in percent of what is computed.
 
     Every shape counts alike, whether requests have it or not. Prompts: tokens without cached context; decode: batch
-    size * KV blocks. A cell whose shapes find no bucket is a miss (docs/bucketing.md, Coverage).
+    size * KV blocks. A cell whose shapes find no bucket is a miss (docs/internals/bucketing.md, Coverage).
     """
     counted = "batch size * tokens, no cached context" if phase is BucketPhase.PROMPT else "batch size * KV blocks"
     caption = f"Mean padding of the shapes that end there ({counted}), every shape alike; none = no bucket."

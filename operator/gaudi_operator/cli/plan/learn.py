@@ -1,4 +1,6 @@
-"""From the traffic that pods met to a change of spec.bucketing that pads it less (docs/traffic.md, While serving).
+"""From the traffic that pods met to a change of spec.bucketing that pads it less.
+
+See docs/how-to/traffic.md, While serving.
 
 `read_texts` sums what pods answered, `learn` chooses buckets for it, `print_learned` shows both plans side by side.
 """

@@ -1,4 +1,6 @@
-"""What `gaudi-plan` is asked about: a GaudiInference, a RuntimeConfig, or bare limits (docs/bucketing.md, Asking).
+"""What `gaudi-plan` is asked about: a GaudiInference, a RuntimeConfig, or bare limits.
+
+See docs/internals/bucketing.md, Asking.
 
 `read_text` and `parse` find the one document that is meant, within bounds; `read_question` makes a PlanQuestion of it.
 No API server has looked at a GaudiInference that is read from a file, so what the schema would refuse is refused here,
@@ -129,7 +131,7 @@ def read_manifest(document: Mapping[str, Any]) -> "Inference":
     written = inference.spec.model_dump(by_alias=True, exclude_unset=True)
     unknown = next(_unknown(with_present_names(spec), written, "spec"), None)
     if unknown:
-        raise ConfigError(f"{unknown} is not a field of a GaudiInference; docs/reference.md lists them")
+        raise ConfigError(f"{unknown} is not a field of a GaudiInference; docs/reference/gaudi-inference.md lists them")
     return inference
 
 

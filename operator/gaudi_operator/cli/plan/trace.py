@@ -120,7 +120,9 @@ def _save(path: Path, learned: Traffic) -> None:
 
 
 def cost_of(question: PlanQuestion, wanted: CostModel, card: str | None, model: str | None) -> tuple[Cost, str]:
-    """What padding is counted in, tokens or the seconds of a roofline, and a sentence on it (docs/traffic.md, Cost).
+    """What padding is counted in, tokens or the seconds of a roofline, and a sentence on it.
+
+    See docs/how-to/traffic.md, Cost.
 
     Raises ConfigError for a roofline of what is unknown.
     """

@@ -1,4 +1,6 @@
-"""Whether a spec can work, judged by values alone before a revision is made (docs/conditions.md, Before a pod runs).
+"""Whether a spec can work, judged by values alone before a revision is made.
+
+See docs/reference/conditions.md, Before a pod runs.
 
 checks    ordered checks of what the installation, the planner or any model forbids; the first violation counts
 bounds    the most KV blocks and the least memory of any model: what the checks compare with

@@ -1,7 +1,7 @@
 """Bounds on what a memory budget can hold, known before any model is read.
 
 The operator does not see the checkpoint, so it takes the least that any model needs: what is refused here can
-never work, what passes is judged again by the runtime after its profile run (docs/warmup.md, Memory split).
+never work, what passes is judged again by the runtime after its profile run (docs/internals/warmup.md, Memory split).
 """
 
 from math import ceil

@@ -2,8 +2,9 @@
 
 What the API server can see by itself is refused there, by rules beside the fields; these checks need the installation,
 the bucket planner or the memory budget. Two of them take more than a function: settings of the engine, whose rules are
-the runtime's (gaudi_runtime/knobs) and meet a resource here, in sentences that name its fields (docs/knobs.md); and
-whether the graphs that readiness asks for can fit at all, by a bound that holds for any model.
+the runtime's (gaudi_runtime/knobs) and meet a resource here, in sentences that name its fields
+(docs/reference/knobs.md); and whether the graphs that readiness asks for can fit at all, by a bound that holds for any
+model.
 
 What is refused here can never work. What passes may still fall short: that is for an estimate to say (review.py).
 """

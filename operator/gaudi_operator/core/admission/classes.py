@@ -1,4 +1,4 @@
-"""Which GaudiInferenceClass a resource has, and what that fills in (docs/classes.md).
+"""Which GaudiInferenceClass a resource has, and what that fills in (docs/how-to/classes.md).
 
 `spec.className` names it; the one default class counts where nothing is named. A class says which namespaces may have
 it, so that nobody picks the laxest, and which installation serves it. What it fills in becomes part of a revision when

@@ -1,4 +1,4 @@
-"""What a described card would make of a plan: pure numbers for the forecast (docs/memory.md has the rules).
+"""What a described card would make of a plan: pure numbers for the forecast (docs/internals/memory.md has the rules).
 
 A spec has a target where it speaks of a described card and a known model, so that it can be forecast without a
 checkpoint; `estimate` is what is known then, with the bounds of how many graphs fit.

@@ -3,7 +3,7 @@
 They judge the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. What they
 find is told as a field of the spec. What reaches beyond a namespace needs leave: annotations that steer node agents,
 sandboxes and networks, the priorities of the cluster itself, the nodes of the control plane, and variables that load
-code or choose cards (docs/pods.md, What needs leave).
+code or choose cards (docs/how-to/pods.md, What needs leave).
 """
 
 from collections.abc import Iterable, Iterator, Mapping

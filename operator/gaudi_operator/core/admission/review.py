@@ -1,10 +1,10 @@
-"""What is known of a spec's plan before a pod has measured anything (docs/conditions.md, Before a pod runs).
+"""What is known of a spec's plan before a pod has measured anything (docs/reference/conditions.md, Before a pod runs).
 
 First the forecast: counts of buckets, gaps and the estimate, which is a question about the plan (core/answers.py).
 Then what the estimate says against the spec: a refusal where it is proven, a doubt where the card may yet do better.
 Proven is what holds for the lowest figures that any source gives, of a model that the spec names; and all of a
 simulation, which does what its description says. A doubt is shown and refuses nothing. Last the hints, which speak
-against nothing: sentences, each whole (docs/running-vllm.md, Hints).
+against nothing: sentences, each whole (docs/how-to/running-vllm.md, Hints).
 """
 
 from collections.abc import Iterator

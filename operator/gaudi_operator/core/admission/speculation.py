@@ -1,4 +1,7 @@
-"""Whether the drafts that a spec asks for can be verified in planned shapes (docs/vllm.md, Speculative decoding)."""
+"""Whether the drafts that a spec asks for can be verified in planned shapes.
+
+See docs/internals/vllm.md, Speculative decoding.
+"""
 
 from gaudi_operator.core.children.runtime_config import on_cpu, plan_limits
 from gaudi_operator.core.observed import InstallationDefaults

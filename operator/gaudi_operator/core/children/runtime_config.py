@@ -2,7 +2,7 @@
 
 That ConfigMap is named by its content and immutable, so no pod ever sees it change.
 
-What pods fetch from a hub and by which token stands at the end (docs/model-sources.md).
+What pods fetch from a hub and by which token stands at the end (docs/how-to/model-sources.md).
 """
 
 from posixpath import basename, join, normpath

@@ -2,7 +2,7 @@
 
 A pod that has no node yet: what the scheduler, a quota or an admission rule says about it. A pod that has a node and
 gets no container there, because its volumes or its network do not come. And a bucket that takes much longer than
-others like it, named long before it counts as a standstill (docs/warmup.md).
+others like it, named long before it counts as a standstill (docs/internals/warmup.md).
 """
 
 from collections.abc import Mapping

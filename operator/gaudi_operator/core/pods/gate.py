@@ -2,9 +2,9 @@
 
 An unreachable pod, a late or unreadable report and an operator that was away change nothing. The condition's
 message records the container, the instance and the plan that were judged, so that any later operator sees from
-the pod alone whether the judgement still stands for what runs now (docs/architecture.md, The gate).
+the pod alone whether the judgement still stands for what runs now (docs/internals/architecture.md, The gate).
 
-A gate also closes while requests wait for compiles (docs/conditions.md, Recompiles while serving): above
+A gate also closes while requests wait for compiles (docs/reference/conditions.md, Recompiles while serving): above
 readiness.maxRecompiles within five minutes, and it opens after five minutes without any; what lies between changes
 nothing. Its own condition remembers why it is closed, so any later operator goes on from there. Fewer pods than
 promised never serve for its sake.

@@ -2,7 +2,7 @@
 
 Pods that end as a whole before they ever serve, refused by their node or evicted in the middle of a warm-up, are told
 of together: they are no replicas any more, and the ReplicaSet makes others in their stead; but they stay in the
-cluster, and with them what their node said (docs/conditions.md, While pods start).
+cluster, and with them what their node said (docs/reference/conditions.md, While pods start).
 """
 
 from collections.abc import Iterable, Iterator

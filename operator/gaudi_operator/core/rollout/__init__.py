@@ -1,4 +1,4 @@
-"""From what is asked for to the next number of pods per revision (docs/revisions.md).
+"""From what is asked for to the next number of pods per revision (docs/how-to/revisions.md).
 
 revision    kept revisions, the one that the spec asks for, and why one was given up
 target      which of them runs, that one or the last good one, and whether it is on trial

@@ -3,7 +3,7 @@
 A kubelet delays the restarts of one container in one pod. A pod that ends as a whole, or is replaced, is recreated at
 once by the ReplicaSet, and its containers begin to count at zero. So the same figures are counted here once more, by
 revision: from the ends that pods show, and from the written status, which remembers the pods that are gone
-(docs/revisions.md, When pods end again and again).
+(docs/how-to/revisions.md, When pods end again and again).
 """
 
 from collections.abc import Iterable, Mapping

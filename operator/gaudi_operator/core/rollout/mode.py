@@ -1,4 +1,6 @@
-"""Whether new pods find room beside old ones; mode Auto asks the scheduler, who alone knows (docs/revisions.md, Modes).
+"""Whether new pods find room beside old ones; mode Auto asks the scheduler, who alone knows.
+
+See docs/how-to/revisions.md, Modes.
 
 The answer is kept on the ReplicaSet of the revision for as long as old pods are desired, so that the question is asked
 once per rollout and by whichever operator leads.

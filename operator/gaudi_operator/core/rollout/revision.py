@@ -1,9 +1,9 @@
-"""Revisions: found among the stored ControllerRevisions by their inputs, or rendered again (docs/revisions.md).
+"""Revisions: found among the stored ControllerRevisions by their inputs, or rendered again (docs/how-to/revisions.md).
 
 First why one was given up: that is kept on its ControllerRevision, so that no operator tries it again unasked
-(docs/revisions.md, When a revision fails). Then the kept revisions, and the one that the spec asks for. Last the way
-back by the spec: the patch that makes the spec ask for what a kept revision was made from. Whoever cannot patch the
-spec, because another tool holds it, sets spec.rollout.revision instead (docs/revisions.md, Going back).
+(docs/how-to/revisions.md, When a revision fails). Then the kept revisions, and the one that the spec asks for. Last the
+way back by the spec: the patch that makes the spec ask for what a kept revision was made from. Whoever cannot patch the
+spec, because another tool holds it, sets spec.rollout.revision instead (docs/how-to/revisions.md, Going back).
 """
 
 import json

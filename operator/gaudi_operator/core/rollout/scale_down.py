@@ -1,4 +1,4 @@
-"""Which pods go when a ReplicaSet is lowered: those that hurt least (docs/scaling.md, Which pods go).
+"""Which pods go when a ReplicaSet is lowered: those that hurt least (docs/how-to/scaling.md, Which pods go).
 
 The ReplicaSet controller takes pods that are not ready first, and among ready ones those of the least deletion cost.
 A pod whose gate has just closed is ready in its eyes until the kubelet has followed, so that one goes by cost too.

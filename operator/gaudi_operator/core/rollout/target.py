@@ -1,4 +1,4 @@
-"""Which revision runs: the one that is asked for or, when it has failed, the last good one (docs/revisions.md).
+"""Which revision runs: the one that is asked for or, when it has failed, the last good one (docs/how-to/revisions.md).
 
 A failure is judged while the revision is being rolled out, and only when there is a good one to return to. It stands
 on the ControllerRevision from then on: the same revision is not tried again until a person says so.

@@ -1,4 +1,4 @@
-"""The bucket that would have caught most of what ran cold while serving (docs/conditions.md, Recompiles).
+"""The bucket that would have caught most of what ran cold while serving (docs/reference/conditions.md, Recompiles).
 
 What it takes is estimated: bytes from the graphs that a pod has captured, seconds from the rates of the logged Gaudi 2.
 """

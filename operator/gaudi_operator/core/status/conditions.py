@@ -1,13 +1,12 @@
 """The judgements behind the conditions of a resource, as kstatus and `kubectl wait` expect them.
 
-docs/conditions.md lists all of them with their reasons; the table of all is in status.py. Here stand three groups, and
-plan.py has the fourth:
-Ready, Reconciling and Stalled say how far a resource is on the way to what is desired. Ready alone says whether all is
-as desired; Reconciling is True while the operator is at it, or others may still mend what is in its way; Stalled is
-True only when nothing moves on without a person. The last two are never True together, and one of them is True
-whenever Ready is False.
-Available, WarmedUp and Degraded compare what the pods give now with what was promised.
-AutoscalerActive says whether the autoscaler of spec.autoscaling counts and may scale (docs/scaling.md).
+docs/reference/conditions.md lists all of them with their reasons; the table of all is in status.py. Here stand three
+groups, and plan.py has the fourth: Ready, Reconciling and Stalled say how far a resource is on the way to what is
+desired. Ready alone says whether all is as desired; Reconciling is True while the operator is at it, or others may
+still mend what is in its way; Stalled is True only when nothing moves on without a person. The last two are never True
+together, and one of them is True whenever Ready is False. Available, WarmedUp and Degraded compare what the pods give
+now with what was promised. AutoscalerActive says whether the autoscaler of spec.autoscaling counts and may scale
+(docs/how-to/scaling.md).
 """
 
 import re
@@ -161,8 +160,8 @@ _WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 """What a reason is: that of an autoscaler may be any text."""
 
 _NO_METRIC = (
-    f"A metrics adapter must serve the metric {METRIC} of the pods (docs/scaling.md, Autoscale); until then replicas "
-    "stay as they are."
+    f"A metrics adapter must serve the metric {METRIC} of the pods (docs/how-to/scaling.md, Autoscale); until then "
+    "replicas stay as they are."
 )
 
 

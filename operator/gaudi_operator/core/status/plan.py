@@ -1,4 +1,6 @@
-"""What the plan of a spec takes, and the conditions that judge the plan and the settings (docs/conditions.md).
+"""What the plan of a spec takes, and the conditions that judge the plan and the settings.
+
+See docs/reference/conditions.md.
 
 status.plan is measured by a pod of the current revision, and estimated until one has; the sentence of PlanAccepted says
 what the plan takes and where the figures come from.

@@ -1,7 +1,7 @@
 """The shared recipes as two steps of start-up: take before the engine loads, publish after warm-up.
 
 Engines compile on the pod's own disk, never on the volume. Nothing here can fail a start: what cannot be used or
-written is a reason in the report (docs/warmup.md, Recipe cache).
+written is a reason in the report (docs/internals/warmup.md, Recipe cache).
 """
 
 import logging

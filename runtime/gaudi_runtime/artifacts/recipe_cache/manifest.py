@@ -2,7 +2,7 @@
 
 The first line is the SHA-256 of all that follows, so that a damaged manifest is never taken for a small one. What
 follows is the key, each file by its path with checksum and bytes, and the journal of the warm-ups that made them
-(docs/warmup.md, Recipe cache).
+(docs/internals/warmup.md, Recipe cache).
 """
 
 import hashlib

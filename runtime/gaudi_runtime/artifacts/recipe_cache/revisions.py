@@ -41,7 +41,7 @@ def marked(name: str) -> tuple[str, User | None] | None:
 
 
 def is_needed(users: Collection[User | None], kept: KeptRevisions | None) -> bool:
-    """Whether an entry that starts of `users` have used may be used again (docs/warmup.md, Recipe cache)."""
+    """Whether an entry that starts of `users` have used may be used again (docs/internals/warmup.md, Recipe cache)."""
     # Nothing is known of other resources, of starts without a revision, and where `kept` is None: they need it.
     if kept is None or not users:
         return True

@@ -1,6 +1,6 @@
 """Headers that sign one GET as S3 wants it (AWS Signature Version 4). Pure.
 
-Only what reading an object needs: no query, no body (docs/warmup.md, Recipes in an object store).
+Only what reading an object needs: no query, no body (docs/internals/warmup.md, Recipes in an object store).
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """The checkpoint as a step of start-up: it is fetched where nothing mounts it, and looked at before an engine does.
 
-A repository comes into its folder once for all who share it (docs/model-sources.md).
+A repository comes into its folder once for all who share it (docs/how-to/model-sources.md).
 """
 
 import logging

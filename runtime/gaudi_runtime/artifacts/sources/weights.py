@@ -1,4 +1,7 @@
-"""Whether the safetensors files of a checkpoint are whole, by their headers alone (docs/model-sources.md, Checks)."""
+"""Whether the safetensors files of a checkpoint are whole, by their headers alone.
+
+See docs/how-to/model-sources.md, Checks.
+"""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The optimal strategy: the buckets that pad a known traffic least within a budget (docs/traffic.md).
+"""The optimal strategy: the buckets that pad a known traffic least within a budget (docs/how-to/traffic.md).
 
 strategy  traffic and a budget in, buckets out: the price per graph at which the choice fits
 space     the admissible shapes of a phase, the values that may become rungs, and traffic smoothed over them

@@ -1,8 +1,8 @@
 """What a batch of a shape costs to compute, and what preparing a bucket takes of the budget.
 
 The cost model is a function, so that a better one can be given: tokens, or seconds by the Roofline of a model's shape
-and a card's data sheet (docs/traffic.md, Cost). A cost must not fall when a shape grows in any dimension; the unit is
-the model's own, only ratios are used. A price is one graph, bytes of graph memory, or seconds of warm-up.
+and a card's data sheet (docs/how-to/traffic.md, Cost). A cost must not fall when a shape grows in any dimension; the
+unit is the model's own, only ratios are used. A price is one graph, bytes of graph memory, or seconds of warm-up.
 """
 
 from collections import Counter
@@ -116,7 +116,7 @@ def one_graph(_phase: BucketPhase, _bucket: Bucket) -> float:
 
 
 def graph_bytes(block_size: int) -> Price:
-    """Bytes of a bucket's graph, estimated from the rates of the logged Gaudi 2 (docs/memory.md, Cards)."""
+    """Bytes of a bucket's graph, estimated from the rates of the logged Gaudi 2 (docs/internals/memory.md, Cards)."""
     rates = {
         BucketPhase.PROMPT: GAUDI2_RATES.prompt_graph_bytes_per_token.value,
         BucketPhase.DECODE: GAUDI2_RATES.decode_graph_bytes_per_sequence.value,
@@ -125,7 +125,10 @@ def graph_bytes(block_size: int) -> Price:
 
 
 def warmup_seconds(phase: BucketPhase, _bucket: Bucket) -> float:
-    """Seconds to compile and capture a bucket, estimated from the rates of the logged Gaudi 2 (docs/memory.md)."""
+    """Seconds to compile and capture a bucket, estimated from the rates of the logged Gaudi 2.
+
+    See docs/internals/memory.md.
+    """
     if phase is BucketPhase.PROMPT:
         return GAUDI2_RATES.prompt_compile_seconds.value + GAUDI2_RATES.prompt_capture_seconds.value
     return GAUDI2_RATES.decode_compile_seconds.value + GAUDI2_RATES.decode_capture_seconds.value

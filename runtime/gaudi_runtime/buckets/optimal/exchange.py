@@ -1,4 +1,4 @@
-"""Few graphs in several dimensions: what rows of ladders cannot express (docs/traffic.md, How it chooses).
+"""Few graphs in several dimensions: what rows of ladders cannot express (docs/how-to/traffic.md, How it chooses).
 
 Each row must hold all of its requests, so every row pays for a bucket that only its largest need. With few graphs it is
 better to let those fall through to a bucket that holds everything. Here a plan grows from the buckets that every plan

@@ -1,4 +1,4 @@
-"""One dimension, exactly: which values of a dimension to keep as rungs (docs/traffic.md, How it chooses).
+"""One dimension, exactly: which values of a dimension to keep as rungs (docs/how-to/traffic.md, How it chooses).
 
 Requests are padded up to the next rung. With rungs r1 < r2 < .. and W(v) requests at most v long, the cost is the sum
 of cost(r) * (W(r) - W(rung before r)): for a fixed rung before, a line in cost(r). So each step of the dynamic

@@ -1,4 +1,4 @@
-"""Several dimensions: rows of ladders (docs/traffic.md, How it chooses).
+"""Several dimensions: rows of ladders (docs/how-to/traffic.md, How it chooses).
 
 `find` looks for the smallest batch size first, then for the smallest query, then for the fewest blocks. So a plan whose
 outer dimension is cut into rows, each row with a ladder of its own that ends where the row's requests end, sends every

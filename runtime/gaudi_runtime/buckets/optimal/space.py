@@ -1,13 +1,13 @@
 """What a choice is made of: admissible shapes, the values that may become rungs, and smoothed traffic.
 
-Every admissible shape gets a bucket (docs/bucketing.md, Coverage). The search must stay below a second, so a dimension
-offers a bounded number of values: where one dimension has a choice, all multiples of its step, coarser from 512 of them
-on; where several have, those that the traffic of the dimension taken alone would choose.
+Every admissible shape gets a bucket (docs/internals/bucketing.md, Coverage). The search must stay below a second, so a
+dimension offers a bounded number of values: where one dimension has a choice, all multiples of its step, coarser from
+512 of them on; where several have, those that the traffic of the dimension taken alone would choose.
 
 Traffic is smoothed, for that of tomorrow is not that of today: what was seen once stands for what is like it
-(docs/traffic.md, Smoothing, which has figures of what it gains and costs). A share of the learned weight is spread over
-shapes of about the same size, so that a plan does not lean on a peak that may be gone tomorrow, and has rungs where
-nothing was seen yet.
+(docs/how-to/traffic.md, Smoothing, which has figures of what it gains and costs). A share of the learned weight is
+spread over shapes of about the same size, so that a plan does not lean on a peak that may be gone tomorrow, and has
+rungs where nothing was seen yet.
 """
 
 from bisect import bisect_left

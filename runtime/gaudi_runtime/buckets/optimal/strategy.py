@@ -1,7 +1,7 @@
-"""Strategy optimal: traffic and a budget in, buckets out (docs/traffic.md).
+"""Strategy optimal: traffic and a budget in, buckets out (docs/how-to/traffic.md).
 
 Every admissible shape has a bucket, whatever the traffic; the budget decides how many more there are. A policy asks for
-it with traffic as text and one kind of budget (docs/traffic.md, In a policy).
+it with traffic as text and one kind of budget (docs/how-to/traffic.md, In a policy).
 """
 
 from collections.abc import Callable, Iterator, Mapping

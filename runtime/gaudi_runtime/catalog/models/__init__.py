@@ -1,4 +1,4 @@
-"""Models, as far as memory depends on them (docs/memory.md): pure arithmetic.
+"""Models, as far as memory depends on them (docs/internals/memory.md): pure arithmetic.
 
 config_json   config.json -> ModelShape (shape), by facts (untrusted numbers), families (how each writes its layers)
               and quantization (bits of its matrices); known finds the shape of a public model by its name

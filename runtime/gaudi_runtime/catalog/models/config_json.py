@@ -1,4 +1,4 @@
-"""config.json of a checkpoint -> ModelShape, for the families that we know (docs/memory.md, Shapes)."""
+"""config.json of a checkpoint -> ModelShape, for the families that we know (docs/internals/memory.md, Shapes)."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Quantization: in how many bits the matrices of a checkpoint are held (docs/memory.md, Quantization).
+"""Quantization: in how many bits the matrices of a checkpoint are held (docs/internals/memory.md, Quantization).
 
 First the type, then what a method usually does, then `quantization_config` of a config.json -> Quantization.
 """

@@ -1,4 +1,4 @@
-"""What one card of a tensor- and pipeline-parallel group holds (docs/memory.md, Ranks and Workspace).
+"""What one card of a tensor- and pipeline-parallel group holds (docs/internals/memory.md, Ranks and Workspace).
 
 Weights, KV blocks, and the working memory of a forward pass. All sizes are bytes.
 """
@@ -80,7 +80,7 @@ def stage_layers(layers: Sequence[Layer], pipeline: int) -> list[Sequence[Layer]
 
 
 def kv_block_bytes(layers: Sequence[Layer], spread: Spread, block_size: int) -> int:
-    """One KV block of `block_size` tokens over these layers on one card (docs/warmup.md, Memory split)."""
+    """One KV block of `block_size` tokens over these layers on one card (docs/internals/warmup.md, Memory split)."""
     return sum(count * _layer_block(layer, spread, block_size) for layer, count in Counter(layers).items())
 
 

@@ -1,4 +1,7 @@
-"""ModelShape: the dimensions of a decoder-only model, as far as memory depends on them (docs/memory.md, Shapes)."""
+"""ModelShape: the dimensions of a decoder-only model, as far as memory depends on them.
+
+See docs/internals/memory.md, Shapes.
+"""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,5 @@
-"""The weight tensors of a model (docs/memory.md): how large, how they are spread over tensor-parallel ranks, and how
-many bytes a server holds of each, plain or quantized.
+"""The weight tensors of a model (docs/internals/memory.md): how large, how they are spread over tensor-parallel
+ranks, and how many bytes a server holds of each, plain or quantized.
 """
 
 from collections import Counter
@@ -174,7 +174,7 @@ def _beside(outputs: int, inputs: int, quantization: Quantization) -> int:
 
 
 def parameters(shape: ModelShape) -> int:
-    """All parameters of the checkpoint: the number that its publisher prints (docs/memory.md, Shapes)."""
+    """All parameters of the checkpoint: the number that its publisher prints (docs/internals/memory.md, Shapes)."""
     # A tied output head counts once: it is the same tensor as the embeddings.
     outside = [embedding(shape), final_norm(shape), *([] if shape.tied_embeddings else [head(shape)])]
     layers = sum(

@@ -13,7 +13,7 @@ from gaudi_runtime.errors import DeviceOutOfMemory
 from gaudi_runtime.units import GIB
 
 RECIPE_SHARE = 23 / 66
-"""Warm-up of an 8B model in BF16 with its recipes cached, of that without (docs/warmup.md, Recipe cache)."""
+"""Warm-up of an 8B model in BF16 with its recipes cached, of that without (docs/internals/warmup.md, Recipe cache)."""
 DEFAULT_MEMORY = 128 * GIB
 
 

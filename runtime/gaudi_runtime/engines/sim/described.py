@@ -1,4 +1,4 @@
-"""SimCard of a described card and a known model, by the arithmetic of the forecast (docs/memory.md).
+"""SimCard of a described card and a known model, by the arithmetic of the forecast (docs/internals/memory.md).
 
 The only module of the engine that imports the catalog of cards and models.
 """

@@ -1,6 +1,6 @@
 """The sim engine over several pods: each verb is done by all ranks, and what counts is what all have done.
 
-Requests are the leader's own (docs/several-nodes.md).
+Requests are the leader's own (docs/how-to/several-nodes.md).
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What a simulated card does, as read from `engine.simScript`, and when its faults strike (docs/sim.md)."""
+"""What a simulated card does, as read from `engine.simScript`, and when its faults strike (docs/reference/sim.md)."""
 
 import os
 import threading

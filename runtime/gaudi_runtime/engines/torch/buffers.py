@@ -38,7 +38,7 @@ class Geometry:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of one KV block over all layers (docs/warmup.md, Memory split)."""
+        """Bytes of one KV block over all layers (docs/internals/warmup.md, Memory split)."""
         key_and_value = 2 * self.kv_heads * self.head_dim * self.dtype.itemsize
         return self.layers * self.block_size * key_and_value
 
@@ -126,7 +126,7 @@ INPUT_FIELDS = ("tokens", "positions", "slots", "last", "blocks", "owners", "len
 def fill(buffers: Buffers, phase: BucketPhase, works: tuple[Work, ...], geometry: Geometry, padding: int) -> None:
     """Write a batch into the inputs; what no work covers is padding that goes to the block `padding`.
 
-    The rules are in docs/torch-engine.md, Padding.
+    The rules are in docs/internals/torch-engine.md, Padding.
     """
     inputs = {name: np.zeros(getattr(buffers, name).shape, dtype=np.int64) for name in INPUT_FIELDS}
     inputs["slots"] += padding * geometry.block_size

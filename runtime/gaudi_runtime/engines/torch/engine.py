@@ -32,7 +32,7 @@ LEAST_BLOCKS = 2
 
 
 class TorchEngine:
-    """The embedded engine (docs/torch-engine.md). Verbs are called in the order of the protocol."""
+    """The embedded engine (docs/internals/torch-engine.md). Verbs are called in the order of the protocol."""
 
     tokenizer: TransformersTokenizer
 

@@ -20,7 +20,7 @@ from gaudi_runtime.warmup.schedule import SWAP_SIZES
 log = logging.getLogger(__name__)
 
 COMPACT_THRESHOLD = 32
-"""Blocks (docs/warmup.md, Defragmenter)."""
+"""Blocks (docs/internals/warmup.md, Defragmenter)."""
 
 
 class Request:

@@ -1,4 +1,4 @@
-"""Driving vLLM bucket by bucket (docs/vllm.md): our own process beside vLLM's, and its workers inside them.
+"""Driving vLLM bucket by bucket (docs/internals/vllm.md): our own process beside vLLM's, and its workers inside them.
 
 engine.py -> launch.py starts vLLM's processes; in each of them a class of workers/ takes our calls and runs one bucket
 as a dummy batch. ranks.py asks all workers and folds their answers, memory.py the memory of each; watch.py sees that

@@ -1,8 +1,10 @@
-"""VllmEngine: the Engine protocol over vLLM's AsyncLLM, whose workers are driven bucket by bucket (docs/vllm.md).
+"""VllmEngine: the Engine protocol over vLLM's AsyncLLM, whose workers are driven bucket by bucket.
+
+See docs/internals/vllm.md.
 
 Start-up verbs run in the worker thread of start-up and wait for calls to the workers; serving is vLLM's own
 application on our event loop. VllmPodPart has vLLM's processes in a pod beside the leader's, whose engine reaches them
-itself (docs/several-nodes.md, vLLM).
+itself (docs/how-to/several-nodes.md, vLLM).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Requests that end the plugin's model runner while it drafts are refused, one by one, before they reach it.
 
 vllm-gaudi 0.26 compares drafts with the most likely tokens alone: a batch with a request that samples stops at an
-assertion, in the process that holds the card, and all requests with it (docs/vllm.md, Speculative decoding).
+assertion, in the process that holds the card, and all requests with it (docs/internals/vllm.md, Speculative decoding).
 """
 
 from typing import Any

@@ -1,4 +1,7 @@
-"""The memory of a rank: on a card what the plugin measured, on a CPU a budget (docs/vllm.md, Memory on a CPU)."""
+"""The memory of a rank: on a card what the plugin measured, on a CPU a budget.
+
+See docs/internals/vllm.md, Memory on a CPU.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

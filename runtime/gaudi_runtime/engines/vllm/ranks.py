@@ -1,6 +1,6 @@
 """Calls to all workers of one engine, from the worker thread of start-up or from the event loop.
 
-Every call has a deadline of ours, and after a deadline the engine is lost (docs/vllm.md, Deadlines).
+Every call has a deadline of ours, and after a deadline the engine is lost (docs/internals/vllm.md, Deadlines).
 Answers are folded into one: a bucket counts when every rank has it, with the bytes of the largest. How a process
 ended is said in words here, for vLLM itself says only that it is dead.
 """

@@ -1,4 +1,6 @@
-"""What vLLM says when it cannot start, as one of our own errors with a sentence (docs/vllm.md, When it cannot start).
+"""What vLLM says when it cannot start, as one of our own errors with a sentence.
+
+See docs/internals/vllm.md, When it cannot start.
 
 vLLM's errors are known by their words only; what no row knows is reported with vLLM's own words.
 

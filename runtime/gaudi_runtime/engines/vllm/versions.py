@@ -1,6 +1,8 @@
-"""Whether the installed vLLM, with its plugin, is of a release that this runtime drives (docs/vllm.md, Releases).
+"""Whether the installed vLLM, with its plugin, is of a release that this runtime drives.
 
-On them depends what compiled code on disk is good for (docs/warmup.md, Recipe cache).
+See docs/internals/vllm.md, Releases.
+
+On them depends what compiled code on disk is good for (docs/internals/warmup.md, Recipe cache).
 """
 
 import logging

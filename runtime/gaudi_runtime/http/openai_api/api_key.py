@@ -1,4 +1,4 @@
-"""The key that requests must bring where the resource names one (docs/openai-api.md, API key)."""
+"""The key that requests must bring where the resource names one (docs/reference/openai-api.md, API key)."""
 
 import os
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Bounds around an application of the model port: which requests, how many, how large, and the closing mode.
 
 A request passes in this order: it brings the key (api_key), its path is listed (Doors), it has a place in the house
-(Queue). Only then its body is read, and what was read is tokenized.
+(Queue). Only then its body is read and checked (body.py), and what was read is tokenized.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.api_key import behind_key
+from gaudi_runtime.http.openai_api.body import Bodies
 from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded, error_body
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -130,7 +131,7 @@ def _method(path: str) -> str | None:
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
-    sentence = "There is no such path here: docs/openai-api.md lists those of this server."
+    sentence = "There is no such path here: docs/reference/openai-api.md lists those of this server."
     await JSONResponse(error_body(sentence, "invalid_request_error"), 404)(scope, receive, send)
 
 
@@ -195,7 +196,7 @@ def guarded(
     admission: Admission | None = None,
 ) -> ASGIApp:
     """`app` behind the doors of the model port; `admission` where `app` counts in the same house."""
-    inside = Doors(Queue(app, admission or admission_of(config)))
+    inside = Doors(Queue(Bodies(app), admission or admission_of(config)))
     return Edge(behind_key(inside), closing=closing, metrics=metrics)
 
 

@@ -16,7 +16,7 @@ def test_what_a_row_names_exists(knob: Knob) -> None:
 
 
 def test_page_is_generated_with_the_reference() -> None:
-    assert artifacts()["docs/knobs.md"] == page()
+    assert artifacts()["docs/reference/knobs.md"] == page()
 
 
 def test_settings_take_every_name_of_the_table() -> None:

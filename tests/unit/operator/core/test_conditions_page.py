@@ -1,4 +1,4 @@
-"""docs/conditions.md says what the code says."""
+"""docs/reference/conditions.md says what the code says."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_operator.core.status.status import CONDITIONS, ConditionKind
 
-PAGE = (Path(__file__).parents[4] / "docs" / "conditions.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "conditions.md").read_text()
 TABLE = PAGE.partition("## The table")[2].partition("## ")[0]
 
 

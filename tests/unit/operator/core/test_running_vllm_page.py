@@ -1,4 +1,4 @@
-"""docs/running-vllm.md: its manifests are accepted and do what the page says."""
+"""docs/how-to/running-vllm.md: its manifests are accepted and do what the page says."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.builders import merged
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 ROOT = Path(__file__).parents[4]
-PAGE = (ROOT / "docs" / "running-vllm.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "running-vllm.md").read_text()
 FRAGMENTS = {
     title: yaml.safe_load(text)["spec"]
     for title, text in re.findall(r"^### ([^\n]+)\n(?:(?!^###).)*?```yaml\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)
@@ -55,7 +55,7 @@ def test_every_setting_of_a_variant_has_an_effect(title: str) -> None:
 
 def test_every_example_is_linked() -> None:
     names = {path.name for path in (ROOT / "examples" / "vllm").glob("*.yaml")}
-    assert set(re.findall(r"\(\.\./examples/vllm/([^)]+)\)", PAGE)) == names
+    assert set(re.findall(r"\(\.\./\.\./examples/vllm/([^)]+)\)", PAGE)) == names
 
 
 def test_shared_memory_holds_the_queues_of_eight_ranks() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gaudi_operator.shell.monitoring import Metrics
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "operator-metrics.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "operator-metrics.md"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Lookups against a plain scan, which is the definition (docs/bucketing.md, Finding a bucket)."""
+"""Lookups against a plain scan, which is the definition (docs/internals/bucketing.md, Finding a bucket)."""
 
 import hashlib
 

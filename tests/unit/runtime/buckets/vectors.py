@@ -1,4 +1,7 @@
-"""Plans of the public planners: inputs and answers in tests/data/bucketing.json (docs/bucketing.md, Vectors)."""
+"""Plans of the public planners: inputs and answers in tests/data/bucketing.json.
+
+See docs/internals/bucketing.md, Vectors.
+"""
 
 import hashlib
 import json

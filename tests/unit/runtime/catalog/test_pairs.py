@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from gaudi_runtime.catalog.pairs import CPU_RELEASE, PAIRS, RELEASES, Pair, Proof, pair_of
 
 ROOT = Path(__file__).parents[4]
-PAGES = ("Dockerfile", "docs/install.md")
+PAGES = ("Dockerfile", "docs/start/install.md")
 EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
 
 
@@ -56,9 +56,9 @@ def test_the_images_that_are_named_are_those_of_the_pairs(page: str) -> None:
 @EVERY_PAIR
 def test_tables_of_the_pages_have_pair_and_word(pair: Pair) -> None:
     row = f"| {pair.vllm} | {pair.plugin} | {pair.gaudi_software} | {pair.torch} | **{pair.proof}**: "
-    assert row in (ROOT / "docs" / "vllm.md").read_text()
+    assert row in (ROOT / "docs" / "internals" / "vllm.md").read_text()
     image = f"| {pair.vllm} | {pair.proof} | {pair.gaudi_software} | `{pair.image}` |"
-    assert image in (ROOT / "docs" / "install.md").read_text()
+    assert image in (ROOT / "docs" / "start" / "install.md").read_text()
 
 
 PINS = {"0.26.0": "plugin.txt", "0.30.0": "runtime.txt"}

@@ -1,4 +1,4 @@
-"""docs/memory.md says what the code says."""
+"""docs/internals/memory.md says what the code says."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from gaudi_runtime.forecast.forecast import forecast
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, logged_with
 
 MIB = 2**20
-PAGE = (Path(__file__).parents[4] / "docs" / "memory.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "internals" / "memory.md").read_text()
 
 
 def row(first: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""docs/metrics.md lists what a runtime exposes, and nothing else."""
+"""docs/reference/metrics.md lists what a runtime exposes, and nothing else."""
 
 import re
 import threading
@@ -10,7 +10,7 @@ from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.configs import sim_config
 
-PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "metrics.md"
 
 
 async def test_the_page_names_every_metric() -> None:

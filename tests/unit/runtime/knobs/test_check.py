@@ -8,7 +8,7 @@ from gaudi_runtime.knobs.check import nearest_names, wrong_setting, wrong_settin
 from gaudi_runtime.knobs.table import Home, Knob, knobs
 from gaudi_runtime.knobs.values import wire_value
 
-UNKNOWN = "is not a knob of the engine; {} (docs/knobs.md lists all)"
+UNKNOWN = "is not a knob of the engine; {} (docs/reference/knobs.md lists all)"
 INSTEAD = "use that instead"
 NO_COUNT = "give a whole number of at least 0"
 SENTENCES = {

@@ -1,11 +1,11 @@
-"""docs/sim.md lists the keys of a script, and nothing else."""
+"""docs/reference/sim.md lists the keys of a script, and nothing else."""
 
 import re
 from pathlib import Path
 
 from gaudi_runtime.engines.sim.script import SimScript
 
-PAGE = Path(__file__).parents[4] / "docs" / "sim.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "sim.md"
 
 
 def test_the_page_names_every_key() -> None:

@@ -1,4 +1,4 @@
-"""What pods share compiled recipes over (docs/warmup.md, Recipe cache).
+"""What pods share compiled recipes over (docs/internals/warmup.md, Recipe cache).
 
 The PVC that holds them, and the ConfigMap that tells pods which revisions can still be run.
 """

@@ -1,7 +1,7 @@
 """How many pods there are: the PodDisruptionBudget keeps some through drains, the HorizontalPodAutoscaler sets more.
 
-Node drains take as many pods as a rollout may, and at least one (docs/scaling.md). The autoscaler writes spec.replicas
-by the scale subresource; the operator never does.
+Node drains take as many pods as a rollout may, and at least one (docs/how-to/scaling.md). The autoscaler writes
+spec.replicas by the scale subresource; the operator never does.
 """
 
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, KIND
@@ -33,7 +33,7 @@ def _least_pods(replicas: int, pods: int) -> int:
 
 
 METRIC = "gaudi_requests_running"
-"""What the pods' own /metrics say of the requests that they answer (docs/metrics.md)."""
+"""What the pods' own /metrics say of the requests that they answer (docs/reference/metrics.md)."""
 
 
 def horizontal_pod_autoscaler(owner: Identity, desired: Autoscaling) -> Object:

@@ -70,7 +70,10 @@ def mount(asked: VolumeMount) -> Object:
 
 
 def shared_memory(spec: GaudiInferenceSpec) -> Quantity:
-    """Size of /dev/shm; each of several ranks has queues of its own there (docs/running-vllm.md, Memory of a pod)."""
+    """Size of /dev/shm; each of several ranks has queues of its own there.
+
+    See docs/how-to/running-vllm.md, Memory of a pod.
+    """
     spread = spec.parallelism
     ranks = spread.tensor * spread.pipeline * spread.data // spread.nodes
     queues = ranks if ranks > 1 else 0

@@ -58,8 +58,9 @@ GROUPS_API_VERSION, GROUPS_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSe
 def leader_worker_set(owner: Identity, revision: Revision, replicas: int, annotations: Mapping[str, str]) -> Object:
     """`replicas` groups of a revision that has a group, with `annotations` of the rollout.
 
-    A group restarts by itself when one of its pods does (docs/several-nodes.md, When a pod is lost). Were it left to
-    the controller, it would make all pods again at once and again: without a pause, and without a count of crashes.
+    A group restarts by itself when one of its pods does (docs/how-to/several-nodes.md, When a pod is lost). Were it
+    left to the controller, it would make all pods again at once and again: without a pause, and without a count of
+    crashes.
     """
     if revision.group is None:
         raise ValueError(f"revision {revision.name} is no group")

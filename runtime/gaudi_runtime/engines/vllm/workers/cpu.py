@@ -3,7 +3,8 @@
 Plain data in and out, one bucket a call, as on a card (hpu.py). A bucket is run as the step that vLLM's scheduler would
 hand to a worker: real block tables, attention, logits and sampler. Compiled is the model's forward, which knows a step
 only as its number of tokens, for attention is one opaque operation whose own shapes are not compiled. So a bucket needs
-the graph of batch size x query tokens, and a step takes the smallest graph that holds it (docs/vllm.md, On a CPU).
+the graph of batch size x query tokens, and a step takes the smallest graph that holds it (docs/internals/vllm.md, On a
+CPU).
 """
 
 from bisect import bisect_left, insort

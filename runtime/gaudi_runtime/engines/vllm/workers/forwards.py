@@ -1,7 +1,7 @@
 """What the plugin's model runner really runs: every forward with the shape it is padded to, and what was in it.
 
 Not predicted from vLLM's steps: the plugin merges prompts, looks buckets up twice for a decode batch, and with
-contiguous blocks pads it to the highest block in use (docs/vllm.md, Counts).
+contiguous blocks pads it to the highest block in use (docs/internals/vllm.md, Counts).
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The verbs of a worker on a Gaudi card, over the model runner of vLLM's plugin.
 
 Plain data in and out, one bucket a call. The orchestrator owns order, budget and progress; here one verb does one
-thing (docs/vllm.md).
+thing (docs/internals/vllm.md).
 """
 
 import logging

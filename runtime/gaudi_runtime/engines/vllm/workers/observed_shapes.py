@@ -24,7 +24,10 @@ class Scheduled:
 
 
 def shape_of(sequences: Iterable[Scheduled], block_size: int) -> Shape:
-    """The shape of a step, as the plan counts (docs/bucketing.md, Buckets). One query above 1 makes it a prompt."""
+    """The shape of a step, as the plan counts. One query above 1 makes it a prompt.
+
+    See docs/internals/bucketing.md, Buckets.
+    """
     step = list(sequences)
     query = max(each.query for each in step)
     if query > 1:

@@ -2,7 +2,7 @@
 
 Which sizes, and how many images, is read by letting the plugin's `warmup_multimodal_graphs` go through its list while
 what it would run is only written down: buckets of the model, resolutions and limits come from four places, and no copy
-of those rules can stand beside them for long (docs/vllm.md, Images).
+of those rules can stand beside them for long (docs/internals/vllm.md, Images).
 """
 
 from collections import Counter

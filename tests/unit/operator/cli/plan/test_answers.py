@@ -138,7 +138,7 @@ def test_find_of_a_miss_tells_people_what_would_be_compiled() -> None:
 
 
 def test_example_of_the_docs_plans_what_the_docs_say() -> None:
-    docs = (Path(__file__).parents[5] / "docs" / "bucketing.md").read_text()
+    docs = (Path(__file__).parents[5] / "docs" / "internals" / "bucketing.md").read_text()
     example = json.loads(docs.split("```json\n", 1)[1].split("\n```", 1)[0])
     counts = {
         name: (len(printed["prompt"]), len(printed["decode"]))

@@ -1,4 +1,4 @@
-"""docs/choosing-buckets.md: its files are written down, its commands are run, and print what the page shows."""
+"""docs/how-to/choosing-buckets.md: its files are written down, its commands are run, and print what the page shows."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
 
-PAGE = (Path(__file__).parents[5] / "docs" / "choosing-buckets.md").read_text()
+PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "choosing-buckets.md").read_text()
 FILES = re.findall(r"^`([\w.-]+)`:\n```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 CONSOLES = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [each for console in CONSOLES for each in re.split(r"^\$ ", console, flags=re.MULTILINE) if each]

@@ -1,4 +1,4 @@
-"""docs/model-sources.md says what the code does."""
+"""docs/how-to/model-sources.md says what the code does."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from gaudi_runtime.errors import (
     UnsupportedModel,
 )
 
-PAGE = (Path(__file__).parents[5] / "docs" / "model-sources.md").read_text()
+PAGE = (Path(__file__).parents[5] / "docs" / "how-to" / "model-sources.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
 
 

@@ -91,7 +91,7 @@ async def test_refusal_has_every_field_of_openai(api: Served) -> None:
 async def test_path_that_does_not_exist_is_told_like_any_refusal(api: Served) -> None:
     body = (await api.http.get("/v1/engines")).json()
     assert body["error"] == {
-        "message": "There is no such path here: docs/openai-api.md lists those of this server.",
+        "message": "There is no such path here: docs/reference/openai-api.md lists those of this server.",
         "type": "invalid_request_error",
         "param": None,
         "code": None,
