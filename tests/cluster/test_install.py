@@ -134,7 +134,7 @@ def test_rollback_brings_release_and_definition_back(empty: ControlPlane, helm: 
 
 
 def test_helm_adopts_what_kubectl_applied(empty: ControlPlane, helm: Helm) -> None:
-    """As docs/install.md says it; afterwards the release is like any other."""
+    """As docs/start/install.md says it; afterwards the release is like any other."""
     empty.kubectl("apply", "-f", str(MANIFEST))
     create_model(empty)
     created, running = uid_of_model(empty), deployment(empty, ".metadata.uid")
