@@ -8,6 +8,13 @@ _FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")  # the default of
 # One instance each, so no time is lost on electing it.
 _ALONE = ("--leader-elect=false", *_FAST_CLIENT)
 
+_AUDIT = """apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+"""
+"""Who asked for what, and the answer's code; nothing of the bodies."""
+
 
 def etcd(run_dir: Path, addresses: Addresses) -> list[str]:
     """State lives in the run folder and ends with it, so nothing need survive a power cut."""
@@ -24,9 +31,13 @@ def etcd(run_dir: Path, addresses: Addresses) -> list[str]:
     ]
 
 
-def apiserver(run_dir: Path, addresses: Addresses) -> list[str]:
+def apiserver(run_dir: Path, addresses: Addresses, *, audited: bool = False) -> list[str]:
     """The API server; it dials kubelets by address, because nothing resolves the node's name."""
     pki = run_dir / "pki"
+    policy = run_dir / "audit.yaml"
+    if audited:
+        policy.write_text(_AUDIT)
+    audit = (f"--audit-policy-file={policy}", f"--audit-log-path={run_dir / 'audit.log'}", "--audit-log-maxsize=4000")
     return [
         "kube-apiserver",
         f"--etcd-servers=http://{addresses.loopback}:2379",
@@ -47,6 +58,7 @@ def apiserver(run_dir: Path, addresses: Addresses) -> list[str]:
         f"--kubelet-certificate-authority={pki / 'ca.crt'}",
         "--kubelet-preferred-address-types=InternalIP",
         *_front_proxy(pki),
+        *(audit if audited else ()),
     ]
 
 

@@ -36,12 +36,14 @@ class ControlPlane:
         scheduler: bool = False,
         sandbox: Sandbox | None = None,
         addresses: Addresses | None = None,
+        audited: bool = False,
     ) -> None:
-        """Nothing is started yet."""
+        """Nothing is started yet. With `audited` every request becomes a line of JSON in `run_dir`/audit.log."""
         self.run_dir = run_dir.absolute()
         self.addresses = addresses or Addresses(node_ip=ip)
         self.kubeconfig = self.run_dir / "kubeconfig"
         self._scheduler = scheduler
+        self._audited = audited
         self._given = sandbox
         self._sandbox = sandbox
         self._own_address = False
@@ -78,7 +80,7 @@ class ControlPlane:
             self._sandbox = Sandbox.create(isolated=False)
         self._prepare()
         self.launch(components.etcd(self.run_dir, self.addresses))
-        self.launch(components.apiserver(self.run_dir, self.addresses))
+        self._launch_apiserver()
 
     def start_controllers(self) -> None:
         """Start the clients of the API server when it is ready."""
@@ -121,7 +123,7 @@ class ControlPlane:
 
     def start_apiserver(self) -> None:
         """Start the API server and wait until it is ready."""
-        self.launch(components.apiserver(self.run_dir, self.addresses))
+        self._launch_apiserver()
         self.wait(self.api.ready, "the API server to be ready")
 
     def stop_apiserver(self) -> None:
@@ -146,6 +148,9 @@ class ControlPlane:
         log = self.run_dir / "log" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         self._running[name] = self._sandbox.spawn([str(binary), *flags], log, self._environment(binary.parent))
+
+    def _launch_apiserver(self) -> None:
+        self.launch(components.apiserver(self.run_dir, self.addresses, audited=self._audited))
 
     def end(self, name: str) -> None:
         """Kill the component `name`."""

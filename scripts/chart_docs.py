@@ -118,7 +118,7 @@ def documents() -> dict[Path, str]:
 
 def manifest() -> str:
     """The chart with its defaults as a manifest for `kubectl apply`, without Helm's marks."""
-    command = [str(helm() / "helm"), "template", "gaudi-operator", str(CHART), "--namespace", NAMESPACE]
+    command = [str(helm() / "helm"), "template", "gaudi-operator", str(CHART), "--namespace", NAMESPACE, "--skip-tests"]
     # Names that an overlay replaces (docs/start/install.md, Without Helm).
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
     names = {"operator": "gaudi-operator", "runtime": "gaudi-runtime", "hpu": "gaudi-runtime-hpu"}

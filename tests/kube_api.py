@@ -28,6 +28,8 @@ _PLURALS = {
     "HorizontalPodAutoscaler": ("autoscaling/v2", "horizontalpodautoscalers"),
     "Lease": ("coordination.k8s.io/v1", "leases"),
     "Event": ("events.k8s.io/v1", "events"),
+    "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
+    "RayCluster": ("ray.io/v1", "rayclusters"),
     "GaudiInference": ("inference.gaudi.dev/v1alpha1", "gaudiinferences"),
 }
 CHILDREN = (

@@ -14,6 +14,7 @@ BENCHMARKS = (
     "sim_runtimes",
     "gate_latency",
     "endpoint_latency",
+    "peers",
     "upgrades",
 )
 

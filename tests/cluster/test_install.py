@@ -109,6 +109,64 @@ def test_helm_upgrades_and_uninstalls_around_the_resources(empty: ControlPlane, 
     assert uid_of_model(empty) == created
 
 
+def deployment(plane: ControlPlane, path: str, name: str = "gaudi-operator") -> str:
+    """What stands at a JSONPath of the operator's Deployment."""
+    return plane.kubectl("get", "deployment", name, "-n", NAMESPACE, "-o", f"jsonpath={{{path}}}")
+
+
+def test_rollback_brings_release_and_definition_back(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
+    helm("install", *RELEASE, "--create-namespace")
+    create_model(empty)
+    created = uid_of_model(empty)
+    chart = ("get", "crd", NAME, "-o", r"jsonpath={.metadata.labels.helm\.sh/chart}")
+    before = empty.kubectl(*chart)
+
+    helm("package", str(CHART), "--version", "9.9.9", "--app-version", "9.9.9", "--destination", str(tmp_path))
+    newer = ("gaudi-operator", str(tmp_path / "gaudi-operator-9.9.9.tgz"), *RELEASE[2:])
+    helm("upgrade", *newer, "--set", "replicas=3")
+    assert empty.kubectl(*chart) == "gaudi-operator-9.9.9"
+    assert deployment(empty, ".spec.template.spec.containers[0].image") == "registry.test/gaudi-operator:9.9.9"
+
+    helm("rollback", "gaudi-operator", "1", "--namespace", NAMESPACE)
+    assert empty.kubectl(*chart) == before
+    assert deployment(empty, ".spec.replicas") == "2"
+    assert uid_of_model(empty) == created
+
+
+def test_helm_adopts_what_kubectl_applied(empty: ControlPlane, helm: Helm) -> None:
+    """As docs/start/install.md says it; afterwards the release is like any other."""
+    empty.kubectl("apply", "-f", str(MANIFEST))
+    create_model(empty)
+    created, running = uid_of_model(empty), deployment(empty, ".metadata.uid")
+    with pytest.raises(AssertionError, match="ownership metadata"):
+        helm("install", *RELEASE)
+
+    # kubectl would stay an owner of each field beside Helm, and the next upgrade that changes one would be a conflict.
+    empty.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f", str(MANIFEST))
+    helm("install", *RELEASE, "--take-ownership")
+    assert (uid_of_model(empty), deployment(empty, ".metadata.uid")) == (created, running)
+    assert deployment(empty, ".spec.template.spec.containers[0].image").startswith("registry.test/gaudi-operator:")
+
+    helm("upgrade", *RELEASE, "--set", "replicas=3")
+    assert deployment(empty, ".spec.replicas") == "3"
+
+
+def test_another_release_takes_over_what_the_first_left(empty: ControlPlane, helm: Helm) -> None:
+    helm("install", *RELEASE, "--create-namespace")
+    create_model(empty)
+    created = uid_of_model(empty)
+    helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE)
+    other = ("inference", *RELEASE[1:])
+    with pytest.raises(AssertionError, match=f"{NAME}.*ownership metadata"):
+        helm("install", *other)
+
+    helm("install", *other, "--take-ownership")
+    assert uid_of_model(empty) == created
+    assert deployment(empty, ".spec.replicas", "inference-gaudi-operator") == "2"
+    helm("upgrade", *other, "--set", "replicas=3")
+    assert deployment(empty, ".spec.replicas", "inference-gaudi-operator") == "3"
+
+
 def test_helm_takes_the_definition_along_where_it_is_not_kept(empty: ControlPlane, helm: Helm) -> None:
     helm("install", *RELEASE, "--create-namespace", "--set", "crds.keep=false")
     helm("uninstall", "gaudi-operator", "--namespace", NAMESPACE, "--wait")

@@ -117,3 +117,21 @@ async def test_rollout_is_held_released_failed_and_retried_by_force_alone(
 def warm_with_traffic(runtime: FakeRuntime) -> None:
     runtime.traffic, runtime.buckets = MET, (COLD,)
     runtime.warm()
+
+
+async def test_tab_completes_commands_and_names_through_kubectl(
+    api: KubeApi, control_plane: ControlPlane, namespace: str
+) -> None:
+    await api.create(gaudi_inference("tiny"))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    async def tab(*words: str) -> list[str]:
+        asked = await asyncio.create_subprocess_exec(
+            *(str(build.kubernetes() / "kubectl"), "__complete", "gaudi", *words),
+            env={**os.environ, "PATH": path, "KUBECONFIG": str(control_plane.kubeconfig)},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        return (await asked.communicate())[0].decode().splitlines()
+
+    assert [line.partition("\t")[0] for line in await tab("ro")] == ["rollout", ":4"]
+    assert await tab("status", "-n", namespace, "") == ["tiny", ":4"]

@@ -5,7 +5,7 @@ from functools import partial
 
 from tests.builders import gaudi_inference
 from tests.cluster.conftest import USER, Kubectl, NewOperator
-from tests.cluster.pods import leads, pod_ready, ready, running, stalled
+from tests.cluster.pods import all_running, gate, leads, pod_ready, ready, running, stalled
 from tests.fake_runtime import FakeRuntime
 from tests.kube_api import KubeApi, Object, until
 from tests.kubelet import Kubelet
@@ -13,11 +13,13 @@ from tests.operator_process import OperatorProcess
 from tests.permissions import grants
 
 
-async def test_events_tell_of_the_gate_and_of_ready_once(
+async def test_events_tell_of_each_gate_and_of_ready_once(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:
-    kubelet.on_start = FakeRuntime.warm
-    await api.create(gaudi_inference("tiny"))
+    await api.create(gaudi_inference("tiny", replicas=2))
+    for name in await until(partial(all_running, api, kubelet, 2), "both pods"):
+        kubelet.runtime(name).warm()
+        await until(partial(gate, api, name, "True"), "the gate to open")
     for reason in ("RevisionDesired", "GateOpened", "Ready"):
         (event,) = await until(partial(told, api, reason), f"the event {reason}")
         assert event["regarding"]["kind"] == "GaudiInference"

@@ -57,10 +57,11 @@ class Pods:
         for name in names:
             self.kubectl("wait", f"pod/{name}", "--for=delete", TIMEOUT)
 
-    def wait_event(self, reason: str, sentence: str) -> None:
-        """Return when an event with `reason` on the resource holds `sentence`; TimeoutError otherwise."""
+    def wait_event(self, sentence: str, reason: str = "") -> None:
+        """Return when an event on the resource, of `reason` or of any, holds `sentence`; TimeoutError otherwise."""
         api: Any = client.CoreV1Api(config.new_client_from_config(str(self.installed.kubeconfig)))
-        selector = f"reason={reason},involvedObject.kind=GaudiInference,involvedObject.name={self.name}"
+        selector = f"involvedObject.kind=GaudiInference,involvedObject.name={self.name}"
+        selector += f",reason={reason}" if reason else ""
         seen: list[str] = []
         for event in watch.Watch().stream(
             api.list_namespaced_event, self.namespace, field_selector=selector, timeout_seconds=EVENT_SECONDS
@@ -68,7 +69,7 @@ class Pods:
             seen.append(event["object"].message)
             if sentence in seen[-1]:
                 return
-        raise TimeoutError(f"No event {reason} of {self.name} says {sentence!r}: {seen}")
+        raise TimeoutError(f"No event of {self.name} says {sentence!r}: {seen}")
 
 
 def kill(installed: Installed, pod: dict[str, Any]) -> None:

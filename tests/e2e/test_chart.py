@@ -102,6 +102,11 @@ def test_helm_upgrade_of_values_and_image_restarts_no_model_pod(
     assert pods.restarts() == before
 
 
+def test_helm_test_finds_the_operator_ready(installed: Installed) -> None:
+    said = installed.helm("test", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--timeout", "120s")
+    assert "Succeeded" in said
+
+
 def test_one_of_two_operators_leads(installed: Installed) -> None:
     first = wait_leader(installed)
     assert [leader_metric(installed, pod) for pod in operators(installed) if pod != first] == [0]

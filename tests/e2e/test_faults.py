@@ -130,8 +130,8 @@ def test_model_that_cannot_load_costs_one_pod_and_rolls_back(
     look_again(good)
     assert pods_made(pods) == made + 1
     assert pods.restarts() == untouched
-    pods.wait_event("RevisionFailed", f"failed ({reason}): Pod {NAME}-")
-    pods.wait_event("RevisionFailed", sentence)
+    pods.wait_event(f"failed ({reason}): Pod {NAME}-", "RevisionFailed")
+    pods.wait_event(sentence, "RevisionFailed")
 
 
 @pytest.mark.parametrize(
@@ -163,4 +163,4 @@ def test_spec_that_cannot_work_is_refused_without_a_pod(
     look_again(good)
     assert (pods_made(pods), pods.restarts()) == (made, untouched)
     assert next(good.states(PATIENCE))["status"]["revision"]["current"] == revision
-    pods.wait_event("PlanRefused", sentence)
+    pods.wait_event(sentence, "PlanRefused")

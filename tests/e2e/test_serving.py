@@ -96,7 +96,7 @@ def test_explain_knows_the_fields(installed: Installed) -> None:
 
 def test_describe_tells_the_story_in_events(installed: Installed, namespace: str, served: str) -> None:
     text = installed.kubectl("describe", f"gi/{served}", "--namespace", namespace)
-    assert "GateOpened" in text
+    assert "prompt graphs captured" in text
 
 
 def test_scale_up_makes_no_revision(

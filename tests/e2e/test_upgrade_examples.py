@@ -90,4 +90,4 @@ def look_at(pods: Pods, resource: Resource, ending: Ending, answering: set[str])
     assert state["status"]["revision"]["current"] in answering
     assert not any(kept[name] for name in answering), "a revision that failed has answered requests"
     for reason in ending.failed:
-        pods.wait_event("RevisionFailed", f"failed ({reason}): ")
+        pods.wait_event(f"failed ({reason}): ", "RevisionFailed")

@@ -12,6 +12,10 @@
   value: {{ include "gaudi-operator.image" (list . "runtime" "gaudi-runtime") | quote }}
 - name: GAUDI_OPERATOR_HPU_IMAGE
   value: {{ include "gaudi-operator.image" (list . "hpu" "gaudi-runtime-hpu") | quote }}
+- name: GAUDI_OPERATOR_IMAGE_PULL_POLICY
+  value: {{ .Values.models.imagePullPolicy }}
+- name: GAUDI_OPERATOR_IMAGE_PULL_SECRETS
+  value: {{ range $index, $secret := .Values.models.imagePullSecrets }}{{ if $index }},{{ end }}{{ $secret.name }}{{ else }}""{{ end }}
 - name: GAUDI_OPERATOR_ALLOW_HOST_PATH
   value: {{ .Values.allowHostPath | toJson | quote }}
 - name: GAUDI_OPERATOR_CONTROLLER

@@ -20,6 +20,42 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{- /*
+Metadata of an object, called with a dict: `root`; `suffix` behind the common name, or another `name`; where they are
+wanted `namespace`, `labels` and `annotations` of that object alone. What is common to all replaces none of these.
+*/ -}}
+{{- define "gaudi-operator.metadata" -}}
+{{- $own := include "gaudi-operator.labels" .root | fromYaml -}}
+name: {{ .name | default (printf "%s%s" (include "gaudi-operator.name" .root) (.suffix | default "")) }}
+{{- with .namespace }}
+namespace: {{ . }}
+{{- end }}
+labels:
+  {{- merge (dict) (.labels | default dict) $own .root.Values.commonLabels | toYaml | nindent 2 }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* The pod of `helm test`. Another name than the operator's: no selector of ours may find it. */ -}}
+{{- define "gaudi-operator.testLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- /* Called with the value of a monitor: the rest of what it says of a scrape. */ -}}
+{{- define "gaudi-operator.scraping" }}
+{{- with .relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- define "gaudi-operator.serviceAccount" -}}
 {{- .Values.serviceAccount.name | default (include "gaudi-operator.name" .) -}}
 {{- end }}
@@ -31,5 +67,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- /* Without a prefix there is no default: nobody publishes these names. */ -}}
 {{- $default := "" -}}
 {{- if $image.prefix }}{{ $default = printf "%s%s:%s" $image.prefix (index . 2) $root.Chart.AppVersion }}{{ end -}}
-{{- index $image (index . 1) | default $default -}}
+{{- $reference := index $image (index . 1) | default $default -}}
+{{- $digest := index $image.digests (index . 1) -}}
+{{- if and $reference $digest }}{{ printf "%s@%s" $reference $digest }}{{ else }}{{ $reference }}{{ end -}}
 {{- end }}

@@ -152,15 +152,14 @@ def chart_template() -> str:
 
 def _kept(definition: str, name: str) -> str:
     escaped = definition.replace("{{", '{{ "{{" }}')
-    metadata = f"metadata:\n  name: {name}\n"
     keep = (
-        "  {{- if .Values.crds.keep }}\n"
-        "  annotations:\n"
-        "    # Uninstalling the chart must not delete every GaudiInference of the cluster.\n"
-        "    helm.sh/resource-policy: keep\n"
-        "  {{- end }}\n"
+        "metadata:\n"
+        "  {{- /* Uninstalling the chart must not delete every GaudiInference of the cluster. */ -}}\n"
+        '  {{- $keep := ternary (dict "helm.sh/resource-policy" "keep") dict .Values.crds.keep }}\n'
+        '  {{- include "gaudi-operator.metadata"'
+        f' (dict "root" . "name" "{name}" "annotations" $keep) | nindent 2 }}}}\n'
     )
-    return escaped.replace(metadata, metadata + keep)
+    return escaped.replace(f"metadata:\n  name: {name}\n", keep)
 
 
 def policies_template() -> str:
@@ -173,8 +172,9 @@ def policies_template() -> str:
     }
     for stands, value in values.items():
         text = text.replace(stands, value)
-    labels = '  labels:\n    {{- include "gaudi-operator.labels" . | nindent 4 }}\n'
-    text = re.sub(r"(?m)^metadata:\n.*\n", rf"\g<0>{labels}", text)
+    name, suffix = re.escape(values[door.NAME]), r"\1"
+    metadata = f'  {{{{- include "gaudi-operator.metadata" (dict "root" . "suffix" "{suffix}") | nindent 2 }}}}'
+    text = re.sub(rf"(?m)(?<=^metadata:\n)  name: {name}(.*)$", metadata, text)
     text = re.sub(
         r"(?m)^  matchResources:\n(?:    .*\n)+", r"  {{- if .Values.watchNamespaces }}\n\g<0>  {{- end }}\n", text
     )

@@ -68,6 +68,14 @@ class Connection:
         chosen = next((each for each in contexts if each["name"] == self.context), current)
         return str(chosen.get("context", {}).get("namespace") or "default")
 
+    def contexts(self) -> list[str]:
+        """Names of the contexts of the kubeconfig; none where it is not to be read."""
+        try:
+            known, _ = config.list_kube_config_contexts(self._file())
+        except (config.ConfigException, *MALFORMED):
+            return []
+        return [str(each["name"]) for each in known]
+
     def _file(self) -> str:
         """Read at every call: the client's own default is what the variable was when it was imported."""
         return self.kubeconfig or os.environ.get("KUBECONFIG") or config.KUBE_CONFIG_DEFAULT_LOCATION
@@ -105,6 +113,11 @@ class Cluster:
         with self._asking("list", "resources"):
             found = self._read(f"/apis/{GROUP}/{VERSION}/{inside}{PLURAL}")
             return list(json.loads(found)["items"])
+
+    def namespaces(self) -> list[str]:
+        """Names of all namespaces."""
+        with self._asking("list", "namespaces"):
+            return [each["metadata"]["name"] for each in json.loads(self._read("/api/v1/namespaces"))["items"]]
 
     def inference_with_texts(self, name: str) -> Manifest:
         """The same with what stands in ConfigMaps in its place, as the operator reads it."""

@@ -22,7 +22,7 @@ from gaudi_operator.core.mending import MENDED_BY_OTHERS, refused_since
 from gaudi_operator.core.observed import InstallationDefaults, Observed
 from gaudi_operator.core.pods.gate import judge_gates, with_gates
 from gaudi_operator.core.pods.terminations import terminations
-from gaudi_operator.core.pods.view import read_pods
+from gaudi_operator.core.pods.view import PodView, read_pods
 from gaudi_operator.core.resource import SpecUnreadable, read_identity, read_inference, read_status
 from gaudi_operator.core.rollout.backoff import attempts
 from gaudi_operator.core.rollout.planner import rollout_policy
@@ -93,7 +93,7 @@ def decide(observed: Observed, defaults: InstallationDefaults, answers: Answers 
         return Decision(
             tuple(gates),
             before,
-            events(before, before, gates),
+            events(before, before, gates, *_shown(state)),
             look_again_seconds=deadlines.next_seconds,
             question=error.question,
         )
@@ -111,11 +111,19 @@ def _decide_by_plan(state: State, gates: Iterable[SetGate], policy: PodPolicy) -
     return Decision(
         tuple(actions),
         status,
-        events(before, status, actions),
+        events(before, status, actions, state.updated, state.desired),
         deadlines.next_seconds,
         deadlines.asks_first,
         holds=status != fresh,
     )
+
+
+def _shown(state: State) -> tuple[tuple[PodView, ...], int]:
+    """The pods of the revision that the status names, and how many there are to be, where it speaks of this spec."""
+    before, identity = state.before, state.inference.identity
+    if before.observed_generation != identity.generation:
+        return (), 0
+    return state.active_of(before.revision.current), state.desired
 
 
 def _since(found: Problem | None, before: GaudiInferenceStatus, deadlines: Deadlines) -> Problem | None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
+from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.network import Client
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 
@@ -126,6 +127,8 @@ class InstallationDefaults:
 
     runtime_image: str
     hpu_image: str
+    image_pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
+    image_pull_secrets: tuple[str, ...] = ()
     allow_host_path: tuple[AllowedHostPath, ...] = ()
     allow_simulation: bool = False
     operator_namespace: str = "gaudi-system"

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -101,6 +102,20 @@ def test_pod_monitor_scrapes_the_status_port_of_all_models() -> None:
 def test_pod_monitor_looks_where_the_operator_looks() -> None:
     rendered = render(watchNamespaces=["a", "b"], monitoring={"podMonitor": {"enabled": True}})
     assert only(rendered, "PodMonitor")["spec"]["namespaceSelector"] == {"matchNames": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "endpoints"),
+    [
+        ("PodMonitor", lambda said: {"monitoring": {"podMonitor": said}}, "podMetricsEndpoints"),
+        ("ServiceMonitor", lambda said: {"metrics": {"serviceMonitor": said}}, "endpoints"),
+    ],
+)
+def test_monitor_rewrites_labels_as_asked(kind: str, section: Callable[[Object], Object], endpoints: str) -> None:
+    before, after = [{"targetLabel": "cluster", "replacement": "a"}], [{"regex": "pod", "action": "labeldrop"}]
+    said = {"enabled": True, "relabelings": before, "metricRelabelings": after}
+    (endpoint,) = only(render(**section(said)), kind)["spec"][endpoints]
+    assert (endpoint["relabelings"], endpoint["metricRelabelings"]) == (before, after)
 
 
 def test_nothing_of_the_prometheus_operator_is_there_by_default() -> None:

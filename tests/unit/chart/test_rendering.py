@@ -11,7 +11,7 @@ from gaudi_operator.api import door
 from gaudi_operator.api.crd import class_definition, custom_resource_definition
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.api.v1alpha1.resource import GaudiInference
-from gaudi_operator.settings import Settings, variable_of
+from gaudi_operator.settings import Settings, variable_of, variables
 from scripts.chart_docs import CHART, NAMESPACE, ROOT
 from tests.permissions import rules
 from tests.unit.chart.rendering import PREFIX, Object, of_kind, only, render
@@ -64,6 +64,7 @@ def test_default_has_every_part(defaults: list[Object]) -> None:
         "CustomResourceDefinition",
         "Deployment",
         "NetworkPolicy",
+        "Pod",  # of `helm test`
         "PodDisruptionBudget",
         "Role",
         "RoleBinding",
@@ -163,6 +164,8 @@ def test_image_reference_is_taken_whole() -> None:
 def test_definition_is_the_generated_one_and_kept(defaults: list[Object]) -> None:
     definitions = of_kind(defaults, "CustomResourceDefinition")
     kept = [definition["metadata"].pop("annotations") for definition in definitions]
+    labels = [definition["metadata"].pop("labels") for definition in definitions]
+    assert labels == [only(defaults, "Deployment")["metadata"]["labels"]] * 2
     assert kept == [{"helm.sh/resource-policy": "keep"}] * 2
     assert definitions == [custom_resource_definition(), class_definition()]
 
@@ -240,7 +243,7 @@ def test_network_policy_leaves_one_port_open(defaults: list[Object]) -> None:
 
 def test_network_policy_names_who_may_reach_it() -> None:
     peer = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
-    assert only(render(networkPolicy={"from": [peer]}), "NetworkPolicy")["spec"]["ingress"][0]["from"] == [peer]
+    assert only(render(networkPolicy={"from": [peer]}), "NetworkPolicy")["spec"]["ingress"][0]["from"][0] == peer
 
 
 def test_service_monitor_finds_the_metrics_service() -> None:
@@ -292,6 +295,99 @@ def test_pod_settings_of_the_installation_reach_the_pod() -> None:
     assert (pod["priorityClassName"], pod["nodeSelector"]) == ("system-cluster-critical", {"role": "infra"})
     assert (pod["tolerations"], pod["imagePullSecrets"]) == (tolerations, [{"name": "registry"}])
     assert (metadata["labels"]["team"], metadata["annotations"]) == ("ai", {"note": "x"})
+
+
+def test_strategy_is_that_of_kubernetes_unless_given(defaults: list[Object]) -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    assert "strategy" not in only(defaults, "Deployment")["spec"]
+    assert only(render(strategy=strategy), "Deployment")["spec"]["strategy"] == strategy
+
+
+def test_security_contexts_are_changed_field_by_field() -> None:
+    """Null takes a field out, as where a cluster assigns the user."""
+    objects = render(
+        podSecurityContext={"runAsUser": None, "runAsGroup": None, "fsGroup": 7},
+        securityContext={"seLinuxOptions": {"type": "spc_t"}},
+    )
+    assert pod_of(objects)["securityContext"] == {
+        "runAsNonRoot": True,
+        "fsGroup": 7,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert container_of(objects)["securityContext"]["seLinuxOptions"] == {"type": "spc_t"}
+    assert container_of(objects)["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_extras_reach_the_operators_container() -> None:
+    variable = {"name": "SSL_CERT_FILE", "value": "/ca/ca.pem"}
+    volume = {"name": "ca", "configMap": {"name": "company-ca"}}
+    mounted = {"name": "ca", "mountPath": "/ca", "readOnly": True}
+    argument = "--http-host=::"
+    objects = render(extraEnv=[variable], extraArgs=[argument], extraVolumes=[volume], extraVolumeMounts=[mounted])
+    container = container_of(objects)
+    assert container["env"][-1] == variable
+    assert container["args"] == ["run", argument]
+    assert variables(container["args"][1:]) == {"GAUDI_OPERATOR_HTTP_HOST": "::"}
+    assert (pod_of(objects)["volumes"], container["volumeMounts"]) == ([volume], [mounted])
+
+
+EVERYTHING: Object = {
+    "metrics": {"serviceMonitor": {"enabled": True}},
+    "monitoring": {
+        "podMonitor": {"enabled": True},
+        "rules": {"enabled": True},
+        "dashboards": {"enabled": True},
+    },
+}
+
+
+def test_common_labels_and_annotations_reach_every_object() -> None:
+    common = {"cost-center": "ai"}
+    objects = render(commonLabels=common, commonAnnotations={"owner": "platform"}, **EVERYTHING)
+    pods = only(objects, "Deployment")["spec"]["template"]["metadata"]
+    every = [*(each["metadata"] for each in objects), pods]
+    assert [each for each in every if not common.items() <= each["labels"].items()] == []
+    assert [each for each in every if each["annotations"].get("owner") != "platform"] == []
+
+
+def test_common_labels_replace_nothing_that_is_selected_by(defaults: list[Object]) -> None:
+    changed = render(commonLabels={"app.kubernetes.io/name": "other", "team": "ai"})
+    selector = only(changed, "Deployment")["spec"]["selector"]["matchLabels"]
+    labels = only(changed, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert selector == only(defaults, "Deployment")["spec"]["selector"]["matchLabels"]
+    assert labels == {**selector, "team": "ai"}
+
+
+def test_digest_stands_behind_the_tag() -> None:
+    digests = {name: f"sha256:{number * 64}" for name, number in (("operator", "1"), ("runtime", "2"), ("hpu", "3"))}
+    objects = render(image={"digests": digests})
+    environment = environment_of(objects)
+    assert container_of(objects)["image"] == f"{PREFIX}gaudi-operator:0.1.0@{digests['operator']}"
+    assert environment["GAUDI_OPERATOR_RUNTIME_IMAGE"] == f"{PREFIX}gaudi-runtime:0.1.0@{digests['runtime']}"
+    assert environment["GAUDI_OPERATOR_HPU_IMAGE"] == f"{PREFIX}gaudi-runtime-hpu:0.1.0@{digests['hpu']}"
+
+
+def test_secrets_and_policy_of_pulls_are_told_to_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {"imagePullSecrets": [{"name": "registry"}, {"name": "mirror"}], "imagePullPolicy": "Always"}
+    for name, value in environment_of(render(models=models)).items():
+        monkeypatch.setenv(name, value if value is not None else NAMESPACE)
+    told = Settings().defaults()
+    assert told.image_pull_secrets == ("registry", "mirror")
+    assert told.image_pull_policy == "Always"
+
+
+def test_pod_of_helm_test_is_found_by_no_selector(defaults: list[Object]) -> None:
+    test, selector = only(defaults, "Pod"), only(defaults, "Deployment")["spec"]["selector"]["matchLabels"]
+    assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert not selector.items() <= test["metadata"]["labels"].items()
+    assert test["spec"]["containers"][0]["image"] == container_of(defaults)["image"]
+
+
+def test_pod_of_helm_test_may_reach_the_operator() -> None:
+    objects = render(networkPolicy={"from": [{"namespaceSelector": {}}]})
+    _, tester = only(objects, "NetworkPolicy")["spec"]["ingress"][0]["from"]
+    selected = tester["podSelector"]["matchLabels"]
+    assert selected.items() <= only(objects, "Pod")["metadata"]["labels"].items()
 
 
 def test_example_in_the_notes_is_valid() -> None:

@@ -15,6 +15,7 @@ from gaudi_operator.api.base import (
     Quantity,
     list_map,
 )
+from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.pod import Resources, SecretName
 from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
@@ -45,6 +46,10 @@ class ClassDefaults(ApiModel):
     images: DefaultImages = Field(DefaultImages(), description="In place of spec.engine.image.")
     image_pull_secrets: Annotated[tuple[SecretName, ...], Field(max_length=8)] = Field(
         (), description="In place of spec.pod.imagePullSecrets.", json_schema_extra=list_map("name")
+    )
+    image_pull_policy: PullPolicy | None = Field(
+        None,
+        description="In place of spec.engine.imagePullPolicy where that is IfNotPresent, which it is when left out.",
     )
     node_selector: Labels = Field({}, description="In place of spec.pod.nodeSelector.")
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=32)] = Field(

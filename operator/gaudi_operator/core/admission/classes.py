@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from gaudi_operator.api.base import ApiModel
 from gaudi_operator.api.v1alpha1.inference_class import ClassDefaults, GaudiInferenceClass, GaudiInferenceClassSpec
+from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.pod import DEFAULT_USER
 from gaudi_operator.api.v1alpha1.selectors import LabelRequirement, LabelSelector, SelectorOperator
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
@@ -150,6 +151,11 @@ def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str
     candidates: list[tuple[str, Any, bool]] = [
         ("engine.image", getattr(defaults.images, spec.accelerator.generation.value), spec.engine.image is None),
         ("pod.image_pull_secrets", defaults.image_pull_secrets, not pod.image_pull_secrets),
+        (
+            "engine.image_pull_policy",
+            defaults.image_pull_policy,
+            spec.engine.image_pull_policy is PullPolicy.IF_NOT_PRESENT,
+        ),
         ("pod.node_selector", defaults.node_selector, not pod.node_selector),
         ("pod.tolerations", defaults.tolerations, not pod.tolerations),
         ("pod.priority_class_name", defaults.priority_class_name, pod.priority_class_name is None),

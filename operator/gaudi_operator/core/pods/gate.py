@@ -23,7 +23,7 @@ from gaudi_operator.core.notation import counts, first_left_out, shortfalls
 from gaudi_operator.core.pods.view import PodCondition, PodView
 from gaudi_runtime.contract.report import Phase, WarmupReport
 
-_RECORD = re.compile(r"Container (\S+), instance (\S+), plan (\S+)\.$")
+_RECORD = re.compile(r" ?Container (\S+), instance (\S+), plan (\S+)\.$")
 
 REOPEN_SECONDS = 1
 """A gate that has closed stays so for this long: a pod whose word changes all the time costs two writes a second."""
@@ -47,6 +47,11 @@ def judged_instance(pod: PodView) -> JudgedInstance | None:
     # only.
     match = _RECORD.search(pod.conditions[GATE].message) if GATE in pod.conditions else None
     return JudgedInstance(*match.groups()) if match else None
+
+
+def judged_counts(pod: PodView) -> str:
+    """What stands in the message of the pod's gate beside the record: which graphs were captured."""
+    return _RECORD.sub("", pod.conditions[GATE].message)
 
 
 def judge(pod: PodView, readiness: Readiness, deadlines: Deadlines) -> SetGate | None:

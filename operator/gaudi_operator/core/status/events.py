@@ -1,14 +1,38 @@
-"""Events on the resource, derived from what a reconcile does and from how the status changes."""
+"""Events on the resource, derived from what a reconcile does and from how the status changes.
 
-from collections.abc import Iterable
+What happens within a moment is one story, and one event: the gate that completes the replicas of a revision is told
+with WarmedUp, which is told with Ready where both come together.
+"""
+
+from collections.abc import Iterable, Sequence
 
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Event, SetGate
+from gaudi_operator.core.names import GATE
+from gaudi_operator.core.pods.gate import judged_counts
+from gaudi_operator.core.pods.view import PodView
 
 
-def events(before: GaudiInferenceStatus, after: GaudiInferenceStatus, actions: Iterable[Action]) -> tuple[Event, ...]:
-    """What people should hear of, oldest first. An unchanged status and no gate give none."""
-    return (*_failures(before, after), *_revision(before, after), *_gates(actions), *_turns(before, after))
+def events(
+    before: GaudiInferenceStatus,
+    after: GaudiInferenceStatus,
+    actions: Iterable[Action],
+    updated: Sequence[PodView] = (),
+    desired: int = 0,
+) -> tuple[Event, ...]:
+    """What people should hear of, oldest first. An unchanged status and no gate give none.
+
+    `updated` are the pods of the current revision as they are once `actions` are done, `desired` says how many of them
+    there are to be.
+    """
+    # The status that says so may be held back for a moment: the gates that led to it are told with it.
+    all_open = 0 < desired <= sum(pod.gate_open for pod in updated) and not _has_warmed_up(before)
+    gates = (each for each in actions if isinstance(each, SetGate) and not (all_open and each.open))
+    return (*_failures(before, after), *_revision(before, after), *_gates(gates), *_turns(before, after, updated))
+
+
+def _has_warmed_up(status: GaudiInferenceStatus) -> bool:
+    return any(each.type == "WarmedUp" and each.status is ConditionStatus.TRUE for each in status.conditions)
 
 
 def _failures(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iterable[Event]:
@@ -28,30 +52,36 @@ def _revision(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iter
         yield Event("Normal", "RevisionDesired", f"Revision {current} is to be rolled out.")
 
 
-def _gates(actions: Iterable[Action]) -> Iterable[Event]:
-    for action in actions:
-        if isinstance(action, SetGate):
-            word = "GateOpened" if action.open else "GateClosed"
-            yield Event("Normal" if action.open else "Warning", word, f"Pod {action.pod}: {action.message}")
+def _gates(gates: Iterable[SetGate]) -> Iterable[Event]:
+    for gate in gates:
+        word = "GateOpened" if gate.open else "GateClosed"
+        yield Event("Normal" if gate.open else "Warning", word, f"Pod {gate.pod}: {gate.message}")
 
 
-def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus) -> Iterable[Event]:
+def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated: Iterable[PodView]) -> Iterable[Event]:
     was = {each.type: each for each in before.conditions}
-    told = [event for each in after.conditions if (event := _turn(each, was.get(each.type)))]
+    gate = _last_gate(updated) if _has_warmed_up(after) and not _has_warmed_up(before) else ""
+    told = [event for each in after.conditions if (event := _turn(each, was.get(each.type), gate))]
     # Whoever is Ready has warmed up: where both happen within a moment, that is one story.
     ready = any(event.reason == "Ready" for event in told)
     return [event for event in told if not (ready and event.reason == "WarmedUp")]
 
 
-def _turn(condition: Condition, was: Condition | None) -> Event | None:
+def _last_gate(pods: Iterable[PodView]) -> str:
+    """What was found at the gate that opened last, to be added to a sentence."""
+    opened = {(since, pod.name): pod for pod in pods if pod.gate_open and (since := pod.conditions[GATE].since)}
+    return f" Pod {opened[max(opened)].name}: {judged_counts(opened[max(opened)])}" if opened else ""
+
+
+def _turn(condition: Condition, was: Condition | None, gate: str) -> Event | None:
     """The event of a condition that has changed; a new reason of a bad state is news too."""
     if was is not None and (was.status, was.reason) == (condition.status, condition.reason):
         return None
     match condition.type, condition.status:
         case "Ready", ConditionStatus.TRUE:
-            return Event("Normal", "Ready", condition.message)
+            return Event("Normal", "Ready", condition.message + gate)
         case "WarmedUp", ConditionStatus.TRUE:
-            return Event("Normal", "WarmedUp", condition.message)
+            return Event("Normal", "WarmedUp", condition.message + gate)
         case "PlanAccepted", ConditionStatus.FALSE:
             return Event("Warning", "PlanRefused", condition.message)
         case "PlanAccepted", ConditionStatus.TRUE if condition.reason == "AcceptedInDoubt":

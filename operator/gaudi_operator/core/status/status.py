@@ -110,6 +110,9 @@ def judge_conditions(state: State) -> tuple[Condition, ...]:
 PROGRESS_SECONDS = 2.0
 """Figures of a warm-up move at most this often."""
 
+DATE_SECONDS = 30.0
+"""When a revision was made is known a moment after it is shown: it comes with the next write, or after so long."""
+
 TURN_SECONDS = 1.0
 """Conditions, phases and counts of replicas turn at most this often, and wait as long for what follows within a moment,
 so that it is one write; a pod whose word changes all the time costs its resource no more. Whether the resource is Ready
@@ -192,7 +195,8 @@ def throttled(
     if fresh == before or written is None or _remembered(fresh) != _remembered(before):
         return fresh
     if _standing(fresh) == _standing(before):
-        return fresh if deadlines.reached(written, PROGRESS_SECONDS) else before
+        seconds = DATE_SECONDS if _undated(fresh) == _undated(before) else PROGRESS_SECONDS
+        return fresh if deadlines.reached(written, seconds) else before
     waits = written if _is_ready(fresh) != _is_ready(before) else max(written, observed.status_held or deadlines.now)
     return fresh if deadlines.reached(waits, TURN_SECONDS) else before
 
@@ -202,10 +206,15 @@ def _is_ready(status: GaudiInferenceStatus) -> bool:
 
 
 def _remembered(status: GaudiInferenceStatus) -> tuple[object, ...]:
-    """What later reconciles build on. When a revision was made is known a moment later: that may wait."""
+    """What later reconciles build on."""
+    return status.observed_generation, status.revision, _undated(status).revisions
+
+
+def _undated(status: GaudiInferenceStatus) -> GaudiInferenceStatus:
+    """Without when revisions were made: that may wait."""
     # The API server sets it while the ControllerRevision is made, so it would cost each rollout one more write.
     revisions = tuple(row.model_copy(update={"created": None}) for row in status.revisions)
-    return status.observed_generation, status.revision, revisions
+    return status.model_copy(update={"revisions": revisions})
 
 
 def _standing(status: GaudiInferenceStatus) -> tuple[object, ...]:

@@ -131,6 +131,17 @@ def test_gate_opens_whatever_is_known_of_the_plan(answers: Answers) -> None:
     assert "GateOpened" in [each.reason for each in decision.events]
 
 
+def test_gate_that_ends_the_warm_up_is_told_with_the_status() -> None:
+    cluster = served(replicas=1)
+    [pod] = cluster.kind("Pod")
+    pod["status"]["conditions"] = [each for each in pod["status"]["conditions"] if "warmed" not in each["type"]]
+    [warmed_up] = [each for each in status(cluster)["conditions"] if each["type"] == "WarmedUp"]
+    warmed_up["status"] = "False"
+    decision = decide(cluster.observed(), DEFAULTS, Answers(2**20))
+    assert [each.open for each in decision.actions if isinstance(each, SetGate)] == [True]
+    assert not decision.events
+
+
 def test_too_expensive_a_plan_is_refused_in_a_sentence() -> None:
     cluster = Cluster(resource())
     cluster.operate(TooExpensive(2**20))

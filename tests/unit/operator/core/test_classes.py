@@ -93,6 +93,7 @@ def test_namespaces_are_selected_as_kubernetes_does(operator: str, values: list[
 DEFAULTS_OF_A_CLASS: dict[str, Any] = {
     "images": {"gaudi3": "registry.test/gaudi3:1", "none": "registry.test/cpu:1"},
     "imagePullSecrets": [{"name": "pull"}],
+    "imagePullPolicy": "Always",
     "nodeSelector": {"pool": "gaudi"},
     "tolerations": [{"key": "gaudi", "operator": "Exists"}],
     "priorityClassName": "serving",
@@ -112,6 +113,7 @@ def test_what_is_left_out_is_filled_in() -> None:
     assert given(accelerator=CARD, recipeCache={"enabled": True, "size": "5Gi"}) == {
         "engine.image": "registry.test/gaudi3:1",
         "pod.imagePullSecrets": [{"name": "pull"}],
+        "engine.imagePullPolicy": "Always",
         "pod.nodeSelector": {"pool": "gaudi"},
         "pod.tolerations": [{"key": "gaudi", "operator": "Exists"}],
         "pod.priorityClassName": "serving",
@@ -132,6 +134,7 @@ def test_what_is_left_out_is_filled_in() -> None:
         ({"pod": {"resources": {"memory": "1Gi"}}}, "pod.resources.memory"),
         ({"pod": {"runAsUser": 2000}}, "pod.runAsUser"),
         ({"pod": {"imagePullSecrets": [{"name": "mine"}]}}, "pod.imagePullSecrets"),
+        ({"engine": {"imagePullPolicy": "Never"}}, "engine.imagePullPolicy"),
         ({}, "accelerator.hugepages"),
         ({}, "recipeCache.objectStore"),
     ],

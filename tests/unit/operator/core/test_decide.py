@@ -245,7 +245,7 @@ def test_operator_that_dies_after_any_single_action_ends_the_same() -> None:
 def test_events_tell_the_story_once() -> None:
     cluster = served(replicas=1)
     told = [event.reason for event in cluster.events]
-    assert told == ["RevisionDesired", "GateOpened", "WarmedUp", "Ready"]
+    assert told == ["RevisionDesired", "WarmedUp", "Ready"]
 
 
 def test_host_path_is_refused_where_the_installation_forbids_it() -> None:

@@ -2,10 +2,12 @@ import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, Revisions
 from gaudi_operator.core.actions import Event, SetGate
+from gaudi_operator.core.pods.gate import with_gates
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.events import events
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.states import serving, warming
 
 NOTHING = GaudiInferenceStatus()
 
@@ -74,3 +76,19 @@ def test_gate_is_told(opened: bool, kind: str, reason: str) -> None:
     gate = SetGate("a", "uid-of-a", opened, "Because", "It is so.")
     (told,) = events(NOTHING, NOTHING, (gate,))
     assert (told.type, told.reason, told.message) == (kind, reason, "Pod a: It is so.")
+
+
+def test_last_gate_of_all_is_told_with_warmed_up() -> None:
+    pod = warming("a")
+    gate = SetGate(pod.name, pod.uid, True, "WarmedUp", "All is captured. Container c, instance i, plan p.")
+    warm = with_condition("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."))
+    opened = with_gates([pod], [gate], NOW)
+    assert events(NOTHING, NOTHING, (gate,), opened, 1) == ()
+    told = Event("Normal", "WarmedUp", "All passed. Pod a: All is captured.")
+    assert events(NOTHING, warm, (), opened, 1) == (told,)
+
+
+def test_gate_beyond_the_first_warm_up_is_told_by_itself() -> None:
+    gate = SetGate("a", "uid-of-a", True, "WarmedUp", "All is captured.")
+    warm = with_condition("WarmedUp", Verdict(TRUE, "WarmedUp", "All passed."))
+    assert [each.reason for each in events(warm, warm, (gate,), [serving()], 1)] == ["GateOpened"]

@@ -1,12 +1,16 @@
 """What stands in a pod; one fact per test."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from gaudi_operator.core.children.manifests.pod_template import PRESTOP_SECONDS
+from gaudi_operator.api.v1alpha1.model import PullPolicy
+from gaudi_operator.core.children.manifests.pod_template import PRESTOP_SECONDS, pod_template
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_runtime.__main__ import PRESTOP_SECONDS as RUNTIME_PRESTOP_SECONDS
 from tests.unit.operator.core.rendered_pod import HUB, HUB_WITH_TOKEN, container, environment, spec, template
-from tests.unit.operator.core.resources import CARD, inference
+from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
 
 
 def test_pod_waits_for_our_gate() -> None:
@@ -44,6 +48,25 @@ def test_pod_may_do_nothing_that_it_does_not_need() -> None:
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     assert spec()["automountServiceAccountToken"] is False
+
+
+PULLING = replace(DEFAULTS, image_pull_policy=PullPolicy.ALWAYS, image_pull_secrets=("registry",))
+
+
+@pytest.mark.parametrize(
+    ("spec", "secrets", "policy"),
+    [
+        ({}, ["registry"], "Always"),
+        ({"pod": {"imagePullSecrets": [{"name": "mine"}]}, "engine": {"imagePullPolicy": "Never"}}, ["mine"], "Never"),
+    ],
+    ids=["left out", "given"],
+)
+def test_installation_says_how_images_are_pulled_where_nobody_does(
+    spec: dict[str, Any], secrets: list[str], policy: str
+) -> None:
+    made = pod_template(inference(**spec), "r1", "p" * 64, "tiny-config", PULLING)["spec"]
+    assert [each["name"] for each in made["imagePullSecrets"]] == secrets
+    assert made["containers"][0]["imagePullPolicy"] == policy
 
 
 def test_grace_period_covers_prestop_drain_and_exit() -> None:

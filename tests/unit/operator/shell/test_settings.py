@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_operator.core.observed import AllowedHostPath
-from gaudi_operator.settings import from_environment, table
+from gaudi_operator.settings import from_environment, table, variables
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "settings.md"
 
@@ -83,3 +83,17 @@ def test_wrong_folders_of_nodes_name_their_variable(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("GAUDI_OPERATOR_ALLOW_HOST_PATH", text)
     with pytest.raises(SystemExit, match="GAUDI_OPERATOR_ALLOW_HOST_PATH"):
         from_environment()
+
+
+def test_arguments_are_settings_by_another_name() -> None:
+    assert variables(["--log-level=DEBUG", "--watch-namespaces=a,b", "--kubeconfig=/x"]) == {
+        "KUBECONFIG": "/x",
+        "GAUDI_OPERATOR_LOG_LEVEL": "DEBUG",
+        "GAUDI_OPERATOR_WATCH_NAMESPACES": "a,b",
+    }
+
+
+@pytest.mark.parametrize("argument", ["--verbose=1", "--log-level", "log-level=DEBUG"])
+def test_argument_that_is_no_setting_is_refused(argument: str) -> None:
+    with pytest.raises(SystemExit, match=f"run: {argument} sets nothing: write a setting"):
+        variables([argument])

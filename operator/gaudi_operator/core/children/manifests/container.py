@@ -5,6 +5,7 @@ containers beside it have its rights, and nothing else of it.
 """
 
 from gaudi_operator.api.v1alpha1.accelerator import Accelerator
+from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
 from gaudi_operator.api.v1alpha1.pods.pod import Capability, Pod, Resources
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
@@ -44,7 +45,7 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
     return {
         "name": CONTAINER,
         "image": image(spec, defaults),
-        "imagePullPolicy": spec.engine.image_pull_policy.value,
+        "imagePullPolicy": _pull_policy(spec, defaults).value,
         "args": ["serve", "--config", CONFIG_PATH],
         # That of an image may be root's, which this user cannot enter: then nothing would start. Profilers and dumps of
         # graphs write to where a process was started.
@@ -99,6 +100,12 @@ def image(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> str:
     """The runtime image: the resource's own, or the installation's for this kind of device."""
     default = defaults.runtime_image if on_cpu(spec.accelerator) else defaults.hpu_image
     return spec.engine.image or default
+
+
+def _pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> PullPolicy:
+    """The schema fills IfNotPresent in: nobody can tell it from what was left out, so the installation may differ."""
+    asked = spec.engine.image_pull_policy
+    return defaults.image_pull_policy if asked is PullPolicy.IF_NOT_PRESENT else asked
 
 
 def environment(inference: Inference) -> list[Object]:

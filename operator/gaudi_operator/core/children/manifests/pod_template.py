@@ -45,7 +45,7 @@ def pod_template(
             # A variable for each Service of the namespace: thousands would make the environment too large to start.
             "enableServiceLinks": False,
             "topologySpreadConstraints": _spread(inference, revision),
-            **_placement(inference),
+            **_placement(inference, defaults),
             **({"initContainers": beside} if (beside := side_containers(inference.spec.pod)) else {}),
         },
     }
@@ -146,7 +146,7 @@ def _pod_affinity(asked: PodAffinity | None, identity: Identity) -> Object:
     return {kind: each for kind, each in terms.items() if each}
 
 
-def _placement(inference: Inference) -> Object:
+def _placement(inference: Inference, defaults: InstallationDefaults) -> Object:
     pod, claim = inference.spec.pod, inference.spec.accelerator.resource_claim_template_name
     fields: dict[str, Any] = {
         "nodeSelector": dict(pod.node_selector),
@@ -155,7 +155,12 @@ def _placement(inference: Inference) -> Object:
         "priorityClassName": pod.priority_class_name,
         "schedulerName": pod.scheduler_name,
         "runtimeClassName": pod.runtime_class_name,
-        "imagePullSecrets": [{"name": each.name} for each in pod.image_pull_secrets],
+        "imagePullSecrets": [{"name": name} for name in _pull_secrets(pod, defaults)],
         "resourceClaims": [{"name": "cards", "resourceClaimTemplateName": claim}] if claim else [],
     }
     return {key: value for key, value in fields.items() if value}
+
+
+def _pull_secrets(pod: Pod, defaults: InstallationDefaults) -> tuple[str, ...]:
+    """Those of the resource or its class, else of the installation. Nobody but the kubelet reads them."""
+    return tuple(each.name for each in pod.image_pull_secrets) or defaults.image_pull_secrets

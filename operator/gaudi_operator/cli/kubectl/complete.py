@@ -1,0 +1,161 @@
+"""`kubectl_complete-gaudi`: what may follow on a command line, as kubectl asks a plugin for it when Tab is pressed.
+
+kubectl calls it with the words behind `kubectl gaudi`, of which the last is begun. It prints a candidate a line, with
+what it means behind a tab, and last a line with what the shell is to do: `:4` that nothing else fits, `:0` that files
+do. What a command takes is read from the commands themselves; names come from the cluster, if it answers.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gaudi_operator.api.v1alpha1.resource import SINGULAR
+from gaudi_operator.cli.kubectl.asking import KINDS
+from gaudi_runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gaudi_operator.cli.cluster import Cluster
+
+FILES, NOTHING_ELSE = ":0", ":4"
+Ask = Callable[[Mapping[str, str]], Iterable[str]]
+"""Names of the cluster that the given parameters (name of the parameter -> value) lead to."""
+
+
+@dataclass
+class Line:
+    """A command line up to the word that is begun: the command, what was given to it, and the option that waits."""
+
+    command: Any
+    given: dict[str, str] = field(default_factory=dict)
+    waiting: Any = None
+
+
+def read(command: Any, words: Sequence[str]) -> Line:
+    """Follow the words down the commands. What no command knows is passed over."""
+    line = Line(command)
+    for word in words:
+        if line.waiting is not None:
+            line.given[line.waiting.name] = word
+            line.waiting = None
+        elif word.startswith("-"):
+            _option(line, word)
+        elif word in getattr(line.command, "commands", {}):
+            line.command = line.command.commands[word]
+        elif (argument := _argument(line)) is not None:
+            line.given[argument.name] = word
+    return line
+
+
+def _option(line: Line, word: str) -> None:
+    name, given, value = word.partition("=")
+    option = next((each for each in _options(line.command) if name in each.opts), None)
+    if option is None or option.is_flag:
+        return
+    if given:
+        line.given[option.name] = value
+    else:
+        line.waiting = option
+
+
+def _options(command: Any) -> list[Any]:
+    return [each for each in command.params if each.param_type_name == "option" and not each.hidden]
+
+
+def _argument(line: Line) -> Any | None:
+    """The next argument that nobody has given yet."""
+    arguments = [each for each in line.command.params if each.param_type_name == "argument"]
+    return next((each for each in arguments if each.name not in line.given), None)
+
+
+def candidates(command: Any, words: Sequence[str], ask: Mapping[str, Ask]) -> list[str]:
+    """The lines to print. `ask` knows by the name of a parameter what the cluster has for it."""
+    *before, begun = words or [""]
+    line = read(command, before)
+    start, equals, value = begun.partition("=")
+    if line.waiting is None and equals and start.startswith("-"):
+        _option(line, f"{start}=")
+        waiting = next((each for each in _options(line.command) if start in each.opts), None)
+        return _values(waiting, line, ask, value, f"{start}=")
+    if line.waiting is not None:
+        return _values(line.waiting, line, ask, begun)
+    if begun.startswith("-"):
+        options = {name: each.help for each in _options(line.command) for name in each.opts if name.startswith("--")}
+        return [*_lines({**options, "--help": "Show this message and exit."}, begun), NOTHING_ELSE]
+    if commands := getattr(line.command, "commands", {}):
+        return [*_lines({name: each.get_short_help_str() for name, each in commands.items()}, begun), NOTHING_ELSE]
+    return _values(_argument(line), line, ask, begun)
+
+
+def _values(parameter: Any, line: Line, ask: Mapping[str, Ask], begun: str, before: str = "") -> list[str]:
+    """What a parameter may be: a choice, or a name; else a file where it is one, and nothing we know otherwise."""
+    if parameter is None:
+        return [NOTHING_ELSE]
+    kind = parameter.type_descriptor.annotation
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        found: Iterable[str] = [str(each.value) for each in kind]
+    elif parameter.name in ask:
+        found = ask[parameter.name](line.given)
+    else:
+        return [FILES if parameter.name in ("kubeconfig", "output") else NOTHING_ELSE]
+    prefix, slash, plain = begun.rpartition("/")
+    if slash and parameter.name == "name" and prefix.lower() in KINDS:
+        before, begun = f"{before}{prefix}/", plain
+    return [*(f"{before}{each}" for each in sorted(found) if each.startswith(begun)), NOTHING_ELSE]
+
+
+def _lines(named: Mapping[str, str | None], begun: str) -> list[str]:
+    return [f"{name}\t{meaning or ''}".rstrip() for name, meaning in named.items() if name.startswith(begun)]
+
+
+def _cluster(given: Mapping[str, str]) -> "Cluster":
+    from gaudi_operator.cli.cluster import Cluster, Connection
+
+    return Cluster(Connection(given.get("kubeconfig"), given.get("context"), given.get("namespace")))
+
+
+def _contexts(given: Mapping[str, str]) -> list[str]:
+    from gaudi_operator.cli.cluster import Connection
+
+    return Connection(given.get("kubeconfig")).contexts()
+
+
+def _plain(given: Mapping[str, str]) -> str:
+    return given.get("name", "").removeprefix(f"{SINGULAR}/").rpartition("/")[2]
+
+
+OF_THE_CLUSTER: Mapping[str, Ask] = {
+    "name": lambda given: (each["metadata"]["name"] for each in _cluster(given).inferences()),
+    "pod": lambda given: (each["metadata"]["name"] for each in _cluster(given).pods(_plain(given))),
+    "revision": lambda given: _revisions(given),
+    "to_revision": lambda given: _revisions(given),
+    "namespace": lambda given: _cluster(given).namespaces(),
+    "context": _contexts,
+}
+
+
+def _revisions(given: Mapping[str, str]) -> list[str]:
+    return [str(each["revision"]) for each in _cluster(given).revisions(_plain(given))]
+
+
+def quietly(ask: Ask) -> Ask:
+    """Without a word where the cluster does not answer, or there is none: nobody has asked for more than a hint."""
+
+    def asked(given: Mapping[str, str]) -> Iterable[str]:
+        with suppress(ConfigError):
+            return list(ask(given))
+        return []
+
+    return asked
+
+
+def main() -> None:
+    """What kubectl calls."""
+    from gaudi_operator.cli.kubectl.app import app
+
+    asks = {name: quietly(ask) for name, ask in OF_THE_CLUSTER.items()}
+    sys.stdout.writelines(f"{line}\n" for line in candidates(typer.main.get_command(app), sys.argv[1:], asks))

@@ -1,0 +1,187 @@
+"""The operators that are compared, each as a process of its own with the rights of an administrator."""
+
+import asyncio
+import base64
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from zlib import crc32
+
+import psutil
+import yaml
+
+from gaudi_operator.api.crd import definitions_yaml
+from localcluster import ControlPlane, build
+from localcluster.cache import made_once
+from localcluster.processes import Identity, wait_until
+from localcluster.progress import step
+from tests.benchmarks.peers.asked import KUBERAY, LEADER_WORKER_SETS, OURS, Asked
+
+_KUBERAY = Path(__file__).parent / "kuberay"
+_WEBHOOK_PORT = 19443
+
+
+@dataclass(frozen=True)
+class Program:
+    """One operator: its `version`, what it is `asked` for, what it needs `installed` and the `command` that runs it.
+
+    Its resources are in a namespace of its name.
+    """
+
+    name: str
+    version: str
+    asked: Asked
+    installed: Callable[[ControlPlane], str]
+    command: Callable[[ControlPlane], list[str]]
+    environment: Callable[[ControlPlane], dict[str, str]] = lambda _: {}
+
+    def install(self, plane: ControlPlane) -> None:
+        """Its definitions, and an account of its own, by which the audit log knows it."""
+        plane.kubectl("create", "namespace", self.name)
+        plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=self.installed(plane))
+        plane.authority.issue(self.name, self.name, "system:masters")
+        plane.kubeconfig_for(self.name, self.kubeconfig(plane))
+        group, _, _ = self.asked.make("any")["apiVersion"].partition("/")
+        served = ("api-resources", f"--api-group={group}", "--output=name")
+        plane.wait(lambda: group in plane.kubectl(*served), f"{self.asked.kind} to be served")
+
+    def kubeconfig(self, plane: ControlPlane) -> Path:
+        """That of its account."""
+        return plane.run_dir / f"{self.name}.kubeconfig"
+
+
+class Running:
+    """A program that runs; use as an async context manager."""
+
+    def __init__(self, program: Program, plane: ControlPlane) -> None:
+        """Nothing runs yet."""
+        self._program, self._plane = program, plane
+        self._process: psutil.Popen | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start it."""
+        path = self._plane.run_dir / "log" / f"{self._program.name}.log"
+        kubeconfig = str(self._program.kubeconfig(self._plane))
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self._plane.run_dir), "KUBECONFIG": kubeconfig}
+        environment |= self._program.environment(self._plane)
+        with path.open("a") as log:
+            self._process = psutil.Popen(self._program.command(self._plane), env=environment, stdout=log, stderr=log)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop it, as a kubelet would."""
+        assert self._process
+        self._process.send_signal(signal.SIGTERM)
+        identity = Identity.of(self._process.pid)
+        try:
+            await asyncio.to_thread(wait_until, lambda: self._process is None or self._over(), "the end", 20.0)
+        finally:
+            identity.kill()
+
+    def _over(self) -> bool:
+        assert self._process
+        return self._process.poll() is not None
+
+    def _tree(self) -> list[psutil.Process]:
+        assert self._process
+        if self._over():
+            log = self._plane.run_dir / "log" / f"{self._program.name}.log"
+            raise AssertionError(f"{self._program.name} ended by itself: {log.read_text()[-2000:]}")
+        return [self._process, *self._process.children(recursive=True)]
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all its processes so far."""
+        return float(sum(sum(each.cpu_times()[:2]) for each in self._tree()))
+
+    def mebibytes(self) -> float:
+        """Memory of all its processes, what they share counted once."""
+        return float(sum(each.memory_full_info().pss for each in self._tree()) / 2**20)
+
+
+def _ours_command(_: ControlPlane) -> list[str]:
+    return [sys.executable, "-m", "gaudi_operator", "run"]
+
+
+def _ours_environment(_: ControlPlane) -> dict[str, str]:
+    chosen = {"RUNTIME_IMAGE": "registry.test/runtime:1", "HPU_IMAGE": "registry.test/runtime-hpu:1"}
+    chosen |= {"NAMESPACE": "default", "HTTP_HOST": "127.0.0.1", "HTTP_PORT": "0", "LOG_FORMAT": "json"}
+    return {f"GAUDI_OPERATOR_{name}": value for name, value in chosen.items()}
+
+
+def _lws_installed(plane: ControlPlane) -> str:
+    config = build.leader_worker_sets() / "config"
+    plane.authority.issue("webhook", "webhook", hosts=(plane.addresses.loopback,))
+    certificates = plane.run_dir / "webhook"
+    certificates.mkdir(exist_ok=True)
+    for ours, theirs in (("crt", "tls.crt"), ("key", "tls.key")):
+        (certificates / theirs).write_bytes((plane.run_dir / "pki" / f"webhook.{ours}").read_bytes())
+    (plane.run_dir / "lws.yaml").write_text(yaml.safe_dump(_lws_configuration(plane)))
+    definitions = [path.read_text() for path in sorted((config / "crd" / "bases").glob("*.yaml"))]
+    webhooks = yaml.safe_load_all((config / "webhook" / "manifests.yaml").read_text())
+    # Its Lease is there whatever its configuration says.
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lws-system"}}
+    others = [home, *(_on_the_host(each, plane) for each in webhooks if each)]
+    return "\n---\n".join((*definitions, yaml.safe_dump_all(others)))
+
+
+def _lws_configuration(plane: ControlPlane) -> dict[str, Any]:
+    webhook = {"port": _WEBHOOK_PORT, "host": plane.addresses.loopback, "certDir": str(plane.run_dir / "webhook")}
+    return {
+        "apiVersion": "config.lws.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "leaderElection": {"leaderElect": True},
+        "internalCertManagement": {"enable": False},
+        "metrics": {"bindAddress": "0"},
+        "webhook": webhook,
+    }
+
+
+def _on_the_host(configuration: dict[str, Any], plane: ControlPlane) -> dict[str, Any]:
+    """Webhooks that call a process on this host, and for the objects of this benchmark alone."""
+    authority = (plane.run_dir / "pki" / "ca.crt").read_bytes()
+    for each in configuration["webhooks"]:
+        path = each["clientConfig"]["service"]["path"]
+        url = f"https://{plane.addresses.loopback}:{_WEBHOOK_PORT}{path}"
+        each["clientConfig"] = {"url": url, "caBundle": _base64(authority)}
+        each["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": LWS.name}}
+    return configuration
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _lws_command(plane: ControlPlane) -> list[str]:
+    manager = build.leader_worker_sets() / "image" / "manager"
+    return [str(manager), f"--config={plane.run_dir / 'lws.yaml'}"]
+
+
+def kuberay() -> Path:
+    """Its program, built the first time."""
+
+    def make(folder: Path) -> None:
+        with step("Building KubeRay", 300):
+            build.go(["build", "-trimpath", "-ldflags=-s -w", "-o", str(folder / "manager"), "tool"], _KUBERAY)
+
+    pins = b"".join((_KUBERAY / name).read_bytes() for name in ("go.mod", "go.sum"))
+    return made_once(f"kuberay-{crc32(pins):08x}", make) / "manager"
+
+
+def _ray_installed(_: ControlPlane) -> str:
+    source = build.go(["list", "-m", "-f", "{{.Dir}}", "github.com/ray-project/kuberay/ray-operator"], _KUBERAY).strip()
+    bases = Path(source) / "config" / "crd" / "bases"
+    return "\n---\n".join(path.read_text() for path in sorted(bases.glob("*.yaml")))
+
+
+def _ray_command(plane: ControlPlane) -> list[str]:
+    addresses = ("--metrics-addr=0", f"--health-probe-bind-address={plane.addresses.loopback}:28783")
+    return [str(kuberay()), *addresses, "--leader-election-namespace=default"]
+
+
+OUR_OPERATOR = Program("ours", "", OURS, lambda _: definitions_yaml(), _ours_command, _ours_environment)
+LWS = Program("lws", build.LEADER_WORKER_SETS, LEADER_WORKER_SETS, _lws_installed, _lws_command)
+RAY = Program("kuberay", "1.5.1", KUBERAY, _ray_installed, _ray_command)

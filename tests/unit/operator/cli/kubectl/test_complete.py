@@ -1,0 +1,69 @@
+"""What Tab offers behind `kubectl gaudi`."""
+
+from collections.abc import Mapping
+
+import pytest
+import typer
+
+from gaudi_operator.cli.kubectl.app import app
+from gaudi_operator.cli.kubectl.complete import candidates, main, quietly
+from gaudi_runtime.errors import ConfigError
+
+COMMAND = typer.main.get_command(app)
+NAMES = {"a": ["chat", "code"], "": ["here"]}
+
+
+def offered(line: str) -> list[str]:
+    """Candidates of a line, without what they mean; the cluster has three resources, and pods of each."""
+    ask = {
+        "name": lambda given: NAMES[given.get("namespace", "")],
+        "pod": lambda given: [f"{given['name']}-x7k2p"],
+        "to_revision": lambda given: ["1", "2"],
+        "namespace": lambda given: NAMES,
+    }
+    return [each.partition("\t")[0] for each in candidates(COMMAND, line.split(" "), ask)]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("bu", ["buckets", ":4"]),
+        ("rollout h", ["history", ":4"]),
+        ("status ", ["here", ":4"]),
+        ("status -n a c", ["chat", "code", ":4"]),
+        ("status --namespace=a ch", ["chat", ":4"]),
+        ("status gi/he", ["gi/here", ":4"]),
+        ("status here ", [":4"]),
+        ("status --na", ["--namespace", ":4"]),
+        ("status -n ", ["", "a", ":4"]),
+        ("status here -o ", ["json", "text", ":4"]),
+        ("status here --output=j", ["--output=json", ":4"]),
+        ("status here -w", [":4"]),
+        ("buckets chat --pod ", ["chat-x7k2p", ":4"]),
+        ("rollout undo chat --to-revision=", ["--to-revision=1", "--to-revision=2", ":4"]),
+        ("status --kubeconfig ", [":0"]),
+        ("hardware-report chat -o ", [":0"]),
+        ("nonsense ", None),
+    ],
+)
+def test_tab_offers_what_may_follow(line: str, found: list[str] | None) -> None:
+    every = [*COMMAND.commands, ":4"]  # type: ignore[attr-defined]
+    assert offered(line) == (every if found is None else found)
+
+
+def test_subcommand_is_offered_with_what_it_does() -> None:
+    (line, _) = candidates(COMMAND, ["why"], {})
+    assert line.startswith("why\t")
+
+
+def test_cluster_that_does_not_answer_offers_nothing() -> None:
+    def silent(_: Mapping[str, str]) -> list[str]:
+        raise ConfigError("nobody answers")
+
+    assert candidates(COMMAND, ["why", ""], {"name": quietly(silent)}) == [":4"]
+
+
+def test_program_prints_a_line_each(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["kubectl_complete-gaudi", "rollout", "und"])
+    main()
+    assert capsys.readouterr().out.splitlines()[-1] == ":4"

@@ -1,0 +1,114 @@
+"""What Argo CD and Flux make of a resource in each of its phases: the script of deploy/argocd-cm.yaml in a real Lua."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from lupa.lua51 import LuaRuntime
+
+from gaudi_operator.api.v1alpha1.resource import GROUP, KIND
+from gaudi_runtime.contract.report import Phase
+from tests.builders import Object
+from tests.conformance import kstatus
+from tests.unit.operator.core.cluster import Cluster
+from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.stories import served, status
+from tests.unit.operator.core.test_decide_rollback import BIGGER, failing
+
+ROOT = Path(__file__).parents[4]
+KEY = f"resource.customizations.health.{GROUP}_{KIND}"
+SCRIPT = yaml.safe_load((ROOT / "deploy" / "argocd-cm.yaml").read_text())["data"][KEY]
+AGREES = {"Healthy": "Current", "Degraded": "Failed", "Progressing": "InProgress", "Suspended": "InProgress"}
+
+
+def argo(resource: Object) -> tuple[str, str]:
+    """Health and message, as Argo CD has its script judge: Lua 5.1 with `obj`, and none of the machine's libraries."""
+    lua = LuaRuntime(register_eval=False, register_builtins=False)
+    run = lua.eval("function(code, obj) return setfenv(assert(loadstring(code)), {obj = obj, ipairs = ipairs})() end")
+    found = run(SCRIPT, lua.table_from(resource, recursive=True))
+    return found["status"], found["message"]
+
+
+def unseen() -> Cluster:
+    return Cluster(resource())
+
+
+def waiting_for_a_node() -> Cluster:
+    cluster = Cluster(resource(), cards=0)
+    cluster.operate()
+    cluster.controllers()
+    cluster.operate()
+    return cluster
+
+
+def warming_up() -> Cluster:
+    cluster = Cluster(resource(replicas=1))
+    cluster.operate()
+    cluster.controllers()
+    (pod,) = cluster.kind("Pod")
+    cluster.report(pod["metadata"]["name"], Phase.COMPILING)
+    cluster.operate()
+    return cluster
+
+
+def rolling_out(**rollout: Any) -> Cluster:
+    cluster = served()
+    cluster.change(model=BIGGER, rollout=rollout)
+    cluster.operate()
+    return cluster
+
+
+def changed() -> Cluster:
+    cluster = served()
+    cluster.change(model=BIGGER)
+    return cluster
+
+
+def scaled_to_zero() -> Cluster:
+    cluster = served()
+    cluster.change(replicas=0)
+    cluster.settle()
+    return cluster
+
+
+def refused() -> Cluster:
+    cluster = Cluster(resource(engine={"settings": {"NO_SUCH_KNOB": "1"}}))
+    cluster.operate()
+    return cluster
+
+
+def rolled_back() -> Cluster:
+    cluster, _, _ = failing()
+    cluster.settle()
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("story", "phase", "health"),
+    [
+        (unseen, None, "Progressing"),
+        (waiting_for_a_node, "Pending", "Progressing"),
+        (warming_up, "WarmingUp", "Progressing"),
+        (served, "Serving", "Healthy"),
+        (changed, "Serving", "Progressing"),
+        (rolling_out, "RollingOut", "Progressing"),
+        (lambda: rolling_out(paused=True), "RollingOut", "Suspended"),
+        (scaled_to_zero, "ScaledToZero", "Healthy"),
+        (refused, "Stalled", "Degraded"),
+        (rolled_back, "RolledBack", "Degraded"),
+    ],
+    ids=lambda each: getattr(each, "__name__", each),
+)
+def test_argo_and_flux_agree_about_each_phase(story: Callable[[], Cluster], phase: str | None, health: str) -> None:
+    found = story().resource
+    assert (found.get("status") or {}).get("phase") == phase
+    assert argo(found)[0] == health
+    assert kstatus(found) == AGREES[health]
+
+
+def test_argo_shows_the_sentence_of_what_is_wrong() -> None:
+    cluster = rolled_back()
+    (said,) = [each for each in status(cluster)["conditions"] if each["type"] == "Stalled"]
+    assert argo(cluster.resource)[1] == f"{said['reason']}: {said['message']}"
