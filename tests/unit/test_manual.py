@@ -1,4 +1,4 @@
-"""The manual names every phase and every reason that the code has."""
+"""The manual names every phase and every reason that the code has, and its pages fetch nothing from elsewhere."""
 
 import inspect
 import re
@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort
 
 from gaudi_operator.api.v1alpha1.status import RevisionPhase
 from gaudi_operator.cli.kubectl.why import NEXT
@@ -64,3 +67,29 @@ def test_command_of_why_is_for_a_reason_that_is_documented() -> None:
 
 def test_every_reason_of_stalled_has_a_runbook_and_no_other() -> None:
     assert rows(RUNBOOKS) == STALLED
+
+
+def built(folder: Path, **changes: str) -> Path:
+    """The manual as pages, by the strict rules of `make lint`."""
+    build(load_config(str(DOCS.parent / "mkdocs.yml"), site_dir=str(folder / "site"), **changes))
+    return folder / "site"
+
+
+def test_no_page_fetches_code_fonts_or_pictures_from_elsewhere(tmp_path: Path) -> None:
+    pages = "".join(page.read_text() for page in built(tmp_path).rglob("*.html"))
+    fetched = re.findall(r"<(?:script|img|iframe|source)[^>]*src=[\"']?([^\"' >]+)", pages)
+    fetched += re.findall(r"<link[^>]*rel=[\"']?(?:stylesheet|preconnect|icon)[^>]*href=[\"']?([^\"' >]+)", pages)
+    assert fetched
+    assert not [address for address in fetched if re.match(r"(https?:)?//", address)]
+
+
+def test_link_to_nothing_in_the_repository_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(DOCS.parent)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("[an example](../examples/none.yaml)\n")
+    (tmp_path / "mkdocs.yml").write_text(f"site_name: x\nstrict: true\nhooks: [{DOCS.parent}/scripts/manual.py]\n")
+    with pytest.raises(Abort, match="strict mode"):
+        build(load_config(str(tmp_path / "mkdocs.yml"), site_dir=str(tmp_path / "site")))
+    assert "../examples/none.yaml" in caplog.text

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from gaudi_runtime.catalog.pairs import CPU_RELEASE, PAIRS, RELEASES, Pair, Proof, pair_of
 
 ROOT = Path(__file__).parents[4]
-PAGES = ("Dockerfile", "docs/start/install.md")
+PAGES = ("Dockerfile", "docs/start/install.md", "docs/how-to/upgrade-gaudi.md")
 EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.vllm)
 
 
@@ -59,6 +59,8 @@ def test_tables_of_the_pages_have_pair_and_word(pair: Pair) -> None:
     assert row in (ROOT / "docs" / "internals" / "vllm.md").read_text()
     image = f"| {pair.vllm} | {pair.proof} | {pair.gaudi_software} | `{pair.image}` |"
     assert image in (ROOT / "docs" / "start" / "install.md").read_text()
+    whole = f"| {pair.vllm} | {pair.proof} | {pair.gaudi_software} | {pair.torch} | `{pair.image}` |"
+    assert whole in (ROOT / "docs" / "how-to" / "upgrade-gaudi.md").read_text()
 
 
 PINS = {"0.26.0": "plugin.txt", "0.30.0": "runtime.txt"}
