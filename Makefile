@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # mypy looks at files, not at where they lie: a clean clone has to check only what has changed.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gaudi-operator/mypy
 
-.PHONY: help setup demo demo-clean test lint unit vllm plugin tools ready cluster e2e localcluster hardware hardware-tests test-vllm generate pins bench soak mutants steady ecosystem fmt clean
+.PHONY: help setup demo demo-clean test lint unit vllm plugin tools ready cluster e2e localcluster hardware hardware-tests test-vllm generate pins bench soak mutants steady ecosystem release fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -140,6 +140,17 @@ steady: tools ## Twenty runs of some tests on a busy machine: make steady TESTS=
 ecosystem: tools ## Walks with many foreign parts, outside CI: Prometheus and prometheus-adapter
 	@$(BIN)/python -m tests.ecosystem.parts
 	env --unset=KUBECONFIG $(BIN)/python -m pytest tests/ecosystem
+
+# What stands in dist/ comes from the tag, whatever else lies here. Images are built only where they are asked for.
+IMAGES ?= operator runtime
+release: build/release/packages ## Files of a release in dist/, from a tag: make release TAG=v0.1.0 [IMAGES=] [ADVISORIES=FOLDER]
+	@test -n "$(TAG)" || { echo "Name a tag: make release TAG=v0.1.0"; exit 2; }
+	@$(BIN)/python -m scripts.release "$(TAG)" --packages $< --images "$(IMAGES)" \
+	  $(if $(ADVISORIES),--advisories "$(ADVISORIES)") $(if $(ADDRESS),--address "$(ADDRESS)")
+
+build/release/packages: $(READY) requirements/build.txt
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --require-hashes --target $@ --requirement requirements/build.txt
+	@touch $@
 
 clean: demo-clean ## Remove what was built in this folder
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,76 @@
+"""`make release TAG=v0.1.0`: the files of dist/ from a tag."""
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scripts.chart_docs import ROOT
+from scripts.release import build
+from scripts.release.advisories import scan
+from scripts.release.pins import pins
+
+Tag = Annotated[str, typer.Argument(help="Tag to release, such as v0.1.0.")]
+Packages = Annotated[Path, typer.Option(help="Folder with hatchling (requirements/build.txt).")]
+Out = Annotated[Path, typer.Option(help="Folder for the files; what is there goes.")]
+Address = Annotated[str, typer.Option(help="Address that the files will be had from: krew's manifest names it.")]
+Images = Annotated[str, typer.Option(help="Images to archive: operator and runtime, separated by spaces.")]
+Advisories = Annotated[
+    Path | None, typer.Option(help="Folder of advisories in the OSV format; without it nothing is scanned.")
+]
+
+
+def release(
+    tag: Tag,
+    packages: Packages,
+    out: Out = ROOT / "dist",
+    address: Address = "https://example.com/releases/",
+    images: Images = "",
+    advisories: Advisories = None,
+) -> None:
+    """Build wheel, chart, manifests, krew archive, SBOMs and archives of images, and their checksums."""
+    if (tagged := _git("rev-list", "-n1", tag)) != _git("rev-parse", "HEAD"):
+        _refuse(f"{tag} is {tagged or 'no tag'} and not what is checked out: git checkout {tag}.")
+    if images and _git("status", "--porcelain"):
+        _refuse("The working tree has changes, which images would have in them: commit or stash them.")
+    for each in out.glob("*"):
+        each.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        found = build.source(tag, Path(folder))
+        if tag != f"v{found.version}":
+            _refuse(f"{tag} holds version {found.version}: name the tag v{found.version}, or change the version first.")
+        build.build(found, out, packages.resolve(), address)
+        _look_up(found, advisories)
+    build.save_images(images.split(), found.version, out)
+    (out / build.SUMS).write_text(build.sums(out))
+    typer.echo((out / build.SUMS).read_text(), nl=False)
+
+
+def _look_up(found: build.Source, advisories: Path | None) -> None:
+    """Red where the list says something of a pin that is shipped."""
+    if advisories is None:
+        typer.echo("No list of advisories is given (ADVISORIES=FOLDER): the pins were not looked up.", err=True)
+        return
+    names = sorted({name for files in build.SBOMS.values() for name in files})
+    shipped = {pin for name in names for pin in pins((found.folder / "requirements" / f"{name}.txt").read_text())}
+    findings = scan(sorted(shipped, key=lambda each: each.name), advisories)
+    for each in findings:
+        typer.echo(str(each), err=True)
+    if findings:
+        _refuse(f"{len(findings)} advisories speak of what is shipped: raise the pins, or say in SECURITY.md why not.")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def _refuse(sentence: str) -> None:
+    typer.echo(sentence, err=True)
+    raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(release)

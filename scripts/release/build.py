@@ -1,0 +1,142 @@
+"""From a commit to the files of a release. Built is what the commit holds, not what lies in the working tree.
+
+Wheel, chart, manifests, krew archive and SBOM are the same bytes whoever builds them: all times are that of the commit,
+names are sorted, and nobody's user is in them. Archives of images are not: Debian's packages change between two builds.
+"""
+
+import gzip
+import hashlib
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from localcluster import images
+from localcluster.build import helm
+from scripts.chart_docs import ROOT
+from scripts.release.pins import pins
+from scripts.release.sbom import sbom
+
+MANIFESTS = ("deploy/operator.yaml", "deploy/argocd-cm.yaml")
+IMAGES = {"operator": "gaudi-operator", "runtime": "gaudi-runtime"}
+SBOMS = {"gaudi-operator": ("operator",), "gaudi-runtime": ("runtime", "torch"), "kubectl-gaudi": ("cli",)}
+"""Product -> the files of requirements/ that its packages are pinned in."""
+SUMS = "SHA256SUMS"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of a commit in a folder, its version, and when it was made in seconds."""
+
+    folder: Path
+    version: str
+    made: int
+
+
+def source(commit: str, folder: Path) -> Source:
+    """Write the files of a commit into `folder`."""
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(folder, filter="data")
+    made = subprocess.run(["git", "log", "-1", "--format=%ct", commit], cwd=ROOT, capture_output=True, check=True)
+    chart = yaml.safe_load((folder / "charts" / "gaudi-operator" / "Chart.yaml").read_text())
+    return Source(folder, str(chart["version"]), int(made.stdout))
+
+
+def build(found: Source, out: Path, packages: Path, address: str) -> None:
+    """All files that are the same bytes each time. `packages` holds hatchling; `address` is where they will be had."""
+    out.mkdir(parents=True, exist_ok=True)
+    wheel = _wheel(found, out, packages)
+    _chart(found, out)
+    for each in MANIFESTS:
+        (out / Path(each).name).write_bytes((found.folder / each).read_bytes())
+    crds = sorted((found.folder / "crds").glob("*.yaml"))
+    (out / "crds.yaml").write_text("---\n".join(each.read_text() for each in crds))
+    for product, files in SBOMS.items():
+        pinned = [pin for file in files for pin in pins((found.folder / "requirements" / f"{file}.txt").read_text())]
+        (out / f"{product}.cdx.json").write_text(sbom(product, found.version, pinned, found.made))
+    _krew(found, out, wheel, address)
+
+
+def _wheel(found: Source, out: Path, packages: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
+    environment = {**os.environ, "PYTHONPATH": str(packages), "SOURCE_DATE_EPOCH": str(found.made)}
+    subprocess.run(command, cwd=found.folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    (made,) = out.glob("*.whl")
+    return made
+
+
+def _chart(found: Source, out: Path) -> None:
+    """Helm looks at the chart and puts it together; the times in it are those of the files, of the commit that is."""
+    command = [str(helm() / "helm"), "package", str(found.folder / "charts" / "gaudi-operator"), "--destination"]
+    subprocess.run([*command, str(out)], check=True, stdout=subprocess.DEVNULL)
+
+
+def _krew(found: Source, out: Path, wheel: Path, address: str) -> None:
+    """The archive that krew unpacks, and the manifest that names it: krew has one per platform, ours serves both."""
+    launcher = (found.folder / "deploy" / "krew" / "kubectl-gaudi").read_bytes()
+    files = {
+        "LICENSE": (found.folder / "LICENSE").read_bytes(),
+        "cli.txt": (found.folder / "requirements" / "cli.txt").read_bytes(),
+        "kubectl-gaudi": launcher,
+        "kubectl_complete-gaudi": launcher,
+        wheel.name: wheel.read_bytes(),
+    }
+    archive = out / f"kubectl-gaudi-{found.version}.tar.gz"
+    archive.write_bytes(tarball(files, found.made))
+    text = (found.folder / "deploy" / "krew" / "gaudi.yaml").read_text()
+    said = {
+        "VERSION": found.version,
+        "ADDRESS": f"{address.rstrip('/')}/{archive.name}",
+        "SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+    }
+    (out / "gaudi.yaml").write_text(re.sub(r"\$\{(\w+)\}", lambda each: said[each[1]], text))
+
+
+def tarball(files: Mapping[str, bytes], made: int) -> bytes:
+    """A .tar.gz that is the same for the same files; what begins with `#!` may be run."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in sorted(files.items()):
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime = len(content), made
+            member.mode = 0o755 if content.startswith(b"#!") else 0o644
+            archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(plain.getvalue(), mtime=made)
+
+
+def save_images(targets: Sequence[str], version: str, out: Path) -> None:
+    """Archives of images in the OCI layout, built of the working tree: make sure that it is the tag's."""
+    for target in targets:
+        tag = f"localhost/{IMAGES[target]}:{version}"
+        images.build_image(target, tag, {"VERSION": version})
+        layout = out / f"{IMAGES[target]}-{version}.oci"
+        images.export_image(tag, layout)
+        with tarfile.open(f"{layout}.tar", "w") as archive:
+            for path in sorted(layout.rglob("*")):
+                archive.add(path, path.relative_to(layout), recursive=False)
+                if path.is_file():
+                    path.unlink()
+        _remove_folders(layout)
+
+
+def _remove_folders(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir()
+    folder.rmdir()
+
+
+def sums(out: Path) -> str:
+    """SHA-256 of all files, as `sha256sum --check` reads it."""
+    lines = []
+    for path in sorted(each for each in out.iterdir() if each.is_file() and each.name != SUMS):
+        with path.open("rb") as content:
+            lines.append(f"{hashlib.file_digest(content, 'sha256').hexdigest()}  {path.name}\n")
+    return "".join(lines)
