@@ -114,9 +114,13 @@ DATE_SECONDS = 30.0
 """When a revision was made is known a moment after it is shown: it comes with the next write, or after so long."""
 
 TURN_SECONDS = 1.0
-"""Conditions, phases and counts of replicas turn at most this often, and wait as long for what follows within a moment,
-so that it is one write; a pod whose word changes all the time costs its resource no more. Whether the resource is Ready
-is shown without that wait. The answer to a change of the spec, and what later reconciles build on, are written at once.
+"""Conditions, phases and counts of replicas turn at most this often: a pod whose word changes all the time costs its
+resource no more. The answer to a change of the spec, and what later reconciles build on, are written at once.
+"""
+
+HOLD_SECONDS = 2.0
+"""All of these but whether the resource is Ready wait as long for what follows in a moment, so that it is one write:
+the start of a container, its gate, and that it takes traffic.
 """
 
 _FIGURES = ("captured_percent", "buckets", "warmup", "memory", "recompiles", "pods")
@@ -197,8 +201,11 @@ def throttled(
     if _standing(fresh) == _standing(before):
         seconds = DATE_SECONDS if _undated(fresh) == _undated(before) else PROGRESS_SECONDS
         return fresh if deadlines.reached(written, seconds) else before
-    waits = written if _is_ready(fresh) != _is_ready(before) else max(written, observed.status_held or deadlines.now)
-    return fresh if deadlines.reached(waits, TURN_SECONDS) else before
+    if _is_ready(fresh) != _is_ready(before):
+        return fresh if deadlines.reached(written, TURN_SECONDS) else before
+    shown = deadlines.reached(written, TURN_SECONDS)
+    held = deadlines.reached(observed.status_held or deadlines.now, HOLD_SECONDS)
+    return fresh if shown and held else before
 
 
 def _is_ready(status: GaudiInferenceStatus) -> bool:

@@ -131,7 +131,7 @@ def test_gate_opens_whatever_is_known_of_the_plan(answers: Answers) -> None:
     assert "GateOpened" in [each.reason for each in decision.events]
 
 
-def test_gate_that_ends_warm_up_is_told_with_status() -> None:
+def test_gate_that_ends_a_warm_up_waits_for_the_status() -> None:
     cluster = served(replicas=1)
     [pod] = cluster.kind("Pod")
     pod["status"]["conditions"] = [each for each in pod["status"]["conditions"] if "warmed" not in each["type"]]

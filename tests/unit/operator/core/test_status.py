@@ -25,7 +25,7 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
-from gaudi_operator.core.status.status import TURN_SECONDS, make_status, throttled
+from gaudi_operator.core.status.status import HOLD_SECONDS, TURN_SECONDS, make_status, throttled
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
@@ -315,9 +315,9 @@ def test_what_turns_waits_for_what_follows_within_a_moment() -> None:
     before, after = GaudiInferenceStatus(replicas=1), GaudiInferenceStatus(replicas=2)
     deadlines = Deadlines(NOW)
     assert throttled(before, after, wrote(60), deadlines) == before
-    assert deadlines.next_seconds == pytest.approx(TURN_SECONDS + 0.1)
-    assert throttled(before, after, wrote(60, held=0.5), Deadlines(NOW)) == before
-    assert throttled(before, after, wrote(60, held=TURN_SECONDS), Deadlines(NOW)) == after
+    assert deadlines.next_seconds == pytest.approx(HOLD_SECONDS + 0.1)
+    assert throttled(before, after, wrote(60, held=HOLD_SECONDS - 0.5), Deadlines(NOW)) == before
+    assert throttled(before, after, wrote(60, held=HOLD_SECONDS), Deadlines(NOW)) == after
 
 
 @pytest.mark.parametrize("ready", [True, False])

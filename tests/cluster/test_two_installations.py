@@ -1,0 +1,71 @@
+"""Two installations share a cluster without a word between them: by the namespaces that they watch, or by class."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+
+from gaudi_operator.core.names import NAME_LABEL
+from localcluster import ControlPlane
+from tests.builders import gaudi_inference
+from tests.cluster.conftest import USER, NewClass, NewOperator
+from tests.cluster.objects import Objects
+from tests.cluster.pods import ready
+from tests.cluster.test_requests import asked
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, until
+from tests.kubelet import Kubelet
+from tests.operator_process import OperatorProcess
+from tests.permissions import grants
+
+OTHER = "example.com/other-installation"
+
+
+@pytest.fixture
+async def other_api(control_plane: ControlPlane, objects: Objects, namespace: str) -> AsyncIterator[KubeApi]:
+    """The API server in a second namespace, which the operator's account may serve too."""
+    other = f"{namespace}-other"
+    objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    for manifest in grants(USER, other):
+        objects.put(manifest, other)
+    client = KubeApi(control_plane.addresses.server, control_plane.run_dir / "pki", other)
+    yield client
+    await client.close()
+
+
+async def test_each_installation_serves_the_namespaces_that_it_watches(
+    api: KubeApi, other_api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    there = other_api.namespace
+    async with new_operator() as mine, new_operator(namespace=there, watch_namespaces=there) as other:
+        async with Kubelet(other_api) as other_kubelet:
+            for where, plays in ((api, kubelet), (other_api, other_kubelet)):
+                plays.on_start = FakeRuntime.warm
+                await where.create(gaudi_inference())
+            for where in (api, other_api):
+                await until(partial(ready, where), f"the resource in {where.namespace} to be Ready")
+        await _each_made_one(mine, other)
+        assert [await each.value("gaudi_operator_resources") for each in (mine, other)] == [1, 1]
+
+
+async def test_each_installation_serves_the_classes_of_its_controller(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator, new_class: NewClass
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    ours, theirs = new_class("ours"), new_class("theirs", controller=OTHER)
+    async with new_operator() as mine, new_operator(controller=OTHER, lease_name="other") as other:
+        await api.create(gaudi_inference("mine", className=ours))
+        await api.create(gaudi_inference("other", className=theirs))
+        for name in ("mine", "other"):
+            await until(partial(ready, api, name), f"{name} to be Ready")
+        await _each_made_one(mine, other)
+    assert len(await api.list("ReplicaSet", NAME_LABEL)) == len(await api.list("Pod", NAME_LABEL)) == 2
+
+
+async def _each_made_one(*operators: OperatorProcess) -> None:
+    """Whether each of them has made one workload, opened one gate, and met no answer that another has written."""
+    for operator in operators:
+        counted = await asked(operator)
+        assert (counted["patch replicasets"], counted["patch pods/status"]) == (1, 1)
+        codes = {dict(key)["code"] for key in await operator.samples("gaudi_operator_api_requests_total")}
+        assert "409" not in codes
