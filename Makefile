@@ -19,6 +19,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # mypy looks at files, not at where they lie: a clean clone has to check only what has changed.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gaudi-operator/mypy
 
+# Not --quiet: what is not logged is not counted by --strict, and no link is ever wrong.
+MANUAL = mkdir -p build && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2> build/manual.log || { cat build/manual.log; exit 1; }
+
 .PHONY: help setup demo demo-clean test lint unit vllm plugin tools ready cluster e2e localcluster hardware hardware-tests test-vllm generate pins bench soak mutants steady ecosystem release fmt clean
 
 help: ## Show this list
@@ -56,12 +59,12 @@ lint: $(READY) ## Formatting, types, import layers, generated files, links of th
 	@$(BIN)/python -m scripts.chart_docs --check
 	@$(BIN)/python -m scripts.dashboards --check
 	@$(BIN)/python -m scripts.cli_docs --check
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@$(MANUAL)
 	@$(BIN)/python -m scripts.house
 
 .PHONY: manual
 manual: $(READY) ## The manual as pages in build/manual, with every link checked
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@$(MANUAL)
 	@echo "Open build/manual/index.html"
 
 fmt: $(READY) ## Format the code

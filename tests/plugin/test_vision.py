@@ -176,7 +176,8 @@ def test_full_card_leaves_larger_vision_buckets_out(short: Facts) -> None:
 
 def test_what_is_beside_a_tower_without_memory_is_warm(short: Facts) -> None:
     report = short["report"]
-    assert [report[each]["captured"] for each in ("prompt", "decode")] == [
+    # Not all are captured: the plugin leaves pieces of a prompt with much context to run without a graph.
+    assert [report[each]["warmed"] for each in ("prompt", "decode")] == [
         report[each]["planned"] for each in ("prompt", "decode")
     ]
 
