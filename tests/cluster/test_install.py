@@ -14,6 +14,7 @@ from gaudi_operator.api.crd import NAME
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from localcluster import ControlPlane
 from localcluster.build import helm as helm_folder
+from localcluster.errors import LocalClusterError
 from scripts.chart_docs import CHART, MANIFEST, NAMESPACE
 from tests.builders import gaudi_inference
 
@@ -52,7 +53,20 @@ def create_model(plane: ControlPlane) -> None:
     served = ("api-resources", f"--api-group={GROUP}", "--output=name")
     plane.wait(lambda: NAME in plane.kubectl(*served), f"{NAME} to be served")
     plane.kubectl("create", "namespace", "team")
-    plane.kubectl("apply", "-f", "-", stdin=json.dumps(gaudi_inference("model", "team")))
+    model = json.dumps(gaudi_inference("model", "team"))
+
+    def policies_know_classes() -> bool:
+        try:
+            plane.kubectl("apply", "--dry-run=server", "-f", "-", stdin=model)
+        except LocalClusterError as error:
+            if "not yet synced to use for admission" not in str(error):
+                raise
+            return False
+        return True
+
+    # So does what judges it: until a policy knows the kind of its parameters, nothing is let in.
+    plane.wait(policies_know_classes, "the admission policies to know GaudiInferenceClass")
+    plane.kubectl("apply", "-f", "-", stdin=model)
 
 
 def uid_of_model(plane: ControlPlane) -> str:
