@@ -158,6 +158,18 @@ def new_operator(
 
 
 @pytest.fixture
+async def other_api(control_plane: ControlPlane, objects: Objects, namespace: str) -> AsyncIterator[KubeApi]:
+    """The API server in a second namespace, which the operator's account may serve too."""
+    other = f"{namespace}-other"
+    objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    for manifest in grants(USER, other):
+        objects.put(manifest, other)
+    client = KubeApi(control_plane.addresses.server, control_plane.run_dir / "pki", other)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
 async def operator(new_operator: NewOperator) -> AsyncIterator[OperatorProcess]:
     """A running operator."""
     process = new_operator()

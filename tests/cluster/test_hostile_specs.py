@@ -1,18 +1,14 @@
 """Specs of any size and shape through a real API server and a real operator, beside a resource that serves."""
 
 import os
-from collections.abc import AsyncIterator
 from functools import partial
 from http import HTTPStatus
 
 import httpx
-import pytest
 
 from gaudi_operator.core.names import NAME_LABEL
-from localcluster import ControlPlane
 from tests.builders import gaudi_inference
 from tests.cluster.conftest import NewOperator
-from tests.cluster.objects import Objects
 from tests.cluster.pods import ready
 from tests.cluster.test_hostile_plans import peak
 from tests.conformance import violations
@@ -51,36 +47,26 @@ async def untold(api: KubeApi) -> list[str]:
     return [each["metadata"]["name"] for each in found if condition_of(each, "PlanAccepted").get("status") is None]
 
 
-@pytest.fixture
-async def theirs(control_plane: ControlPlane, objects: Objects, namespace: str) -> AsyncIterator[KubeApi]:
-    """The API server in a namespace of somebody else, in which no pod finds a node."""
-    name = f"{namespace}-others"
-    objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    client = KubeApi(control_plane.addresses.server, control_plane.run_dir / "pki", name)
-    yield client
-    await client.close()
-
-
 async def test_any_spec_ends_in_a_status_while_others_serve(
-    api: KubeApi, theirs: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+    api: KubeApi, other_api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
 ) -> None:
     async def all_told() -> bool:
-        return not await untold(theirs)
+        return not await untold(other_api)
 
     kubelet.on_start = FakeRuntime.warm
-    watched = f"{api.namespace},{theirs.namespace}"
+    watched = f"{api.namespace},{other_api.namespace}"
     # As the chart has it: the lease of other tests is lost where a busy machine stands still for two seconds.
     election = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": 2}
     async with new_operator(watch_namespaces=watched, plan_cpu_seconds=1, **election) as operator:
         pid = operator.pid
-        names = await admitted(theirs)
+        names = await admitted(other_api)
         assert len(names) > SPECS / 5
         await api.create(gaudi_inference("tiny", replicas=1))
         await until(partial(ready, api), "the resource beside them to be Ready", seconds=60)
         await until(all_told, "every spec to be judged", seconds=60 + 4 * SPECS)
         await api.merge("GaudiInference", "tiny", {"spec": {"replicas": 2}})
         await until(partial(ready, api), "the resource beside them to have two", seconds=60)
-        for each in await theirs.list("GaudiInference"):
+        for each in await other_api.list("GaudiInference"):
             assert violations(each) == [], each["metadata"]["name"]
         assert operator.pid == pid
         assert operator.running

@@ -1,36 +1,18 @@
 """Two installations share a cluster without a word between them: by the namespaces that they watch, or by class."""
 
-from collections.abc import AsyncIterator
 from functools import partial
 
-import pytest
-
 from gaudi_operator.core.names import NAME_LABEL
-from localcluster import ControlPlane
 from tests.builders import gaudi_inference
-from tests.cluster.conftest import USER, NewClass, NewOperator
-from tests.cluster.objects import Objects
+from tests.cluster.conftest import NewClass, NewOperator
 from tests.cluster.pods import ready
 from tests.cluster.test_requests import asked
 from tests.fake_runtime import FakeRuntime
 from tests.kube_api import KubeApi, until
 from tests.kubelet import Kubelet
 from tests.operator_process import OperatorProcess
-from tests.permissions import grants
 
 OTHER = "example.com/other-installation"
-
-
-@pytest.fixture
-async def other_api(control_plane: ControlPlane, objects: Objects, namespace: str) -> AsyncIterator[KubeApi]:
-    """The API server in a second namespace, which the operator's account may serve too."""
-    other = f"{namespace}-other"
-    objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
-    for manifest in grants(USER, other):
-        objects.put(manifest, other)
-    client = KubeApi(control_plane.addresses.server, control_plane.run_dir / "pki", other)
-    yield client
-    await client.close()
 
 
 async def test_each_installation_serves_the_namespaces_that_it_watches(
