@@ -113,8 +113,16 @@ class VllmEngine(_Processes):
         note = Note(os.getpid())
         note.remove()
         self._parsed, self._engine = self._launch(build_engine, progress, meeting, 0, look)
-        import_server()
-        self._ranks = Ranks(self._engine, self._loop, note=note)
+        try:
+            import_server()
+            self._ranks = Ranks(self._engine, self._loop, note=note)
+            self._learn()
+        except BaseException:
+            # As a launch that fails: nobody would close an engine that could not be loaded.
+            self._end()
+            raise
+
+    def _learn(self) -> None:
         described = self._ask("describe")
         self.captures_graphs = all(each["captures_graphs"] for each in described)
         self._refuse_other_drafts(described)
@@ -237,9 +245,12 @@ class VllmEngine(_Processes):
 
     async def close(self) -> None:
         """End vLLM's processes; what ran has been drained or cancelled before."""
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        self._engine.shutdown(timeout=0)
         # Then the whole tree: vLLM's core leaves its workers behind when it does not answer.
-        await asyncio.to_thread(self._engine.shutdown, timeout=0)
-        await asyncio.to_thread(end_children)
+        end_children()
 
     def _refuse_other_drafts(self, described: Sequence[Mapping[str, Any]]) -> None:
         """The plan has the steps of so many drafts, and vLLM was told of drafts elsewhere."""
