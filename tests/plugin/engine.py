@@ -49,6 +49,9 @@ class InThisProcess:
         answers: list[Any] = self.engine.collective_rpc(method, args=args)
         return answers
 
+    def shutdown(self, timeout: float) -> None:
+        """Nothing: what lives in this process ends with it."""
+
 
 class EngineHere(VllmEngine):
     """Starts vLLM on the event loop's thread, which is the one that the played card knows."""

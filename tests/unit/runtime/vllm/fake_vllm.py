@@ -18,6 +18,7 @@ class FakeVllm:
         self.errored = False
         self.calls: list[tuple[str, list[Any]]] = []
         self.asked = asyncio.Event()
+        self.ended = False
         self._reply = reply
 
     async def collective_rpc(self, method: str, *, args: tuple[str, list[Any]]) -> Answers:
@@ -27,6 +28,10 @@ class FakeVllm:
         self.calls.append((verb, arguments))
         self.asked.set()
         return await self._reply(verb, *arguments)
+
+    def shutdown(self, timeout: float) -> None:
+        """As vLLM's: its processes are gone afterwards."""
+        self.ended = True
 
 
 async def never(*_: Any) -> Answers:

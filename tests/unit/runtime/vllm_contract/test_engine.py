@@ -89,6 +89,7 @@ async def started(
     monkeypatch.setenv(ORDERS_VARIABLE, "")
     monkeypatch.setattr(adapter, "launch", lambda *_: (None, cluster.vllm))
     monkeypatch.setattr(adapter, "import_server", lambda: None)
+    monkeypatch.setattr(adapter, "end_children", lambda: None)  # or it kills what other tests started
     loop, board, pace = asyncio.get_running_loop(), ReportBoard("0" * 64), Pace(ask=0.01, look=0.5, hang=30)
     engine = await asyncio.to_thread(
         start_engine, config or two_cards(), board, threading.Event(), lambda config: VllmEngine(config, loop, pace)
@@ -186,6 +187,7 @@ async def test_rank_that_cannot_be_driven_fails_start_with_its_sentence(monkeypa
     cluster.workers[1].gaudi_verbs = None
     with pytest.raises(RankFailed, match="Rank 1 failed at describe"):
         await started(cluster, monkeypatch)
+    assert cluster.vllm.ended
 
 
 async def test_what_serving_meets_is_counted_by_hits_misses_and_recompiles(monkeypatch: pytest.MonkeyPatch) -> None:
