@@ -38,7 +38,7 @@ def panel_queries() -> list[str]:
     """Every query of every panel, for the one model of this walk."""
     panels = [panel for each in DASHBOARDS.values() for panel in each.panels]
     queries = [query for panel in panels for query in panel.queries.values()]
-    return [query.replace("$__rate_interval", "1m").replace("$name", NAME) for query in queries]
+    return [query.replace("$__rate_interval", "1m").replace('"$name"', f'"{NAME}"') for query in queries]
 
 
 def firing(ask: Ask) -> set[str]:
