@@ -3,6 +3,7 @@
 `python -m tests.ecosystem.parts` builds them all, once, so that no node stands idle while a compiler runs.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -46,6 +47,13 @@ class Part:
         installed.kubectl("apply", "-f", str(self.folder / "manifests.yaml"))
         rollout = ("rollout", "status", f"deployment/{self.name}", "--timeout=120s")
         installed.kubectl("--namespace", NAMESPACE, *rollout)
+
+
+def config_map(installed: Installed, name: str, files: dict[str, str]) -> None:
+    """A ConfigMap beside the parts."""
+    metadata = {"name": name, "namespace": NAMESPACE}
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files}
+    installed.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
 PROMETHEUS = Part(

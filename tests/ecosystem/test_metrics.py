@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 import yaml
@@ -17,7 +16,7 @@ from demo.install import ROOT, Installed
 from demo.load import Traffic
 from demo.resource import Resource, condition
 from localcluster.processes import wait_until
-from tests.ecosystem.parts import ADAPTER, NAMESPACE, PROMETHEUS
+from tests.ecosystem.parts import ADAPTER, NAMESPACE, config_map
 
 NAME = "chat"
 PATIENCE = 180
@@ -40,22 +39,11 @@ def queries(part: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ask(installed: Installed) -> Callable[[str], list[dict[str, Any]]]:
-    """What Prometheus answers to a query; it runs, and the adapter with the rules of the page."""
-    installed.make_namespace(NAMESPACE)
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ADAPTER.name, "namespace": NAMESPACE}}
-    installed.kubectl("apply", "-f", "-", stdin=json.dumps({**config, "data": {"rules.yaml": yaml.safe_dump(RULES)}}))
-    PROMETHEUS.install(installed)
+def adapter(installed: Installed, ask: Callable[[str], list[dict[str, Any]]]) -> None:
+    """The adapter runs with the rules of the page."""
+    config_map(installed, ADAPTER.name, {"rules.yaml": yaml.safe_dump(RULES)})
     ADAPTER.install(installed)
     installed.kubectl("wait", "apiservice/v1beta1.custom.metrics.k8s.io", "--for=condition=Available", "--timeout=60s")
-    server = f"/api/v1/namespaces/{NAMESPACE}/services/prometheus:9090/proxy"
-
-    def _ask(query: str) -> list[dict[str, Any]]:
-        answer = json.loads(installed.kubectl("get", "--raw", f"{server}/api/v1/query?{urlencode({'query': query})}"))
-        found: list[dict[str, Any]] = answer["data"]["result"]
-        return found
-
-    return _ask
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +52,7 @@ def chat(
     namespace: str,
     apply: Callable[..., Resource],
     wait_ready: Callable[[str], None],
-    ask: Callable[[str], list[dict[str, Any]]],
+    adapter: None,
 ) -> Resource:
     """A slow server under the autoscaler, of an operator that lets in whom the page names."""
     asked = {"minReplicas": 1, "maxReplicas": 2, "targetRunningRequests": 2}

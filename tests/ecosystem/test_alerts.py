@@ -1,0 +1,101 @@
+"""Alerts and dashboards of the chart before a real Prometheus, in the order of a model's life.
+
+A start, a good upgrade under load, a revision that is rolled back; then every panel has had something to show.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo import install
+from demo.install import ROOT, Installed
+from demo.load import Traffic
+from demo.resource import Resource, is_ready, is_stalled
+from localcluster import tools
+from localcluster.processes import wait_until
+from scripts.dashboards import DASHBOARDS
+
+NAME = "walkthrough"
+PATIENCE = 180
+RUNBOOKS = (ROOT / "docs" / "how-to" / "runbooks.md").read_text()
+FINER = {"bucketing": {"prompt": {"query": {"min": 128, "step": 128}}}}
+TOO_FINE = {"bucketing": {"prompt": {"query": {"min": 32, "step": 32}}}}
+"""Their graphs do not fit: examples/upgrade/2-bad-plan.sh."""
+FIRING = f'ALERTS{{alertstate="firing", name=~"{NAME}|"}}'
+Ask = Callable[[str], list[dict[str, Any]]]
+
+pytestmark = pytest.mark.timeout(1800)  # the first build of the images fetches torch
+
+
+def panel_queries() -> list[str]:
+    """Every query of every panel, for the one model of this walk."""
+    panels = [panel for each in DASHBOARDS.values() for panel in each.panels]
+    queries = [query for panel in panels for query in panel.queries.values()]
+    return [query.replace("$__rate_interval", "1m").replace('"$name"', f'"{NAME}"') for query in queries]
+
+
+def firing(ask: Ask) -> set[str]:
+    return {each["metric"]["alertname"] for each in ask(FIRING)}
+
+
+@pytest.fixture(scope="module")
+def model(installed: Installed, namespace: str, ask: Ask) -> Resource:
+    """The model of examples/upgrade, and the runbook's command line on PATH."""
+    wait_until(lambda: bool(ask("gaudi_operator_leader == 1")), "Prometheus to scrape the operator", PATIENCE)
+    manifest = ROOT / "examples" / "upgrade" / "walkthrough.yaml"
+    resource = Resource(str(installed.kubeconfig), namespace, NAME)
+    installed.kubectl("apply", "--namespace", namespace, "-f", str(manifest))
+    next(state for state in resource.states(PATIENCE) if is_ready(state))
+    wait_until(lambda: not firing(ask), "the alerts of the first start to end", PATIENCE)
+    return resource
+
+
+@pytest.fixture
+def traffic(installed: Installed, namespace: str, model: Resource) -> Traffic:
+    started = Traffic(installed.kubectl, namespace, install.RUNTIME_IMAGE)
+    started.start(NAME, NAME, pause=0.2)
+    return started
+
+
+def test_good_upgrade_under_load_raises_no_alert(ask: Ask, model: Resource, traffic: Traffic) -> None:
+    since = time.monotonic()
+    model.patch(FINER)
+    next(state for state in model.states(PATIENCE) if is_ready(state))
+    served = f'gaudi_requests_total{{inference_gaudi_dev_name="{NAME}", code="200"}} > 0'
+    wait_until(lambda: len(ask(served)) >= 2, "answers of the new pods in Prometheus", PATIENCE)
+    seconds = int(time.monotonic() - since)
+    assert [each["metric"] for each in ask(f"count_over_time({FIRING}[{seconds}s])")] == []
+    assert [answer.error for answer in traffic.stop() if answer.error] == []
+
+
+def test_runbook_mends_a_revision_that_was_rolled_back(
+    installed: Installed, ask: Ask, namespace: str, model: Resource
+) -> None:
+    model.patch(TOO_FINE)
+    next(state for state in model.states(PATIENCE) if is_stalled(state, "RolledBack"))
+    wanted = {"GaudiModelRolledBack", "GaudiModelStalled"}
+    wait_until(lambda: wanted <= firing(ask), "both alerts", PATIENCE)
+    section = RUNBOOKS.partition("## GaudiModelRolledBack\n")[2].partition("\n## ")[0]
+    command = next(each for each in re.findall(r"`(kubectl [^`]+)`", section) if each.endswith("undo NAME -n NS"))
+    path = f"{Path(sys.executable).parent}:{tools().bin_dir}:{os.environ['PATH']}"
+    subprocess.run(
+        command.replace("NAME", NAME).replace("NS", namespace).split(),
+        env={**os.environ, "PATH": path, "KUBECONFIG": str(installed.kubeconfig)},
+        check=True,
+    )
+    next(state for state in model.states(PATIENCE) if is_ready(state))
+    wait_until(lambda: not firing(ask), "silence after the runbook's command", PATIENCE)
+
+
+@pytest.mark.parametrize("query", panel_queries())
+def test_panel_had_something_to_show(query: str, ask: Ask, namespace: str, model: Resource) -> None:
+    """A number at some second of the walk: that none waits for a person is no row in a table."""
+    asked = query.replace("$namespace", namespace)
+    assert ask(f"count_over_time((({asked}) >= -Inf)[10m:1s])")

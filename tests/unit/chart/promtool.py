@@ -1,0 +1,47 @@
+"""Prometheus' own tool for rules, out of Debian's package: unpacked, not installed, for its service shall not start."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from localcluster.cache import made_once
+from localcluster.errors import LocalClusterError
+from localcluster.progress import step
+
+PACKAGE = "prometheus"
+
+
+def promtool() -> Path:
+    """The machine's own program, or Debian's.
+
+    Raises LocalClusterError with what to install where there is neither.
+    """
+    own = shutil.which("promtool")
+    return Path(own) if own else made_once("promtool-debian", _unpack) / "usr" / "bin" / "promtool"
+
+
+def _unpack(folder: Path) -> None:
+    if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
+        raise LocalClusterError(
+            "Tests of the alerts need promtool, a part of Prometheus: install it and put it on PATH."
+        )
+    with step("Downloading promtool"):
+        download = ["apt-get", "download", PACKAGE]
+        if _run(download, folder) and os.geteuid() == 0:
+            _run(["apt-get", "update"], folder)
+        if failed := _run(download, folder):
+            raise LocalClusterError(
+                f"`apt-get download {PACKAGE}` failed ({failed}): run `apt-get update` as root, or put promtool on"
+                " PATH."
+            )
+        (package,) = folder.glob("*.deb")
+        if failed := _run(["dpkg-deb", "--extract", package.name, "."], folder):
+            raise LocalClusterError(f"{package.name} could not be unpacked: {failed}")
+        package.unlink()
+
+
+def _run(command: list[str], folder: Path) -> str:
+    """The last words of a command that failed, empty after one that did not."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return (done.stderr.strip().splitlines() or ["no reason given"])[-1] if done.returncode else ""

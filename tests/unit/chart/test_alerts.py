@@ -1,0 +1,193 @@
+"""Each alert in its stories: series of one model and of the operator, a value a minute, told to Prometheus' own tool.
+
+A story is what differs from a model that serves well. After it the alerts fire that it names, and no others.
+"""
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.chart_docs import CHART
+from tests.unit.chart.promtool import promtool
+
+RULES = CHART / "files" / "alerts.yaml"
+ALERTS = [each["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for each in group["rules"]]
+MINUTES = 45
+MODEL = 'namespace="shop", name="chat"'
+
+
+def of_model(metric: str, labels: str = "") -> str:
+    """A series of the operator about the model."""
+    return f"gaudi_inference_{metric}{{{MODEL}{', ' if labels else ''}{labels}}}"
+
+
+def is_in(phase: str) -> str:
+    return of_model("phase", f'phase="{phase}"')
+
+
+def has(condition: str, status: str) -> str:
+    return of_model("condition", f'type="{condition}", status="{status}"')
+
+
+def has_pods(state: str) -> str:
+    return of_model("replicas", f'state="{state}"')
+
+
+def reconciles(outcome: str) -> str:
+    return f'gaudi_operator_reconciles_total{{outcome="{outcome}"}}'
+
+
+def gates_within(seconds: str) -> str:
+    return f'gaudi_operator_gate_seconds_bucket{{le="{seconds}"}}'
+
+
+def leads(pod: str) -> str:
+    return f'gaudi_operator_leader{{pod="{pod}"}}'
+
+
+CAPTURED = of_model("captured_percent", 'phase="decode"')
+RECOMPILES = of_model("recompiles_recent")
+WARMUP = of_model("warmup_percent")
+QUEUE = 'gaudi_operator_queue_depth{pod="a"}'
+GONE = "_"
+"""No value: the series is not there."""
+
+WELL = {
+    is_in("Serving"): "1",
+    has("Ready", "True"): "1",
+    has("Available", "True"): "1",
+    has("Degraded", "False"): "1",
+    has("Stalled", "False"): "1",
+    has_pods("desired"): "2",
+    has_pods("ready"): "2",
+    WARMUP: "100",
+    CAPTURED: "100",
+    RECOMPILES: "0",
+    leads("a"): "1",
+    leads("b"): "0",
+    reconciles("done"): "0+30x{minutes}",
+    gates_within("2"): "0+6x{minutes}",
+    gates_within("5"): "0+6x{minutes}",
+    gates_within("+Inf"): "0+6x{minutes}",
+    QUEUE: "0",
+}
+
+
+def turns(condition: str, since: int, until: int = MINUTES) -> dict[str, str]:
+    """The condition has the other status from one minute up to another."""
+    usual = "True" if has(condition, "True") in WELL else "False"
+    other = "False" if usual == "True" else "True"
+    return {has(condition, other): during(since, until), has(condition, usual): outside(since, until)}
+
+
+def during(since: int, until: int = MINUTES, value: str = "1", otherwise: str = GONE) -> str:
+    """A value from one minute up to another. A status has no series once it is over, which Prometheus calls stale."""
+    after = "stale" if otherwise == GONE else otherwise
+    parts = ((otherwise, since), (value, until - since), (after, MINUTES - until + 1))
+    return " ".join(word for word, minutes in parts for _ in range(minutes))
+
+
+def outside(since: int, until: int = MINUTES) -> str:
+    """1 before a time and after it."""
+    parts = (("1", since), ("stale", until - since), ("1", MINUTES - until + 1))
+    return " ".join(word for word, minutes in parts for _ in range(minutes))
+
+
+def phases(phase: str, since: int, until: int = MINUTES) -> dict[str, str]:
+    """The model is in this phase from one minute up to another, and serves otherwise."""
+    return {is_in(phase): during(since, until), is_in("Serving"): outside(since, until)}
+
+
+@dataclass(frozen=True)
+class Story:
+    """What differs from WELL, and which alerts fire at the end of it."""
+
+    title: str
+    series: dict[str, str] = field(default_factory=dict)
+    fires: tuple[str, ...] = ()
+    at: int = MINUTES - 1
+
+
+GROWS = "0+5x20 " + "100+0x{minutes}"
+"""Of a warm-up of twenty minutes, after the first value."""
+
+STORIES = (
+    Story("all is well"),
+    Story("a good upgrade of an hour", {**phases("RollingOut", 5, 40), WARMUP: GROWS, **turns("Ready", 5, 40)}, at=30),
+    Story("a spec was refused", turns("Stalled", 30), ("GaudiModelStalled",)),
+    Story("a person has acted", turns("Stalled", 10, 40)),
+    Story("it waits for a person only just now", turns("Stalled", 41)),
+    Story("fewer pods in traffic than promised", turns("Available", 30), ("GaudiModelUnavailable",)),
+    Story("a pod is away for a moment", turns("Available", 30, 33)),
+    Story("no pods are asked for", {**turns("Available", 0), has_pods("desired"): "0", has_pods("ready"): "0"}),
+    Story("a replica is missing for long", turns("Degraded", 20), ("GaudiModelDegraded",)),
+    Story("a replica was missing for ten minutes", turns("Degraded", 20, 30)),
+    Story(
+        "an upgrade was rolled back",
+        {**phases("RolledBack", 30), **turns("Stalled", 30)},
+        ("GaudiModelRolledBack", "GaudiModelStalled"),
+    ),
+    Story("the upgrade was undone", {**phases("RolledBack", 20, 40), **turns("Stalled", 20, 40)}),
+    Story(
+        "a bucket does not end",
+        {**phases("RollingOut", 0), WARMUP: "42"},
+        ("GaudiModelWarmupStandsStill",),
+    ),
+    Story(
+        "a bucket took a quarter of an hour", {**phases("RollingOut", 0), WARMUP: "0 " * 15 + "42+0x{minutes}"}, at=40
+    ),
+    Story("nothing warms up", {**phases("Paused", 0), WARMUP: "42"}),
+    Story("requests meet shapes without a graph", {RECOMPILES: "25"}, ("GaudiModelRequestsWaitForCompiles",)),
+    Story("a few requests have met one", {RECOMPILES: "10"}),
+    Story("many have, for a moment", {RECOMPILES: during(30, 36, "25", "0")}),
+    Story("graphs found no memory", {CAPTURED: "62.5"}, ("GaudiModelGraphsMissing",)),
+    Story("one in twenty has found none", {CAPTURED: "95"}),
+    Story("both operators wait for the Lease", {leads("a"): "0"}, ("GaudiOperatorHasNoLeader",)),
+    Story("no operator is scraped", {leads("a"): GONE, leads("b"): GONE}, ("GaudiOperatorHasNoLeader",)),
+    Story(
+        "the Lease goes over", {leads("a"): during(30, MINUTES, "0", "1"), leads("b"): during(32, MINUTES, "1", "0")}
+    ),
+    Story("reconciles end with a defect", {reconciles("bug"): "0+1x{minutes}"}, ("GaudiOperatorFails",)),
+    Story("the API server refuses a write", {reconciles("refused"): "0+1x{minutes}"}, ("GaudiOperatorFails",)),
+    Story("writes meet others' and are done again", {reconciles("conflict"): "0+1x{minutes}"}),
+    Story("gates open late", {gates_within("2"): "0+5x{minutes}"}, ("GaudiOperatorOpensGatesLate",)),
+    Story("no gate is to be opened", {gates_within(each): "7" for each in ("2", "5", "+Inf")}),
+    Story("more comes than the operator gets done", {QUEUE: "40"}, ("GaudiOperatorIsBehind",)),
+    Story("all resources come at once", {QUEUE: during(30, 35, "400", "0")}),
+)
+
+
+def test_every_alert_has_a_story_in_which_it_fires() -> None:
+    assert {alert for story in STORIES for alert in story.fires} == set(ALERTS)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.title.replace(" ", "-"))
+def test_story_raises_its_alerts_and_no_others(story: Story, tmp_path: Path) -> None:
+    query = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    fired = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(story.fires)]
+    assert not failures(
+        story, {"promql_expr_test": [{"expr": query, "eval_time": f"{story.at}m", "exp_samples": fired}]}, tmp_path
+    )
+
+
+def failures(story: Story, wanted: dict[str, Any], folder: Path) -> str:
+    """What promtool says of a story that does not end as wanted."""
+    values = {**WELL, **story.series}
+    series = [{"series": name, "values": told(value)} for name, value in values.items()]
+    test = {"interval": "1m", "input_series": series, **wanted}
+    file = folder / "story.yaml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}))
+    done = subprocess.run([promtool(), "test", "rules", file], capture_output=True, text=True, check=False)
+    return f"{done.stdout}{done.stderr}" if done.returncode else ""
+
+
+def told(value: str) -> str:
+    """A value that stays, as promtool notes it, and the length of the story where it counts on."""
+    still = re.fullmatch(r"[\d.]+|_", value)
+    return f"{value}{'' if value == GONE else '+0'}x{MINUTES}" if still else value.replace("{minutes}", str(MINUTES))
