@@ -10,6 +10,7 @@ import json
 import re
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -69,6 +70,7 @@ _SCALES: dict[str | None, Fraction] = {
 }
 
 
+@lru_cache(maxsize=1024)  # a decision reads the same few a dozen times
 def parse_quantity(text: str) -> Fraction:
     """The amount in units (bytes, cores, pieces). ValueError when `text` is no quantity."""
     match = _FORM.match(text)
