@@ -70,7 +70,6 @@ _SCALES: dict[str | None, Fraction] = {
 }
 
 
-@lru_cache(maxsize=1024)  # a decision reads the same few a dozen times
 def parse_quantity(text: str) -> Fraction:
     """The amount in units (bytes, cores, pieces). ValueError when `text` is no quantity."""
     match = _FORM.match(text)
@@ -95,6 +94,8 @@ MOST_MEMORY = 2**60
 """Bytes of any device, and so KV blocks of any device."""
 
 
+# A decision reads the same few a dozen times. Those of a spec are short: the schema bounds them.
+@lru_cache(maxsize=1024)
 def whole_bytes(text: str) -> int:
     """Bytes of a memory quantity, rounded down. ValueError when `text` is no quantity."""
     return int(parse_quantity(text))
