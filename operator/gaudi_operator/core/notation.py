@@ -10,6 +10,7 @@ import json
 import re
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -93,6 +94,8 @@ MOST_MEMORY = 2**60
 """Bytes of any device, and so KV blocks of any device."""
 
 
+# A decision reads the same few a dozen times. Those of a spec are short: the schema bounds them.
+@lru_cache(maxsize=1024)
 def whole_bytes(text: str) -> int:
     """Bytes of a memory quantity, rounded down. ValueError when `text` is no quantity."""
     return int(parse_quantity(text))

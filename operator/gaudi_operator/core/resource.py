@@ -1,7 +1,8 @@
 """The resource, read once: a typed spec and what its metadata says."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -11,6 +12,8 @@ from gaudi_operator.core.answers import AT_ONCE, Answers
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_runtime.contract.config import ExecutionMode
+
+T = TypeVar("T")
 
 
 class SpecUnreadable(Exception):
@@ -34,13 +37,20 @@ class Inference:
     """A GaudiInference as decisions see it.
 
     `kept_mode` is what the kept revision of this spec runs in; None where there is none yet. `answers` are asked what
-    the plan of the spec is like.
+    the plan of the spec is like. `derived` is what was worked out from these fields; a copy with others begins anew.
     """
 
     identity: Identity
     spec: GaudiInferenceSpec
     kept_mode: ExecutionMode | None = None
     answers: Answers = field(default=AT_ONCE, compare=False, repr=False)
+    derived: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def once(self, name: Hashable, work_out: Callable[[], T]) -> T:
+        """What `work_out` gives, a value that follows from this object alone: worked out the first time."""
+        if name not in self.derived:
+            self.derived[name] = work_out()
+        return cast("T", self.derived[name])
 
 
 def read_identity(resource: Manifest) -> Identity:

@@ -30,14 +30,17 @@ _OWNERS = {POD: ("ReplicaSet", "StatefulSet")}
 log = logging.getLogger(__name__)
 
 
-def kept(kind: Kind, manifest: Manifest) -> Manifest:
-    """The object, or its name alone where it is no affair of the operator's."""
+def kept(kind: Kind, manifest: Manifest, length: int | None = None) -> Manifest:
+    """The object, or its name alone where it is no affair of the operator's. `length` is that of the JSON
+    that it stands in, where that is known.
+    """
     # Of theirs the schema says how large they may be, and classes count for everybody.
     if kind in (RESOURCE, CLASS):
         return manifest
     if not _is_owned(kind, manifest):
         return _name_of(manifest)
-    if _values(manifest, MOST_VALUES) > MOST_VALUES:
+    # Each value is a character of JSON at least, so that most objects need not be counted.
+    if (length is None or length > MOST_VALUES) and _values(manifest, MOST_VALUES) > MOST_VALUES:
         metadata = manifest["metadata"]
         log.warning("%s %s is larger than any of ours, and left aside.", kind.kind, metadata.get("name"))
         return _name_of(manifest)

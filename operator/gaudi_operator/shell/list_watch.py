@@ -133,7 +133,7 @@ class ListWatch:
                     if event["type"] == "ERROR":
                         raise Failed(self._after(event["object"], version))
                     version = event["object"]["metadata"]["resourceVersion"]
-                    self._tell(event["type"], event["object"])
+                    self._tell(event["type"], event["object"], len(line))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Failed(version) from error
         return version
@@ -143,12 +143,12 @@ class ListWatch:
         named = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
         return kept(self.kind, {**named, **without_managed_fields(manifest)})
 
-    def _tell(self, kind: str, manifest: Object) -> None:
+    def _tell(self, kind: str, manifest: Object, length: int) -> None:
         try:
             if kind == "DELETED":
-                self.deleted(kept(self.kind, manifest))
+                self.deleted(kept(self.kind, manifest, length))
             elif kind != "BOOKMARK":
-                self.seen(kept(self.kind, manifest))
+                self.seen(kept(self.kind, manifest, length))
         except Exception:
             # The others of the kind come all the same, and this one with the next list.
             log.exception("What a watch of %s has shown could not be taken in.", self.kind.plural)

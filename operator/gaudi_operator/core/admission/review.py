@@ -66,7 +66,12 @@ def forecast_plan(
 def forecast_question(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> "ForecastOf":
-    """What is asked for the forecast."""
+    """What is asked for the forecast. One decision asks it several times."""
+    name = ("forecast", measured_blocks, block_size)
+    return inference.once(name, lambda: _forecast_question(inference, measured_blocks, block_size))
+
+
+def _forecast_question(inference: Inference, measured_blocks: int | None, block_size: int | None) -> "ForecastOf":
     spec, inputs = inference.spec, inputs_of(runtime_config(inference))
     inputs = replace(
         inputs,

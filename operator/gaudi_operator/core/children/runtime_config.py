@@ -52,7 +52,11 @@ _DAY_SECONDS = 86_400
 
 
 def runtime_config(inference: Inference) -> RuntimeConfig:
-    """Everything that a runtime of this resource is told."""
+    """Everything that a runtime of this resource is told. One decision asks for it five times."""
+    return inference.once("runtime config", lambda: _runtime_config(inference))
+
+
+def _runtime_config(inference: Inference) -> RuntimeConfig:
     spec = inference.spec
     return RuntimeConfig(
         model=ModelConfig(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.shell.incoming import MOST_VALUES, ListReader, kept
+from gaudi_operator.shell.incoming import MOST_VALUES, ListReader, _values, kept
 from gaudi_operator.shell.kinds import CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
 from tests.builders import Object
 
@@ -110,3 +110,20 @@ async def test_what_is_no_list_is_an_error(text: str) -> None:
 
 async def test_list_without_items_is_read() -> None:
     assert await read(b'{"items": null}', 2) == {"items": None}
+
+
+@pytest.mark.parametrize("count", [MOST_VALUES - 100, MOST_VALUES + 100])
+def test_length_of_an_object_changes_nothing_of_what_is_kept(count: int) -> None:
+    manifest = some(CONTROLLER_REVISION, owner(), data=[0] * count)
+    length = len(json.dumps(manifest, separators=(",", ":")))
+    assert kept(CONTROLLER_REVISION, manifest, length) == kept(CONTROLLER_REVISION, manifest)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=3),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=1), inner),
+    )
+)
+def test_json_has_no_fewer_characters_than_values(value: Any) -> None:
+    assert _values(value, MOST_VALUES) <= len(json.dumps(value, separators=(",", ":")))
