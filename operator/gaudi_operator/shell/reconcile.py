@@ -208,6 +208,10 @@ class Reconciler:
         resource = self._do.store.resource(key) or observed.resource
         await self._do.writer.show(resource, decision.status)
         self._tell(resource, decision)
+        shown = self._do.store.resource(key)
+        if shown and _asked(shown) != _asked(observed.resource):
+            # The answer to our write has it already, so that the watch's event of it will be no news and wake nobody.
+            return 0.0
         waits = (
             decision.look_again_seconds,
             worker.retry_seconds(),
@@ -299,6 +303,12 @@ def _is_urgent(manifest: Manifest) -> bool:
     """Whether traffic or a person waits: a spec that has changed, or a pod whose gate is open."""
     kind = kind_of(manifest)
     return kind in (RESOURCE, CLASS) or (kind is POD and gate_of(manifest) == "True")
+
+
+def _asked(resource: Manifest) -> tuple[Any, ...]:
+    """What people change of a resource."""
+    metadata = resource["metadata"]
+    return tuple(metadata.get(each) for each in ("uid", "generation", "labels", "annotations", "deletionTimestamp"))
 
 
 def _rank(observed: Observed) -> Rank:

@@ -170,6 +170,23 @@ def test_resource_is_looked_at_again_when_that_is_due(operator: Operator) -> Non
     assert operator.decided == pytest.approx([0, 30, 60, 90])
 
 
+def test_spec_that_changes_during_a_reconcile_is_looked_at(operator: Operator) -> None:
+    """The answer to the write of the status has it first, and the watch's event is no news then."""
+    edited = {**operator.resource, "spec": {**operator.resource["spec"], "replicas": 7}}
+    seen: list[int | None] = []
+
+    def decide(observed: Observed) -> Decision:
+        seen.append(observed.resource["spec"].get("replicas"))
+        if len(seen) == 1:
+            operator.memory.api.put(edited, generation=2)
+        return Decision((), operator.status, (), None)
+
+    operator.decide = decide
+    operator.sees(operator.resource)
+    operator.pass_time(3600)
+    assert seen == [None, 7]
+
+
 def test_nothing_is_decided_before_every_kind_was_listed(operator: Operator) -> None:
     operator.memory.store.unlisted = {(POD, None)}
     operator.sees(operator.resource)
