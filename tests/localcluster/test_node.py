@@ -1,17 +1,20 @@
 """What a running node can do."""
 
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
 
-from localcluster import LocalClusterError, Node, build
+from localcluster import LocalClusterError, Node, build, cgroups
 from localcluster.processes import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 IMAGE = "localhost/busybox:1"
+CLUSTER_DNS = ("--namespace", "kube-system", "--selector", "k8s-app=kube-dns")
 
 
 def phase_of(node: Node, pod: str) -> str:
@@ -40,6 +43,33 @@ def test_pod_resolves_the_full_name_of_another_namespace(node: Node, pod: str) -
 def test_name_outside_the_cluster_is_refused(node: Node, pod: str) -> None:
     answer = node.kubectl("exec", pod, "--", "sh", "-c", "nslookup elsewhere.example. || true")
     assert "can't find elsewhere.example." in answer
+
+
+def dns_process(node: Node) -> int:
+    """The process that answers names on this node; tests on other nodes of this machine have theirs."""
+    uid = node.kubectl("get", "pod", *CLUSTER_DNS, "-o", "jsonpath={..metadata.uid}")
+    pod = next(cgroups.ROOT.rglob(f"pod{uid}"))
+    processes = {int(pid) for file in pod.rglob("cgroup.procs") for pid in file.read_text().split()}
+    [process] = [pid for pid in processes if "coredns" in Path(f"/proc/{pid}/comm").read_text()]
+    return process
+
+
+def test_names_are_answered_late_rather_than_refused(node: Node, pod: str) -> None:
+    """On a busy machine cluster DNS misses readiness probes, and no other copy could answer."""
+    unready = ("get", "pod", *CLUSTER_DNS, "-o", "jsonpath={..status.conditions[?(@.type=='Ready')].status}")
+    kubectl = [str(build.kubernetes() / "kubectl"), "--kubeconfig", str(node.kubeconfig)]
+    asking = [*kubectl, "exec", pod, "--", "wget", "-q", "-O-", "http://front/index.html"]
+    process = dns_process(node)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        wait_until(lambda: node.kubectl(*unready) == "False", "cluster DNS to miss its probes", 30)
+        with subprocess.Popen(asking, stdout=subprocess.PIPE, text=True) as request:
+            with pytest.raises(subprocess.TimeoutExpired):  # a refusal would have ended it
+                request.wait(timeout=2)
+            os.kill(process, signal.SIGCONT)
+            assert request.communicate()[0] == "hello from web\n"
+    finally:
+        os.kill(process, signal.SIGCONT)
 
 
 def test_exec_passes_the_exit_code_on(node: Node, pod: str) -> None:
