@@ -1,6 +1,6 @@
 """One reconcile, as a function: what was observed goes in, everything that is to be done comes out."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
@@ -19,11 +19,11 @@ from gaudi_operator.core.answers import AT_ONCE, Answers, Unanswered
 from gaudi_operator.core.children.desired import child_actions
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.mending import MENDED_BY_OTHERS, refused_since
-from gaudi_operator.core.observed import InstallationDefaults, Observed
+from gaudi_operator.core.observed import InstallationDefaults, Manifest, Observed
 from gaudi_operator.core.pods.gate import judge_gates, with_gates
 from gaudi_operator.core.pods.terminations import terminations
 from gaudi_operator.core.pods.view import PodView, read_pods
-from gaudi_operator.core.resource import SpecUnreadable, read_identity, read_inference, read_status
+from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
 from gaudi_operator.core.rollout.backoff import attempts
 from gaudi_operator.core.rollout.planner import rollout_policy
 from gaudi_operator.core.rollout.replicas import scale, with_workloads
@@ -43,8 +43,14 @@ from gaudi_operator.core.texts import with_texts
 from gaudi_runtime.errors import Problem
 
 
-def decide(observed: Observed, defaults: InstallationDefaults, answers: Answers = AT_ONCE) -> Decision:
-    """The actions, the status and the events of one reconcile. What it needs to know of plans, `answers` say.
+def decide(
+    observed: Observed,
+    defaults: InstallationDefaults,
+    answers: Answers = AT_ONCE,
+    read: Callable[[Manifest, Answers], Inference] = read_inference,
+) -> Decision:
+    """The actions, the status and the events of one reconcile. What it needs to know of plans, `answers` say; `read`
+    reads the resource, and may know it from the reconcile before.
 
     In this order: gates by what pods report, admission of the spec, the next step of the rollout, children, status.
     """
@@ -52,7 +58,7 @@ def decide(observed: Observed, defaults: InstallationDefaults, answers: Answers 
     if read_identity(observed.resource).deleting:
         return Decision((), before)  # the garbage collector of the cluster takes the children
     try:
-        inference = read_inference(with_texts(observed.resource, observed.texts), answers)
+        inference = read(with_texts(observed.resource, observed.texts), answers)
     except SpecUnreadable as error:
         status = unreadable_status(observed, before, str(error))
         return Decision((), status, events(before, status, ()))

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Delete, Event, SetDeletionCost, SetGate
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
+from gaudi_operator.core.notation import canonical_json
 from gaudi_operator.core.observed import Manifest, TextKey
 from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
@@ -46,10 +48,10 @@ _MOST_KNOWN = 10_000
 
 @dataclass(frozen=True)
 class _Written:
-    """The last write for a resource: what was asked, what the API server made of it, and when."""
+    """The last write for a resource: digests of what was asked and of what the API server made of it, and when."""
 
-    asked: Mapping[str, Any]
-    result: Mapping[str, Any]
+    asked: str
+    result: str
     at: datetime
 
 
@@ -136,7 +138,7 @@ class Writer:
         asked = printable(_without_empty(status.model_dump(by_alias=True, exclude_none=True, mode="json")))
         last = self._written.get(metadata["uid"])
         # Another manager may own further fields of the status: what we asked for then gave `result`.
-        if asked == shown or (last and asked == last.asked and shown == last.result):
+        if asked == shown or (last and _digest(asked) == last.asked and _digest(shown) == last.result):
             return
         body = _skeleton(RESOURCE, metadata["namespace"], metadata["name"], metadata["uid"])
         path = RESOURCE.path(metadata["namespace"], metadata["name"], "status")
@@ -144,7 +146,9 @@ class Writer:
         # A resource that is gone shows nothing; its deletion is on its way to the store.
         with suppress(NotFound):
             answer = await self._server_apply(path, {**body, "status": asked}, FIELD_MANAGER)
-        self._written[metadata["uid"]] = _Written(asked, answer.get("status") or {}, self._clock.now())
+        self._written[metadata["uid"]] = _Written(
+            _digest(asked), _digest(answer.get("status") or {}), self._clock.now()
+        )
         # Nobody asks for those of deleted resources again, and a leader may live for months.
         while len(self._written) > _MOST_KNOWN:
             self._written.pop(next(iter(self._written)))
@@ -251,6 +255,10 @@ def _without_empty(value: Any) -> Any:
         kept = {name: _without_empty(each) for name, each in value.items()}
         return {name: each for name, each in kept.items() if each not in ({}, [])}
     return [_without_empty(each) for each in value] if isinstance(value, list) else value
+
+
+def _digest(status: Mapping[str, Any]) -> str:
+    return sha256(canonical_json(status).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def printable(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.answers import AT_ONCE
 from gaudi_operator.core.decide import decide
+from gaudi_operator.core.resource import RecentInferences
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Cluster
@@ -26,6 +27,9 @@ from gaudi_operator.shell.watches import WatchSession
 
 # A minute beyond the longest watch: room for the delays of kopf, which watches again at once when one ends.
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60
+
+RECENT = 64
+"""Resources whose specs are kept as they were read: as many as move at a time, and not as many as there may be."""
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +92,8 @@ class Leader:
         ask, answers = (self._planner.ask, self._planner.answers) if self._planner else (None, AT_ONCE)
         writer = Writer(cluster, self._store, clock)
         effects = Effects(self._store, self._reports, writer, self._events, metrics, clock, ask)
-        decision = partial(decide, defaults=settings.defaults(), answers=answers)
+        read = RecentInferences(RECENT).read
+        decision = partial(decide, defaults=settings.defaults(), answers=answers, read=read)
         self._reconciler = Reconciler(effects, decision, settings.reconcile_concurrency)
 
     async def run(self) -> bool:

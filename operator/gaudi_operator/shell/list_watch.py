@@ -19,6 +19,7 @@ import aiohttp
 
 from gaudi_operator.shell.incoming import ListReader, kept
 from gaudi_operator.shell.kinds import Kind
+from gaudi_operator.shell.trimmed import trimmed
 
 PAGE = 500
 """Objects that are asked for at once: what is read of a page goes before the next one comes."""
@@ -139,9 +140,9 @@ class ListWatch:
         return version
 
     def _kept(self, manifest: Object) -> Object:
-        # Items of a list do not say their kind as others do.
+        # Items of a list do not say their kind as others do. Trimmed at once, for a list may be of thousands.
         named = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
-        return kept(self.kind, {**named, **without_managed_fields(manifest)})
+        return trimmed(self.kind, kept(self.kind, {**named, **manifest}))
 
     def _tell(self, kind: str, manifest: Object, length: int) -> None:
         try:
@@ -167,15 +168,6 @@ class ListWatch:
     @property
     def _selected(self) -> Mapping[str, str]:
         return {"labelSelector": self.kind.selector} if self.kind.selector else {}
-
-
-def without_managed_fields(manifest: Object) -> dict[str, Any]:
-    """Nothing decides on them, and they are a third of the memory."""
-    metadata = manifest["metadata"]
-    if "managedFields" not in metadata:
-        return dict(manifest)
-    kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-    return {**manifest, "metadata": kept}
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

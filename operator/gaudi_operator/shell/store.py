@@ -36,7 +36,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.list_watch import without_managed_fields
+from gaudi_operator.shell.trimmed import same_but_for_version, trimmed
 
 log = logging.getLogger(__name__)
 
@@ -86,22 +86,22 @@ class Store:
         self._gone: dict[str, int] = {}
 
     def put(self, manifest: Mapping[str, Any]) -> Key | None:
-        """Take a version of an object in; returns the resource to wake, None when it is no news."""
-        slim = without_managed_fields(manifest)
-        key, kind, uid = key_of(slim), kind_of(slim), slim["metadata"]["uid"]
+        """Take a version of an object in; returns the resource to wake, None when it says nothing new."""
+        key, kind, uid = key_of(manifest), kind_of(manifest), manifest["metadata"]["uid"]
         if key is None:
             return self._drop(kind, uid)
         home = self._home.get((kind, uid))
         known = self._families[home].get((kind, uid)) if home else None
         # A watch may bring a version from before our own write, or from before the deletion.
-        if version_of(slim) <= max(version_of(known) if known else -1, self._gone.get(uid, -1)):
+        if version_of(manifest) <= max(version_of(known) if known else -1, self._gone.get(uid, -1)):
             return None
+        slim = trimmed(kind, manifest)
         # Somebody has changed the label that says whose it is.
         if home not in (None, key):
             self._drop(kind, uid)
         self._families[key][kind, uid] = slim
         self._home[kind, uid] = key
-        return key
+        return None if home == key and known and same_but_for_version(known, slim) else key
 
     def remove(self, manifest: Mapping[str, Any]) -> Key | None:
         """Forget a deleted object, and do not let an older version of it come back. Returns the resource to wake."""

@@ -14,7 +14,7 @@ from gaudi_operator.cli.kubectl.asking import Asked, Refused, asks
 from gaudi_operator.core.names import CONTAINER, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_inference, read_status
-from gaudi_operator.core.rollout.inputs import as_a_spec_says, revision_inputs
+from gaudi_operator.core.rollout.inputs import as_a_spec_says
 from gaudi_operator.core.rollout.revision import Revision, stored_revisions, undo_patch
 from gaudi_runtime.contract.text import on_one_line
 
@@ -174,10 +174,10 @@ def why_not_back(revision: Revision) -> str | None:
 
 def _desired(resource: Manifest, stored: Sequence[Revision]) -> Revision | None:
     inference = read_inference(resource)
-    inputs, pinned = revision_inputs(inference), inference.spec.rollout.revision
+    pinned = inference.spec.rollout.revision
     if pinned:
         return next((each for each in stored if each.name == pinned), None)
-    return next((each for each in stored if each.is_of(inputs)), None)
+    return next((each for each in stored if each.is_of(inference)), None)
 
 
 def pause_patch(resource: Manifest) -> MergePatch:

@@ -257,6 +257,10 @@ def why_settings_are_wrong(inference: Inference) -> str | None:
 
 def why_settings_are_ignored(inference: Inference) -> str | None:
     """One text that names every setting without effect; None when all have one."""
+    return inference.once("ignored settings", lambda: _why_ignored(inference))
+
+
+def _why_ignored(inference: Inference) -> str | None:
     config = runtime_config(inference)
     plugin = ignored_by_the_plugin(inference)
     ignored = (*plugin, *ignored_knobs(config), *ignored_settings(config.bucketing, config.limits))
@@ -315,7 +319,12 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
     )
 
 
-first_violation = Checks(
+def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
+    """What is wrong with a spec on an installation; None when it may run. Raises Unanswered."""
+    return inference.once(("violation", defaults), lambda: _first_violation(inference, defaults))
+
+
+_first_violation = Checks(
     simulation_is_not_allowed,
     text_is_missing,
     something_is_not_built,
@@ -328,4 +337,3 @@ first_violation = Checks(
     plan_is_impossible,
     thresholds_are_unreachable,
 )
-"""What is wrong with a spec on an installation; None when it may run."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 from threading import Lock
 
+from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.core.admission.bounds import most_kv_blocks
 from gaudi_operator.core.answers import Question, Refusal
 from gaudi_operator.core.children.runtime_config import bucket_policy, plan_limits
@@ -76,18 +77,19 @@ def plan_figures(inference: Inference) -> PlanFigures:
     """Those of the plan with the most buckets that the spec can have. Raises PlanImpossible with the planner's
     sentence, without a full stop, when there is no plan; PlanTooExpensive, and Unanswered.
     """
-    spec = inference.spec
+    return inference.answers.get(inference.once("figures question", lambda: _figures_question(inference.spec)))
+
+
+def _figures_question(spec: GaudiInferenceSpec) -> FiguresOf:
     limits, readiness, most = plan_limits(spec), spec.readiness, spec.warmup.max_graph_tokens
-    return inference.answers.get(
-        FiguresOf(
-            bucket_policy(spec),
-            limits,
-            most_kv_blocks(spec),
-            readiness.min_captured_prompt_percent,
-            readiness.min_captured_decode_percent,
-            # vLLM's plugin gives no graph to more tokens than a step may have, where nothing is said.
-            most or limits.max_num_batched_tokens,
-        )
+    return FiguresOf(
+        bucket_policy(spec),
+        limits,
+        most_kv_blocks(spec),
+        readiness.min_captured_prompt_percent,
+        readiness.min_captured_decode_percent,
+        # vLLM's plugin gives no graph to more tokens than a step may have, where nothing is said.
+        most or limits.max_num_batched_tokens,
     )
 
 

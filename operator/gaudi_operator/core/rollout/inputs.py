@@ -54,6 +54,10 @@ class RevisionInputs(ApiModel):
 
 def revision_inputs(inference: Inference) -> RevisionInputs:
     """The inputs that `inference` asks for now."""
+    return inference.once("revision inputs", lambda: _revision_inputs(inference))
+
+
+def _revision_inputs(inference: Inference) -> RevisionInputs:
     spec = inference.spec
     return RevisionInputs(
         class_name=spec.class_name,
@@ -74,6 +78,11 @@ def revision_inputs(inference: Inference) -> RevisionInputs:
 def stored_form(inputs: RevisionInputs) -> dict[str, Any]:
     """The inputs as they stand in a ControllerRevision, with the version of their form."""
     return {**_fields(inputs), "version": VERSION}
+
+
+def as_kept(inference: Inference) -> dict[str, Any]:
+    """The inputs that `inference` asks for now as they are read from a ControllerRevision of this release."""
+    return inference.once("inputs as kept", lambda: present_form(stored_form(revision_inputs(inference))))
 
 
 def revision_name(inputs: RevisionInputs) -> str:

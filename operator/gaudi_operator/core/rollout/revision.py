@@ -21,6 +21,7 @@ from gaudi_operator.core.observed import InstallationDefaults, Manifest
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_operator.core.rollout.inputs import (
     RevisionInputs,
+    as_kept,
     present_form,
     read_inputs,
     revision_inputs,
@@ -191,9 +192,11 @@ class Revision:
         except ValidationError:
             return None
 
-    def is_of(self, inputs: RevisionInputs) -> bool:
-        """Whether it runs what these inputs ask for. To name the mode that it runs in asks for nothing else."""
-        if same_inputs(self.inputs, inputs):
+    def is_of(self, inference: Inference) -> bool:
+        """Whether it runs what the resource asks for. To name the mode that it runs in asks for nothing else."""
+        inputs = revision_inputs(inference)
+        # Field by field is slow, and needed only where another release has kept it.
+        if self.inputs == as_kept(inference) or same_inputs(self.inputs, inputs):
             return True
         asked = inputs.engine.execution_mode
         if asked is None or asked is not self.mode:
@@ -258,11 +261,12 @@ def desired_revision(
     restart pods. A pinned revision that is not stored is why_not_kept()'s affair. `filled` is the resource with
     what its class gives, which is `from_class`: it is rendered, and the inputs remain what the spec says.
     """
-    inputs, pinned = revision_inputs(inference), inference.spec.rollout.revision
+    pinned = inference.spec.rollout.revision
     # Compared field by field and not by name: the name of a newer release hashes fields that an older one lacks.
     for revision in stored:
-        if revision.name == pinned or (pinned is None and revision.is_of(inputs)):
+        if revision.name == pinned or (pinned is None and revision.is_of(inference)):
             return revision
+    inputs = revision_inputs(inference)
     whole = filled or inference
     config = runtime_config(whole)
     text = canonical_json(config.model_dump(mode="json", by_alias=True, exclude_none=True))
@@ -277,8 +281,8 @@ def desired_revision(
 
 def with_kept_mode(inference: Inference, stored: tuple[Revision, ...]) -> Inference:
     """With the execution mode of the stored revision of the spec's inputs: what runs is judged by what it runs in."""
-    inputs = revision_inputs(inference)
-    return replace(inference, kept_mode=next((each.mode for each in stored if each.is_of(inputs)), None))
+    mode = next((each.mode for each in stored if each.is_of(inference)), None)
+    return inference.once(("in mode", mode), lambda: replace(inference, kept_mode=mode))
 
 
 def to_run(revision: Revision, stored: tuple[Revision, ...]) -> Revision:

@@ -18,7 +18,6 @@ from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_un
 from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, hints
 from gaudi_operator.core.notation import ADD_SIZES, DONE, captured_percent, only_images_cold
 from gaudi_operator.core.pods.view import PodView
-from gaudi_operator.core.rollout.inputs import revision_inputs
 from gaudi_operator.core.state import State
 from gaudi_operator.core.status.cold_shapes import suggestion
 from gaudi_operator.core.status.recipes import why_missed
@@ -48,7 +47,7 @@ def _runs_the_spec(state: State) -> bool:
     choice = state.rollout.choice
     if choice is None or state.inference.spec.rollout.revision is None:
         return choice is None or not choice.rolled_back
-    return choice.current.is_of(revision_inputs(state.inference))
+    return choice.current.is_of(state.inference)
 
 
 def forecast_now(state: State) -> PlanForecast | None:
