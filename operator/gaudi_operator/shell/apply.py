@@ -7,7 +7,7 @@ server refuses is shown there too: Stalled with its reason, and not Ready.
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -23,7 +23,7 @@ from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_operator.errors import NotFound, Stalled, Transient, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
 from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
-from gaudi_operator.shell.store import Key, Store, controlled_by, is_retained
+from gaudi_operator.shell.store import Key, Store, controlled_by, is_retained, version_of
 from gaudi_runtime.contract.text import on_one_line
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"
@@ -55,6 +55,16 @@ class _Written:
     at: datetime
 
 
+@dataclass
+class OwnWrites:
+    """What our writes for a resource were: their `versions`, of which a watch tells too, and whether an answer has
+    `told_more`, something that others have changed before, of which no watch will tell any more.
+    """
+
+    versions: set[int] = field(default_factory=set)
+    told_more: bool = False
+
+
 class Writer:
     """Writes for one cluster: children, gates, deletion costs and, last in a reconcile, statuses."""
 
@@ -64,6 +74,7 @@ class Writer:
         self._cluster = cluster
         self._store = store
         self._written: dict[str, _Written] = {}
+        self._own_writes: dict[Key, OwnWrites] = {}
 
     async def perform(self, key: Key, action: Action) -> None:
         """Do one action for the resource `key`. Raises OperatorError."""
@@ -76,6 +87,10 @@ class Writer:
                 await self._set_gate(key, action)
             case SetDeletionCost():
                 await self._set_deletion_cost(key, action)
+
+    def take_own(self, key: Key) -> OwnWrites:
+        """Our writes for the resource since this was asked last."""
+        return self._own_writes.pop(key, OwnWrites())
 
     async def recheck(self, key: Key, actions: Iterable[Action]) -> None:
         """Look at the resource itself before anything is made anew for it: the store may show one that is gone.
@@ -140,12 +155,13 @@ class Writer:
         # Another manager may own further fields of the status: what we asked for then gave `result`.
         if asked == shown or (last and _digest(asked) == last.asked and _digest(shown) == last.result):
             return
-        body = _skeleton(RESOURCE, metadata["namespace"], metadata["name"], metadata["uid"])
-        path = RESOURCE.path(metadata["namespace"], metadata["name"], "status")
+        key = Key(metadata["namespace"], metadata["name"])
+        body = _skeleton(RESOURCE, *key, metadata["uid"])
+        path = RESOURCE.path(*key, "status")
         answer: Mapping[str, Any] = {}
         # A resource that is gone shows nothing; its deletion is on its way to the store.
         with suppress(NotFound):
-            answer = await self._server_apply(path, {**body, "status": asked}, FIELD_MANAGER)
+            answer = await self._server_apply(key, path, {**body, "status": asked}, FIELD_MANAGER)
         self._written[metadata["uid"]] = _Written(
             _digest(asked), _digest(answer.get("status") or {}), self._clock.now()
         )
@@ -161,7 +177,7 @@ class Writer:
         ours = self._ours(key, manifest)
         if ours is None:
             try:
-                await self._server_apply(path, _with(body, resourceVersion=NO_VERSION), FIELD_MANAGER)
+                await self._server_apply(key, path, _with(body, resourceVersion=NO_VERSION), FIELD_MANAGER)
                 return
             except Transient as error:
                 if error.reason not in _TAKEN:
@@ -170,7 +186,7 @@ class Writer:
                 if ours is None:
                     raise
         # The API server refuses it when another object has taken the name meanwhile.
-        await self._server_apply(path, _with(body, uid=ours["metadata"]["uid"]), FIELD_MANAGER)
+        await self._server_apply(key, path, _with(body, uid=ours["metadata"]["uid"]), FIELD_MANAGER)
 
     async def _own(self, key: Key, kind: Kind, path: str) -> Manifest | None:
         """The object that has the name already, None when it is gone by now. Raises Stalled when it is not ours."""
@@ -197,7 +213,7 @@ class Writer:
             answer = {}
         # The object is answered while finalizers or a grace period keep it, and a Status once it is gone.
         if answer.get("kind") == action.kind:
-            self._store.put(answer)
+            self._take_in(key, answer)
         elif known and known["metadata"]["uid"] == action.uid:
             self._store.remove(known)
 
@@ -212,14 +228,14 @@ class Writer:
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         path = POD.path(key.namespace, action.pod, "status")
         with suppress(NotFound):  # the pod is gone, and its event is on its way
-            await self._server_apply(path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
+            await self._server_apply(key, path, {**body, "status": {"conditions": [condition]}}, GATE_MANAGER)
 
     async def _set_deletion_cost(self, key: Key, action: SetDeletionCost) -> None:
         """A pod that is gone is a conflict of UIDs: the next reconcile does not see it any more."""
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         if action.removed_first:
             body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)}
-        await self._server_apply(POD.path(key.namespace, action.pod), body, DELETION_COST_MANAGER)
+        await self._server_apply(key, POD.path(key.namespace, action.pod), body, DELETION_COST_MANAGER)
 
     def _transition_time(self, key: Key, action: SetGate) -> str:
         pod = self._store.get(key, POD, action.pod) or {}
@@ -230,13 +246,27 @@ class Writer:
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         return str((unchanged and gate.get("lastTransitionTime")) or now)
 
-    async def _server_apply(self, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
+    async def _server_apply(self, key: Key, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
         """The object as it is now, in the store too: a watch may show our own write only after the next reconcile."""
         # Without force, a field of ours that somebody has edited would be a conflict for ever.
         query = {"fieldManager": manager, "force": "true"}
         answer = await self._cluster.request("PATCH", path, body, query=query, content_type=SERVER_APPLY)
-        self._store.put(answer)
+        self._take_in(key, answer)
         return answer
+
+    def _take_in(self, key: Key, answer: Manifest) -> None:
+        known, own = self._store.find(answer), self._own_writes.setdefault(key, OwnWrites())
+        self._store.put(answer)
+        own.versions.add(version_of(answer))
+        if known is not None and kind_of(answer) is POD and (now := self._store.find(answer)):
+            own.told_more |= _without_ours(known) != _without_ours(now)
+
+
+def _without_ours(pod: Manifest) -> tuple[object, ...]:
+    """What others say of a pod."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    conditions = [each for each in status.get("conditions") or () if each["type"] != GATE]
+    return metadata.get("labels"), metadata.get("deletionTimestamp"), {**status, "conditions": conditions}
 
 
 def _skeleton(kind: Kind, namespace: str, name: str, uid: str) -> dict[str, Any]:

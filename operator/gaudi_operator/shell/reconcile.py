@@ -21,7 +21,7 @@ from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reports import Reports
 from gaudi_operator.shell.resource_worker import ResourceWorker, subject_of
 from gaudi_operator.shell.slots import Rank, Slots
-from gaudi_operator.shell.store import CLASSES, Key, Store, gate_of
+from gaudi_operator.shell.store import CLASSES, Key, Store, gate_of, version_of
 
 # A restart may open the gates of a thousand pods at once, and other resources want the API server too.
 GATES_AT_ONCE = 16
@@ -71,7 +71,7 @@ class Reconciler:
     def seen(self, manifest: Manifest) -> None:
         """A watch has shown an object as it is now."""
         if key := self._do.store.put(manifest):
-            self.wake(key, 0.0 if _is_urgent(manifest) else SOON_SECONDS)
+            self.wake(key, 0.0 if _is_urgent(manifest) else SOON_SECONDS, version_of(manifest))
 
     def gone(self, manifest: Manifest) -> None:
         """A watch has shown the last of an object."""
@@ -100,9 +100,9 @@ class Reconciler:
         """How many resources that were there at the start are still to be looked at."""
         return self._first.why_not_done()
 
-    def wake(self, key: Key, within: float = 0.0) -> None:
+    def wake(self, key: Key, within: float = 0.0, version: int | None = None) -> None:
         """Something about the resource changed: look at it `within` seconds. Cheap; many calls before the next
-        reconcile are one.
+        reconcile are one. `version` is that of the object that has changed, if it is one.
         """
         # Not before every kind was listed: what is not listed yet would be taken for missing.
         if self._do.store.unlisted:
@@ -116,7 +116,7 @@ class Reconciler:
             worker = self._workers[key] = ResourceWorker(clock=self._do.clock)
             worker.task = asyncio.create_task(self._serve(key, worker), name=f"reconcile {key.namespace}/{key.name}")
         if worker:
-            worker.look_within(within)
+            worker.look_within(within, version)
 
     def stop(self) -> None:
         """Stop all work now: no write starts after this."""
@@ -136,7 +136,9 @@ class Reconciler:
             finally:
                 self._slots.release()
             self._first.done(key)
-            await worker.pause(seconds, wakeable)
+            own = self._do.writer.take_own(key)
+            worker.know(own.versions)
+            await worker.pause(0.0 if own.told_more and wakeable else seconds, wakeable)
         self._do.reports.follow(key, ())
         self._first.done(key)
         # Nothing is awaited since the last look: a wake-up in between would have been lost.

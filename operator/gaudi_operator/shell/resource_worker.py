@@ -42,6 +42,7 @@ class ResourceWorker:
     clock: Clock = SYSTEM
     _generation: int | None = None
     _timer: asyncio.TimerHandle | None = None
+    _because: set[int | None] = field(default_factory=set)
     _refused: dict[tuple[type[Action], str], _Refusal] = field(default_factory=dict)
 
     def is_new(self, generation: int) -> bool:
@@ -51,11 +52,14 @@ class ResourceWorker:
 
     def begin(self) -> None:
         """A reconcile looks at everything: what has changed until now asks for no other one."""
-        self.news.clear()
-        self._stop_timer()
+        self._because.clear()
+        self._rest()
 
-    def look_within(self, seconds: float) -> None:
-        """Make sure that a reconcile comes, at the latest after `seconds`."""
+    def look_within(self, seconds: float, version: int | None = None) -> None:
+        """Make sure that a reconcile comes, at the latest after `seconds`: because of an object of that version, or of
+        something else.
+        """
+        self._because.add(version)
         if seconds <= 0:
             self._look()
             return
@@ -64,6 +68,17 @@ class ResourceWorker:
             return
         self._stop_timer()
         self._timer = loop.call_later(seconds, self._look)
+
+    def know(self, versions: Iterable[int]) -> None:
+        """These were written by ourselves, and alone they ask for no reconcile."""
+        # A watch is often quicker than the answer to a write, and tells of it as if somebody else had written.
+        if self._because and not self._because.difference(versions):
+            self._because.clear()
+            self._rest()
+
+    def _rest(self) -> None:
+        self.news.clear()
+        self._stop_timer()
 
     def _look(self) -> None:
         self._stop_timer()

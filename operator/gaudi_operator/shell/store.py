@@ -90,8 +90,7 @@ class Store:
         key, kind, uid = key_of(manifest), kind_of(manifest), manifest["metadata"]["uid"]
         if key is None:
             return self._drop(kind, uid)
-        home = self._home.get((kind, uid))
-        known = self._families[home].get((kind, uid)) if home else None
+        home, known = self._home.get((kind, uid)), self.find(manifest)
         # A watch may bring a version from before our own write, or from before the deletion.
         if version_of(manifest) <= max(version_of(known) if known else -1, self._gone.get(uid, -1)):
             return None
@@ -162,6 +161,12 @@ class Store:
     def get(self, key: Key, kind: Kind, name: str) -> Manifest | None:
         """The object of that name that belongs to the resource."""
         return next((each for each in self._of(key, kind) if each["metadata"]["name"] == name), None)
+
+    def find(self, manifest: Manifest) -> Manifest | None:
+        """The object of the same UID as it was seen last."""
+        of = kind_of(manifest), manifest["metadata"]["uid"]
+        home = self._home.get(of)
+        return self._families[home].get(of) if home else None
 
     def gate_is_open(self, key: Key, uid: str) -> bool:
         """Whether the pod of the resource with that UID takes traffic as far as its gate goes; False without it."""

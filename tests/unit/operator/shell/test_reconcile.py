@@ -1,5 +1,6 @@
 """One resource, one pass after the other: gates first, refusals are shown, and what failed is tried again later."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -185,6 +186,44 @@ def test_spec_that_changes_during_a_reconcile_is_looked_at(operator: Operator) -
     operator.sees(operator.resource)
     operator.pass_time(3600)
     assert seen == [None, 7]
+
+
+def test_own_write_that_a_watch_shows_first_asks_for_nothing(operator: Operator) -> None:
+    """A watch is often quicker than the answer."""
+    operator.sees(operator.resource)
+    operator.wanted = (made(),)
+    send = operator.memory.send
+
+    async def told_first(*request: Any) -> Answer:
+        answer = await send(*request)
+        operator.reconciler.seen(json.loads(answer.text))
+        return answer
+
+    operator.memory.send = told_first  # type: ignore[method-assign]
+    operator.sees(serving_pod(operator))
+    decided = len(operator.decided)
+    operator.wanted = ()
+    operator.pass_time(3600)
+    assert len(operator.decided) == decided
+
+
+def test_pod_that_changes_before_its_gate_is_written_is_looked_at(operator: Operator) -> None:
+    """The answer to the write of the gate has it first, and the watch's event is no news then."""
+    pod = serving_pod(operator)
+    operator.sees(operator.resource, pod)
+    decided, send = len(operator.decided), operator.memory.send
+
+    async def changed_before(*request: Any) -> Answer:
+        ready = {"type": "Ready", "status": "True"}
+        operator.memory.api.put({**pod, "status": {**pod["status"], "conditions": [ready]}})
+        operator.wanted = ()
+        return await send(*request)
+
+    operator.memory.send = changed_before  # type: ignore[method-assign]
+    operator.wanted = (SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", ""),)
+    operator.loop.call_soon(operator.reconciler.reported, KEY, True)
+    operator.pass_time(3600)
+    assert len(operator.decided) == decided + 2
 
 
 def test_nothing_is_decided_before_every_kind_was_listed(operator: Operator) -> None:

@@ -47,8 +47,8 @@ def test_same_and_older_versions_are_no_news() -> None:
 
 
 def test_versions_are_compared_as_numbers() -> None:
-    store = store_of(manifest(SERVICE, "s", 9, "r"))
-    assert store.put(manifest(SERVICE, "s", 10, "r")) == KEY
+    store = store_of(manifest(SERVICE, "s", 9, "r", spec="old"))
+    assert store.put(manifest(SERVICE, "s", 10, "r", spec="new")) == KEY
 
 
 def test_late_event_does_not_bring_a_deleted_object_back() -> None:
@@ -70,6 +70,13 @@ def test_object_that_loses_our_label_is_dropped() -> None:
     changed["metadata"]["labels"] = {}
     assert store.put(changed) == KEY
     assert store.get(KEY, SERVICE, "services-s") is None
+
+
+def test_version_that_says_the_same_is_no_news() -> None:
+    store = store_of(manifest(REPLICA_SET, "s", 9, "r", status={"replicas": 1}))
+    assert store.put(manifest(REPLICA_SET, "s", 10, "r", status={"replicas": 2})) is None
+    assert store.put(manifest(REPLICA_SET, "s", 9, "r", spec="old")) is None
+    assert store.put(manifest(REPLICA_SET, "s", 11, "r", status={"conditions": [{"type": "ReplicaFailure"}]})) == KEY
 
 
 def test_managed_fields_are_not_kept() -> None:
@@ -181,7 +188,7 @@ def test_same_list_again_completes_nothing() -> None:
 def test_later_list_wakes_only_where_it_holds_news() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "gone", 3, "mine"))
     assert store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10) == set()
-    assert store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 2)], version=11) == {KEY}
+    assert store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 2, spec="new")], version=11) == {KEY}
     assert store.take_list(POD, None, [], version=11) == {KEY}
     assert store.get(KEY, POD, "pods-gone") is None
 

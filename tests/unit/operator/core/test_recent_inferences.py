@@ -1,0 +1,57 @@
+"""A resource that was read a moment ago is the same object, and one that has changed is read anew."""
+
+from typing import Any
+
+from gaudi_operator.core.answers import Answers
+from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.resource import Inference, RecentInferences
+from tests.unit.operator.core.resources import resource
+
+ANSWERS = Answers(2**20)
+
+
+def read(recent: RecentInferences, uid: str = "u", answers: Answers = ANSWERS, **overrides: Any) -> Inference:
+    found = resource(**overrides)
+    return recent.read({**found, "metadata": {**found["metadata"], "uid": uid}}, answers)
+
+
+def test_unchanged_resource_is_the_same_object() -> None:
+    recent = RecentInferences(2)
+    assert read(recent) is read(recent)
+
+
+def test_other_spec_is_read_anew() -> None:
+    recent = RecentInferences(2)
+    read(recent)
+    assert read(recent, replicas=7).spec.replicas == 7
+
+
+def test_restart_is_read_although_the_spec_stays() -> None:
+    recent = RecentInferences(2)
+    read(recent)
+    now = {RESTARTED_AT_ANNOTATION: "2026-01-01T00:00:00Z"}
+    assert read(recent, annotations=now).identity.restarted_at == now[RESTARTED_AT_ANNOTATION]
+
+
+def test_others_answers_are_not_asked() -> None:
+    recent, others = RecentInferences(2), Answers(2**20)
+    read(recent)
+    assert read(recent, answers=others).answers is others
+
+
+def test_resources_of_one_spec_are_told_apart() -> None:
+    recent = RecentInferences(2)
+    assert read(recent, "u").identity.uid == "u"
+    assert read(recent, "v").identity.uid == "v"
+
+
+def test_only_so_many_are_known() -> None:
+    recent = RecentInferences(2)
+    first = read(recent, "a")
+    read(recent, "b")
+    assert read(recent, "a") is first
+    read(recent, "c")
+    assert read(recent, "a") is first
+    read(recent, "b")
+    read(recent, "c")
+    assert read(recent, "a") is not first

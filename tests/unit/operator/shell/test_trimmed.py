@@ -1,0 +1,71 @@
+"""What is kept of an object is what somebody reads, and equal texts are kept once."""
+
+import json
+from typing import Any
+
+from gaudi_operator.shell.kinds import AUTOSCALER, DISRUPTION_BUDGET, POD, REPLICA_SET, RESOURCE, Kind
+from gaudi_operator.shell.trimmed import same_but_for_version, trimmed
+
+_PROBE = {"name": "runtime", "ports": [{"name": "status"}], "image": "registry.test/runtime:1"}
+
+
+def read(kind: Kind, version: int = 1, **body: Any) -> dict[str, Any]:
+    """As it comes from the API server: with texts of its own."""
+    metadata = {"name": "tiny", "uid": "u", "resourceVersion": str(version), "managedFields": [{"manager": "kubectl"}]}
+    found: dict[str, Any] = json.loads(json.dumps({"kind": kind.kind, "metadata": metadata, **body}))
+    return found
+
+
+def test_pod_is_kept_with_its_status_and_where_it_answers() -> None:
+    kept = trimmed(POD, read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"}))
+    assert kept["spec"] == {"containers": [{"name": "runtime", "ports": [{"name": "status"}]}]}
+    assert kept["status"] == {"phase": "Running"}
+
+
+def test_sidecars_of_pods_are_told_from_other_init_containers() -> None:
+    started = [{"name": "proxy", "restartPolicy": "Always", "image": "i"}, {"name": "fetch"}]
+    kept = trimmed(POD, read(POD, spec={"initContainers": started}))
+    assert kept["spec"]["initContainers"] == [{"name": "proxy", "restartPolicy": "Always"}, {"name": "fetch"}]
+
+
+def test_refusals_of_a_replica_set_are_kept_and_its_counts_not() -> None:
+    refused = [{"type": "ReplicaFailure", "status": "True"}]
+    kept = trimmed(REPLICA_SET, read(REPLICA_SET, spec={"replicas": 1}, status={"replicas": 1, "conditions": refused}))
+    assert kept["status"] == {"conditions": refused}
+    assert kept["spec"] == {"replicas": 1}
+
+
+def test_what_an_autoscaler_asks_for_is_kept() -> None:
+    said = {"desiredReplicas": 3, "conditions": [], "currentMetrics": [{}], "lastScaleTime": "now"}
+    assert trimmed(AUTOSCALER, read(AUTOSCALER, status=said))["status"] == {"desiredReplicas": 3, "conditions": []}
+
+
+def test_status_of_a_resource_is_kept_whole() -> None:
+    assert trimmed(RESOURCE, read(RESOURCE, status={"phase": "Serving", "other": 1}))["status"]["other"] == 1
+
+
+def test_equal_texts_are_kept_once() -> None:
+    one, other = (trimmed(POD, read(POD, status={"phase": "Run" + "ning", "podIP": "10.0.0.1"})) for _ in range(2))
+    assert one["status"]["podIP"] is other["status"]["podIP"]
+    assert next(iter(one["status"])) is next(iter(other["status"]))
+
+
+def test_what_is_nested_deeper_than_anything_of_ours_stays() -> None:
+    deep: Any = "end"
+    for _ in range(800):
+        deep = [deep]
+    assert trimmed(RESOURCE, {"kind": "", "metadata": {}, "spec": deep})["spec"] == deep
+
+
+def test_another_version_of_the_same_is_known() -> None:
+    one = trimmed(DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 1, spec={"minAvailable": 0}, status={"expectedPods": 1}))
+    two = trimmed(DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 2, spec={"minAvailable": 0}, status={"expectedPods": 2}))
+    three = trimmed(DISRUPTION_BUDGET, read(DISRUPTION_BUDGET, 3, spec={"minAvailable": 1}))
+    assert same_but_for_version(one, two)
+    assert not same_but_for_version(two, three)
+
+
+def test_another_annotation_is_a_difference() -> None:
+    one, two = read(RESOURCE, 1), read(RESOURCE, 2)
+    two["metadata"]["annotations"] = {"a": "b"}
+    assert not same_but_for_version(trimmed(RESOURCE, one), trimmed(RESOURCE, two))
