@@ -207,7 +207,7 @@ def test_own_write_that_a_watch_shows_first_asks_for_nothing(operator: Operator)
     assert len(operator.decided) == decided
 
 
-def test_pod_that_changes_before_its_gate_is_written_is_looked_at(operator: Operator) -> None:
+def test_pod_that_changed_before_its_gate_was_written_counts(operator: Operator) -> None:
     """The answer to the write of the gate has it first, and the watch's event is no news then."""
     pod = serving_pod(operator)
     operator.sees(operator.resource, pod)

@@ -28,7 +28,7 @@ def test_sidecars_of_pods_are_told_from_other_init_containers() -> None:
     assert kept["spec"]["initContainers"] == [{"name": "proxy", "restartPolicy": "Always"}, {"name": "fetch"}]
 
 
-def test_refusals_of_a_replica_set_are_kept_and_its_counts_not() -> None:
+def test_refusals_of_replica_sets_are_kept_and_counts_not() -> None:
     refused = [{"type": "ReplicaFailure", "status": "True"}]
     kept = trimmed(REPLICA_SET, read(REPLICA_SET, spec={"replicas": 1}, status={"replicas": 1, "conditions": refused}))
     assert kept["status"] == {"conditions": refused}
