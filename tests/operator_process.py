@@ -33,6 +33,8 @@ class OperatorProcess:
         chosen = {f"GAUDI_OPERATOR_{name.upper()}": str(value) for name, value in {**fixed, **settings}.items()}
         self._environment = {"PATH": os.environ["PATH"], "KUBECONFIG": str(kubeconfig), **chosen}
         self.log = log
+        self.cgroup: Path | None = None
+        """What the next process counts to from its first moment on: a folder with a file `cgroup.procs`."""
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:
@@ -50,7 +52,7 @@ class OperatorProcess:
         position = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("a") as output:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "gaudi_operator", "run", env=self._environment, stderr=output, stdout=output
+                *self._command, env=self._environment, stderr=output, stdout=output
             )
         async with asyncio.timeout(30):
             while not (port := self._port(position)):
@@ -58,6 +60,13 @@ class OperatorProcess:
                     raise AssertionError(f"The operator ended by itself:\n{self.log.read_text()[position:]}")
                 await asyncio.sleep(0.05)
         self._url = f"http://127.0.0.1:{port}"
+
+    @property
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-m", "gaudi_operator", "run"]
+        if self.cgroup is None:
+            return command
+        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.cgroup / "cgroup.procs"), *command]
 
     @property
     def running(self) -> bool:

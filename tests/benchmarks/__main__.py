@@ -15,6 +15,7 @@ BENCHMARKS = (
     "gate_latency",
     "endpoint_latency",
     "peers",
+    "thousand",
     "upgrades",
 )
 

@@ -1,0 +1,181 @@
+"""A thousand resources with two thousand pods: how an operator starts beside them, and a gate beside them.
+
+    python -m tests.benchmarks.thousand [RESOURCES]
+
+A real API server with controllers, the operator with the Lease of the chart; the pods' reports are the test's. First
+the start of another operator, in a cgroup of its own: until it is ready, which it is when it has looked at all of them;
+how late its Lease was renewed; the most memory that it had, with its process for plans. Then 500 pods more warm up, and
+20 of them are done each second while the others report progress. Ends with exit code 1 when a limit is missed.
+"""
+
+import asyncio
+import itertools
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import httpx
+
+from gaudi_runtime.contract.report import Phase
+from localcluster import cgroups
+from tests.background import Background
+from tests.benchmarks.figures import Figure, percentile
+from tests.benchmarks.gate_latency import GateWatch
+from tests.benchmarks.operator_stage import Stage, all_ready, play, running, settled
+from tests.builders import gaudi_inference
+from tests.fake_runtime import FakeRuntime
+from tests.kube_api import KubeApi, until
+from tests.kubelet import Kubelet
+
+RETRY_SECONDS = 2.0
+LEASE = {"lease_duration_seconds": 15, "renew_deadline_seconds": 10, "retry_period_seconds": RETRY_SECONDS}
+"""As in the chart."""
+RENEWALS = 10
+REPLICAS = 2
+CREATED_PER_SECOND = 20.0
+WARMING, EACH = 25, 20
+"""Resources that warm up, and replicas of each."""
+DONE_PER_SECOND = 20.0
+PROGRESS_SECONDS = 5.0
+"""Between two reports of a pod that warms up: a bucket takes as long."""
+CGROUP = "gaudi-bench"
+PATIENCE = 1800.0
+
+
+async def measure(stage: Stage, count: int) -> list[Figure]:
+    """All figures of one run."""
+    stage.kubelet.on_start = FakeRuntime.warm
+    began = time.monotonic()
+    for number in range(count):
+        await asyncio.sleep(max(0.0, began + number / CREATED_PER_SECOND - time.monotonic()))
+        await stage.api.create(gaudi_inference(f"rests-{number}", replicas=REPLICAS))
+    await until(partial(all_ready, stage.api), f"{count} resources to be Ready", seconds=PATIENCE, every=2.0)
+    await until(partial(settled, stage.operator), "the operator to be at rest", seconds=PATIENCE)
+    figures = await start_figures(stage, count)
+    return figures + await gate_figures(stage, count)
+
+
+async def start_figures(stage: Stage, count: int) -> list[Figure]:
+    """Of another process that starts where all of them exist."""
+    await stage.operator.terminate()
+    with _cgroup() as memory:
+        stage.operator.cgroup = memory
+        async with _renewals(stage.api) as renewals:
+            began = time.monotonic()
+            await stage.operator.start()
+            await until(partial(_ready, stage), "the operator to be ready", seconds=PATIENCE, every=0.25)
+            took = time.monotonic() - began
+            await until(partial(_renewed, renewals, RENEWALS), "renewals of the Lease", seconds=PATIENCE)
+        await until(partial(settled, stage.operator), "the operator to be at rest", seconds=PATIENCE)
+        late = max(after - before for before, after in pairwise(renewals)) - RETRY_SECONDS
+        beside = f"start beside {count} resources and {REPLICAS * count} pods"
+        return [
+            Figure(f"{beside}: all looked at after", took, "s", 30),
+            Figure("  the latest renewal of the Lease, beyond its period", late, "s", 1),
+            Figure("  most memory, with the process for plans", _most_bytes(memory) / 10**6, "MB", 220),
+        ]
+
+
+async def gate_figures(stage: Stage, count: int) -> list[Figure]:
+    """20 pods a second become warm, of 500 that report progress."""
+    stage.kubelet.on_start = lambda _: None
+    known = set(stage.kubelet.runtimes)
+    for number in range(WARMING):
+        await stage.api.create(gaudi_inference(f"warms-{number}", replicas=EACH))
+    await until(partial(running, stage.kubelet, len(known) + WARMING * EACH), "more pods", seconds=PATIENCE)
+    names = sorted(set(stage.kubelet.runtimes) - known)
+    background, watch = Background(), GateWatch(stage.api)
+    background.spawn(watch.follow())
+    await until(partial(_seen, watch, known), "the watch to know all gates", seconds=PATIENCE)
+    await until(partial(settled, stage.operator), "the requests of the start to end", seconds=PATIENCE)
+    told = await _warm(stage.kubelet, names)
+    await until(partial(_seen, watch, set(told)), "all gates to open", seconds=PATIENCE)
+    await background.stop()
+    background.check()
+    delays = sorted(watch.opened[name] - when for name, when in told.items())
+    beside = f"report -> gate seen beside {count} resources, {WARMING * EACH} pods, {DONE_PER_SECOND:g} a second"
+    return [
+        Figure(f"{beside}: p50", percentile(delays, 50), "s"),
+        Figure("  p99", percentile(delays, 99), "s", 0.05),
+    ]
+
+
+async def _warm(kubelet: Kubelet, names: list[str]) -> dict[str, float]:
+    """One after the other is done, in a random order; the rest report progress."""
+    chance = random.Random(1)  # noqa: S311 - the same order in every run
+    order = chance.sample(names, len(names))
+    told: dict[str, float] = {}
+    background = Background()
+    background.spawn(_progress(kubelet, names, told))
+    for name in order:
+        await asyncio.sleep(chance.expovariate(DONE_PER_SECOND))
+        told[name] = time.monotonic()
+        kubelet.runtime(name).warm()
+    await background.stop()
+    background.check()
+    return told
+
+
+async def _progress(kubelet: Kubelet, names: list[str], told: dict[str, float]) -> None:
+    for step in itertools.count():
+        for name in names:
+            if name not in told:
+                kubelet.runtime(name).captured(step % 10, step % 7, Phase.CAPTURING)
+            await asyncio.sleep(PROGRESS_SECONDS / len(names))
+
+
+async def _seen(watch: GateWatch, names: set[str]) -> bool:
+    return names <= watch.opened.keys()
+
+
+async def _ready(stage: Stage) -> bool:
+    with suppress(httpx.TransportError):  # whoever has much to do answers late
+        return (await stage.operator.get("/readyz")).status_code == httpx.codes.OK
+    return False
+
+
+async def _renewed(renewals: list[float], count: int) -> bool:
+    return len(renewals) >= count
+
+
+@asynccontextmanager
+async def _renewals(api: KubeApi) -> AsyncIterator[list[float]]:
+    """When the Lease was taken and renewed from now on; monotonic seconds."""
+    found: list[float] = []
+
+    async def watch() -> None:
+        async for event in api.watch("Lease"):
+            if event["type"] == "MODIFIED" and event["object"]["spec"].get("holderIdentity"):
+                found.append(time.monotonic())
+
+    background = Background()
+    background.spawn(watch())
+    yield found
+    await background.stop()
+    background.check()
+
+
+@contextmanager
+def _cgroup() -> Iterator[Path]:
+    """One that counts memory, by cgroup v1 or v2."""
+    cgroups.prepare(CGROUP)
+    unified = (cgroups.ROOT / "cgroup.controllers").exists()
+    yield (cgroups.ROOT if unified else cgroups.ROOT / "memory") / CGROUP
+
+
+def _most_bytes(cgroup: Path) -> int:
+    files = (cgroup / name for name in ("memory.peak", "memory.max_usage_in_bytes"))
+    return int(next(each for each in files if each.exists()).read_text())
+
+
+if __name__ == "__main__":
+    COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    try:
+        sys.exit(play(partial(measure, count=COUNT), LEASE))
+    finally:
+        cgroups.remove(CGROUP)
