@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from localcluster import archive, build
 from localcluster.cache import cache_dir
@@ -41,7 +41,7 @@ class Cluster(Protocol):
 
 
 def cluster(name: str = "gaudi", images: Mapping[str, str] | None = None) -> Cluster:
-    """The cluster of `KUBECONFIG`, else kind's where Docker answers, else our node `name`; started if need be.
+    """The cluster of `KUBECONFIG`, else kind's where its engine answers, else our node `name`; started if need be.
 
     Its pods find `images` (target of the Dockerfile -> name). It stays until `remove_cluster`.
     Raises LocalClusterError with what to install or run where none is possible.
@@ -50,10 +50,11 @@ def cluster(name: str = "gaudi", images: Mapping[str, str] | None = None) -> Clu
     if given := os.environ.get("KUBECONFIG"):
         return _with_images(GivenCluster(Path(given)), wanted)
     if kind := _kind():
-        return _with_images(KindCluster(kind, name), wanted)
+        return _with_images(KindCluster(kind, _engine(), name), wanted)
     if os.uname().sysname != "Linux" or os.geteuid() != 0:
         raise LocalClusterError(
-            "No cluster to use: set KUBECONFIG to one, or start Docker and install kind,"
+            "No cluster to use: set KUBECONFIG to one, or install kind and start Docker"
+            " (or podman, with KIND_EXPERIMENTAL_PROVIDER=podman),"
             " or run the same command as root on Linux (it then starts a node of its own)."
         )
     prepare(wanted)
@@ -110,11 +111,11 @@ class GivenCluster:
 
 
 class KindCluster:
-    """A cluster by kind, with images by Docker."""
+    """A cluster by kind, with images by `engine`, which is what its nodes are containers of."""
 
-    def __init__(self, kind: str, name: str) -> None:
+    def __init__(self, kind: str, engine: str, name: str) -> None:
         """Use kind's cluster `name`; it is created when missing."""
-        self._kind, self._name = kind, name
+        self._kind, self._engine, self._name = kind, engine, name
         self.kubeconfig = _kind_config(name)
         self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
         if name not in _run(kind, "get", "clusters").split():
@@ -130,16 +131,32 @@ class KindCluster:
         return run_kubectl(_kubectl(), self.kubeconfig, arguments, stdin)
 
     def build_image(self, target: str, tag: str, arguments: Mapping[str, str] | None = None) -> None:
-        """Build with Docker and load."""
+        """Build and load."""
         options = [option for item in (arguments or {}).items() for option in ("--build-arg", "=".join(item))]
         with step(f"Building the {target} image"):
-            _run("docker", "build", "--target", target, "--tag", tag, *options, str(_PROJECT))
+            _run(self._engine, "build", "--target", target, "--tag", tag, *options, str(_PROJECT))
         self.load_image(tag)
 
     def load_image(self, tag: str) -> None:
-        """Copy an image of Docker to the nodes."""
+        """Copy an image of the engine to the nodes."""
         with step(f"Loading {tag} into kind"):
-            _run(self._kind, "load", "docker-image", tag, "--name", self._name)
+            if self._engine == "docker":
+                _run(self._kind, "load", "docker-image", tag, "--name", self._name)
+            else:
+                self._pipe(tag)
+
+    def _pipe(self, tag: str) -> None:
+        """`kind load docker-image` calls Docker whatever the provider is, so the engine's archive is handed on.
+
+        Through a pipe, because an image of gigabytes need not lie on the disk once more, and so to one node at a time.
+        """
+        _run(self._engine, "image", "inspect", tag)  # what is missing is said by the engine, not by who got nothing
+        load = (self._kind, "load", "image-archive", "/dev/stdin", "--name", self._name, "--nodes")
+        for node in _run(self._kind, "get", "nodes", "--name", self._name).split():
+            with subprocess.Popen([self._engine, "save", tag], stdout=subprocess.PIPE) as saving:
+                _run(*load, node, stdin=saving.stdout)
+            if saving.returncode:
+                raise LocalClusterError(f"`{self._engine} save {tag}` failed: its own words stand above.")
 
     def folder_image(self, folder: Path, tag: str) -> None:
         """Pack the folder and copy the image to the nodes."""
@@ -158,12 +175,21 @@ def _kind_config(name: str) -> Path:
 
 
 def _kind() -> str | None:
-    """kind, where it is installed and a Docker daemon answers."""
-    kind, docker = shutil.which("kind"), shutil.which("docker")
-    if not kind or not docker:
+    """kind, where it is installed and its engine answers."""
+    kind, engine = shutil.which("kind"), shutil.which(_engine())
+    if not kind or not engine:
         return None
-    answered = subprocess.run([docker, "info"], capture_output=True, check=False).returncode == 0
+    answered = subprocess.run([engine, "info"], capture_output=True, check=False).returncode == 0
     return kind if answered else None
+
+
+def _engine() -> str:
+    """Docker, or what kind's own variable says.
+
+    kind takes podman by itself where there is no Docker; we do not, because podman stands on many machines for other
+    things, and on Linux our own node is there sooner.
+    """
+    return os.environ.get("KIND_EXPERIMENTAL_PROVIDER") or "docker"
 
 
 def _kubectl() -> Path:
@@ -171,8 +197,8 @@ def _kubectl() -> Path:
     return Path(shutil.which("kubectl") or build.kubernetes() / "kubectl")
 
 
-def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(*command: str, stdin: IO[bytes] | None = None) -> str:
+    done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LocalClusterError(f"`{' '.join(command)}` failed: {done.stderr.strip()[-1000:]}")
     return done.stdout

@@ -50,17 +50,27 @@ THERE = f"there-{os.getpid()}"
 
 @pytest.fixture
 def calls(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Programs named kind and docker that write down how they were called; kind's cluster is our node."""
+    """Programs named kind, docker and podman that write down how they were called; kind's cluster is our node."""
     calls = tmp_path / "calls"
-    for name in ("kind", "docker"):
+    for name in ("kind", "docker", "podman"):
         program = tmp_path / name
         program.write_text(
-            f'#!/bin/sh\necho "{name} $*" >> {calls}\n'
-            f'case "$*" in "get kubeconfig"*) cat {node.kubeconfig};; "get clusters") echo {THERE};; esac\n'
+            f"""#!/bin/sh
+case "$*" in
+  *" /dev/stdin "*) fed=" < $(cat)";;
+  "get kubeconfig"*) cat {node.kubeconfig};;
+  "get clusters") echo {THERE};;
+  "get nodes"*) echo one; echo two;;
+  "image inspect localhost/absent:1") echo no such image >&2; exit 125;;
+  "save "*) echo "archive of $2";;
+esac
+echo "{name} $*$fed" >> {calls}
+"""
         )
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KIND_EXPERIMENTAL_PROVIDER", raising=False)
     yield calls
     remove_cluster(THERE)
 
@@ -71,6 +81,24 @@ def test_kind_is_used_where_docker_answers(calls: Path) -> None:
     assert "kind create" not in said
     assert "docker build --target operator --tag localhost/operator:1 --build-arg VERSION=1 " in said
     assert f"kind load docker-image localhost/operator:1 --name {THERE}" in said
+
+
+def test_images_of_podman_are_piped_to_every_node(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", "podman")
+    cluster(THERE).build_image("operator", "localhost/operator:1")
+    said = calls.read_text()
+    load = f"kind load image-archive /dev/stdin --name {THERE} --nodes"
+    assert "podman build --target operator --tag localhost/operator:1 " in said
+    assert f"{load} one < archive of localhost/operator:1\n" in said
+    assert f"{load} two < archive of localhost/operator:1\n" in said
+    assert not any(line.startswith("docker ") for line in said.splitlines())
+
+
+def test_image_that_podman_lacks_is_named(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", "podman")
+    with pytest.raises(LocalClusterError, match="`podman image inspect localhost/absent:1` failed: no such image"):
+        cluster(THERE).load_image("localhost/absent:1")
+    assert calls.exists()
 
 
 def test_kind_cluster_is_created_when_missing_and_removed_when_asked(calls: Path) -> None:

@@ -101,4 +101,6 @@ def test_user_without_any_cluster_is_told_the_ways_to_one(tmp_path: Path) -> Non
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("No cluster to use: set KUBECONFIG to one, or start Docker and install kind,")
+    assert done.stdout.startswith(
+        "No cluster to use: set KUBECONFIG to one, or install kind and start Docker (or podman, "
+    )
