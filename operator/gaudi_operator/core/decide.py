@@ -38,7 +38,7 @@ from gaudi_operator.core.rollout.revision import (
 from gaudi_operator.core.rollout.rollout import roll_out
 from gaudi_operator.core.state import RolloutState, State
 from gaudi_operator.core.status.events import events
-from gaudi_operator.core.status.status import make_status, throttled, unreadable_status
+from gaudi_operator.core.status.status import all_heard, make_status, throttled, unreadable_status
 from gaudi_operator.core.texts import with_texts
 from gaudi_runtime.errors import Problem
 
@@ -113,7 +113,7 @@ def _decide_by_plan(state: State, gates: Iterable[SetGate], policy: PodPolicy) -
     scaling = scale(state)
     actions: list[Action] = [*gates, *scaling.costs, *child_actions(state, scaling)]
     fresh = make_status(state)
-    status = throttled(before, fresh, state.observed, deadlines)
+    status = throttled(before, fresh, state.observed, deadlines, heard=all_heard(state))
     return Decision(
         tuple(actions),
         status,

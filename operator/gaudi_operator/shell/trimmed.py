@@ -13,6 +13,7 @@ from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
     CLASS,
+    CONTROLLER_REVISION,
     LEADER_WORKER_SET,
     POD,
     REPLICA_SET,
@@ -31,6 +32,11 @@ _STATUS: Mapping[Kind, tuple[str, ...]] = {
 """What is read of the status of children; of others nothing is. That of pods and of our own kinds is kept whole."""
 
 
+_ALIKE = frozenset({CONTROLLER_REVISION, REPLICA_SET, LEADER_WORKER_SET})
+"""Kinds that hold pod templates and what they were made from, the largest things we keep: those of one resource, and
+of all resources, are alike but for names.
+"""
+
 _DEEPEST = 40
 """Levels of what is copied. Ours have fewer; what a stranger nests deeper stays as it is."""
 
@@ -43,7 +49,8 @@ def trimmed(kind: Kind, manifest: Manifest) -> dict[str, Any]:
         kept["spec"] = _pod_spec(manifest["spec"]) if kind is POD else manifest["spec"]
     if "status" in manifest and (status := _status(kind, manifest["status"])):
         kept["status"] = status
-    return {intern(name): _with_texts_once(each, _DEEPEST) for name, each in kept.items()}
+    copied = _PARTS.once if kind in _ALIKE else _with_texts_once
+    return {intern(name): copied(each, _DEEPEST) for name, each in kept.items()}
 
 
 def same_but_for_version(one: Manifest, other: Manifest) -> bool:
@@ -84,3 +91,36 @@ def _with_texts_once(value: Any, deepest: int) -> Any:
     if deepest and type(value) is list:
         return [_with_texts_once(each, deepest - 1) for each in value]
     return value
+
+
+class _Parts:
+    """Parts of objects that were met lately, each kept once. Nobody changes what is kept."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[tuple[Any, ...], Any] = {}
+
+    def once(self, value: Any, deepest: int) -> Any:
+        """An equal value whose parts are those that are known already."""
+        if type(value) is str:
+            return intern(value)
+        if deepest and type(value) is dict:
+            made: Any = {intern(name): self.once(each, deepest - 1) for name, each in value.items()}
+            # By the identity of what is in it, for that is kept once too, and lives as long as this.
+            key = (dict, *made, *map(_identity, made.values()))
+        elif deepest and type(value) is list:
+            made = [self.once(each, deepest - 1) for each in value]
+            key = (list, *map(_identity, made))
+        else:
+            return value
+        if len(self._known) >= self._most:
+            self._known.clear()
+        return self._known.setdefault(key, made)
+
+
+def _identity(value: Any) -> Any:
+    # By type too, for True equals 1. A fraction is not worth it: 0.0 equals -0.0.
+    return (type(value), value) if isinstance(value, int | None) else id(value)
+
+
+_PARTS = _Parts(8192)

@@ -123,6 +123,11 @@ HOLD_SECONDS = 2.0
 the start of a container, its gate, and that it takes traffic.
 """
 
+HEARD_SECONDS = 10.0
+"""An operator that has just started waits so long for the first word of every pod that runs before it shows what is
+missing without it: otherwise each of its starts would write the status of every resource twice.
+"""
+
 _FIGURES = ("captured_percent", "buckets", "warmup", "memory", "recompiles", "pods")
 
 
@@ -192,20 +197,39 @@ def _phase(state: State) -> str:
 
 
 def throttled(
-    before: GaudiInferenceStatus, fresh: GaudiInferenceStatus, observed: Observed, deadlines: Deadlines
+    before: GaudiInferenceStatus,
+    fresh: GaudiInferenceStatus,
+    observed: Observed,
+    deadlines: Deadlines,
+    *,
+    heard: bool = True,
 ) -> GaudiInferenceStatus:
-    """`fresh`, or `before` when what has changed may wait: for more of it, or for the last write to be older."""
+    """`fresh`, or `before` when what has changed may wait: for more of it, for the last write to be older, or for the
+    first words of pods that nobody has `heard` yet.
+    """
     written = observed.status_written
-    if fresh == before or written is None or _remembered(fresh) != _remembered(before):
+    if fresh == before or _remembered(fresh) != _remembered(before):
         return fresh
+    if written is None:
+        waits = not heard and _is_ready(fresh) == _is_ready(before)
+        return before if waits and not _held(observed, deadlines, HEARD_SECONDS) else fresh
     if _standing(fresh) == _standing(before):
         seconds = DATE_SECONDS if _undated(fresh) == _undated(before) else PROGRESS_SECONDS
         return fresh if deadlines.reached(written, seconds) else before
     if _is_ready(fresh) != _is_ready(before):
         return fresh if deadlines.reached(written, TURN_SECONDS) else before
     shown = deadlines.reached(written, TURN_SECONDS)
-    held = deadlines.reached(observed.status_held or deadlines.now, HOLD_SECONDS)
-    return fresh if shown and held else before
+    return fresh if _held(observed, deadlines, HOLD_SECONDS) and shown else before
+
+
+def _held(observed: Observed, deadlines: Deadlines, seconds: float) -> bool:
+    """Whether there has been another status to show for so long."""
+    return deadlines.reached(observed.status_held or deadlines.now, seconds)
+
+
+def all_heard(state: State) -> bool:
+    """Whether every replica that runs has said something since this process started."""
+    return all(pod.received for pod in state.active if pod.container and pod.container.running)
 
 
 def _is_ready(status: GaudiInferenceStatus) -> bool:

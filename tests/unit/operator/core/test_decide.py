@@ -199,6 +199,14 @@ def test_operator_without_any_report_keeps_status_and_gates() -> None:
     assert status(cluster)["buckets"] == before["buckets"]
 
 
+def test_operator_that_starts_shows_no_loss_before_pods_speak() -> None:
+    cluster = served()
+    cluster.reports.clear()
+    plan = decide(replace(cluster.observed(), status_written=None, status_held=None), cluster.defaults)
+    assert plan.status.model_dump(mode="json", by_alias=True, exclude_none=True) == cluster.resource["status"]
+    assert plan.holds
+
+
 def test_network_policy_goes_when_it_is_switched_off() -> None:
     cluster = served()
     cluster.change(networkAccess={"enabled": False})

@@ -25,7 +25,7 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
-from gaudi_operator.core.status.status import HOLD_SECONDS, TURN_SECONDS, make_status, throttled
+from gaudi_operator.core.status.status import HEARD_SECONDS, HOLD_SECONDS, TURN_SECONDS, make_status, throttled
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
@@ -285,6 +285,14 @@ def test_progress_is_shown_after_two_seconds() -> None:
 
 def test_first_write_of_this_process_waits_for_nothing() -> None:
     assert throttled(EARLIER, FURTHER, Observed({}), Deadlines(NOW)) == FURTHER
+
+
+def test_operator_that_starts_waits_for_the_first_words() -> None:
+    deadlines = Deadlines(NOW)
+    assert throttled(EARLIER, FURTHER, Observed({}), deadlines, heard=False) == EARLIER
+    assert deadlines.next_seconds == pytest.approx(HEARD_SECONDS + 0.1)
+    silent = Observed({}, status_held=NOW - timedelta(seconds=HEARD_SECONDS))
+    assert throttled(EARLIER, FURTHER, silent, Deadlines(NOW), heard=False) == FURTHER
 
 
 @pytest.mark.parametrize(

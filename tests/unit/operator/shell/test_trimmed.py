@@ -3,10 +3,24 @@
 import json
 from typing import Any
 
-from gaudi_operator.shell.kinds import AUTOSCALER, DISRUPTION_BUDGET, POD, REPLICA_SET, RESOURCE, Kind
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaudi_operator.shell.kinds import (
+    AUTOSCALER,
+    CONTROLLER_REVISION,
+    DISRUPTION_BUDGET,
+    POD,
+    REPLICA_SET,
+    RESOURCE,
+    Kind,
+)
 from gaudi_operator.shell.trimmed import same_but_for_version, trimmed
 
 _PROBE = {"name": "runtime", "ports": [{"name": "status"}], "image": "registry.test/runtime:1"}
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)
+JSON = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=2), inner))
 
 
 def read(kind: Kind, version: int = 1, **body: Any) -> dict[str, Any]:
@@ -48,6 +62,24 @@ def test_equal_texts_are_kept_once() -> None:
     one, other = (trimmed(POD, read(POD, status={"phase": "Run" + "ning", "podIP": "10.0.0.1"})) for _ in range(2))
     assert one["status"]["podIP"] is other["status"]["podIP"]
     assert next(iter(one["status"])) is next(iter(other["status"]))
+
+
+def test_equal_parts_of_templates_are_kept_once() -> None:
+    probe = {"containers": [{"livenessProbe": {"periodSeconds": 10, "httpGet": {"port": "status"}}}]}
+    one, other = (
+        trimmed(kind, read(kind, **{field: {"template": {"name": field, **probe}}}))
+        for kind, field in ((REPLICA_SET, "spec"), (CONTROLLER_REVISION, "data"))
+    )
+    assert one["spec"]["template"]["containers"] is other["data"]["template"]["containers"]
+    assert one["spec"]["template"]["name"] == "spec"
+    assert other["data"]["template"]["name"] == "data"
+
+
+@given(JSON, JSON)
+def test_what_is_kept_of_a_template_is_what_came(one: Any, other: Any) -> None:
+    for value in (one, other, one):
+        kept = trimmed(CONTROLLER_REVISION, read(CONTROLLER_REVISION, data=value))
+        assert json.dumps(kept["data"]) == json.dumps(value)
 
 
 def test_what_is_nested_deeper_than_anything_of_ours_stays() -> None:
