@@ -1,7 +1,6 @@
 """The cluster of the end-to-end tests, for walks with parts of others."""
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
@@ -9,9 +8,8 @@ from urllib.parse import urlencode
 import pytest
 
 from demo.install import Installed
-from scripts.chart_docs import CHART
 from tests.e2e.conftest import apply, installed, namespace, wait_ready
-from tests.ecosystem.parts import NAMESPACE, PROMETHEUS, config_map
+from tests.ecosystem.parts import NAMESPACE, install_prometheus
 
 __all__ = ["apply", "installed", "namespace", "wait_ready"]
 
@@ -19,10 +17,7 @@ __all__ = ["apply", "installed", "namespace", "wait_ready"]
 @pytest.fixture(scope="session", name="ask")
 def asked(installed: Installed) -> Callable[[str], list[dict[str, Any]]]:
     """What Prometheus answers to a query; it has the chart's alerts, which wait for seconds instead of minutes."""
-    installed.make_namespace(NAMESPACE)
-    rules = (CHART / "files" / "alerts.yaml").read_text()
-    config_map(installed, "alerts", {"alerts.yaml": re.sub(r"^( +for: \d+)m$", r"\1s", rules, flags=re.MULTILINE)})
-    PROMETHEUS.install(installed)
+    install_prometheus(installed)
     server = f"/api/v1/namespaces/{NAMESPACE}/services/prometheus:9090/proxy"
 
     def _ask(query: str) -> list[dict[str, Any]]:

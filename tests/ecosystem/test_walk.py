@@ -1,0 +1,67 @@
+"""From an empty cluster with Prometheus to two alerts that were raised and mended, as docs/how-to/walk-through.md tells it.
+
+The page is what a run of examples/monitoring/walk.sh has printed: `build/walk-through.txt` after this test.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo import install
+from demo.install import OPERATOR_NAMESPACE, ROOT, Installed
+from localcluster import build, remove_cluster, tools
+from tests.e2e.conftest import cluster_name
+from tests.ecosystem.parts import install_prometheus
+
+SCRIPT = ROOT / "examples" / "monitoring" / "walk.sh"
+RUNBOOKS = (ROOT / "docs" / "how-to" / "runbooks.md").read_text()
+RECORD = ROOT / "build" / "walk-through.txt"
+NAMESPACE = "walk"
+
+pytestmark = pytest.mark.timeout(2400)  # the first build of the images fetches torch
+
+
+@pytest.fixture
+def empty() -> Iterator[Installed]:
+    """A cluster with a Prometheus, the images on its node, and no operator."""
+    name = cluster_name("walk")
+    installed = Installed(install.with_images(name))
+    installed.cluster.folder_image(install.checkpoint(), install.MODEL_IMAGE)
+    installed.make_namespace(OPERATOR_NAMESPACE)
+    installed.make_namespace(NAMESPACE)
+    install_prometheus(installed)
+    yield installed
+    remove_cluster(name)
+
+
+def test_new_user_sees_and_mends_what_goes_wrong(empty: Installed, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(empty.kubeconfig.read_text())
+    path = [Path(sys.executable).parent, tools().bin_dir, build.helm(), os.environ["PATH"]]
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": os.pathsep.join(map(str, path))}
+    subprocess.run(
+        ["kubectl", "config", "set-context", "--current", "--namespace", NAMESPACE], env=environment, check=True
+    )
+    RECORD.parent.mkdir(exist_ok=True)
+    with RECORD.open("w") as record:
+        done = subprocess.run(
+            [str(SCRIPT)], env=environment, stdout=record, stderr=subprocess.STDOUT, timeout=1800, check=False
+        )
+    told = RECORD.read_text()
+    assert done.returncode == 0, told[-3000:]
+    assert told.count("As promised.") == 2
+
+
+def test_walk_mends_by_the_commands_of_the_runbooks() -> None:
+    words = SCRIPT.read_text()
+    for section in ("GaudiModelRolledBack", "GaudiModelStalled"):
+        text = RUNBOOKS.partition(f"## {section}\n")[2].partition("\n## ")[0]
+        commands = [
+            each.replace(" -n NS", "").replace("NAME", "walkthrough") for each in re.findall(r"`([^`]+)`", text)
+        ]
+        assert any(f"\nrun {each}\n" in words for each in commands), section
