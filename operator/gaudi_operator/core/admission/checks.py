@@ -321,7 +321,8 @@ def _why_too_large(inference: Inference, prompt: int, decode: int) -> str | None
 
 def first_violation(inference: Inference, defaults: InstallationDefaults) -> Problem | None:
     """What is wrong with a spec on an installation; None when it may run. Raises Unanswered."""
-    return inference.once(("violation", defaults), lambda: _first_violation(inference, defaults))
+    judged_by, found = inference.once("violation", lambda: (defaults, _first_violation(inference, defaults)))
+    return found if judged_by is defaults else _first_violation(inference, defaults)
 
 
 _first_violation = Checks(

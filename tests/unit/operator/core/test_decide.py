@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_operator.api.v1alpha1.network import Client
 from gaudi_operator.core.actions import Delete, SetGate
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import GATE
@@ -12,12 +13,19 @@ from gaudi_runtime.contract.report import Phase
 from tests.builders import copied
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster
-from tests.unit.operator.core.resources import resource
+from tests.unit.operator.core.resources import DEFAULTS, resource
 from tests.unit.operator.core.stories import CHILDREN, condition, kinds, pod_names, revisions, served, status
 
 
 def test_first_pass_writes_every_child_and_pods_last() -> None:
     assert kinds(Cluster(resource()).operate()) == list(CHILDREN)
+
+
+def test_installation_that_names_its_prometheus_serves() -> None:
+    """As Helm's monitoring.from gives it: with labels, which no dictionary takes for a key."""
+    prometheus = Client.model_validate({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}})
+    cluster = Cluster(resource(), defaults=replace(DEFAULTS, monitoring_from=(prometheus,)))
+    assert kinds(cluster.operate()) == list(CHILDREN)
 
 
 def test_child_that_is_missing_is_written_for_that_reason() -> None:
