@@ -18,7 +18,8 @@ import json, sys
 for each in json.load(sys.stdin)["data"]["result"]:
     aside = ("__name__", "job", "instance", "namespace", "name", "inference_gaudi_dev_name")
     labels = (f"{key}={value}" for key, value in sorted(each["metric"].items()) if key not in aside)
-    print("  ", ", ".join(labels) or "all", "=>", f"{float(each[\"value\"][1]):g}")'
+    value = float(each["value"][1])
+    print("  ", ", ".join(labels) or "all", "=>", f"{value:g}")'
 }
 
 # ask QUERY: until it has an answer, and show that.
@@ -81,7 +82,8 @@ run helm install gaudi-operator charts/gaudi-operator --namespace gaudi-system -
 ask 'gaudi_operator_leader'
 
 step "One apply, and the warm-up as the dashboards see it"
-run kubectl apply -f examples/monitoring/model.yaml
+# In its first seconds the API server may refuse it with "not yet synced to use for admission".
+until_true "the API server to know the new kinds" run kubectl apply -f examples/monitoring/model.yaml
 panel model "Warm-up"
 panel model "Phase"
 run kubectl gaudi status walkthrough

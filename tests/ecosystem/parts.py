@@ -64,6 +64,7 @@ PROMETHEUS = Part(
     # Of two dozen ways to find what to scrape, with the clients of as many clouds, only the one that is asked for.
     tags="remove_all_sd,enable_kubernetes_sd",
 )
+ADAPTER = Part("prometheus-adapter", seconds=90)
 
 
 def install_prometheus(installed: Installed) -> None:
@@ -72,9 +73,6 @@ def install_prometheus(installed: Installed) -> None:
     rules = (CHART / "files" / "alerts.yaml").read_text()
     config_map(installed, "alerts", {"alerts.yaml": re.sub(r"^( +for: \d+)m$", r"\1s", rules, flags=re.MULTILINE)})
     PROMETHEUS.install(installed)
-
-
-ADAPTER = Part("prometheus-adapter", seconds=90)
 
 
 if __name__ == "__main__":

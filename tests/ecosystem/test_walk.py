@@ -1,6 +1,7 @@
-"""From an empty cluster with Prometheus to two alerts that were raised and mended, as docs/how-to/walk-through.md tells it.
+"""From an empty cluster with Prometheus to two alerts that were raised and mended, as a page of the manual tells it.
 
-The page is what a run of examples/monitoring/walk.sh has printed: `build/walk-through.txt` after this test.
+docs/how-to/walk-through.md is what a run of examples/monitoring/walk.sh has printed, which is `build/walk-through.txt`
+after this test.
 """
 
 import os
