@@ -13,8 +13,8 @@ from gaudi_runtime.contract.base import as_in_spec
 from tests.builders import Object, gaudi_inference, merged, minimal_gaudi_inference
 from tests.cluster.conftest import Kubectl
 from tests.cluster.objects import Objects
+from tests.examples import EXAMPLES
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.yaml"))
 STATUS = {
     "observedGeneration": 1,
     "phase": "Serving",

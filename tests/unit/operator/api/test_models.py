@@ -15,9 +15,8 @@ from gaudi_operator.core.children.runtime_config import bucket_policy
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.config import plan_hash
 from tests.builders import gaudi_inference, minimal_gaudi_inference
+from tests.examples import EXAMPLES
 from tests.unit.operator.api.schema_nodes import SPEC
-
-EXAMPLES = sorted((Path(__file__).parents[4] / "examples").rglob("*.yaml"))
 
 
 def models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:

@@ -13,10 +13,9 @@ from gaudi_operator.core.admission.review import doubt, estimated_violation, hin
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.knobs.render import Rendered, render
+from tests.examples import EXAMPLES, FOLDER
 from tests.unit.operator.core.resources import DEFAULTS
 
-FOLDER = Path(__file__).parents[4] / "examples"
-EXAMPLES = sorted(FOLDER.rglob("*.yaml"))
 FIRST = FOLDER.parent / "charts" / "gaudi-operator" / "files" / "first.yaml"
 CARDS = FOLDER / "upgrade" / "cards.yaml"
 """The walkthrough again, with cards."""

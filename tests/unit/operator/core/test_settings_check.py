@@ -15,12 +15,12 @@ from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_runtime.errors import Problem
 from gaudi_runtime.knobs.check import wrong_setting
 from tests.conformance import violations
+from tests.examples import EXAMPLES
 from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference, resource
 from tests.unit.operator.core.states import state_of
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
-EXAMPLES = sorted((Path(__file__).parents[4] / "examples").rglob("*.yaml"))
 WRONG = {"VLLM_DEFRAG_TRESHOLD": 8}
 
 

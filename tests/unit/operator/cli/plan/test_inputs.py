@@ -7,10 +7,10 @@ import yaml
 
 from gaudi_operator.cli.plan.question import read_manifest
 from gaudi_operator.core.admission.review import forecast_plan
+from tests.examples import EXAMPLES
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 ROOT = Path(__file__).parents[5]
-EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 
 
 def spec(**sections: dict[str, Any]) -> dict[str, Any]:
