@@ -60,6 +60,7 @@ from gaudi_runtime.process.exit import ended_when_lost, exit_at_once, exit_broke
 from gaudi_runtime.process.host_memory import told
 from gaudi_runtime.process.signals import Signals, Stopped, raise_if_stopped
 from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.tracing.tracing import Tracing, tracing
 from gaudi_runtime.units import plural, size
 from gaudi_runtime.warmup.memory import Split, kv_blocks, split_memory
 from gaudi_runtime.warmup.progress import split_line
@@ -93,14 +94,22 @@ async def serve(config_file: Path) -> None:
         async with status_server(ports_of_a_wrong_config(config_file), NO_PLAN, signals) as status:
             await _stay_failed(error, status.board, signals)
         return
-    async with status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status:
+    async with (
+        status_server(config.serving, plan_hash(config.bucketing, config.limits), signals) as status,
+        tracing(config, status.board.report()) as traces,
+    ):
+        status.board.spans = traces.start
         try:
             topology = topology_of(config.parallelism.nodes, os.environ)
-            await (_lead if topology.leads else _follow)(config, topology, status, signals)
+            if topology.leads:
+                await _lead(config, topology, status, signals, traces)
+            else:
+                await _follow(config, topology, status, signals)
         except Stopped:
             log.info("Stopped before serving.")
         except EngineLost as error:
             status.board.fail(describe(error))
+            await traces.close()
             exit_broken(error)
         except Exception as error:  # whatever it was, the report must say it
             await _stay_failed(error, status.board, signals)
@@ -139,7 +148,7 @@ async def _stay_failed(error: Exception, board: ReportBoard, signals: Signals) -
     await signals.stop.wait()
 
 
-async def _lead(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
+async def _lead(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals, traces: Tracing) -> None:
     """Start the engine, with the other pods of a group where there are any, and serve."""
     # What is wrong with them is reported now, not after minutes of warm-up.
     asked_key()
@@ -147,7 +156,8 @@ async def _lead(config: RuntimeConfig, topology: Topology, status: Status, signa
     certificate = Certificate(Path(folder)) if folder else None
     select = partial(select_engine, loop=asyncio.get_running_loop())
     async with over_the_group(config, topology, status.board, signals, select) as make:
-        await _serve_model(config, await _start(config, status.board, signals, make), status, signals, certificate)
+        engine = await _start(config, status.board, signals, make)
+        await _serve_model(config, engine, status, signals, traces, certificate)
 
 
 async def _follow(config: RuntimeConfig, topology: Topology, status: Status, signals: Signals) -> None:
@@ -187,7 +197,12 @@ async def _start(config: RuntimeConfig, board: ReportBoard, signals: Signals, ma
 
 
 async def _serve_model(
-    config: RuntimeConfig, engine: Engine, status: Status, signals: Signals, certificate: Certificate | None
+    config: RuntimeConfig,
+    engine: Engine,
+    status: Status,
+    signals: Signals,
+    traces: Tracing,
+    certificate: Certificate | None,
 ) -> None:
     """Open the model port, publish Serving, and after SIGTERM refuse connections and finish answers."""
     serving = config.serving
@@ -196,7 +211,7 @@ async def _serve_model(
     metrics = RequestMetrics(status.registry)
     signature = [(INSTANCE_HEADER, status.board.report().instance)]
     async with (
-        _application(config, engine, status, metrics, signals) as app,
+        _application(config, engine, status, metrics, signals, traces) as app,
         ended_when_lost(engine.until_lost if isinstance(engine, PartsCanDie) else None, status.board),
         # Idle connections are kept longer than load balancers keep theirs: a server that closes one first may meet a
         # request that is already on its way.
@@ -221,22 +236,30 @@ async def _serve_model(
         counting.cancel()
         status.board.update(phase=Phase.DRAINING)
         log.info("Draining for at most %d s", serving.drain_seconds)
+    await traces.close()
     await _close(engine)
     log.info("Drained.")
 
 
 @contextlib.asynccontextmanager
 async def _application(
-    config: RuntimeConfig, engine: Engine, status: Status, metrics: RequestMetrics, signals: Signals
+    config: RuntimeConfig,
+    engine: Engine,
+    status: Status,
+    metrics: RequestMetrics,
+    signals: Signals,
+    traces: Tracing,
 ) -> AsyncIterator[ASGIApp]:
     """What answers on the model port: the engine's own application, watched, or ours."""
     if not isinstance(engine, ServingEngine):
-        yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing)
+        traced = partial(traces.around, counters=lambda: engine.counters)
+        yield openai_app(cast("TokenEngine", engine), config, metrics, lambda: signals.closing, traced)
         return
     for collector in engine.collectors():
         status.registry.register(collector)
     async with engine.application() as app:
-        yield guarded(app, config, metrics, lambda: signals.closing)
+        # Of what vLLM's workers count our process learns a moment later: no request can be told its share.
+        yield guarded(app, config, metrics, lambda: signals.closing, traced=traces.around)
 
 
 async def _close(engine: Engine) -> None:

@@ -19,6 +19,7 @@ from openai import BadRequestError, InternalServerError, OpenAI
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import BucketPhase, Phase
 from gaudi_runtime.traffic.histogram import read_traffic
+from tests.otlp_receiver import Receiver, otlp_receiver
 from tests.unit.operator.hostile.limited import peak
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.adapter import make_adapter
@@ -30,13 +31,21 @@ ADAPTER = "loud"
 
 
 @pytest.fixture(scope="module")
-def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RuntimeProcess]:
+def receiver() -> Iterator[Receiver]:
+    """Where its traces go."""
+    with otlp_receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[RuntimeProcess]:
     """A warm runtime."""
     folder = tmp_path_factory.mktemp("serving")
     settings = {"--enable-auto-tool-choice": "true", "--tool-call-parser": "hermes"}
     adapters = (make_adapter(folder / "adapter", ADAPTER),)
     config = vllm_config(checkpoint, folder, settings=settings, adapters=adapters)
-    with runtime_process(folder, config) as process:
+    traces = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+    with runtime_process(folder, config, variables=traces) as process:
         process.follow(Phase.SERVING)
         yield process
 
@@ -71,6 +80,30 @@ def test_chat_answers_with_the_header_of_this_instance(runtime: RuntimeProcess, 
     )
     assert answer.headers[INSTANCE_HEADER] == runtime.report().instance
     assert answer.parse().usage.completion_tokens == 8  # type: ignore[union-attr]
+
+
+def test_spans_of_vllm_stand_below_ours_and_the_callers(openai: OpenAI, receiver: Receiver) -> None:
+    caller, span = "c" * 32, "d" * 16
+    openai.completions.create(
+        model=MODEL,
+        prompt="not to be sent on",
+        max_tokens=3,
+        extra_body={"ignore_eos": True},
+        extra_headers={"traceparent": f"00-{caller}-{span}-01"},
+    )
+    wait_until(lambda: len([each for each in receiver.spans if each.trace == caller]) >= 2)
+    ours, theirs = sorted((each for each in receiver.spans if each.trace == caller), key=lambda each: each.begin)
+    assert (ours.name, ours.parent) == ("POST /v1/completions", span)
+    assert (theirs.name, theirs.parent) == ("llm_request", ours.id)
+    assert ours.attributes["gen_ai.usage.output_tokens"] == 3
+    assert theirs.attributes["gen_ai.usage.completion_tokens"] == 3
+    assert not [body for body in receiver.bodies if b"not to be sent on" in body]
+
+
+def test_start_of_vllm_stands_in_the_trace_of_ours(receiver: Receiver) -> None:
+    (start,) = receiver.named("start")
+    assert {each.trace for each in receiver.named("Load weights", "Executor init", "compile")} == {start.trace}
+    assert {each.resource["service.name"] for each in receiver.named("start", "Load weights")} == {MODEL}
 
 
 def test_a_streamed_chat_has_the_words_of_the_whole_one(openai: OpenAI) -> None:

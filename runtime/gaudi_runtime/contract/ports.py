@@ -32,6 +32,7 @@ KEPT_REVISIONS_PATH = "/etc/gaudi-revisions/kept.json"
 """KeptRevisions of the resource; unlike the configuration it changes while a pod runs."""
 REVISION_VARIABLE = "GAUDI_REVISION"
 """The name of the revision that a pod is of."""
+POD_VARIABLE = "GAUDI_POD_NAME"
 STORE_TOKEN_VARIABLE = "GAUDI_RECIPES_TOKEN"  # noqa: S105 - a name
 STORE_KEY_ID_VARIABLE = "GAUDI_RECIPES_ACCESS_KEY_ID"
 STORE_SECRET_VARIABLE = "GAUDI_RECIPES_SECRET_ACCESS_KEY"  # noqa: S105 - a name

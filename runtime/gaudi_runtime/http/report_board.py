@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from gaudi_runtime.contract.report import Phase, RuntimeFailure, WarmupReport
 from gaudi_runtime.http.bucket_board import BucketBoard
+from gaudi_runtime.tracing.tracing import NO_TRACING
 
 COALESCE_SECONDS = 0.5
 MAX_WAIT_SECONDS = 60.0
@@ -38,6 +39,8 @@ class ReportBoard:
         self._report = WarmupReport(instance=uuid4().hex, sequence=1, plan_hash=plan_hash, phase=Phase.STARTING)
         self.buckets = BucketBoard()
         """What the report has counts of, each by itself."""
+        self.spans = NO_TRACING.start
+        """The same story for whoever collects traces."""
         self._kept: dict[str, Any] = {}
         self._started = self._moved = self._eta_at = clock()
         self._announced = 1
@@ -60,7 +63,10 @@ class ReportBoard:
             if before.phase not in SETTLED and changes.get("phase") in SETTLED:
                 changes |= {"elapsed_seconds": now - self._started, "eta_seconds": None}
             self._report = before.model_copy(update={**changes, **self._kept, "sequence": before.sequence + 1})
-            urgent = self._report.phase is not before.phase
+            after = self._report
+        urgent = after.phase is not before.phase
+        if urgent:
+            self.spans.reported(after)
         # The event and its timer are the loop's, and updates come from the worker thread.
         self._loop.call_soon_threadsafe(self._announce_soon, urgent)
 

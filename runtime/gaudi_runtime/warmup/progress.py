@@ -135,6 +135,7 @@ class Progress:
     def skipped(self, buckets: Sequence[Skipped]) -> None:
         """These buckets are left out: cold, or compiled but without a graph."""
         self._board.buckets.leave_out(buckets)
+        self._board.spans.left_out(buckets)
         for skipped in buckets[: max(0, MAX_SKIPPED - len(self._skipped))]:
             log.warning("%s bucket %s was left out: %s", skipped.phase, list(skipped.bucket), skipped.reason)
         self._skipped += buckets

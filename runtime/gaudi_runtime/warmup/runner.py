@@ -155,9 +155,12 @@ def _warm_vision(job: Job) -> None:
         if job.time_budget.spent():
             job.progress.skipped_vision(buckets[position - 1 :], job.time_budget.reason)
             return
-        job.progress.warming_vision(bucket, position, job.engine.memory().free)
+        free = job.engine.memory().free
+        job.progress.warming_vision(bucket, position, free)
         try:
-            job.progress.warmed_vision(cast("SeesImages", job.engine).warm_vision(bucket))
+            with job.board.spans.vision_step(bucket, free) as figures:
+                figures["device_bytes"] = cast("SeesImages", job.engine).warm_vision(bucket)
+            job.progress.warmed_vision(figures["device_bytes"])
         except ShapeRefused as error:
             job.progress.skipped_vision([bucket], str(error))
         except DeviceOutOfMemory as error:
@@ -189,10 +192,12 @@ def _compile_buckets(job: Job) -> Cold:
 def _compile(job: Job, phase: BucketPhase, bucket: Bucket, position: int) -> Skipped | None:
     """Compile one bucket, or say why it stays cold."""
     step = (job.journal.recipes.kind(phase, bucket), phase, bucket)
-    job.progress.warming(phase, bucket, position, job.engine.memory().free, job.estimate.forecast(step))
+    free, forecast = job.engine.memory().free, job.estimate.forecast(step)
+    job.progress.warming(phase, bucket, position, free, forecast)
     started = job.clock()
     try:
-        job.engine.warm(phase, bucket)
+        with job.board.spans.step(step, forecast, free):
+            job.engine.warm(phase, bucket)
     except DeviceOutOfMemory as error:
         # The next one is tried all the same: buckets come largest first, and a smaller one may fit.
         return _left_out(phase, bucket, f"the device ran out of memory while it was compiled: {error}")
@@ -274,7 +279,9 @@ def _capture(job: Job, step: CaptureStep, budget: CaptureBudget) -> None:
     free, forecast = job.engine.memory().free, job.estimate.forecast(timed)
     job.progress.capturing(step.phase, step.bucket, step.position, free, forecast)
     try:
-        phase.take(job.engine.capture(step.phase, step.bucket))
+        with job.board.spans.step(timed, forecast, free) as figures:
+            figures["graph_bytes"] = job.engine.capture(step.phase, step.bucket)
+        phase.take(figures["graph_bytes"])
     except DeviceOutOfMemory as error:
         log.warning("Out of device memory at %s bucket %s: %s", step.phase, list(step.bucket), error)
         phase.fail()

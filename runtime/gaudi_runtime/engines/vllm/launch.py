@@ -5,7 +5,7 @@ import shutil
 import socket
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import wait
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,13 @@ from gaudi_runtime.errors import RuntimeStartError
 from gaudi_runtime.knobs.render import render
 from gaudi_runtime.process.children import end_children, pulse
 from gaudi_runtime.process.worker import in_daemon_thread
+from gaudi_runtime.tracing.collector import PROTOCOL_VARIABLE, collector
 
 LOOK_SECONDS = 0.5
 ORDERS_VARIABLE = "GAUDI_RUNTIME_WORKER_ORDERS"
 HOST_VARIABLE = "VLLM_HOST_IP"
 MEDIA_DOMAINS = "--allowed-media-domains"
+TRACES = "--otlp-traces-endpoint"
 NO_DOMAIN = "none.invalid"
 """A name that no server can have (RFC 6761): for vLLM an empty list means all."""
 WORKERS = {
@@ -60,6 +62,7 @@ def launch(
             fail_on_cold_shapes=config.warmup.fail_on_cold_shapes,
         )
         os.environ.update(give_orders(orders) | stand_in_for_git(Path(folder), os.environ))
+        tell_protocol()
         parsed = parse_arguments(arguments)
         progress()
 
@@ -107,9 +110,12 @@ def _built(
         raise (explained(error) if vllms_own else error) from error
 
 
-def engine_arguments(config: RuntimeConfig, kv_cache_bytes: int | None) -> tuple[str, ...]:
+def engine_arguments(
+    config: RuntimeConfig, kv_cache_bytes: int | None, environment: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
     """All arguments. `kv_cache_bytes` is the KV cache of one rank, None where vLLM's plugin divides the memory.
 
+    `environment` may name a collector of traces.
     Raises ConfigError naming every wrong setting.
     """
     engine = config.engine
@@ -117,6 +123,9 @@ def engine_arguments(config: RuntimeConfig, kv_cache_bytes: int | None) -> tuple
     if not any(each.replace("_", "-").startswith(MEDIA_DOMAINS) for each in arguments):
         # vLLM would fetch an image from wherever a request says, with the pod's own reach into the cluster's network.
         arguments.append(f"{MEDIA_DOMAINS}={NO_DOMAIN}")
+    traces = collector(environment)
+    if traces and traces.is_understood and not any(each.startswith(TRACES) for each in arguments):
+        arguments.append(f"{TRACES}={traces.endpoint}")
     if kv_cache_bytes is not None:
         arguments.append(f"--kv-cache-memory-bytes={kv_cache_bytes}")
     if engine.device == "cpu" and engine.execution_mode is ExecutionMode.TORCH_COMPILE:
@@ -148,6 +157,12 @@ def address_towards(meeting: Meeting) -> str:
     with socket.socket(family, socket.SOCK_DGRAM) as way:
         way.connect(meeting)
         return str(way.getsockname()[0])
+
+
+def tell_protocol(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set the variable by which vLLM chooses the protocol of traces, where those of OpenTelemetry name a collector."""
+    if found := collector(environment):
+        environment.setdefault(PROTOCOL_VARIABLE, found.protocol)
 
 
 class Orders(BaseModel):

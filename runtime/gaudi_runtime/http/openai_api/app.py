@@ -97,6 +97,7 @@ class Api:
                 raise InvalidRequest(why_not, code="context_length_exceeded")
         usage = Usage(sum(len(prompt) for prompt in prompts))
         generation = Generation(self._engine, choices, usage, self._metrics)
+        request.state.model, request.state.generation = body.model, generation  # for its trace
         envelope = Envelope(shape, body.model)
         if body.stream:
             return EventStream(events(generation, envelope, body.includes_usage), places.pop_all())
@@ -129,9 +130,13 @@ def _echoes(body: CompletionRequest) -> list[str]:
 
 
 def openai_app(
-    engine: TokenEngine, config: RuntimeConfig, metrics: RequestMetrics, closing: Callable[[], bool]
+    engine: TokenEngine,
+    config: RuntimeConfig,
+    metrics: RequestMetrics,
+    closing: Callable[[], bool],
+    traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
-    """The application of the model port."""
+    """The application of the model port, `traced` in its doors."""
     admission = admission_of(config)
     api = Api(engine, config, metrics, admission)
     routes = [
@@ -142,7 +147,7 @@ def openai_app(
         Route("/v1/chat/completions", api.chat, methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
-    return guarded(app, config, metrics, closing, admission)
+    return guarded(app, config, metrics, closing, admission, traced)
 
 
 async def _health(_: Request) -> Response:

@@ -50,7 +50,7 @@ class Generation:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`clock` returns monotonic seconds."""
-        self.choices, self.usage = choices, usage
+        self.choices, self.usage, self.is_broken = choices, usage, False
         self._engine, self._metrics, self._clock = engine, metrics, clock
         self._arrived = clock()
 
@@ -65,6 +65,7 @@ class Generation:
 
     def broke_off(self) -> None:
         """Its stream ends with an error."""
+        self.is_broken = True
         self._metrics.broke_off()
 
     def _count(self, tokens: int) -> None:

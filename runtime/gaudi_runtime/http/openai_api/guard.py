@@ -59,7 +59,7 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        works = _works(scope)
+        works = makes_work(scope)
         begun = False
 
         async def counted_send(message: Message) -> None:
@@ -119,7 +119,8 @@ class Doors:
         await JSONResponse(body, 405, {"Allow": method})(scope, receive, send)
 
 
-def _works(scope: Scope) -> bool:
+def makes_work(scope: Scope) -> bool:
+    """Whether the engine works for this request, if it is let in."""
     return scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in GENERATING
 
 
@@ -171,7 +172,7 @@ class Queue:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if not _works(scope):
+        if not makes_work(scope):
             await self._app(scope, receive, send)
             return
         try:
@@ -194,10 +195,15 @@ def guarded(
     metrics: RequestMetrics,
     closing: Callable[[], bool],
     admission: Admission | None = None,
+    traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> ASGIApp:
-    """`app` behind the doors of the model port; `admission` where `app` counts in the same house."""
+    """`app` behind the doors of the model port; `admission` where `app` counts in the same house.
+
+    `traced` gives an application its traces.
+    """
     inside = Doors(Queue(Bodies(app), admission or admission_of(config)))
-    return Edge(behind_key(inside), closing=closing, metrics=metrics)
+    # Behind the key: whoever has none makes nobody send anything. A full house and a wrong body have their spans.
+    return Edge(behind_key(traced(inside)), closing=closing, metrics=metrics)
 
 
 def most_connections(serving: ServingConfig, limits: Limits) -> int:

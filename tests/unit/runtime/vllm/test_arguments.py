@@ -1,11 +1,12 @@
 """The arguments of vLLM: what the renderer says, our worker, and what a CPU needs besides."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gaudi_runtime.contract.config import RuntimeConfig
-from gaudi_runtime.engines.vllm.launch import WORKERS, engine_arguments
+from gaudi_runtime.engines.vllm.launch import WORKERS, engine_arguments, tell_protocol
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.knobs.render import render
 from tests.unit.runtime.knobs.configs import vllm_config
@@ -28,6 +29,36 @@ def test_media_are_fetched_from_nowhere_unless_a_domain_is_said() -> None:
     assert added(vllm_config())[1:] == ["--allowed-media-domains=none.invalid"]
     told = {"settings": {"--allowed-media-domains": "images.example"}}
     assert added(vllm_config(engine=told))[1:] == []
+
+
+COLLECTOR = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector.test:4317"}
+
+
+def traces(environment: dict[str, str], **engine: Any) -> list[str]:
+    return [each for each in engine_arguments(vllm_config(engine=engine), None, environment) if "otlp" in each]
+
+
+def test_vllm_sends_its_traces_where_ours_go() -> None:
+    assert traces(COLLECTOR) == ["--otlp-traces-endpoint=http://collector.test:4317"]
+    assert traces({}) == []
+
+
+def test_collector_that_vllm_is_given_by_hand_counts() -> None:
+    given = "--otlp-traces-endpoint=http://other.test:4317"
+    name, _, value = given.partition("=")
+    assert traces(COLLECTOR, settings={name: value}) == [given]
+
+
+def test_protocol_that_vllm_does_not_speak_ends_no_start() -> None:
+    assert traces({**COLLECTOR, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}) == []
+
+
+def test_protocol_of_traces_is_told_unless_somebody_said_it() -> None:
+    ours, theirs = dict(COLLECTOR), {**COLLECTOR, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}
+    tell_protocol(ours)
+    tell_protocol(theirs)
+    name = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+    assert (ours[name], theirs[name]) == ("http/protobuf", "grpc")
 
 
 @pytest.mark.parametrize("device", WORKERS)

@@ -1,0 +1,150 @@
+"""What sends spans by OTLP, from a thread of its own, and gives up what a collector does not take.
+
+Spans that wait are bounded in number (OTEL_BSP_MAX_QUEUE_SIZE, 2048): what comes above that is dropped.
+"""
+
+import asyncio
+import atexit
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
+from starlette.types import ASGIApp
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import WarmupReport
+from gaudi_runtime.http.openai_api.guard import makes_work
+from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.tracing.collector import GRPC, Collector
+from gaudi_runtime.tracing.requests import CONTEXT, RequestSpans
+from gaudi_runtime.tracing.start import OtlpStartSpans
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram
+
+log = logging.getLogger(__name__)
+
+NAME = "gaudi_runtime"
+CLOSE_SECONDS = 1.0
+"""For the last spans: a pod has ten seconds left once its answers are drained."""
+REPEAT_SECONDS = 600.0
+MOST_SENTENCES = 100
+
+
+class OtlpTracing:
+    """The traces of this process. The start is always sent; of requests those that OTEL_TRACES_SAMPLER chooses."""
+
+    def __init__(self, collector: Collector, config: RuntimeConfig, report: WarmupReport) -> None:
+        """Imports half a second of code. Raises what the exporter says of variables that it cannot read."""
+        logging.getLogger("opentelemetry").addHandler(_SeldomLogged())
+        logging.getLogger("opentelemetry").propagate = False
+        self._closed = False
+        self._exporter = _Watched(_exporter(collector))
+        self._processor = BatchSpanProcessor(self._exporter)
+        _name_service(config)
+        self._resource = Resource.create({"service.instance.id": report.instance})
+        attributes = {
+            "gaudi.model": config.model.served_names[0],
+            "gaudi.engine": str(config.engine.name),
+            "gaudi.execution_mode": str(config.engine.execution_mode),
+            "gaudi.plan_hash": report.plan_hash,
+        }
+        self.start = OtlpStartSpans(self._tracer(ALWAYS_ON), report, attributes)
+        # As OpenTelemetry has it for processes that one starts: vLLM's own spans of its start continue ours.
+        CONTEXT.inject(_Variables(), trace.set_span_in_context(self.start.root))
+        self._requests = self._tracer(None)
+
+    def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
+        """`app`, with a span for each request that makes work."""
+        return RequestSpans(app, self._requests, makes_work, counters)
+
+    async def close(self) -> None:
+        """Send what waits, for a second at most, and not at all where the collector does not answer."""
+        self.start.close()
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await in_worker_thread(self._shut_down)
+
+    def _shut_down(self) -> None:
+        # vLLM has a provider for the whole process, whose own end waits half a minute for its collector.
+        theirs = trace.get_tracer_provider()
+        if isinstance(theirs, TracerProvider):
+            atexit.unregister(theirs.shutdown)
+        if self._exporter.answers:
+            self._processor.shutdown()  # type: ignore[no-untyped-call]
+            if isinstance(theirs, TracerProvider):
+                theirs.shutdown()
+
+    def _tracer(self, sampler: Sampler | None) -> trace.Tracer:
+        provider = TracerProvider(sampler, self._resource, shutdown_on_exit=False)
+        provider.add_span_processor(self._processor)
+        return provider.get_tracer(NAME)
+
+
+class _Watched(SpanExporter):
+    """An exporter that remembers whether the last batch was taken."""
+
+    def __init__(self, inner: SpanExporter) -> None:
+        self._inner = inner
+        self.answers = True
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send a batch."""
+        result = self._inner.export(spans)
+        self.answers = result is SpanExportResult.SUCCESS
+        return result
+
+    def shutdown(self) -> None:
+        """Nothing more comes."""
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Nothing waits in an exporter."""
+        return self._inner.force_flush(timeout_millis)
+
+
+def _exporter(collector: Collector) -> SpanExporter:
+    # Whatever else they may be told, such as headers and certificates, they read in the environment themselves.
+    if collector.protocol == GRPC:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OverGrpc
+
+        return OverGrpc(endpoint=collector.endpoint)
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
+
+    return OverHttp(endpoint=collector.endpoint)
+
+
+def _name_service(config: RuntimeConfig) -> None:
+    """Whoever has not named the service has that of the model, also in vLLM's own spans."""
+    if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        os.environ.setdefault("OTEL_SERVICE_NAME", config.model.served_names[0])
+
+
+class _Variables(dict[str, str]):
+    """The environment of the processes that this one starts, for names in capitals."""
+
+    def __setitem__(self, name: str, value: str) -> None:
+        os.environ[name.upper()] = value
+
+
+class _SeldomLogged(logging.Handler):
+    """OpenTelemetry's own words go into our log, the same ones every ten minutes at most."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(logging.WARNING)
+        self._clock, self._said = clock, dict[str, float]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log it, unless it was said lately."""
+        now = self._clock()
+        if now - self._said.get(record.msg, -REPEAT_SECONDS) >= REPEAT_SECONDS and len(self._said) < MOST_SENTENCES:
+            self._said[record.msg] = now
+            log.warning("%s (said again in ten minutes at the earliest)", record.getMessage())

@@ -1,0 +1,125 @@
+"""A span for each request of the model port that makes work: how long it took, and what it met; never what it said."""
+
+from collections.abc import Callable
+from typing import Any
+
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram
+
+CONTEXT = TraceContextTextMapPropagator()
+CONTEXT_HEADERS = frozenset({b"traceparent", b"tracestate"})
+OPERATIONS = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "text_completion",
+    "/v1/embeddings": "embeddings",
+    "/v2/embed": "embeddings",
+}
+"""By the conventions of OpenTelemetry for generative models."""
+
+
+class RequestSpans:
+    """ASGI middleware. `app` sees the span of its request as the caller's, so that its own spans stand below it."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        tracer: Tracer,
+        works: Callable[[Scope], bool],
+        counters: Callable[[], ServingHistogram] | None = None,
+    ) -> None:
+        """`works` says which requests have a span."""
+        self._app, self._tracer, self._works, self._counters = app, tracer, works, counters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if not self._works(scope):
+            await self._app(scope, receive, send)
+            return
+        span = self._begun(scope)
+        # A state of its own, for what the application finds out of the request (`_told`).
+        inner = {**scope, "headers": _with_context(scope, span), "state": dict(scope.get("state") or {})}
+        before = self._met() if span.is_recording() else (0, 0)
+
+        async def seen_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _answered(span, message["status"])
+            await send(message)
+
+        try:
+            await self._app(inner, receive, seen_send)
+        except BaseException as error:
+            _broke_off(span, type(error).__name__)
+            raise
+        finally:
+            if span.is_recording():
+                self._finish(span, inner["state"], before)
+            span.end()
+
+    def _begun(self, scope: Scope) -> Span:
+        path = scope["path"]
+        attributes = {
+            "http.request.method": scope["method"],
+            "http.route": path,
+            "url.path": path,
+            "url.scheme": scope["scheme"],
+            **({"gen_ai.operation.name": OPERATIONS[path]} if path in OPERATIONS else {}),
+        }
+        return self._tracer.start_span(
+            f"{scope['method']} {path}", _context(scope), kind=SpanKind.SERVER, attributes=attributes
+        )
+
+    def _finish(self, span: Span, state: dict[str, Any], before: tuple[int, int]) -> None:
+        span.set_attributes(_told(state))
+        if getattr(state.get("generation"), "is_broken", False):
+            _broke_off(span, "broke_off")
+        if self._counters:
+            cold, compiles = self._met()
+            # The engine runs one batch after the other: all requests of the moment wait for one that compiles.
+            span.set_attributes({"gaudi.cold_batches": cold - before[0], "gaudi.recompiles": compiles - before[1]})
+
+    def _met(self) -> tuple[int, int]:
+        counters = self._counters() if self._counters else None
+        return (sum(counters.cold.values()), counters.recompiles) if counters else (0, 0)
+
+
+def _context(scope: Scope) -> Context:
+    headers = Headers(scope=scope)
+    return CONTEXT.extract(
+        {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}, Context()
+    )
+
+
+def _with_context(scope: Scope, span: Span) -> list[tuple[bytes, bytes]]:
+    carrier = dict[str, str]()
+    CONTEXT.inject(carrier, set_span_in_context(span, Context()))
+    kept = [each for each in scope["headers"] if each[0] not in CONTEXT_HEADERS]
+    return [*kept, *((name.encode(), value.encode()) for name, value in carrier.items())]
+
+
+def _answered(span: Span, status: int) -> None:
+    span.set_attribute("http.response.status_code", status)
+    if status >= 500:
+        _broke_off(span, str(status))
+
+
+def _broke_off(span: Span, kind: str) -> None:
+    # Without the error's own words: they may have the request's.
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def _told(state: dict[str, Any]) -> dict[str, str | int]:
+    """Model and tokens, as our application leaves them in the request's state, or vLLM's does."""
+    ours, theirs = state.get("generation"), state.get("request_metadata")
+    usage = ours.usage if ours else getattr(theirs, "final_usage_info", None)
+    tokens = {"gen_ai.usage.input_tokens": "prompt_tokens", "gen_ai.usage.output_tokens": "completion_tokens"}
+    found = {name: getattr(usage, field, None) for name, field in tokens.items()}
+    return {
+        **({"gen_ai.request.model": state["model"]} if "model" in state else {}),
+        **{name: count for name, count in found.items() if isinstance(count, int)},
+    }

@@ -1,0 +1,161 @@
+"""The spans of a start: one for each stage below that of the whole start, and below a stage one for each bucket."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from opentelemetry.trace import Span, Status, StatusCode, Tracer, set_span_in_context
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import MAX_SKIPPED, Phase, Skipped, VisionBucket, WarmupReport
+from gaudi_runtime.errors import DeviceOutOfMemory, GraphRefused, ShapeRefused
+from gaudi_runtime.process.signals import Stopped
+from gaudi_runtime.tracing.tracing import Figures
+from gaudi_runtime.warmup.estimate import Step, StepKind
+
+Attribute = str | int | float | bool
+
+MOST_TEXT = 512
+OVER = frozenset({Phase.SERVING, Phase.DRAINING, Phase.FAILED})
+OUTCOMES = {StepKind.COMPILE: "compiled", StepKind.LOAD: "loaded", StepKind.CAPTURE: "captured"}
+
+
+class OtlpStartSpans:
+    """The stages are those of the report, and the root ends when the report says Serving or Failed."""
+
+    def __init__(self, tracer: Tracer, report: WarmupReport, attributes: Mapping[str, Attribute]) -> None:
+        """The start begins now, in the phase of `report`; `attributes` are of the whole start."""
+        self._tracer, self._lock = tracer, threading.Lock()
+        now = time.time_ns()
+        self.root = tracer.start_span("start", start_time=now, attributes=dict(attributes))
+        self._phase, self._over = report.phase, False
+        self._tried, self._named = set[tuple[str, Bucket]](), 0
+        self._stage = self._begun(report.phase, now)
+
+    def reported(self, report: WarmupReport) -> None:
+        """The stage that ends, and the one that begins."""
+        with self._lock:
+            if self._over or report.phase is self._phase:
+                return
+            now = time.time_ns()
+            if report.phase in OVER:
+                self._end(report, now)
+            else:
+                self._stage.end(now)
+                self._phase, self._stage = report.phase, self._begun(report.phase, now)
+
+    def close(self) -> None:
+        """Whatever has not ended ends here: the process stops before it serves."""
+        with self._lock:
+            if not self._over:
+                self._over = True
+                for span in (self._stage, self.root):
+                    span.set_attribute("gaudi.outcome", "stopped")
+                    span.end()
+
+    @contextmanager
+    def step(self, step: Step, forecast: float | None, free_bytes: int) -> Iterator[Figures]:
+        """A span named compile, load or capture."""
+        kind, phase, bucket = step
+        attributes: dict[str, Attribute] = {**_bucket(phase, bucket), "gaudi.memory.free_bytes": free_bytes}
+        if forecast is not None:
+            attributes["gaudi.forecast_seconds"] = forecast
+        self._tried.add((phase, bucket))
+        with self._measured(str(kind), attributes, OUTCOMES[kind]) as figures:
+            yield figures
+        self._tried.discard((phase, bucket))
+
+    @contextmanager
+    def vision_step(self, bucket: VisionBucket, free_bytes: int) -> Iterator[Figures]:
+        """A span named vision."""
+        attributes: dict[str, Attribute] = {
+            "gaudi.vision.modality": bucket.modality,
+            "gaudi.vision.width": bucket.width,
+            "gaudi.vision.height": bucket.height,
+            "gaudi.vision.items": bucket.items,
+            "gaudi.memory.free_bytes": free_bytes,
+        }
+        with self._measured("vision", attributes, OUTCOMES[StepKind.COMPILE]) as figures:
+            yield figures
+
+    def left_out(self, skipped: Sequence[Skipped]) -> None:
+        """A moment named skip for each that was not tried; as many as the report names, for these may be thousands."""
+        untried = [each for each in skipped if (each.phase, Bucket(*each.bucket)) not in self._tried]
+        for each in untried[: max(0, MAX_SKIPPED - self._named)]:
+            self._named += 1
+            attributes = {
+                **_bucket(each.phase, Bucket(*each.bucket)),
+                "gaudi.outcome": "skipped",
+                "gaudi.reason": each.reason[:MOST_TEXT],
+            }
+            self._child("skip", attributes).end()
+
+    @contextmanager
+    def _measured(self, name: str, attributes: Mapping[str, Attribute], outcome: str) -> Iterator[Figures]:
+        span, figures = self._child(name, attributes), Figures()
+        try:
+            yield figures
+        except BaseException as error:
+            _fail(span, error)
+            raise
+        else:
+            span.set_attribute("gaudi.outcome", outcome)
+        finally:
+            span.set_attributes({f"gaudi.{key}": value for key, value in figures.items()})
+            span.end()
+
+    def _child(self, name: str, attributes: Mapping[str, Attribute]) -> Span:
+        return self._tracer.start_span(name, set_span_in_context(self._stage), attributes=dict(attributes))
+
+    def _begun(self, phase: Phase, now: int) -> Span:
+        return self._tracer.start_span(str(phase), set_span_in_context(self.root), start_time=now)
+
+    def _end(self, report: WarmupReport, now: int) -> None:
+        self._over = True
+        self.root.set_attributes(_figures(report))
+        if report.failure:
+            reason = report.failure.message[:MOST_TEXT]
+            for span in (self._stage, self.root):
+                span.set_attribute("error.type", report.failure.reason)
+                span.set_status(Status(StatusCode.ERROR, reason))
+        self._stage.end(now)
+        self.root.end(now)
+
+
+def _bucket(phase: str, bucket: Bucket) -> dict[str, Attribute]:
+    return {
+        "gaudi.phase": str(phase),
+        "gaudi.bucket.batch_size": bucket.batch_size,
+        "gaudi.bucket.query_tokens": bucket.query_len,
+        "gaudi.bucket.kv_blocks": bucket.num_blocks,
+    }
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    """A shape that the engine refuses is skipped; everything else is an error."""
+    if isinstance(error, Stopped):
+        span.set_attribute("gaudi.outcome", "stopped")
+        return
+    skipped = isinstance(error, DeviceOutOfMemory | GraphRefused | ShapeRefused)
+    span.set_attributes({"gaudi.outcome": "skipped" if skipped else "failed", "gaudi.reason": str(error)[:MOST_TEXT]})
+    if not isinstance(error, GraphRefused | ShapeRefused):
+        span.set_attribute("error.type", type(error).__name__)
+        span.set_status(Status(StatusCode.ERROR, str(error)[:MOST_TEXT]))
+
+
+def _figures(report: WarmupReport) -> dict[str, Attribute]:
+    """What a start came to, by its last report."""
+    counts: dict[str, Attribute] = {
+        f"gaudi.{name}.{what}": getattr(progress, what)
+        for name, progress in (("prompt", report.prompt), ("decode", report.decode))
+        for what in ("planned", "warmed", "captured", "cached", "graph_bytes")
+    }
+    memory = report.memory.model_dump(exclude_none=True) if report.memory else {}
+    recipes = {"gaudi.shared_recipes": str(report.shared_recipes.outcome)} if report.shared_recipes else {}
+    return {
+        **counts,
+        "gaudi.skipped": report.skipped_total,
+        **{f"gaudi.memory.{name}": value for name, value in memory.items()},
+        **recipes,
+    }

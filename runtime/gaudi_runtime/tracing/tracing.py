@@ -1,0 +1,123 @@
+"""What the rest of the runtime says to its traces; without a collector nothing is imported and nothing happens."""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+from starlette.types import ASGIApp
+
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import Skipped, VisionBucket, WarmupReport
+from gaudi_runtime.process.worker import in_worker_thread
+from gaudi_runtime.tracing.collector import GRPC, HTTP, Collector, collector
+from gaudi_runtime.traffic.serving_histogram import ServingHistogram
+from gaudi_runtime.warmup.estimate import Step
+
+if TYPE_CHECKING:
+    from gaudi_runtime.tracing.otlp import OtlpTracing
+
+log = logging.getLogger(__name__)
+
+Figures = dict[str, int]
+"""What a step measured, by the end of the attribute's name."""
+
+
+class StartSpans(Protocol):
+    """The spans of this process's start. From any thread."""
+
+    def reported(self, report: WarmupReport) -> None:
+        """The phase is another one: its stage begins and the one before is over."""
+
+    def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
+        """A bucket is compiled or captured while the block runs, which should take `forecast` seconds.
+
+        What the block puts into the figures stands on its span, and the error that leaves it.
+        """
+
+    def vision_step(self, bucket: VisionBucket, free_bytes: int) -> AbstractContextManager[Figures]:
+        """The same for the vision tower."""
+
+    def left_out(self, skipped: Sequence[Skipped]) -> None:
+        """These buckets stay cold or without a graph."""
+
+
+class Tracing(Protocol):
+    """All traces of this process."""
+
+    @property
+    def start(self) -> StartSpans:
+        """Those of its start."""
+
+    def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
+        """`app`, with a span for each request that makes work; `counters` say which shapes it met."""
+
+    async def close(self) -> None:
+        """Send what waits, for a second at most; nothing comes after it."""
+
+
+class _NoStartSpans:
+    def reported(self, report: WarmupReport) -> None:
+        """Nothing."""
+
+    def step(self, step: Step, forecast: float | None, free_bytes: int) -> AbstractContextManager[Figures]:
+        """Nothing."""
+        return nullcontext({})
+
+    def vision_step(self, bucket: VisionBucket, free_bytes: int) -> AbstractContextManager[Figures]:
+        """Nothing."""
+        return nullcontext({})
+
+    def left_out(self, skipped: Sequence[Skipped]) -> None:
+        """Nothing."""
+
+
+class _NoTracing:
+    start: StartSpans = _NoStartSpans()
+
+    def around(self, app: ASGIApp, counters: Callable[[], ServingHistogram] | None = None) -> ASGIApp:
+        """`app` itself."""
+        return app
+
+    async def close(self) -> None:
+        """Nothing."""
+
+
+NO_TRACING: Tracing = _NoTracing()
+
+
+@asynccontextmanager
+async def tracing(
+    config: RuntimeConfig, report: WarmupReport, environment: Mapping[str, str] = os.environ
+) -> AsyncIterator[Tracing]:
+    """What traces this process while the block runs; at its end the last spans have a second to leave.
+
+    `report` is the one with which the process begins.
+    """
+    found = collector(environment)
+    if found is None:
+        yield NO_TRACING
+        return
+    if not found.is_understood:
+        log.warning("No traces are sent: the OTLP protocol is %s, and must be %s or %s.", found.protocol, HTTP, GRPC)
+        yield NO_TRACING
+        return
+    try:
+        made = await in_worker_thread(lambda: _made(found, config, report))
+    except Exception as error:  # an image without the packages, a header that cannot be read: no reason not to serve
+        log.warning("No traces are sent to %s: %s", found.endpoint, error)
+        yield NO_TRACING
+        return
+    log.info("Traces go to %s (%s)", found.endpoint, found.protocol)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def _made(found: Collector, config: RuntimeConfig, report: WarmupReport) -> "OtlpTracing":
+    # Half a second and some megabytes that nobody pays without a collector.
+    from gaudi_runtime.tracing.otlp import OtlpTracing
+
+    return OtlpTracing(found, config, report)

@@ -1,0 +1,100 @@
+"""A collector: takes traces over HTTP as OTLP says, and keeps every span that it was sent."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+
+@dataclass(frozen=True)
+class Received:
+    """A span: ids in hex, the parent's empty for a root, times in nanoseconds, the error's words where it failed."""
+
+    name: str
+    trace: str
+    id: str
+    parent: str
+    kind: int
+    begin: int
+    end: int
+    attributes: dict[str, Any]
+    resource: dict[str, Any]
+    error: str | None
+
+
+class Receiver:
+    """What has come; from any thread."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.spans: list[Received] = []
+        self.bodies: list[bytes] = []
+        self.answers = threading.Event()
+
+    def take(self, body: bytes) -> None:
+        """One export."""
+        self.bodies.append(body)
+        for part in ExportTraceServiceRequest.FromString(body).resource_spans:
+            resource = _plain(part.resource.attributes)
+            self.spans += [_received(span, resource) for scope in part.scope_spans for span in scope.spans]
+
+    def named(self, *names: str) -> list[Received]:
+        """The spans of these names, by when they began."""
+        return sorted((each for each in list(self.spans) if each.name in names), key=lambda each: each.begin)
+
+
+def _received(span: Any, resource: dict[str, Any]) -> Received:
+    return Received(
+        name=span.name,
+        trace=span.trace_id.hex(),
+        id=span.span_id.hex(),
+        parent=span.parent_span_id.hex(),
+        kind=span.kind,
+        begin=span.start_time_unix_nano,
+        end=span.end_time_unix_nano,
+        attributes=_plain(span.attributes),
+        resource=resource,
+        error=span.status.message if span.status.code == span.status.STATUS_CODE_ERROR else None,
+    )
+
+
+def _plain(attributes: Any) -> dict[str, Any]:
+    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
+
+
+@contextlib.contextmanager
+def otlp_receiver(*, answers: bool = True) -> Iterator[Receiver]:
+    """A collector while the block runs, on a port of its own; without `answers` it answers nobody before the end."""
+    receiver = Receiver()
+    if answers:
+        receiver.answers.set()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            assert self.path == "/v1/traces"
+            receiver.take(self.rfile.read(int(self.headers["content-length"])))
+            receiver.answers.wait()
+            with contextlib.suppress(ConnectionError):  # of a process that has ended meanwhile
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        receiver.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            receiver.answers.set()
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,31 @@
+"""Which collector the variables of OpenTelemetry name."""
+
+import pytest
+
+from gaudi_runtime.tracing.collector import Collector, collector
+
+BASE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}
+OF_TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://traces:4317"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        (BASE, Collector("http://collector:4318/v1/traces", "http/protobuf")),
+        ({**BASE, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, Collector("http://collector:4318/", "grpc")),
+        ({**BASE, **OF_TRACES}, Collector("http://traces:4317", "http/protobuf")),
+        ({**OF_TRACES, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}, Collector("http://traces:4317", "grpc")),
+        ({**BASE, "OTEL_TRACES_EXPORTER": "none"}, None),
+        ({**BASE, "OTEL_SDK_DISABLED": "true"}, None),
+        ({}, None),
+    ],
+    ids=["for all signals", "over gRPC", "for traces", "for traces over gRPC", "no exporter", "disabled", "nothing"],
+)
+def test_variables_name_a_collector(variables: dict[str, str], found: Collector | None) -> None:
+    assert collector(variables) == found
+
+
+def test_protocol_that_is_not_spoken_is_said_to_be_so() -> None:
+    found = collector({**BASE, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"})
+    assert found is not None
+    assert not found.is_understood

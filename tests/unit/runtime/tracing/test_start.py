@@ -1,0 +1,76 @@
+"""The spans of starts that no real process shows quickly."""
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.report import MAX_SKIPPED, BucketPhase, Phase, Skipped, VisionBucket, WarmupReport
+from gaudi_runtime.errors import GraphRefused
+from gaudi_runtime.process.signals import Stopped
+from gaudi_runtime.tracing.start import OtlpStartSpans
+from gaudi_runtime.warmup.estimate import StepKind
+
+CAPTURE = (StepKind.CAPTURE, BucketPhase.DECODE, Bucket(2, 1, 8))
+
+
+@pytest.fixture
+def ended() -> InMemorySpanExporter:
+    """Spans that have ended."""
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def start(ended: InMemorySpanExporter) -> OtlpStartSpans:
+    """A start that has just begun."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(ended))
+    report = WarmupReport(instance="one", sequence=1, plan_hash="0" * 64, phase=Phase.CAPTURING)
+    return OtlpStartSpans(provider.get_tracer("tests"), report, {})
+
+
+def only(ended: InMemorySpanExporter, name: str) -> dict[str, object]:
+    (span,) = [each for each in ended.get_finished_spans() if each.name == name]
+    return dict(span.attributes or {})
+
+
+def test_graph_that_the_engine_refuses_is_skipped_without_error(
+    start: OtlpStartSpans, ended: InMemorySpanExporter
+) -> None:
+    with pytest.raises(GraphRefused), start.step(CAPTURE, 2.5, 1024):
+        raise GraphRefused("too many tokens")
+    found = only(ended, "capture")
+    assert (found["gaudi.outcome"], found["gaudi.reason"]) == ("skipped", "too many tokens")
+    assert (found["gaudi.forecast_seconds"], found["gaudi.memory.free_bytes"]) == (2.5, 1024)
+    assert "error.type" not in found
+
+
+def test_bucket_that_was_tried_is_not_left_out_again(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
+    with pytest.raises(GraphRefused), start.step(CAPTURE, None, 0):
+        raise GraphRefused("too many tokens")
+    start.left_out([Skipped(phase=BucketPhase.DECODE, bucket=Bucket(2, 1, 8), reason="too many tokens")])
+    assert [each.name for each in ended.get_finished_spans()] == ["capture"]
+
+
+def test_thousands_left_out_are_not_all_named(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
+    many = [Skipped(phase=BucketPhase.DECODE, bucket=(each, 1, 8), reason="no time") for each in range(1000)]
+    start.left_out(many)
+    start.left_out(many)
+    assert len(ended.get_finished_spans()) == MAX_SKIPPED
+
+
+def test_vision_bucket_has_a_span_with_its_bytes(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
+    with start.vision_step(VisionBucket("image", 512, 512, 1), 0) as figures:
+        figures["device_bytes"] = 7
+    found = only(ended, "vision")
+    assert (found["gaudi.vision.width"], found["gaudi.device_bytes"]) == (512, 7)
+
+
+def test_start_that_is_stopped_ends_all_its_spans(start: OtlpStartSpans, ended: InMemorySpanExporter) -> None:
+    with pytest.raises(Stopped), start.step(CAPTURE, None, 0):
+        raise Stopped
+    start.close()
+    found = ended.get_finished_spans()
+    assert [each.name for each in found] == ["capture", "Capturing", "start"]
+    assert {(each.attributes or {})["gaudi.outcome"] for each in found} == {"stopped"}
