@@ -17,6 +17,7 @@ from gaudi_operator.api.base import AbsolutePath, NamespaceName, ObjectName
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER, Controller
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.network import Client
+from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
 
 PREFIX = "GAUDI_OPERATOR_"
@@ -83,6 +84,12 @@ class Settings(BaseSettings):
         description="Who may read the metrics of models' pods, in their network policies: a JSON list of peers as in"
         " `ingress[].from`. Empty: nobody but the operator.",
     )
+    # Not decoded by the library: the chart says nothing where there is no collector.
+    tracing: Annotated[Tracing | None, NoDecode] = Field(
+        None,
+        description="Where models' pods send traces, as JSON in the form of `spec.tracing`, for resources that say"
+        " nothing; revisions that exist stay as they are.",
+    )
     lease_name: str = Field("gaudi-operator", description="Name of the Lease that elects the leader.")
     lease_duration_seconds: Seconds = Field(
         15, description="A leader that has not renewed for so long is replaced; whole seconds."
@@ -132,6 +139,16 @@ class Settings(BaseSettings):
         except ValueError as error:
             raise ValueError("must be a JSON list of entries with a prefix, or true or false") from error
 
+    @field_validator("tracing", mode="before")
+    @classmethod
+    def _as_in_a_spec(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value) if value.strip() else None
+        except ValueError as error:
+            raise ValueError('must be JSON with an endpoint, as in {"endpoint": "http://collector:4317"}') from error
+
     @field_validator("watch_namespaces", "image_pull_secrets", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
@@ -166,6 +183,7 @@ class Settings(BaseSettings):
             allow_simulation=self.allow_simulation,
             operator_namespace=self.namespace,
             monitoring_from=self.monitoring_from,
+            tracing=self.tracing,
             controller=self.controller,
         )
 

@@ -296,6 +296,25 @@ PODS = (
     Bad("pod_field_not_allowed", 'unknown field "spec.pod.hostNetwork"', {"pod": {"hostNetwork": True}}),
 )
 
+TRACES = (
+    Bad("collector_without_scheme", "must start with https:// or http://", {"tracing": {"endpoint": "collector:4317"}}),
+    Bad(
+        "collector_with_a_password",
+        "must not carry a password or a key",
+        {"tracing": {"endpoint": "https://me:word@collector.example:4318"}},
+    ),
+    Bad(
+        "collector_with_a_key",
+        "must not carry a password or a key",
+        {"tracing": {"endpoint": "https://collector.example:4318/v1/traces?api-key=word"}},
+    ),
+    Bad(
+        "sampling_over_all",
+        "tracing.samplingPercent in body should be less than or equal to 100",
+        {"tracing": {"endpoint": "http://collector.example:4317", "samplingPercent": 101}},
+    ),
+)
+
 BAD_OBJECTS = (
     *NAMES,
     *MODELS,
@@ -306,6 +325,7 @@ BAD_OBJECTS = (
     *WARMUPS,
     *FORMER_FIELDS,
     *RECIPES,
+    *TRACES,
     *ROLLOUTS,
     *NETWORKS,
     *PODS,

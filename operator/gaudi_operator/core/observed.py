@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from gaudi_operator.api.v1alpha1.inference_class import DEFAULT_CONTROLLER
 from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.network import Client
+from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 
 Manifest = Mapping[str, Any]
@@ -133,4 +134,5 @@ class InstallationDefaults:
     allow_simulation: bool = False
     operator_namespace: str = "gaudi-system"
     monitoring_from: tuple[Client, ...] = ()
+    tracing: Tracing | None = None
     controller: str = DEFAULT_CONTROLLER

@@ -122,9 +122,36 @@ def test_nothing_of_the_prometheus_operator_is_there_by_default() -> None:
     assert not [each for kind in ("PodMonitor", "PrometheusRule", "ServiceMonitor") for each in of_kind(render(), kind)]
 
 
-def test_operator_reads_who_may_scrape_as_the_chart_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    (container,) = only(render(monitoring={"from": PEERS}), "Deployment")["spec"]["template"]["spec"]["containers"]
+@pytest.mark.parametrize(
+    ("said", "protocol", "share"),
+    [
+        ({"endpoint": "http://collector:4317"}, "grpc", 100),
+        ({"endpoint": "http://collector:4317", "protocol": "http/protobuf", "samplingPercent": 5}, "http/protobuf", 5),
+    ],
+    ids=["endpoint alone", "all of it"],
+)
+def test_operator_reads_the_collector_as_the_chart_writes_it(
+    monkeypatch: pytest.MonkeyPatch, said: Object, protocol: str, share: int
+) -> None:
+    tell(monkeypatch, monitoring={"tracing": said})
+    told = Settings().defaults().tracing
+    assert told is not None
+    assert (told.collector.protocol, told.sampling_percent) == (protocol, share)
+
+
+def test_operator_has_no_collector_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    tell(monkeypatch)
+    assert Settings().defaults().tracing is None
+
+
+def tell(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
+    """Set the operator's environment as the chart does."""
+    (container,) = only(render(**values), "Deployment")["spec"]["template"]["spec"]["containers"]
     for each in container["env"]:
         monkeypatch.setenv(each["name"], each.get("value", "x"))
+
+
+def test_operator_reads_who_may_scrape_as_the_chart_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    tell(monkeypatch, monitoring={"from": PEERS})
     (peer,) = Settings().defaults().monitoring_from
     assert peer.model_dump(mode="json", by_alias=True, exclude_defaults=True) == PEERS[0]

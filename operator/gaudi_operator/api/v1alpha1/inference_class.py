@@ -19,6 +19,7 @@ from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.pod import Resources, SecretName
 from gaudi_operator.api.v1alpha1.pods.scheduling import Toleration
 from gaudi_operator.api.v1alpha1.selectors import LabelSelector
+from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeObjectStore
 
 KIND = "GaudiInferenceClass"
@@ -69,6 +70,7 @@ class ClassDefaults(ApiModel):
     recipe_store: RecipeObjectStore | None = Field(
         None, description="In place of spec.recipeCache.objectStore, where recipeCache is enabled."
     )
+    tracing: Tracing | None = Field(None, description="In place of spec.tracing.")
 
 
 class SourceKind(StrEnum):

@@ -14,6 +14,7 @@ from gaudi_operator.api.v1alpha1.network import NOT_PUBLISHED, NetworkAccess, Se
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.renamed import not_beside_setting, with_present_names
 from gaudi_operator.api.v1alpha1.scaling import Autoscaling, Rollout
+from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import ExecutionMode
@@ -130,6 +131,9 @@ class GaudiInferenceSpec(ApiModel):
     autoscaling: Autoscaling | None = Field(None, description="A HorizontalPodAutoscaler that writes replicas.")
     service: Service = Field(Service(), description="The Service in front of the replicas.")
     network_access: NetworkAccess = Field(NetworkAccess(), description="Who may reach the pods.")
+    tracing: Tracing | None = Field(
+        None, description="Where its pods send traces by OpenTelemetry; where the installation says when left out."
+    )
     pod: Pod = Field(Pod(), description="What may be said about the pods.")
 
     @model_validator(mode="before")

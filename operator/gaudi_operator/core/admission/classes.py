@@ -171,6 +171,7 @@ def _values(spec: GaudiInferenceSpec, defaults: ClassDefaults) -> list[tuple[str
             defaults.recipe_store,
             spec.recipe_cache.enabled and spec.recipe_cache.object_store is None,
         ),
+        ("tracing", defaults.tracing, spec.tracing is None),
     ]
     return [(path, value) for path, value, left_out in candidates if left_out and value]
 

@@ -18,6 +18,7 @@ from gaudi_operator.api.v1alpha1.engine import Engine
 from gaudi_operator.api.v1alpha1.model import Model
 from gaudi_operator.api.v1alpha1.pods.pod import Pod
 from gaudi_operator.api.v1alpha1.renamed import with_present_names
+from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import Readiness, RecipeCache, Warmup
 from gaudi_operator.core.notation import short_hash
 from gaudi_operator.core.resource import Inference, SpecUnreadable
@@ -35,8 +36,8 @@ class RevisionInputs(ApiModel):
     """The parts of a resource that make a revision.
 
     The stall timeout is one of them, although it stands beside the thresholds: the runtime's own liveness
-    judges by it. The default image of the installation is none: it is resolved when a revision is made and
-    stands only in the revision's rendering.
+    judges by it. The defaults of the installation, such as the image, are none: they are resolved when a revision is
+    made and stand only in the revision's rendering.
     """
 
     class_name: ObjectName | None = None
@@ -47,6 +48,7 @@ class RevisionInputs(ApiModel):
     bucketing: Bucketing = Bucketing()
     warmup: Warmup = Warmup()
     recipe_cache: RecipeCache = RecipeCache()
+    tracing: Tracing | None = None
     pod: Pod = Pod()
     stall_timeout_seconds: Seconds = Readiness().stall_timeout_seconds
     restarted_at: str | None = None
@@ -69,6 +71,7 @@ def _revision_inputs(inference: Inference) -> RevisionInputs:
         warmup=spec.warmup,
         # What becomes of the volume in the end concerns no pod.
         recipe_cache=spec.recipe_cache.model_copy(update={"retention_policy": RecipeCache().retention_policy}),
+        tracing=spec.tracing,
         pod=spec.pod,
         stall_timeout_seconds=spec.readiness.stall_timeout_seconds,
         restarted_at=inference.identity.restarted_at,

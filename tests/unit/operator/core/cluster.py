@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Decision, Event
 from gaudi_operator.core.answers import AT_ONCE, Answers
@@ -246,8 +247,9 @@ class _Memory:
 
 
 def upgraded(defaults: InstallationDefaults) -> InstallationDefaults:
-    """The same installation with a newer operator's images."""
-    return replace(defaults, runtime_image="runtime:2", hpu_image="runtime-hpu:2")
+    """The same installation with a newer operator's images, and with a collector of traces."""
+    tracing = Tracing.model_validate({"endpoint": "http://collector:4317"})
+    return replace(defaults, runtime_image="runtime:2", hpu_image="runtime-hpu:2", tracing=tracing)
 
 
 def _merge(target: Object, change: Object) -> None:

@@ -101,6 +101,7 @@ DEFAULTS_OF_A_CLASS: dict[str, Any] = {
     "resources": {"memory": "64Gi"},
     "runAsUser": 1000,
     "recipeStore": {"url": "https://recipes.test/gaudi"},
+    "tracing": {"endpoint": "http://collector.test:4317"},
 }
 
 
@@ -121,6 +122,7 @@ def test_what_is_left_out_is_filled_in() -> None:
         "pod.resources.memory": "64Gi",
         "pod.runAsUser": 1000,
         "recipeCache.objectStore": {"url": "https://recipes.test/gaudi", "timeoutSeconds": 300},
+        "tracing": {"endpoint": "http://collector.test:4317", "samplingPercent": 100},
     }
 
 
@@ -137,6 +139,7 @@ def test_what_is_left_out_is_filled_in() -> None:
         ({"engine": {"imagePullPolicy": "Never"}}, "engine.imagePullPolicy"),
         ({}, "accelerator.hugepages"),
         ({}, "recipeCache.objectStore"),
+        ({"tracing": {"endpoint": "http://mine.test:4317"}}, "tracing"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )

@@ -2,6 +2,7 @@
 
 from gaudi_operator.core.actions import Delete
 from gaudi_operator.core.names import RESTARTED_AT_ANNOTATION
+from tests.builders import Object
 from tests.unit.operator.core.cluster import upgraded
 from tests.unit.operator.core.stories import condition, pod_names, revisions, served, status
 
@@ -143,6 +144,22 @@ def test_new_revision_takes_the_newer_image() -> None:
     cluster.change(model={"maxModelLen": 512})
     cluster.settle()
     assert {pod["spec"]["containers"][0]["image"] for pod in cluster.kind("Pod")} == {"runtime:2"}
+
+
+def test_new_revision_sends_traces_where_the_installation_says_by_then() -> None:
+    cluster = served()
+    cluster.defaults = upgraded(cluster.defaults)
+    cluster.change(replicas=3)
+    cluster.settle()
+    assert {traces_to(pod) for pod in cluster.kind("Pod")} == {None}
+    cluster.change(model={"maxModelLen": 512})
+    cluster.settle()
+    assert {traces_to(pod) for pod in cluster.kind("Pod")} == {"http://collector:4317"}
+
+
+def traces_to(pod: Object) -> object:
+    variables = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+    return variables.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 def test_threshold_restarts_nothing() -> None:

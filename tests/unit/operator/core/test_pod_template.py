@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from gaudi_operator.api.v1alpha1.model import PullPolicy
+from gaudi_operator.api.v1alpha1.tracing import Tracing
+from gaudi_operator.core.children.manifests.container import OWN_VARIABLES
 from gaudi_operator.core.children.manifests.pod_template import PRESTOP_SECONDS, pod_template
 from gaudi_operator.core.names import GATE, PLAN_HASH_ANNOTATION, RESTARTED_AT_ANNOTATION
+from gaudi_operator.core.observed import InstallationDefaults
 from gaudi_runtime.__main__ import PRESTOP_SECONDS as RUNTIME_PRESTOP_SECONDS
 from tests.unit.operator.core.rendered_pod import HUB, HUB_WITH_TOKEN, container, environment, spec, template
 from tests.unit.operator.core.resources import CARD, DEFAULTS, inference
@@ -67,6 +70,47 @@ def test_installation_says_how_images_are_pulled_where_nobody_does(
     made = pod_template(inference(**spec), "r1", "p" * 64, "tiny-config", PULLING)["spec"]
     assert [each["name"] for each in made["imagePullSecrets"]] == secrets
     assert made["containers"][0]["imagePullPolicy"] == policy
+
+
+COLLECTOR = Tracing.model_validate({"endpoint": "http://collector.test:4318", "samplingPercent": 10})
+TRACED = replace(DEFAULTS, tracing=COLLECTOR)
+
+
+def variables_of(defaults: InstallationDefaults, **spec: Any) -> dict[str, Any]:
+    made = pod_template(inference(**spec), "r1", "p" * 64, "tiny-config", defaults)["spec"]
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in made["containers"][0]["env"]}
+
+
+def test_collector_is_named_by_variables_of_opentelemetry() -> None:
+    found = variables_of(TRACED)
+    assert found["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == "http://collector.test:4318/v1/traces"
+    assert found["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] == "http/protobuf"
+    assert (found["OTEL_TRACES_SAMPLER"], found["OTEL_TRACES_SAMPLER_ARG"]) == ("parentbased_traceidratio", "0.1")
+    assert found["OTEL_SERVICE_NAME"] == "tiny"
+    assert found["OTEL_RESOURCE_ATTRIBUTES"] == (
+        "service.namespace=models,service.version=$(GAUDI_REVISION),"
+        "k8s.namespace.name=models,k8s.pod.name=$(GAUDI_POD_NAME)"
+    )
+    names = list(found)
+    # The kubelet replaces only what stands before.
+    assert names.index("GAUDI_POD_NAME") < names.index("OTEL_RESOURCE_ATTRIBUTES")
+    assert names.index("GAUDI_REVISION") < names.index("OTEL_RESOURCE_ATTRIBUTES")
+
+
+def test_collector_of_the_resource_goes_before_that_of_the_installation() -> None:
+    found = variables_of(TRACED, tracing={"endpoint": "https://mine.test:4317"})
+    assert found["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == "https://mine.test:4317"
+    assert found["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] == "grpc"
+    assert found["OTEL_TRACES_SAMPLER_ARG"] == "1"
+
+
+def test_without_a_collector_no_variable_names_one() -> None:
+    assert not [name for name in variables_of(DEFAULTS) if name.startswith("OTEL_")]
+
+
+def test_variables_of_traces_are_allowed_in_every_class() -> None:
+    added = variables_of(TRACED).keys() - variables_of(DEFAULTS).keys()
+    assert added <= OWN_VARIABLES
 
 
 def test_grace_period_covers_prestop_drain_and_exit() -> None:

@@ -85,6 +85,13 @@ def test_wrong_folders_of_nodes_name_their_variable(monkeypatch: pytest.MonkeyPa
         from_environment()
 
 
+@pytest.mark.parametrize("text", ["collector:4317", '{"endpoint": "collector:4317"}', '{"protocol": "grpc"}'])
+def test_wrong_collector_names_its_variable(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("GAUDI_OPERATOR_TRACING", text)
+    with pytest.raises(SystemExit, match="GAUDI_OPERATOR_TRACING"):
+        from_environment()
+
+
 def test_arguments_are_settings_by_another_name() -> None:
     assert variables(["--log-level=DEBUG", "--watch-namespaces=a,b", "--kubeconfig=/x"]) == {
         "KUBECONFIG": "/x",

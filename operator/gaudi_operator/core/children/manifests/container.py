@@ -9,13 +9,14 @@ from gaudi_operator.api.v1alpha1.model import PullPolicy
 from gaudi_operator.api.v1alpha1.pods.containers import EnvVar, SideContainer
 from gaudi_operator.api.v1alpha1.pods.pod import Capability, Pod, Resources
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
+from gaudi_operator.api.v1alpha1.tracing import Tracing
 from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore
 from gaudi_operator.core.children.manifests.metadata import Object, as_written
 from gaudi_operator.core.children.manifests.volumes import TEMPORARY_PATH, mount, mounts
 from gaudi_operator.core.children.runtime_config import on_cpu, repositories, runtime_config, tokens
 from gaudi_operator.core.names import CONTAINER, REVISION_LABEL
 from gaudi_operator.core.observed import InstallationDefaults
-from gaudi_operator.core.resource import Inference
+from gaudi_operator.core.resource import Identity, Inference
 from gaudi_runtime.contract.config import EngineName, ServingConfig
 from gaudi_runtime.contract.ports import (
     API_KEY_VARIABLE,
@@ -24,6 +25,7 @@ from gaudi_runtime.contract.ports import (
     FETCH_PATH,
     LIVEZ_PATH,
     MODEL_PORT_NAME,
+    POD_VARIABLE,
     READYZ_PATH,
     RECIPE_PATH,
     REVISION_VARIABLE,
@@ -34,6 +36,7 @@ from gaudi_runtime.contract.ports import (
     STORE_TOKEN_VARIABLE,
 )
 from gaudi_runtime.knobs.render import render
+from gaudi_runtime.tracing.collector import ENDPOINT_VARIABLE, PROTOCOL_VARIABLE
 
 PROBE_TIMEOUT_SECONDS = 5
 """A status port that shares its machine with a running compile may be slow to answer."""
@@ -50,7 +53,7 @@ def container(inference: Inference, defaults: InstallationDefaults) -> Object:
         # That of an image may be root's, which this user cannot enter: then nothing would start. Profilers and dumps of
         # graphs write to where a process was started.
         "workingDir": TEMPORARY_PATH,
-        "env": environment(inference),
+        "env": environment(inference, defaults),
         "resources": _resources(spec),
         "ports": [
             {"name": MODEL_PORT_NAME, "containerPort": ports.model_port, "protocol": "TCP"},
@@ -108,7 +111,7 @@ def _pull_policy(spec: GaudiInferenceSpec, defaults: InstallationDefaults) -> Pu
     return defaults.image_pull_policy if asked is PullPolicy.IF_NOT_PRESENT else asked
 
 
-def environment(inference: Inference) -> list[Object]:
+def environment(inference: Inference, defaults: InstallationDefaults) -> list[Object]:
     """Variables of the container: ours, then the engine's knobs, then the user's; a later one replaces an earlier.
 
     The knobs stand here, not only in the RuntimeConfig: the device's software reads them when a process starts.
@@ -120,6 +123,7 @@ def environment(inference: Inference) -> list[Object]:
             **variables,
             **_secrets(inference.spec),
             **recipe_environment(inference.spec.recipe_cache),
+            **_tracing(inference.identity, inference.spec.tracing or defaults.tracing),
             **{each.name: _variable(each) for each in inference.spec.engine.env},
         }.values()
     )
@@ -211,12 +215,14 @@ _KEYS = {
 }
 
 
+_REVISION = {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}}
+
+
 def recipe_environment(cache: RecipeCache) -> dict[str, Object]:
     """By name; none where recipes are not shared. The revision is the label that the pod has anyway."""
     if not cache.enabled:
         return {}
-    label = {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}}
-    found = {REVISION_VARIABLE: label, **(_credentials(cache.object_store) if cache.object_store else {})}
+    found = {REVISION_VARIABLE: _REVISION, **(_credentials(cache.object_store) if cache.object_store else {})}
     return {name: {"name": name, "valueFrom": source} for name, source in found.items()}
 
 
@@ -225,6 +231,30 @@ def _credentials(store: RecipeObjectStore) -> dict[str, Object]:
         return {STORE_TOKEN_VARIABLE: _secret(token.name, token.key)}
     s3 = store.s3
     return {name: _secret(s3.credentials_secret_name, key) for name, key in _KEYS.items()} if s3 else {}
+
+
+def _tracing(owner: Identity, asked: Tracing | None) -> dict[str, Object]:
+    """By OpenTelemetry's own variables, which the runtime and vLLM read as every program does; none without traces.
+
+    The later ones name the earlier.
+    """
+    if asked is None:
+        return {}
+    named = f"service.namespace={owner.namespace},service.version=$({REVISION_VARIABLE})"
+    where = f"k8s.namespace.name={owner.namespace},k8s.pod.name=$({POD_VARIABLE})"
+    plain = {
+        ENDPOINT_VARIABLE: asked.collector.endpoint,
+        PROTOCOL_VARIABLE: asked.collector.protocol,
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": f"{asked.sampling_percent / 100:g}",
+        "OTEL_SERVICE_NAME": owner.name,
+        "OTEL_RESOURCE_ATTRIBUTES": f"{named},{where}",
+    }
+    sources = {REVISION_VARIABLE: _REVISION, POD_VARIABLE: {"fieldRef": {"fieldPath": "metadata.name"}}}
+    return {
+        **{name: {"name": name, "valueFrom": source} for name, source in sources.items()},
+        **{name: {"name": name, "value": value} for name, value in plain.items()},
+    }
 
 
 OWN_VARIABLES = frozenset(
@@ -244,6 +274,13 @@ OWN_VARIABLES = frozenset(
         REVISION_VARIABLE,
         STORE_TOKEN_VARIABLE,
         *_KEYS,
+        POD_VARIABLE,
+        ENDPOINT_VARIABLE,
+        PROTOCOL_VARIABLE,
+        "OTEL_TRACES_SAMPLER",
+        "OTEL_TRACES_SAMPLER_ARG",
+        "OTEL_SERVICE_NAME",
+        "OTEL_RESOURCE_ATTRIBUTES",
     }
 )
 """What the operator writes into the runtime's environment besides knobs of the engine."""
