@@ -1,13 +1,22 @@
-"""A collector: takes traces over HTTP as OTLP says, and keeps every span that it was sent."""
+"""A collector: takes traces by OTLP over HTTP or gRPC, and keeps every span that it was sent."""
 
 import contextlib
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+import grpc
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
+)
 
 
 @dataclass(frozen=True)
@@ -98,3 +107,23 @@ def otlp_receiver(*, answers: bool = True) -> Iterator[Receiver]:
             receiver.answers.set()
             server.shutdown()
             thread.join()
+
+
+@contextlib.contextmanager
+def grpc_receiver() -> Iterator[Receiver]:
+    """The same over gRPC."""
+    receiver = Receiver()
+
+    class Service(TraceServiceServicer):
+        def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the name in OTLP
+            receiver.take(request.SerializeToString())
+            return ExportTraceServiceResponse()
+
+    server = grpc.server(ThreadPoolExecutor(max_workers=2))
+    add_TraceServiceServicer_to_server(Service(), server)
+    receiver.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield receiver
+    finally:
+        server.stop(grace=None).wait()

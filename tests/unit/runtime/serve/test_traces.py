@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from gaudi_runtime.contract.report import Phase, WarmupReport
-from tests.otlp_receiver import Received, Receiver, otlp_receiver
+from tests.otlp_receiver import Received, Receiver, grpc_receiver, otlp_receiver
+from tests.unit.operator.core.rendered_pod import environment
 from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 
@@ -137,6 +138,22 @@ def test_no_span_holds_prompt_or_key(story: tuple[Receiver, WarmupReport]) -> No
     assert b"/v1/completions" in sent
     assert PROMPT.encode() not in sent
     assert KEY.encode() not in sent
+
+
+def test_callers_decide_and_starts_are_sent_whatever_is_sampled(tmp_path: Path) -> None:
+    """By the variables that the operator writes, over gRPC."""
+    pod = environment(tracing={"endpoint": "http://to-be-replaced:4317", "samplingPercent": 0})
+    written = {name: value for name, value in pod.items() if name.startswith("OTEL_")}
+    with grpc_receiver() as receiver:
+        told = {**written, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": receiver.url, "VLLM_API_KEY": KEY}
+        with runtime_process(tmp_path, sim_config(), variables=told) as runtime:
+            runtime.follow(Phase.SERVING)
+            assert [ask(runtime), ask(runtime, **TRACEPARENT)] == [200, 200]
+            runtime.signal(signal.SIGTERM)
+            assert runtime.exit_code() == 0
+    assert [span.trace for span in requests(receiver)] == [CALLER_TRACE]
+    assert len(receiver.named("start")) == 1
+    assert receiver.named("start")[0].resource["service.namespace"] == "models"
 
 
 def test_failed_start_is_an_error_with_its_reason(tmp_path: Path) -> None:
