@@ -76,7 +76,7 @@ def _plain(attributes: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def otlp_receiver(*, answers: bool = True) -> Iterator[Receiver]:
+def otlp_receiver(address: str = "127.0.0.1", *, answers: bool = True) -> Iterator[Receiver]:
     """A collector while the block runs, on a port of its own; without `answers` it answers nobody before the end."""
     receiver = Receiver()
     if answers:
@@ -97,8 +97,8 @@ def otlp_receiver(*, answers: bool = True) -> Iterator[Receiver]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        receiver.url = f"http://127.0.0.1:{server.server_port}"
+    with ThreadingHTTPServer((address, 0), Handler) as server:
+        receiver.url = f"http://{address}:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:

@@ -10,14 +10,24 @@ import pytest
 from demo.install import Installed
 from demo.resource import Resource
 from tests.e2e.forwarding import port_forward
+from tests.e2e.host_address import address_that_pods_reach
+from tests.otlp_receiver import Receiver, otlp_receiver
+from tests.unit.runtime.runtime_process import wait_until
 
 NAME = "served"
 
 
 @pytest.fixture(scope="module")
-def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None]) -> str:
+def receiver(installed: Installed) -> Iterator[Receiver]:
+    """Where its traces go."""
+    with otlp_receiver(address_that_pods_reach(installed)) as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def served(apply: Callable[..., Resource], wait_ready: Callable[[str], None], receiver: Receiver) -> str:
     """A GaudiInference that is Ready."""
-    apply(NAME)
+    apply(NAME, tracing={"endpoint": receiver.url})
     wait_ready(NAME)
     return NAME
 
@@ -52,15 +62,28 @@ def test_get_answers_at_a_glance(installed: Installed, namespace: str, served: s
     assert (shown["PROMPT%"], shown["DECODE%"], shown["WARMUP"], shown["READY"]) == ("100", "100", "100", "2/2")
 
 
+def pods_of(installed: Installed, namespace: str, served: str) -> list[dict[str, Any]]:
+    """Its pods as the API server shows them."""
+    selected = ("--namespace", namespace, "-l", f"inference.gaudi.dev/name={served}")
+    return list(json.loads(installed.kubectl("get", "pods", *selected, "-o", "json"))["items"])
+
+
+def test_each_pod_sends_the_trace_of_its_start(
+    installed: Installed, namespace: str, served: str, receiver: Receiver
+) -> None:
+    wait_until(lambda: len(receiver.named("start")) == 2)
+    sent = {
+        (span.resource["k8s.namespace.name"], span.resource["k8s.pod.name"], span.resource["service.version"])
+        for span in receiver.named("start")
+    }
+    metadata = [pod["metadata"] for pod in pods_of(installed, namespace, served)]
+    assert sent == {(namespace, each["name"], each["labels"]["inference.gaudi.dev/revision"]) for each in metadata}
+
+
 def test_pods_carry_an_open_gate(installed: Installed, namespace: str, served: str) -> None:
-    pods = json.loads(
-        installed.kubectl(
-            "get", "pods", "--namespace", namespace, "-l", f"inference.gaudi.dev/name={served}", "-o", "json"
-        )
-    )["items"]
     gates = [
         condition["status"]
-        for pod in pods
+        for pod in pods_of(installed, namespace, served)
         for condition in pod["status"]["conditions"]
         if condition["type"] == "inference.gaudi.dev/warmed-up"
     ]
