@@ -149,7 +149,8 @@ IMAGES ?= operator runtime
 release: build/release/packages ## Files of a release in dist/, from a tag: make release TAG=v0.1.0 [IMAGES=] [ADVISORIES=FOLDER]
 	@test -n "$(TAG)" || { echo "Name a tag: make release TAG=v0.1.0"; exit 2; }
 	@$(BIN)/python -m scripts.release "$(TAG)" --packages $< --images "$(IMAGES)" \
-	  $(if $(ADVISORIES),--advisories "$(ADVISORIES)") $(if $(ADDRESS),--address "$(ADDRESS)")
+	  $(if $(ADVISORIES),--advisories "$(ADVISORIES)") $(if $(ADDRESS),--address "$(ADDRESS)") \
+	  $(if $(REGISTRY),--registry "$(REGISTRY)")
 
 build/release/packages: $(READY) requirements/build.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --require-hashes --target $@ --requirement requirements/build.txt
