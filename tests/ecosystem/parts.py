@@ -67,6 +67,7 @@ PROMETHEUS = Part(
 ADAPTER = Part("prometheus-adapter", seconds=90)
 KREW = Part("krew", seconds=40)
 OPERATOR_VERIFY = Part("operator-verify", seconds=100)
+OLM = Part("olm", seconds=180)
 
 
 def install_prometheus(installed: Installed) -> None:
@@ -78,5 +79,5 @@ def install_prometheus(installed: Installed) -> None:
 
 
 if __name__ == "__main__":
-    for part in (PROMETHEUS, ADAPTER, KREW, OPERATOR_VERIFY):
+    for part in (PROMETHEUS, ADAPTER, KREW, OPERATOR_VERIFY, OLM):
         part.build()

@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -25,7 +26,8 @@ from demo.resource import Resource
 from localcluster import Node, build, cluster, debian, remove_cluster, tools
 from tests.e2e.conftest import cluster_name
 from tests.e2e.forwarding import port_forward
-from tests.ecosystem.parts import KREW, OPERATOR_VERIFY
+from tests.ecosystem import parts
+from tests.ecosystem.parts import KREW, OLM, OPERATOR_VERIFY
 
 NAMESPACE = "team"
 NAME = "tiny-torch-cpu"
@@ -87,7 +89,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     version = yaml.safe_load((clone / "charts" / "gaudi-operator" / "Chart.yaml").read_text())["version"]
     subprocess.run(["git", "tag", "--force", f"v{version}"], cwd=clone, check=True, capture_output=True)
     venv = Path(sys.executable).parents[1]
-    command = ["make", "release", f"TAG=v{version}", f"VENV={venv}", f"--old-file={venv / '.ready'}"]
+    command = ["make", "release", f"TAG=v{version}", "REGISTRY=localhost", f"VENV={venv}"]
+    command.append(f"--old-file={venv / '.ready'}")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     subprocess.run(command, cwd=clone, env=environment, check=True)
     (clone / "dist").rename(out)
@@ -198,10 +201,15 @@ def test_krew_installs_the_plugin(machine: Machine, model: Resource) -> None:
     assert NAME in said
 
 
-def test_operator_bundle_passes_olms_validator(files: Path, tmp_path: Path) -> None:
+def unpack_bundle(files: Path, folder: Path) -> None:
+    """Unpack the operator bundle."""
     (archive,) = files.glob("gaudi-operator-bundle-*.tar.gz")
     with tarfile.open(archive) as bundle:
-        bundle.extractall(tmp_path, filter="data")
+        bundle.extractall(folder, filter="data")
+
+
+def test_operator_bundle_passes_olms_validator(files: Path, tmp_path: Path) -> None:
+    unpack_bundle(files, tmp_path)
     verify = [str(OPERATOR_VERIFY.build() / "program"), "manifests", "--object_validate"]
 
     def said(folder: Path) -> str:
@@ -214,15 +222,70 @@ def test_operator_bundle_passes_olms_validator(files: Path, tmp_path: Path) -> N
     assert "not found in bundle" in said(tmp_path)
 
 
-def test_manifest_for_kubectl_takes_the_model_over(machine: Machine, model: Resource) -> None:
-    """What Helm leaves behind, the definition and a served model, is found by an operator that kubectl installs."""
+def from_catalog(version: dict[str, Any]) -> list[dict[str, Any]]:
+    """What OLM's catalog part makes of a ClusterServiceVersion: account, roles, bindings, and the version itself.
+
+    The names are others than the version's own, by which OLM makes a role for itself.
+    """
+    name, install = version["metadata"]["name"], version["spec"]["install"]["spec"]
+    version["metadata"]["namespace"] = OPERATOR_NAMESPACE
+    owner = {"olm.owner": name, "olm.owner.namespace": OPERATOR_NAMESPACE, "olm.owner.kind": version["kind"]}
+    labels = {"olm.managed": "true", **owner}
+    made = []
+    for kind, field in (("Role", "permissions"), ("ClusterRole", "clusterPermissions")):
+        (asked,) = install[field]
+        account = {"kind": "ServiceAccount", "name": asked["serviceAccountName"], "namespace": OPERATOR_NAMESPACE}
+        metadata = {"name": f"{name}-{field}".lower(), "namespace": OPERATOR_NAMESPACE, "labels": labels}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": metadata["name"]}
+        rights = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": metadata}
+        made += [
+            {**rights, "kind": kind, "rules": asked["rules"]},
+            {**rights, "kind": f"{kind}Binding", "roleRef": reference, "subjects": [account]},
+        ]
+    own = {"name": account["name"], "namespace": OPERATOR_NAMESPACE, "labels": {"olm.managed": "true"}}
+    return [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own}, *made, version]
+
+
+@pytest.fixture(scope="module")
+def olm(machine: Machine, model: Resource) -> str:
+    """Namespace of an OperatorGroup for all namespaces; Helm's release has gone, and left definition and model."""
     machine.run(f"helm uninstall gaudi-operator --namespace {OPERATOR_NAMESPACE} --wait")
+    listed = ["list", "-m", "-f", "{{.Dir}}", "github.com/operator-framework/operator-lifecycle-manager"]
+    source = Path(build.go(listed, OLM.folder).strip())
+    machine.installed.kubectl("create", "-f", str(source / "deploy" / "chart" / "crds"))
+    machine.installed.make_namespace(parts.NAMESPACE)
+    OLM.install(machine.installed)
+    metadata = {"name": "all", "namespace": OPERATOR_NAMESPACE}
+    group = {"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": metadata, "spec": {}}
+    machine.installed.kubectl("create", "-f", "-", stdin=json.dumps(group))
+    return OPERATOR_NAMESPACE
+
+
+def test_olm_installs_the_version_of_the_bundle(machine: Machine, model: Resource, olm: str, tmp_path: Path) -> None:
+    """The part of OLM that installs, and the served model under the operator that it has installed."""
+    unpack_bundle(machine.folder, tmp_path)
+    file = tmp_path / "manifests" / "gaudi-operator.clusterserviceversion.yaml"
+    objects = from_catalog(yaml.safe_load(file.read_text()))
+    machine.installed.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(objects))
+    version = ("--namespace", olm, f"csv/{objects[-1]['metadata']['name']}")
+    machine.installed.kubectl("wait", *version, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
+    assert_operator_works(model, 6)
+    machine.installed.kubectl("delete", *version)
+    gone = ("wait", "deployment/gaudi-operator", "--for=delete", "--timeout=60s")
+    machine.installed.kubectl("--namespace", olm, *gone)
+
+
+def assert_operator_works(model: Resource, limit: int) -> None:
+    """An operator judges a change of the model, which serves on; `limit` is another revisionHistoryLimit."""
+    changed = model.patch({"rollout": {"revisionHistoryLimit": limit}})["metadata"]["generation"]
+    judged = next(state for state in model.states(120) if state["status"]["observedGeneration"] == changed)
+    assert judged["status"]["ready"] == "1/1"
+
+
+def test_manifest_for_kubectl_takes_the_model_over(machine: Machine, model: Resource, olm: str) -> None:
+    """What others leave behind, the definition and a served model, is found by an operator that kubectl installs."""
     text = OVERLAY.replace("../gaudi-inference-operator/deploy", "operator.yaml")
     (machine.folder / "kustomization.yaml").write_text(text.replace("registry.example.com/ai/", "localhost/"))
     machine.run("kubectl apply -k .")
     machine.run(f"kubectl -n {OPERATOR_NAMESPACE} rollout status deployment/gaudi-operator --timeout=120s")
-    model.patch({"rollout": {"revisionHistoryLimit": 4}})
-    judged = next(
-        state for state in model.states(120) if state["status"]["observedGeneration"] == state["metadata"]["generation"]
-    )
-    assert judged["status"]["ready"] == "1/1"
+    assert_operator_works(model, 4)
