@@ -140,7 +140,7 @@ steady: tools ## Twenty runs of some tests on a busy machine: make steady TESTS=
 	@$(BIN)/python -m tests.steady $(TESTS)
 
 # On a node of our own: what is installed would meet the same parts of others on a cluster that is given.
-ecosystem: tools ## Walks with many foreign parts, outside CI: Prometheus with alerts and dashboards, prometheus-adapter
+ecosystem: tools ## Walks with many foreign parts, outside CI: Prometheus, prometheus-adapter, and a release from its files alone
 	@$(BIN)/python -m tests.ecosystem.parts
 	env --unset=KUBECONFIG $(BIN)/python -m pytest tests/ecosystem
 
@@ -149,7 +149,8 @@ IMAGES ?= operator runtime
 release: build/release/packages ## Files of a release in dist/, from a tag: make release TAG=v0.1.0 [IMAGES=] [ADVISORIES=FOLDER]
 	@test -n "$(TAG)" || { echo "Name a tag: make release TAG=v0.1.0"; exit 2; }
 	@$(BIN)/python -m scripts.release "$(TAG)" --packages $< --images "$(IMAGES)" \
-	  $(if $(ADVISORIES),--advisories "$(ADVISORIES)") $(if $(ADDRESS),--address "$(ADDRESS)")
+	  $(if $(ADVISORIES),--advisories "$(ADVISORIES)") $(if $(ADDRESS),--address "$(ADDRESS)") \
+	  $(if $(REGISTRY),--registry "$(REGISTRY)")
 
 build/release/packages: $(READY) requirements/build.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --require-hashes --target $@ --requirement requirements/build.txt

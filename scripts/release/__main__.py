@@ -16,6 +16,9 @@ Tag = Annotated[str, typer.Argument(help="Tag to release, such as v0.1.0.")]
 Packages = Annotated[Path, typer.Option(help="Folder with hatchling (requirements/build.txt).")]
 Out = Annotated[Path, typer.Option(help="Folder for the files; what is there goes.")]
 Address = Annotated[str, typer.Option(help="Address that the files will be had from: krew's manifest names it.")]
+Registry = Annotated[
+    str, typer.Option(help="Registry and folder that nodes will find the images in: the bundle names it.")
+]
 Images = Annotated[str, typer.Option(help="Images to archive: operator and runtime, separated by spaces.")]
 Advisories = Annotated[
     Path | None, typer.Option(help="Folder of advisories in the OSV format; without it nothing is scanned.")
@@ -27,10 +30,11 @@ def release(
     packages: Packages,
     out: Out = ROOT / "dist",
     address: Address = "https://example.com/releases/",
+    registry: Registry = "registry.example.com/ai",
     images: Images = "",
     advisories: Advisories = None,
 ) -> None:
-    """Build wheel, chart, manifests, krew archive, SBOMs and archives of images, and their checksums."""
+    """Build wheel, chart, manifests, krew archive, OLM bundle, SBOMs, archives of images, and their checksums."""
     if (tagged := _git("rev-list", "-n1", tag)) != _git("rev-parse", "HEAD"):
         _refuse(f"{tag} is {tagged or 'no tag'} and not what is checked out: git checkout {tag}.")
     if images and _git("status", "--porcelain"):
@@ -41,7 +45,7 @@ def release(
         found = build.source(tag, Path(folder))
         if tag != f"v{found.version}":
             _refuse(f"{tag} holds version {found.version}: name the tag v{found.version}, or change the version first.")
-        build.build(found, out, packages.resolve(), address)
+        build.build(found, out, packages.resolve(), address, registry)
         _look_up(found, advisories)
     build.save_images(images.split(), found.version, out)
     (out / build.SUMS).write_text(build.sums(out))

@@ -1,7 +1,8 @@
 """From a commit to the files of a release. Built is what the commit holds, not what lies in the working tree.
 
-Wheel, chart, manifests, krew archive and SBOM are the same bytes whoever builds them: all times are that of the commit,
-names are sorted, and nobody's user is in them. Archives of images are not: Debian's packages change between two builds.
+Wheel, chart, manifests, krew archive, bundle and SBOM are the same bytes whoever builds them: all times are that of the
+commit, names are sorted, and nobody's user is in them. Archives of images are not: Debian's packages change between two
+builds. Those of the same image are.
 """
 
 import gzip
@@ -21,6 +22,7 @@ import yaml
 from localcluster import images
 from localcluster.build import helm
 from scripts.chart_docs import ROOT
+from scripts.release.bundle import bundle
 from scripts.release.pins import pins
 from scripts.release.sbom import sbom
 
@@ -29,6 +31,8 @@ IMAGES = {"operator": "gaudi-operator", "runtime": "gaudi-runtime"}
 SBOMS = {"gaudi-operator": ("operator",), "gaudi-runtime": ("runtime", "torch"), "kubectl-gaudi": ("cli",)}
 """Product -> the files of requirements/ that its packages are pinned in."""
 SUMS = "SHA256SUMS"
+CLI_PINS = "cli-requirements.txt"
+"""What the commands need, for who installs the wheel without krew."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,11 @@ def source(commit: str, folder: Path) -> Source:
     return Source(folder, str(chart["version"]), int(made.stdout))
 
 
-def build(found: Source, out: Path, packages: Path, address: str) -> None:
-    """All files that are the same bytes each time. `packages` holds hatchling; `address` is where they will be had."""
+def build(found: Source, out: Path, packages: Path, address: str, registry: str) -> None:
+    """All files that are the same bytes each time.
+
+    `packages` holds hatchling, `address` is where the files will be had, and `registry` where nodes find the images.
+    """
     out.mkdir(parents=True, exist_ok=True)
     wheel = _wheel(found, out, packages)
     _chart(found, out)
@@ -62,7 +69,10 @@ def build(found: Source, out: Path, packages: Path, address: str) -> None:
     for product, files in SBOMS.items():
         pinned = [pin for file in files for pin in pins((found.folder / "requirements" / f"{file}.txt").read_text())]
         (out / f"{product}.cdx.json").write_text(sbom(product, found.version, pinned, found.made))
+    (out / CLI_PINS).write_bytes((found.folder / "requirements" / "cli.txt").read_bytes())
     _krew(found, out, wheel, address)
+    files = bundle(found.folder / "charts" / "gaudi-operator", crds, f"{registry.rstrip('/')}/", found.made)
+    (out / f"gaudi-operator-bundle-{found.version}.tar.gz").write_bytes(tarball(files, found.made))
 
 
 def _wheel(found: Source, out: Path, packages: Path) -> Path:
@@ -121,10 +131,15 @@ def save_images(targets: Sequence[str], version: str, out: Path) -> None:
         images.export_image(tag, layout)
         with tarfile.open(f"{layout}.tar", "w") as archive:
             for path in sorted(layout.rglob("*")):
-                archive.add(path, path.relative_to(layout), recursive=False)
+                archive.add(path, path.relative_to(layout), recursive=False, filter=_of_nobody)
                 if path.is_file():
                     path.unlink()
         _remove_folders(layout)
+
+
+def _of_nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without the user and the time of a build."""
+    return member.replace(mtime=0, uid=0, gid=0, uname="", gname="", deep=False)
 
 
 def _remove_folders(folder: Path) -> None:

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -202,6 +203,60 @@ def test_watched_namespaces_are_the_only_ones_with_rights(empty: ControlPlane, h
     helm("install", *RELEASE, "--create-namespace", "--set", "watchNamespaces={other}")
     empty.wait(partial(allowed, empty, ACCOUNT, "list", "gaudiinferences", "other"), "the rights to be known")
     assert not allowed(empty, ACCOUNT, "list", "gaudiinferences")
+
+
+PLAIN = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+RUNTIME_CLASS = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "{{ .Release.Name }}"},
+    "handler": "sandbox",
+}
+OF_PLATFORMS = {
+    "extraContainers": [{"name": "signer", "image": "signer:1", "securityContext": PLAIN}],
+    "extraInitContainers": [{"name": "agent", "image": "agent:1", "restartPolicy": "Always", "securityContext": PLAIN}],
+    "extraObjects": [RUNTIME_CLASS],
+    "runtimeClassName": "gaudi-operator",
+    "dnsPolicy": "None",
+    "dnsConfig": {"nameservers": ["10.0.0.53"], "options": [{"name": "ndots", "value": "2"}]},
+    "hostAliases": [{"ip": "10.0.0.7", "hostnames": ["proxy.example.com"]}],
+    "hostUsers": False,
+    "metrics": {"ipFamilyPolicy": "PreferDualStack"},
+    "networkPolicy": {"egress": [{"ports": [{"port": 443}, {"port": 53, "protocol": "UDP"}]}]},
+}
+
+
+def pods_with(
+    empty: ControlPlane, helm: Helm, values: dict[str, Any], folder: Path, level: str
+) -> list[dict[str, Any]]:
+    """The operator's pods as admission lets them in, in a namespace of a Pod Security Standard."""
+    empty.kubectl("create", "namespace", NAMESPACE)
+    empty.kubectl("label", "namespace", NAMESPACE, f"pod-security.kubernetes.io/enforce={level}")
+    file = folder / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    helm("install", *RELEASE, "--values", str(file))
+    empty.wait(lambda: len(operator_pods(empty)) == 2, "the controllers to create both operator pods")
+    pods: list[dict[str, Any]] = json.loads(empty.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json"))["items"]
+    return pods
+
+
+def test_restricted_namespace_takes_what_platforms_add(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
+    pod = pods_with(empty, helm, OF_PLATFORMS, tmp_path, "restricted")[0]["spec"]
+    assert [each["name"] for each in pod["initContainers"] + pod["containers"]] == ["agent", "operator", "signer"]
+    assert (pod["hostUsers"], pod["runtimeClassName"]) == (False, "gaudi-operator")
+    assert pod["dnsConfig"] == OF_PLATFORMS["dnsConfig"]
+
+
+def test_pods_of_the_host_network_claim_their_port(empty: ControlPlane, helm: Helm, tmp_path: Path) -> None:
+    nodes = {"from": [{"ipBlock": {"cidr": "10.0.0.0/16"}}]}
+    values = {"hostNetwork": True, "httpPort": 18080, "monitoring": nodes}
+    for pod in pods_with(empty, helm, values, tmp_path, "privileged"):
+        # What the scheduler goes by: no node gets two of them.
+        assert [port["hostPort"] for port in pod["spec"]["containers"][0]["ports"]] == [18080]
 
 
 def test_built_in_roles_learn_about_the_resource(empty: ControlPlane, helm: Helm) -> None:

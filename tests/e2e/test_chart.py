@@ -92,11 +92,17 @@ def test_helm_upgrade_of_values_and_image_restarts_no_model_pod(
         "allowHostPath[0].prefix=/models",
         "logging.level=DEBUG",
         "resources.limits.cpu=1",
+        # On the network of the node, of which there is one.
+        "hostNetwork=true",
+        "httpPort=18080",
+        "monitoring.from[0].ipBlock.cidr=10.0.0.0/8",
+        "replicas=1",
     )
     install.install_chart(installed, *changed)
     new = operators(installed)
     assert not old.keys() & new.keys()
     assert {pod["spec"]["containers"][0]["image"] for pod in new.values()} == {OTHER_IMAGE}
+    assert [pod["status"]["podIP"] == pod["status"]["hostIP"] for pod in new.values()] == [True]
     resource.patch({"rollout": {"revisionHistoryLimit": 4}})  # have the new operator judge the resource
     next(state for state in resource.states(PATIENCE) if is_ready(state))
     assert pods.restarts() == before

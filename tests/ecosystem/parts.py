@@ -1,4 +1,4 @@
-"""Servers of others, built from their Go modules: each is a folder here with its versions and its manifests.
+"""Programs of others, built from their Go modules: each a folder here with its versions, a server's with manifests.
 
 `python -m tests.ecosystem.parts` builds them all, once, so that no node stands idle while a compiler runs.
 """
@@ -21,7 +21,7 @@ NAMESPACE = "monitoring"
 
 @dataclass(frozen=True)
 class Part:
-    """The one tool of the module in the folder `name`; building it took `seconds` on two cores."""
+    """A program: the one tool of the module in the folder `name`; building it took `seconds` on two cores."""
 
     name: str
     seconds: float
@@ -29,7 +29,7 @@ class Part:
 
     @property
     def folder(self) -> Path:
-        """What is kept of it here: go.mod, go.sum and manifests.yaml."""
+        """What is kept of it here: go.mod, go.sum and, of a server, manifests.yaml."""
         return FOLDER / self.name
 
     def build(self) -> Path:
@@ -65,6 +65,9 @@ PROMETHEUS = Part(
     tags="remove_all_sd,enable_kubernetes_sd",
 )
 ADAPTER = Part("prometheus-adapter", seconds=90)
+KREW = Part("krew", seconds=40)
+OPERATOR_VERIFY = Part("operator-verify", seconds=100)
+OLM = Part("olm", seconds=180)
 
 
 def install_prometheus(installed: Installed) -> None:
@@ -76,5 +79,5 @@ def install_prometheus(installed: Installed) -> None:
 
 
 if __name__ == "__main__":
-    for part in (PROMETHEUS, ADAPTER):
+    for part in (PROMETHEUS, ADAPTER, KREW, OPERATOR_VERIFY, OLM):
         part.build()

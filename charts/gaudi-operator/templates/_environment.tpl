@@ -8,6 +8,8 @@
   valueFrom:
     fieldRef:
       fieldPath: metadata.name
+- name: GAUDI_OPERATOR_HTTP_PORT
+  value: {{ .Values.httpPort | quote }}
 - name: GAUDI_OPERATOR_RUNTIME_IMAGE
   value: {{ include "gaudi-operator.image" (list . "runtime" "gaudi-runtime") | quote }}
 - name: GAUDI_OPERATOR_HPU_IMAGE

@@ -22,7 +22,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- /*
 Metadata of an object, called with a dict: `root`; `suffix` behind the common name, or another `name`; where they are
-wanted `namespace`, `labels` and `annotations` of that object alone. What is common to all replaces none of these.
+wanted `namespace`, `labels` and `annotations` of that object alone, and `moreLabels`, which replace none of the chart's own.
+What is common to all replaces none of these.
 */ -}}
 {{- define "gaudi-operator.metadata" -}}
 {{- $own := include "gaudi-operator.labels" .root | fromYaml -}}
@@ -31,7 +32,7 @@ name: {{ .name | default (printf "%s%s" (include "gaudi-operator.name" .root) (.
 namespace: {{ . }}
 {{- end }}
 labels:
-  {{- merge (dict) (.labels | default dict) $own .root.Values.commonLabels | toYaml | nindent 2 }}
+  {{- merge (dict) (.labels | default dict) $own (.moreLabels | default dict) .root.Values.commonLabels | toYaml | nindent 2 }}
 {{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}

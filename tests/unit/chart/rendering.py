@@ -15,7 +15,9 @@ PREFIX = "registry.example.com/ai/"
 
 def render(release: str = "gaudi-operator", **values: Any) -> list[Object]:
     """All objects of a release with `values`, given by section: `crds={"install": False}`."""
-    return [each for each in yaml.safe_load_all(template(release, **values).stdout) if each]
+    done = template(release, **values)
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
 
 
 def refusal(**values: Any) -> str:

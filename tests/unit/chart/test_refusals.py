@@ -52,6 +52,51 @@ pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
             {"serviceAccount": {"create": False}},
             "serviceAccount.create is false, so serviceAccount.name must name an existing service account.",
         ),
+        ({"extraContainers": [{"name": "signer"}]}, "at '/extraContainers/0': missing property 'image'"),
+        (
+            {"extraContainers": [{"name": "operator", "image": "other:1"}]},
+            "the name operator is taken by another container of the pod. Choose another.",
+        ),
+        (
+            {name: [{"name": "agent", "image": "agent:1"}] for name in ("extraContainers", "extraInitContainers")},
+            "the name agent is taken by another container of the pod. Choose another.",
+        ),
+        ({"extraObjects": [1]}, "at '/extraObjects/0': got number, want string or object"),
+        ({"httpPort": 80}, "at '/httpPort': minimum: got 80, want 1,024"),
+        (
+            {"extraArgs": ["--http-port=9000"]},
+            "extraArgs has --http-port=9000, which probes and Service would not follow: set httpPort instead.",
+        ),
+        ({"dnsPolicy": "Cluster"}, "at '/dnsPolicy': value must be one of ''"),
+        (
+            {"dnsPolicy": "None", "dnsConfig": {"searches": ["example.com"]}},
+            "dnsPolicy is None, so the pods know no name server: name one in dnsConfig.nameservers.",
+        ),
+        (
+            {"automountServiceAccountToken": False},
+            "the API server would not know the operator. Mount a projected token there (extraVolumes),",
+        ),
+        (
+            {"metrics": {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4", "IPv6"]}},
+            "metrics.ipFamilyPolicy is SingleStack, but metrics.ipFamilies names two",
+        ),
+        (
+            {"hostNetwork": True},
+            "which the network policies of models let in only if monitoring.from names it: add the nodes' range,",
+        ),
+        (
+            {"hostNetwork": True, "dnsPolicy": "ClusterFirst"},
+            "hostNetwork makes dnsPolicy ClusterFirst mean Default: set ClusterFirstWithHostNet",
+        ),
+        ({"hostNetwork": True, "hostUsers": False}, "hostNetwork and hostUsers=false exclude each other in Kubernetes"),
+        (
+            {
+                "hostNetwork": True,
+                "monitoring": {"from": [{"ipBlock": {"cidr": "10.0.0.0/16"}}]},
+                "networkPolicy": {"from": [{"namespaceSelector": {}}]},
+            },
+            "networkPolicy.from and networkPolicy.egress do nothing for pods with hostNetwork: leave them out",
+        ),
         *(
             (
                 {"tuning": {"planMemoryMiB": 512}, "resources": {"limits": {"memory": memory}}},

@@ -1,4 +1,4 @@
-"""What `make release` makes of a commit: the same bytes twice, an SBOM of all pins, and a look at advisories."""
+"""What `make release` makes of a commit: the same bytes twice, SBOMs of all pins, a bundle, a look at advisories."""
 
 import hashlib
 import json
@@ -9,17 +9,24 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
+from gaudi_operator.api.v1alpha1.inference_class import GaudiInferenceClass
+from gaudi_operator.api.v1alpha1.resource import GaudiInference
 from scripts.chart_docs import ROOT
 from scripts.release.advisories import scan
 from scripts.release.build import build, source, sums
 from scripts.release.pins import Pin, pins
 from scripts.release.sbom import sbom
+from tests.permissions import rules
+from tests.unit.chart.rendering import Object, only, render
 
 pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
 
 MADE = 1_700_000_000
 ADDRESS = "https://example.com/v1"
+REGISTRY = "registry.example.com/ai"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +46,7 @@ def twice(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     for _ in range(2):
         found = source("HEAD", tmp_path_factory.mktemp("source"))
         out = tmp_path_factory.mktemp("dist")
-        build(found, out, packages, ADDRESS)
+        build(found, out, packages, ADDRESS, REGISTRY)
         outs.append(out)
     return outs[0], outs[1]
 
@@ -49,8 +56,10 @@ def test_two_builds_have_the_same_bytes(twice: tuple[Path, Path]) -> None:
     assert first == second
     assert sorted(line.split()[1] for line in first.splitlines()) == [
         "argocd-cm.yaml",
+        "cli-requirements.txt",
         "crds.yaml",
         "gaudi-operator-0.1.0.tgz",
+        "gaudi-operator-bundle-0.1.0.tar.gz",
         "gaudi-operator.cdx.json",
         "gaudi-runtime.cdx.json",
         "gaudi.yaml",
@@ -80,9 +89,83 @@ def test_sbom_names_every_pin_with_its_hashes(twice: tuple[Path, Path]) -> None:
         assert files["hashes"]
 
 
+@pytest.mark.parametrize("product", ["gaudi-operator", "gaudi-runtime", "kubectl-gaudi"])
+def test_sbom_meets_the_schema_of_cyclonedx(twice: tuple[Path, Path], product: str) -> None:
+    text = (twice[0] / f"{product}.cdx.json").read_text()
+    validator = JsonStrictValidator(SchemaVersion.V1_6)
+    assert validator.validate_str(text) is None
+    assert validator.validate_str(text.replace('"type": "library"', '"type": "lib"')) is not None
+
+
 def test_sbom_is_the_same_whatever_the_order_of_pins() -> None:
     both = [Pin("a", "1", ("0" * 64,)), Pin("b", "2", ())]
     assert sbom("x", "1", both, MADE) == sbom("x", "1", both[::-1], MADE)
+
+
+@pytest.fixture(scope="module")
+def bundle(twice: tuple[Path, Path]) -> dict[str, list[Object]]:
+    """Documents of the operator bundle by file."""
+    with tarfile.open(twice[0] / "gaudi-operator-bundle-0.1.0.tar.gz") as files:
+        members = {each.name: files.extractfile(each) for each in files if each.name.endswith(".yaml")}
+        return {name: list(yaml.safe_load_all(content.read())) for name, content in members.items() if content}
+
+
+@pytest.fixture(scope="module")
+def version(bundle: dict[str, list[Object]]) -> Object:
+    """The ClusterServiceVersion."""
+    (found,) = bundle["manifests/gaudi-operator.clusterserviceversion.yaml"]
+    return found
+
+
+def test_bundle_deploys_what_the_chart_does(version: Object) -> None:
+    """But for the user, which clusters with OLM assign, and the namespaces, which OLM knows."""
+    unassigned = {"runAsUser": None, "runAsGroup": None}
+    charts = only(render(image={"prefix": f"{REGISTRY}/"}, podSecurityContext=unassigned), "Deployment")["spec"]
+    (deployment,) = version["spec"]["install"]["spec"]["deployments"]
+    (own,), (expected,) = (each["template"]["spec"]["containers"] for each in (deployment["spec"], charts))
+    watched = {each["name"]: each for each in own["env"]}.pop("GAUDI_OPERATOR_WATCH_NAMESPACES")
+    assert watched["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.annotations['olm.targetNamespaces']"
+    expected["env"] = [watched if each["name"] == watched["name"] else each for each in expected["env"]]
+    assert deployment["spec"] == charts
+
+
+def test_bundle_grants_the_rights_of_the_documentation(version: Object) -> None:
+    (everywhere,), (granted,) = (version["spec"]["install"]["spec"][f"{kind}ermissions"] for kind in ("clusterP", "p"))
+
+    def each_right(policy: list[Object]) -> set[str]:
+        return {
+            f"{verb} {resource}.{group}"
+            for rule in policy
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+
+    documented = each_right([*rules("cluster"), *rules("namespace")])
+    assert each_right([*everywhere["rules"], *granted["rules"]]) == documented
+    assert {right.split()[1] for right in each_right(everywhere["rules"])} == {
+        "gaudiinferenceclasses.inference.gaudi.dev"
+    }
+
+
+def test_bundle_shows_valid_examples(version: Object) -> None:
+    examples = json.loads(version["metadata"]["annotations"]["alm-examples"])
+    for kind, example in zip((GaudiInference, GaudiInferenceClass), examples, strict=True):
+        understood = kind.model_validate(example).model_dump(mode="json", by_alias=True, exclude_unset=True)
+        assert understood["spec"] == example["spec"]  # unknown fields would have been dropped
+
+
+def test_what_olm_does_not_take_stands_beside_the_bundle(bundle: dict[str, list[Object]]) -> None:
+    beside = {each["kind"] for each in bundle["policies.yaml"]}
+    assert beside == {"NetworkPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    within = {each["kind"] for name, file in bundle.items() if name.startswith("manifests/") for each in file}
+    assert within == {
+        "ClusterRole",
+        "ClusterServiceVersion",
+        "CustomResourceDefinition",
+        "PodDisruptionBudget",
+        "Service",
+    }
 
 
 LISTED = {

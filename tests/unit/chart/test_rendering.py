@@ -2,6 +2,7 @@
 
 import tomllib
 from itertools import chain, product
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.timeout(1200)  # the very first run builds Helm
 
 POLICIES = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 CLUSTER_SCOPED = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"} | POLICIES
-SET_BY_NOBODY = {"GAUDI_OPERATOR_HTTP_HOST", "GAUDI_OPERATOR_HTTP_PORT", "KUBECONFIG"}  # the image's own defaults
+SET_BY_NOBODY = {"GAUDI_OPERATOR_HTTP_HOST", "KUBECONFIG"}  # the image's own defaults
 
 
 def pod_of(objects: list[Object]) -> Object:
@@ -329,6 +330,125 @@ def test_extras_reach_the_operators_container() -> None:
     assert container["args"] == ["run", argument]
     assert variables(container["args"][1:]) == {"GAUDI_OPERATOR_HTTP_HOST": "::"}
     assert (pod_of(objects)["volumes"], container["volumeMounts"]) == ([volume], [mounted])
+
+
+AGENT = {"name": "agent", "image": "agent:1", "restartPolicy": "Always"}
+
+
+def test_more_containers_stand_around_the_operators() -> None:
+    pod = pod_of(render(extraContainers=[{"name": "signer", "image": "signer:1"}], extraInitContainers=[AGENT]))
+    assert [each["name"] for each in pod["containers"]] == ["operator", "signer"]
+    assert pod["initContainers"] == [AGENT]
+
+
+def test_more_objects_are_rendered_as_templates() -> None:
+    whole = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-ca"}}
+    text = dedent("""\
+        apiVersion: v1
+        kind: Secret
+        metadata:
+          name: proxy
+          {{- if .Values.commonLabels }}
+          labels: {{ toJson .Values.commonLabels }}
+          {{- end }}
+    """)
+    objects = render(extraObjects=[whole, text], commonLabels={"team": "ai"})
+    assert only(objects, "ConfigMap") == {**whole, "metadata": {"name": "gaudi-operator-ca"}}
+    assert only(objects, "Secret")["metadata"] == {"name": "proxy", "labels": {"team": "ai"}}
+
+
+NODES = {"ipBlock": {"cidr": "10.0.0.0/16"}}
+
+
+def test_pods_of_the_host_network_find_names_port_and_place() -> None:
+    objects = render(hostNetwork=True, httpPort=18080, monitoring={"from": [NODES]})
+    pod, container = pod_of(objects), container_of(objects)
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert [port["containerPort"] for port in container["ports"]] == [18080]
+    assert environment_of(objects)["GAUDI_OPERATOR_HTTP_PORT"] == "18080"
+    # Where a pod runs on each node, another one finds no free port before one has gone.
+    rolling = only(objects, "Deployment")["spec"]["strategy"]["rollingUpdate"]
+    assert rolling == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_strategy_that_is_given_counts_on_the_host_network_too() -> None:
+    objects = render(hostNetwork=True, strategy={"type": "Recreate"}, monitoring={"from": [NODES]})
+    assert only(objects, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_default_pods_share_nothing_with_their_node(defaults: list[Object]) -> None:
+    asked = {"hostNetwork", "hostPID", "hostIPC", "hostUsers", "dnsPolicy", "runtimeClassName", "initContainers"}
+    assert not asked & pod_of(defaults).keys()
+
+
+def test_names_are_looked_up_as_given() -> None:
+    given = {
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["10.0.0.53"], "options": [{"name": "ndots", "value": "2"}]},
+        "hostAliases": [{"ip": "10.0.0.7", "hostnames": ["proxy.example.com"]}],
+    }
+    assert given.items() <= pod_of(render(**given)).items()
+
+
+def test_pod_fields_of_platforms_reach_the_pod(defaults: list[Object]) -> None:
+    assert pod_of(defaults)["enableServiceLinks"] is False
+    given = {
+        "runtimeClassName": "gvisor",
+        "hostUsers": False,
+        "enableServiceLinks": True,
+        "terminationGracePeriodSeconds": 60,
+    }
+    assert given.items() <= pod_of(render(**given)).items()
+
+
+def test_token_comes_by_a_volume_where_no_account_brings_one() -> None:
+    mounted = {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    objects = render(automountServiceAccountToken=False, extraVolumeMounts=[mounted])
+    assert pod_of(objects)["automountServiceAccountToken"] is False
+
+
+def test_account_may_hide_its_token_from_other_pods() -> None:
+    account = {"automountServiceAccountToken": False, "labels": {"team": "ai"}}
+    objects = render(serviceAccount=account)
+    assert only(objects, "ServiceAccount")["automountServiceAccountToken"] is False
+    assert only(objects, "ServiceAccount")["metadata"]["labels"]["team"] == "ai"
+    assert pod_of(objects)["automountServiceAccountToken"] is True
+
+
+@pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])
+def test_probe_is_as_patient_as_given(defaults: list[Object], probe: str) -> None:
+    changed = container_of(render(**{probe: {"timeoutSeconds": 9, "failureThreshold": 99}}))[probe]
+    assert changed == {**container_of(defaults)[probe], "timeoutSeconds": 9, "failureThreshold": 99}
+
+
+def test_deployment_has_marks_of_its_own() -> None:
+    objects = render(
+        deploymentAnnotations={"reloader": "auto"},
+        deploymentLabels={"tier": "infra", "app.kubernetes.io/name": "other"},
+        revisionHistoryLimit=2,
+    )
+    deployment = only(objects, "Deployment")
+    assert deployment["spec"]["revisionHistoryLimit"] == 2
+    assert deployment["metadata"]["annotations"] == {"reloader": "auto"}
+    assert deployment["metadata"]["labels"]["tier"] == "infra"
+    assert deployment["metadata"]["labels"]["app.kubernetes.io/name"] == "gaudi-operator"
+    assert "tier" not in deployment["spec"]["template"]["metadata"]["labels"]
+
+
+def test_metrics_service_has_marks_and_families_of_its_own() -> None:
+    families = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+    marks = {"serviceAnnotations": {"scrape": "true"}, "serviceLabels": {"tier": "infra"}}
+    service = only(render(metrics={**families, **marks}), "Service")
+    assert families.items() <= service["spec"].items()
+    assert service["metadata"]["annotations"] == {"scrape": "true"}
+    assert service["metadata"]["labels"]["tier"] == "infra"
+
+
+def test_network_policy_names_whom_the_operator_reaches() -> None:
+    to = {"to": [{"ipBlock": {"cidr": "10.96.0.1/32"}}], "ports": [{"port": 443}]}
+    policy = only(render(networkPolicy={"egress": [to]}), "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["egress"] == [to]
 
 
 EVERYTHING: Object = {

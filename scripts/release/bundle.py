@@ -1,0 +1,185 @@
+"""An operator bundle for catalogs of OLM (registry+v1), made of the chart as Helm renders it and of the definitions.
+
+OLM itself makes the account, its roles and the Deployment from the ClusterServiceVersion. Kinds that it does not take
+stand in policies.yaml beside the bundle, for `kubectl apply`.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from localcluster.build import helm
+
+Object = dict[str, Any]
+
+NAMESPACE = "gaudi-system"
+PACKAGE = "gaudi-operator"
+CHANNEL = "alpha"
+LABELS = {
+    "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
+    "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
+    "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
+    "operators.operatorframework.io.bundle.package.v1": PACKAGE,
+    "operators.operatorframework.io.bundle.channels.v1": CHANNEL,
+    "operators.operatorframework.io.bundle.channel.default.v1": CHANNEL,
+}
+ALONG = ("ClusterRole", "PodDisruptionBudget", "Service")
+"""Kinds that OLM makes of the bundle's files as they are."""
+_COPIES = ("COPY manifests /manifests/", "COPY metadata /metadata/")
+BESIDE = ("NetworkPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+"""Kinds that OLM does not take, or only its latest releases."""
+OF_THE_OPERATOR = ("gaudi-operator", "gaudi-operator-classes")
+"""ClusterRoles of the chart that the ClusterServiceVersion holds: OLM binds them."""
+EXAMPLE_CLASS = {
+    "apiVersion": "inference.gaudi.dev/v1alpha1",
+    "kind": "GaudiInferenceClass",
+    "metadata": {"name": "usual"},
+    "spec": {"default": True, "limits": {"maxReplicas": 2, "hostPaths": []}},
+}
+_DESCRIPTION = """\
+Serves language models on Intel Gaudi with vLLM. A replica takes traffic when, and only when, its graphs are captured:
+warm-up has a plan, a progress and a time to go, a new revision replaces the old one only after its own warm-up, and one
+that fails is rolled back. It needs neither a webhook nor a certificate manager.
+
+Nodes with cards have Intel's Gaudi driver and device plugin, which offers them as `habana.ai/gaudi`.
+"""
+
+
+def bundle(chart: Path, definitions: Sequence[Path], registry: str, made: int) -> dict[str, bytes]:
+    """Files of the bundle by their names. `registry` stands before the images' names; `made` is a time in seconds."""
+    about = yaml.safe_load((chart / "Chart.yaml").read_text())
+    owned = [yaml.safe_load(each.read_text()) for each in definitions]
+    objects = _rendered(chart, registry)
+    example = yaml.safe_load((chart / "files" / "first.yaml").read_text())
+    files = {f"manifests/{PACKAGE}.clusterserviceversion.yaml": _dump(_version(about, objects, owned, example, made))}
+    files |= {f"manifests/{each.name}": each.read_bytes() for each in definitions}
+    for each in objects:
+        name = each["metadata"]["name"]
+        if each["kind"] in ALONG and not (each["kind"] == "ClusterRole" and name in OF_THE_OPERATOR):
+            each["metadata"].pop("namespace", None)  # OLM's own choice
+            files[f"manifests/{name}.{each['kind'].lower()}.yaml"] = _dump(each)
+    dockerfile = ["FROM scratch", *(f"LABEL {name}={value}" for name, value in LABELS.items())]
+    return {
+        **files,
+        "metadata/annotations.yaml": _dump({"annotations": LABELS}),
+        "policies.yaml": b"---\n".join(_dump(each) for each in objects if each["kind"] in BESIDE),
+        "bundle.Dockerfile": "\n".join([*dockerfile, *_COPIES, ""]).encode(),
+    }
+
+
+def _rendered(chart: Path, registry: str) -> list[Object]:
+    """The chart for a cluster that assigns users, which OpenShift does and others need not."""
+    values = {
+        "image": {"prefix": registry},
+        "podSecurityContext": {"runAsUser": None, "runAsGroup": None},
+        "crds": {"install": False},
+    }
+    command = [
+        str(helm() / "helm"),
+        "template",
+        PACKAGE,
+        str(chart),
+        "--namespace",
+        NAMESPACE,
+        "--skip-tests",
+        "-f",
+        "-",
+    ]
+    done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=True)
+    objects = [each for each in yaml.safe_load_all(done.stdout) if each]
+    for each in objects:
+        labels = each["metadata"]["labels"]
+        for of_helm in ("helm.sh/chart", "app.kubernetes.io/managed-by"):
+            labels.pop(of_helm)
+    return objects
+
+
+def _version(about: Object, objects: list[Object], owned: Iterable[Object], example: Object, made: int) -> Object:
+    """The ClusterServiceVersion."""
+    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
+    spec = deployment["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    # OLM writes here which namespaces its OperatorGroup names; nothing for all of them.
+    names = {"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}}
+    environment = {each["name"]: each for each in container["env"]}
+    environment["GAUDI_OPERATOR_WATCH_NAMESPACES"] = {"name": "GAUDI_OPERATOR_WATCH_NAMESPACES", "valueFrom": names}
+    container["env"] = list(environment.values())
+    account = spec["template"]["spec"]["serviceAccountName"]
+    # What stands in `permissions` OLM grants in the namespaces of the OperatorGroup, or in all where it names none.
+    permissions = _rules(objects, "ClusterRole", PACKAGE) + _rules(objects, "Role", f"{PACKAGE}-leader")
+    everywhere = _rules(objects, "ClusterRole", f"{PACKAGE}-classes")
+    return {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {
+            "name": f"{PACKAGE}.v{about['version']}",
+            "namespace": "placeholder",
+            "annotations": {
+                "alm-examples": json.dumps([example, EXAMPLE_CLASS], indent=2),
+                "capabilities": "Seamless Upgrades",
+                "categories": "AI/Machine Learning",
+                "containerImage": container["image"],
+                "createdAt": datetime.fromtimestamp(made, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "description": about["description"],
+                "operatorframework.io/suggested-namespace": NAMESPACE,
+            },
+        },
+        "spec": {
+            "displayName": "Gaudi inference operator",
+            "description": _DESCRIPTION,
+            "version": about["version"],
+            "minKubeVersion": "1.31.0",
+            "maturity": CHANNEL,
+            "keywords": about["keywords"],
+            "provider": {"name": "The Gaudi inference operator"},
+            "customresourcedefinitions": {"owned": sorted(map(_owned, owned), key=lambda each: each["kind"])},
+            "installModes": [
+                {"type": mode, "supported": True}
+                for mode in ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
+            ],
+            "install": {
+                "strategy": "deployment",
+                "spec": {
+                    "deployments": [{"name": PACKAGE, "label": deployment["metadata"]["labels"], "spec": spec}],
+                    "permissions": [{"serviceAccountName": account, "rules": permissions}],
+                    "clusterPermissions": [{"serviceAccountName": account, "rules": everywhere}],
+                },
+            },
+            "relatedImages": [
+                {"name": name, "image": environment[variable]["value"] if variable else container["image"]}
+                for name, variable in (
+                    ("operator", ""),
+                    ("runtime", "GAUDI_OPERATOR_RUNTIME_IMAGE"),
+                    ("runtime-hpu", "GAUDI_OPERATOR_HPU_IMAGE"),
+                )
+            ],
+        },
+    }
+
+
+def _rules(objects: Iterable[Object], kind: str, name: str) -> list[Object]:
+    (found,) = (each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name))
+    return list(found["rules"])
+
+
+def _owned(definition: Object) -> Object:
+    """A definition as a catalog shows it."""
+    spec = definition["spec"]
+    (version,) = spec["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    return {
+        "name": definition["metadata"]["name"],
+        "version": version["name"],
+        "kind": spec["names"]["kind"],
+        "displayName": spec["names"]["kind"],
+        "description": schema["description"],
+    }
+
+
+def _dump(document: Mapping[str, Any]) -> bytes:
+    return yaml.safe_dump(dict(document), sort_keys=False, width=120).encode()
