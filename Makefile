@@ -63,9 +63,20 @@ lint: $(READY) ## Formatting, types, import layers, generated files, links of th
 	@$(BIN)/python -m scripts.house
 
 .PHONY: manual
-manual: $(READY) ## The manual as pages in build/manual, with every link checked
+manual: $(READY) ## The manual as pages in build/manual, with every link checked and every picture drawn
+	@$(if $(shell command -v npm),$(MAKE) --silent --no-print-directory $(MERMAID),echo "npm is not installed: pictures stay text.")
 	@$(MANUAL)
 	@echo "Open build/manual/index.html"
+
+# What draws the pictures of the manual, unpacked and never run here: pages load it from beside them, and no foreign host.
+MERMAID := build/mermaid/mermaid.min.js
+MERMAID_PACKAGE = $(lastword $(shell cat requirements/mermaid.sha256))
+$(MERMAID): requirements/mermaid.sha256
+	@mkdir -p $(@D)
+	@npm pack --silent --pack-destination $(@D) $(subst mermaid-,mermaid@,$(basename $(MERMAID_PACKAGE))) > /dev/null
+	@cd $(@D) && sha256sum --check --quiet $(CURDIR)/$<
+	@tar --extract --gzip --file $(@D)/$(MERMAID_PACKAGE) --directory $(@D) --strip-components=2 --touch package/dist/$(@F)
+	@rm $(@D)/$(MERMAID_PACKAGE)
 
 fmt: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix --quiet --exit-zero . && $(BIN)/ruff format --quiet .
