@@ -10,6 +10,7 @@ import typer
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
 from gaudi_operator.cli.kubectl.asking import Asked, asks
 from gaudi_operator.cli.kubectl.status import LONGEST_WATCH_SECONDS
+from gaudi_operator.cli.kubectl.terminal import console, table
 from gaudi_operator.cli.kubectl.why import Form, Output, explain
 from gaudi_operator.core.notation import read_moment
 from gaudi_operator.core.observed import Manifest
@@ -18,9 +19,10 @@ from gaudi_runtime.contract.text import on_one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
-BAR = 20
-COLUMNS = ("POD", "REVISION", "PHASE", "WARM-UP", "PROMPT", "DECODE", "TRAFFIC", "RESTARTS")
+BAR = 12
+COLUMNS = ("POD", "PHASE", "WARM-UP", "PROMPT", "DECODE", "TRAFFIC", "RESTARTS")
 
 Live = Annotated[bool, typer.Option("-w", "--watch", help="Go on showing it as it changes, until Ctrl-C.")]
 
@@ -44,7 +46,7 @@ def _left(status: GaudiInferenceStatus, now: datetime) -> str:
 
 
 def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
-    """A line for each pod, in the order of COLUMNS."""
+    """A line for each pod, in the order of COLUMNS. Its name holds its revision."""
     for pod in pods:
         percent = pod.captured_percent
         yield tuple(
@@ -52,7 +54,6 @@ def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
                 on_one_line,
                 (
                     pod.name,
-                    pod.revision,
                     pod.phase,
                     f"{_bar(pod.warmup_percent)} {pod.warmup_percent:3} %",
                     _percent(percent.prompt),
@@ -76,7 +77,6 @@ def _percent(value: int | None) -> str:
 @asks
 def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> None:
     """Show it and its pods: progress bars, stages, estimated end, and what it waits for."""
-    from rich.console import Console
     from rich.live import Live as LiveDisplay
 
     resource = asked.cluster.inference(asked.name)
@@ -85,11 +85,11 @@ def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> N
             json.dumps(read_status(resource).model_dump(mode="json", by_alias=True, exclude_none=True), indent=1)
         )
         return
-    console = Console()
+    screen = console()
     if not watch:
-        console.print(drawn(resource), highlight=False)
+        screen.print(drawn(resource))
         return
-    with LiveDisplay(drawn(resource), console=console, auto_refresh=False) as live:
+    with LiveDisplay(drawn(resource), console=screen, auto_refresh=False) as live:
         while True:
             for changed in asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS):
                 live.update(drawn(changed), refresh=True)
@@ -100,23 +100,22 @@ def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> N
 def drawn(resource: Manifest) -> "RenderableType":
     """The heading and a table of the pods."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    shown = Table(*COLUMNS, box=None, pad_edge=False, header_style="bold")
     pods = read_status(resource).pods
-    for row, pod in zip(rows(pods), pods, strict=True):
-        colour = "green" if pod.ready else "red" if pod.last_error and not pod.warmup_percent else "yellow"
-        shown.add_row(
-            *(
-                Text(cell, style=colour if column in ("PHASE", "WARM-UP") else "")
-                for column, cell in zip(COLUMNS, row, strict=True)
-            )
-        )
+    coloured = [_coloured(row, pod) for row, pod in zip(rows(pods), pods, strict=True)]
     lines = [
         Text(line, style="bold" if number == 0 else "")
         for number, line in enumerate(heading(resource, datetime.now(UTC)))
     ]
     # What stands in the way of a pod does not fit into a column.
     notes = [Text(on_one_line(f"{pod.name}: {pod.message}"), style="dim") for pod in pods if pod.message]
-    return Group(*lines, shown if pods else Text("No pods."), *notes)
+    return Group(*lines, table(COLUMNS, coloured) if pods else Text("No pods."), *notes)
+
+
+def _coloured(row: Sequence[str], pod: PodState) -> list["Text"]:
+    from rich.text import Text
+
+    colour = "green" if pod.ready else "red" if pod.last_error and not pod.warmup_percent else "yellow"
+    drawn = zip(COLUMNS, row, strict=True)
+    return [Text(cell, style=colour if column in ("PHASE", "WARM-UP") else "") for column, cell in drawn]
