@@ -78,6 +78,10 @@ $(MERMAID): requirements/mermaid.sha256
 	@tar --extract --gzip --file $(@D)/$(MERMAID_PACKAGE) --directory $(@D) --strip-components=2 --touch package/dist/$(@F)
 	@rm $(@D)/$(MERMAID_PACKAGE)
 
+.PHONY: pictures
+pictures: tools ## The pictures of docs/pictures again: commands and the page of a warm-up, on a real cluster
+	@$(BIN)/python -m scripts.pictures
+
 fmt: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix --quiet --exit-zero . && $(BIN)/ruff format --quiet .
 

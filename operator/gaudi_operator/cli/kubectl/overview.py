@@ -1,6 +1,7 @@
 """`kubectl gaudi status`: a resource and its pods at a glance, and live with --watch."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +32,9 @@ def heading(resource: Manifest, now: datetime) -> Iterator[str]:
     """What the resource as a whole does, a line each."""
     status, found = read_status(resource), explain(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
-    yield on_one_line(f"{name}  {status.phase}  {status.ready} ready  {_left(status, now)}".rstrip())
+    simulated = "simulated" if status.simulated else ""
+    parts = (name, status.phase, f"{status.ready} ready", simulated, _left(status, now))
+    yield on_one_line("  ".join(part for part in parts if part))
     yield f"{found.reason}: {found.sentence}"
     yield from found.evidence if found.ready else ()
 
@@ -108,9 +111,17 @@ def drawn(resource: Manifest) -> "RenderableType":
         Text(line, style="bold" if number == 0 else "")
         for number, line in enumerate(heading(resource, datetime.now(UTC)))
     ]
-    # What stands in the way of a pod does not fit into a column.
-    notes = [Text(on_one_line(f"{pod.name}: {pod.message}"), style="dim") for pod in pods if pod.message]
-    return Group(*lines, table(COLUMNS, coloured) if pods else Text("No pods."), *notes)
+    drawn = table(COLUMNS, coloured) if pods else Text("No pods.")
+    return Group(*lines, drawn, *(Text(note, style="dim") for note in notes(pods)))
+
+
+def notes(pods: Sequence[PodState]) -> Iterator[str]:
+    """What keeps pods from traffic, which does not fit into a column: each text once, after all pods that it is of."""
+    waiting: defaultdict[str, list[str]] = defaultdict(list)
+    for pod in pods:
+        if pod.message and not pod.ready:
+            waiting[pod.message].append(pod.name)
+    yield from (on_one_line(f"{', '.join(names)}: {text}") for text, names in waiting.items())
 
 
 def _coloured(row: Sequence[str], pod: PodState) -> list["Text"]:

@@ -4,6 +4,7 @@ First what is made of a status, purely; then the command. Reasons and what helps
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -60,6 +61,7 @@ NEXT = {reason: commands for reasons, commands in _NEXT.items() for reason in re
 """Commands by reason; of any other one the spec or the installation is to be changed."""
 
 _OTHERWISE = (EDIT, EVENTS)
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 @dataclass(frozen=True)
@@ -156,8 +158,10 @@ def why(asked: Asked, output: Output = Form.TEXT) -> None:
 
 
 def lines(name: str, found: Explanation) -> Iterator[str]:
-    """The text for people."""
-    yield f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}): {found.sentence}'
+    """The text for people; several sentences have a line each."""
+    heading = f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}):'
+    first, *more = _SENTENCE_END.split(found.sentence)
+    yield from (heading, f"  {first}", *(f"  {each}" for each in more)) if more else (f"{heading} {first}",)
     yield from _part("but" if found.ready else "evidence", found.evidence)
     yield from _part("next", found.next)
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
-from gaudi_operator.cli.kubectl.overview import COLUMNS, drawn, heading, rows
+from gaudi_operator.cli.kubectl.overview import COLUMNS, drawn, heading, notes, rows
 from gaudi_operator.core.notation import timestamp
 from tests.unit.operator.cli.kubectl.kept import shown
 from tests.unit.operator.core.resources import NOW
@@ -67,6 +67,16 @@ def test_name_of_a_pod_is_never_cut() -> None:
     table = out.getvalue().splitlines()[3:]
     assert "".join(line.split(" ")[0] for line in table) == name
     assert "…" not in out.getvalue()
+
+
+def test_heading_says_that_no_model_runs() -> None:
+    assert next(heading(shown(WARMS, phase="Serving", simulated=True), NOW)).endswith("ready  simulated")
+
+
+def test_text_of_several_pods_is_said_once_and_of_serving_ones_never() -> None:
+    text = {"message": "This is a simulation."}
+    serving = pod(name="c", gate=True, ready=True, **text)
+    assert list(notes([pod(**text), pod(name="b", **text), serving])) == ["a, b: This is a simulation."]
 
 
 def test_what_keeps_a_pod_out_is_below_the_table() -> None:

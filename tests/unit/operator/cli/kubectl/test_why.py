@@ -29,6 +29,16 @@ def test_ready_resource_has_no_cause() -> None:
     assert text(shown(READY)) == ['gaudiinference "tiny" is Ready (Serving): All 2 replicas serve revision a.']
 
 
+def test_several_sentences_have_a_line_each() -> None:
+    rolled_back = ("Stalled", True, "RolledBack", "Revision b failed: 2.5 GiB are missing. Revision a runs. Change it.")
+    assert text(shown(WAITS, rolled_back))[:4] == [
+        'gaudiinference "tiny" is not Ready (RolledBack):',
+        "  Revision b failed: 2.5 GiB are missing.",
+        "  Revision a runs.",
+        "  Change it.",
+    ]
+
+
 def test_ready_resource_says_what_is_not_as_it_should_be() -> None:
     cold = ("BucketCoverage", False, "ColdShapes", "Requests met shapes without a warm graph.")
     assert text(shown(READY, cold))[1:] == [
