@@ -1,9 +1,9 @@
 """The pictures of docs/pictures: what the commands and the page of a warm-up show of a small fleet on a real cluster.
 
-`make pictures` finds or starts a cluster as `make demo` does, installs the operator, applies FLEET, and waits until each
-model is in its state. The engine is the simulation, with compiles, graphs and memory of the described card and model;
-cluster, operator, pods, gates, traffic and what is printed are real. Commands run in a terminal of a fixed size, and what
-they write becomes SVG; the page is a picture by Chromium.
+`make pictures` finds or starts a cluster as `make demo` does, installs the operator, applies FLEET, and waits until
+each model is in its state. The engine is the simulation, with compiles, graphs and memory of the described card and
+model; cluster, operator, pods, gates, traffic and what is printed are real. Commands run in a terminal of a fixed size,
+and what they write becomes SVG; the page is a picture by Chromium.
 """
 
 import json

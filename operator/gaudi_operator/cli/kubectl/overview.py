@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -91,13 +92,27 @@ def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> N
     screen = console()
     if not watch:
         screen.print(drawn(resource))
-        return
-    with LiveDisplay(drawn(resource), console=screen, auto_refresh=False) as live:
-        while True:
-            for changed in asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS):
+    elif screen.is_terminal:
+        with LiveDisplay(drawn(resource), console=screen, auto_refresh=False) as live:
+            for changed in _changes(asked):
                 live.update(drawn(changed), refresh=True)
-            # The line was cut, or it is gone: then this says so.
-            live.update(drawn(asked.cluster.inference(asked.name)), refresh=True)
+    else:
+        # A display that is drawn over itself would come at its end, and this has none.
+        for changed in _changes(asked):
+            screen.print(drawn(changed), "")
+
+
+def _changes(asked: Asked) -> Iterator[Manifest]:
+    """The resource now and after every change, for ever. Raises ConfigError once it is gone."""
+    seen = ""
+    while True:
+        # Asked for again, as the line may have been cut; a watch begins with what is known already.
+        for found in chain(
+            [asked.cluster.inference(asked.name)], asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS)
+        ):
+            if found["metadata"]["resourceVersion"] != seen:
+                seen = found["metadata"]["resourceVersion"]
+                yield found
 
 
 def drawn(resource: Manifest) -> "RenderableType":
@@ -112,14 +127,14 @@ def drawn(resource: Manifest) -> "RenderableType":
         for number, line in enumerate(heading(resource, datetime.now(UTC)))
     ]
     drawn = table(COLUMNS, coloured) if pods else Text("No pods.")
-    return Group(*lines, drawn, *(Text(note, style="dim") for note in notes(pods)))
+    return Group(*lines, drawn, *(Text(note, style="dim") for note in notes(pods, explain(resource).sentence)))
 
 
-def notes(pods: Sequence[PodState]) -> Iterator[str]:
-    """What keeps pods from traffic, which does not fit into a column: each text once, after all pods that it is of."""
+def notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
+    """What keeps pods from traffic, which fits into no column: each text once, and none that the heading has `said`."""
     waiting: defaultdict[str, list[str]] = defaultdict(list)
     for pod in pods:
-        if pod.message and not pod.ready:
+        if pod.message and not pod.ready and on_one_line(pod.message) not in said:
             waiting[pod.message].append(pod.name)
     yield from (on_one_line(f"{', '.join(names)}: {text}") for text, names in waiting.items())
 

@@ -79,6 +79,10 @@ def test_text_of_several_pods_is_said_once_and_of_serving_ones_never() -> None:
     assert list(notes([pod(**text), pod(name="b", **text), serving])) == ["a, b: This is a simulation."]
 
 
+def test_note_repeats_no_heading() -> None:
+    assert not list(notes([pod(message="no card is free")], said="Pod a finds no node: no card is free."))
+
+
 def test_what_keeps_a_pod_out_is_below_the_table() -> None:
     out = StringIO()
     waits = pod(message="finds no node").model_dump(by_alias=True, mode="json")
