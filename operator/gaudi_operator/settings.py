@@ -189,8 +189,8 @@ def variables(arguments: Sequence[str]) -> dict[str, str]:
         option, given, value = argument.partition("=")
         if not given or option not in known:
             raise SystemExit(
-                f"gaudi-operator run: {argument} sets nothing: write a setting of docs/reference/settings.md such as"
-                " --log-level=DEBUG."
+                f"gaudi-operator run: {argument} sets nothing: write a setting such as --log-level=DEBUG;"
+                " `python -m gaudi_operator.settings` lists them."
             )
         found[_variable(known[option])] = value
     return found

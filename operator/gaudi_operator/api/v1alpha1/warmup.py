@@ -62,7 +62,7 @@ class RecipeObjectStore(ApiModel):
         Rule(
             rule="self.url.startsWith('https://') || self.?insecure.orValue(false)",
             message="spec.recipeCache.objectStore.url must start with https://, for recipes are code that pods run:"
-            " whoever is on the way could change it; insecure true allows http://",
+            " anyone on the network path could change it; insecure true allows http://",
         ),
     )
     url: HttpAddress = Field(

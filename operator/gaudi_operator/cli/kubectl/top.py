@@ -74,7 +74,7 @@ class Line:
 
 
 def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[WarmupReport], seconds: float) -> Line:
-    """One resource whose pods told `before` and, `seconds` later, `after`; one that told once has no rate."""
+    """One resource whose pods reported `before` and, `seconds` later, `after`; one that reported once has no rate."""
     status, metadata = read_status(resource), resource["metadata"]
     first = {each.instance: each for each in before}
     pairs = [(first[each.instance], each) for each in after if each.instance in first]

@@ -173,7 +173,11 @@ def judge_autoscaler_active(s: State) -> Verdict | None:
         return None
     # An autoscaler never scales up from zero: its metric comes from pods.
     if s.desired == 0:
-        return Verdict(UNKNOWN, "ScaledToZero", "The autoscaler rests while replicas are 0: it wakes nobody.")
+        return Verdict(
+            UNKNOWN,
+            "ScaledToZero",
+            "The autoscaler is inactive while replicas are 0: set replicas to start pods again.",
+        )
     # A resource has one autoscaler, of its own name.
     status = next(iter(s.observed.autoscalers), {}).get("status") or {}
     said = {each["type"]: each for each in status.get("conditions") or ()}

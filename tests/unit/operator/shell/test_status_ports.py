@@ -47,7 +47,7 @@ async def test_report_is_read(ports: StatusPorts) -> None:
     assert await asked(ports, whole(BODY)) == REPORT
 
 
-async def test_port_that_is_not_open_yet_is_said_in_few_words(ports: StatusPorts) -> None:
+async def test_port_that_is_closed_is_said_in_few_words(ports: StatusPorts) -> None:
     async with TestServer(web.Application()) as server:
         assert server.port
         closed = Target("uid", "c", "127.0.0.1", server.port)

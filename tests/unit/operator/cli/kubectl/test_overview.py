@@ -73,7 +73,7 @@ def test_heading_says_that_no_model_runs() -> None:
     assert next(heading(shown(WARMS, phase="Serving", simulated=True), NOW)).endswith("ready  simulated")
 
 
-def test_text_of_several_pods_is_said_once_and_of_serving_ones_never() -> None:
+def test_text_of_several_waiting_pods_is_said_once() -> None:
     text = {"message": "This is a simulation."}
     serving = pod(name="c", gate=True, ready=True, **text)
     assert list(notes([pod(**text), pod(name="b", **text), serving])) == ["a, b: This is a simulation."]
