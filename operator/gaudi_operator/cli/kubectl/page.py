@@ -30,7 +30,7 @@ def open_page(asked: Asked, pod: Pod = None, port: Port = 0) -> None:
     command = ["kubectl", "port-forward", f"--namespace={asked.cluster.namespace}", *asked.cluster.as_kubectl()]
     command += [f"pod/{name}", f"{port or ''}:{STATUS_PORT_NAME}"]
     # Ctrl-C reaches both processes; a signal to this one alone must not leave the other behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:
             try:
