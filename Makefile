@@ -64,7 +64,7 @@ lint: $(READY) ## Formatting, types, import layers, generated files, links of th
 
 .PHONY: manual
 manual: $(READY) ## The manual as pages in build/manual, with every link checked and every picture drawn
-	@$(if $(shell command -v npm),$(MAKE) --silent --no-print-directory $(MERMAID),echo "npm is not installed: pictures stay text.")
+	@$(MAKE) --silent --no-print-directory $(MERMAID) || echo "What draws was not fetched by npm: diagrams stay text."
 	@$(MANUAL)
 	@echo "Open build/manual/index.html"
 
