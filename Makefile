@@ -63,9 +63,24 @@ lint: $(READY) ## Formatting, types, import layers, generated files, links of th
 	@$(BIN)/python -m scripts.house
 
 .PHONY: manual
-manual: $(READY) ## The manual as pages in build/manual, with every link checked
+manual: $(READY) ## The manual as pages in build/manual, with every link checked and every picture drawn
+	@$(MAKE) --silent --no-print-directory $(MERMAID) || echo "What draws was not fetched by npm: diagrams stay text."
 	@$(MANUAL)
 	@echo "Open build/manual/index.html"
+
+# What draws the pictures of the manual, unpacked and never run here: pages load it from beside them, and no foreign host.
+MERMAID := build/mermaid/mermaid.min.js
+MERMAID_PACKAGE = $(lastword $(shell cat requirements/mermaid.sha256))
+$(MERMAID): requirements/mermaid.sha256
+	@mkdir -p $(@D)
+	@npm pack --silent --pack-destination $(@D) $(subst mermaid-,mermaid@,$(basename $(MERMAID_PACKAGE))) > /dev/null
+	@cd $(@D) && sha256sum --check --quiet $(CURDIR)/$<
+	@tar --extract --gzip --file $(@D)/$(MERMAID_PACKAGE) --directory $(@D) --strip-components=2 --touch package/dist/$(@F)
+	@rm $(@D)/$(MERMAID_PACKAGE)
+
+.PHONY: pictures
+pictures: tools ## The pictures of docs/pictures again: commands and the page of a warm-up, on a real cluster
+	@$(BIN)/python -m scripts.pictures
 
 fmt: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix --quiet --exit-zero . && $(BIN)/ruff format --quiet .

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 Kubectl = Callable[..., str]
-PATIENCE = "--timeout=120s"
+TIMEOUT = "--timeout=120s"
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class ClientPod:
 
     def interrupt(self) -> None:
         """Once it runs, ask it to end."""
-        self._run("wait", f"pod/{self.name}", "--for=condition=Ready", PATIENCE)
+        self._run("wait", f"pod/{self.name}", "--for=condition=Ready", TIMEOUT)
         self._run("exec", self.name, "--", "/bin/sh", "-c", "kill -TERM 1")
 
     def finish(self) -> str:
         """Wait until it has ended, remove it, and return what it printed."""
-        self._run("wait", f"pod/{self.name}", "--for=jsonpath={.status.phase}=Succeeded", PATIENCE)
+        self._run("wait", f"pod/{self.name}", "--for=jsonpath={.status.phase}=Succeeded", TIMEOUT)
         log = self._run("logs", self.name)
         self._run("delete", f"pod/{self.name}", f"configmap/{self.name}", "--wait=true")
         return log

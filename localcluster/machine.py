@@ -13,7 +13,7 @@ from localcluster.processes import wait_gone
 from localcluster.sandbox import Sandbox
 from localcluster.state import State, read_state
 
-# Where the kubelet, CNI and containerd write outside the folders that they are told: private to a sandbox.
+# Where the kubelet, CNI and containerd write outside the folders that they are given: private to a sandbox.
 _PRIVATE = ("/run", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
 
 # containerd's folders: blobs of images, unpacked layers, and what it knows of both.

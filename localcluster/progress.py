@@ -33,7 +33,7 @@ class Running:
 
 
 def about(seconds: float) -> str:
-    """What is left in rounded words; a step that has outrun its estimate is told so."""
+    """What is left in rounded words; a step that takes longer than its estimate is said to."""
     if seconds <= 0:
         return "longer than estimated"
     if seconds < 60:

@@ -1,7 +1,9 @@
-"""Hooks of mkdocs: pages link to files of the repository, such as examples, and the built manual brings those along.
+"""Hooks of mkdocs: what a page needs from outside of docs/ is copied into the built manual, below files/.
 
-On GitHub a link like `../../examples/vllm/cpu.yaml` leads to the file. A built manual has only the folder docs/, so
-each such file is copied into it, below files/, and the link is turned there. A file that is not there fails the build.
+- Files of the repository, such as examples: on GitHub a link like `../../examples/vllm/cpu.yaml` leads to the file. In
+  the built manual the link is turned to the copy. A file that is not there fails the build.
+- The script that draws mermaid fences, where `make manual` has fetched it into build/mermaid. Else the fences stay
+  text, because the theme would load the script from a foreign host.
 """
 
 import re
@@ -11,9 +13,20 @@ from posixpath import normpath, relpath
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from pymdownx.superfences import fence_code_format
 
 _LINK = re.compile(r"(?<=\]\()(?P<path>[^)#\s:]+)(?=[)#])")
 _COPIES = "files"
+_MERMAID = Path("build/mermaid/mermaid.min.js")
+_MERMAID_COPY = f"{_COPIES}/{_MERMAID.name}"
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Have mermaid fences drawn, where the script for it is here."""
+    if _MERMAID.is_file():
+        fence = {"name": "mermaid", "class": "mermaid", "format": fence_code_format}
+        config.mdx_configs.setdefault("pymdownx.superfences", {})["custom_fences"] = [fence]
+    return config
 
 
 def _outside(page: str, link: str) -> str | None:
@@ -28,7 +41,9 @@ def _copy_of(target: str) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what pages link to outside of docs/."""
+    """Add what pages link to outside of docs/, and the script that draws."""
+    if _MERMAID.is_file():
+        files.append(File.generated(config, _MERMAID_COPY, abs_src_path=str(_MERMAID.resolve())))
     for page in list(files.documentation_pages()):
         for found in _LINK.finditer(page.content_string):
             target = _outside(page.src_uri, found["path"])
@@ -48,3 +63,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return relpath(copy, PurePosixPath(here).parent) if copy and known else found["path"]
 
     return _LINK.sub(turned, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Load the script on pages that have pictures: it is large, and the theme uses the one that is loaded."""
+    if not files.get_file_from_path(_MERMAID_COPY) or '<pre class="mermaid">' not in html:
+        return html
+    return f'{html}\n<script src="{relpath(_MERMAID_COPY, PurePosixPath(page.file.src_uri).parent)}"></script>'

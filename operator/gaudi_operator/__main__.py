@@ -10,7 +10,7 @@ def main() -> None:
     if sys.argv[1:2] != ["run"]:
         raise SystemExit(
             "usage: gaudi-operator run [--SETTING=VALUE ...]   (settings come from the environment and from arguments,"
-            " see docs/reference/settings.md)"
+            " `python -m gaudi_operator.settings` lists them)"
         )
     # Process 1 of a container ignores a SIGTERM that it has no handler for, and the imports below take seconds.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

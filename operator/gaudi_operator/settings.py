@@ -55,8 +55,7 @@ class Settings(BaseSettings):
     hpu_image: str = Field("", description="Image of pods with Gaudi cards; empty when every resource names its own.")
     image_pull_policy: PullPolicy = Field(
         PullPolicy.IF_NOT_PRESENT,
-        description="When nodes pull the runtime's image, for resources that say IfNotPresent, which they do when they"
-        " say nothing.",
+        description="When nodes pull the runtime's image, for resources that say IfNotPresent or leave it out.",
     )
     # Not decoded by the library, which would want JSON.
     image_pull_secrets: Annotated[tuple[ObjectName, ...], NoDecode, Field(max_length=8)] = Field(
@@ -82,7 +81,7 @@ class Settings(BaseSettings):
     monitoring_from: Annotated[tuple[Client, ...], Field(max_length=16)] = Field(
         (),
         description="Who may read the metrics of models' pods, in their network policies: a JSON list of peers as in"
-        " `ingress[].from`. Empty: nobody but the operator.",
+        " `ingress[].from`. Empty: only the operator.",
     )
     # Not decoded by the library: the chart says nothing where there is no collector.
     tracing: Annotated[Tracing | None, NoDecode] = Field(
@@ -99,7 +98,7 @@ class Settings(BaseSettings):
     # The host name alone is that of the pod: a container that restarts would take itself for the holder.
     identity: str = Field(
         default_factory=lambda: f"{socket.gethostname()}_{uuid4().hex[:8]}",
-        description="Name in the Lease, another one for every process.",
+        description="Name in the Lease, different in every process.",
     )
     http_host: str = Field("", description="Address for /healthz, /livez, /readyz and /metrics; empty means all.")
     http_port: Annotated[int, Field(ge=0, le=65_535)] = Field(8080, description="Port for the same; 0 takes any.")
@@ -118,7 +117,7 @@ class Settings(BaseSettings):
         1000, description="Open long-polls to pods, one per pod."
     )
     report_wait_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
-        30, description="How long a pod may hold a long-poll before it answers without news."
+        30, description="How long a pod may hold a long-poll until it answers although nothing has changed."
     )
     log_format: Literal["auto", "json", "text"] = Field("auto", description="auto is text on a terminal, else json.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least level that is logged.")
@@ -208,8 +207,8 @@ def variables(arguments: Sequence[str]) -> dict[str, str]:
         option, given, value = argument.partition("=")
         if not given or option not in known:
             raise SystemExit(
-                f"gaudi-operator run: {argument} sets nothing: write a setting of docs/reference/settings.md such as"
-                " --log-level=DEBUG."
+                f"gaudi-operator run: {argument} sets nothing: write a setting such as --log-level=DEBUG;"
+                " `python -m gaudi_operator.settings` lists them."
             )
         found[_variable(known[option])] = value
     return found

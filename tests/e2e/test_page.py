@@ -5,10 +5,12 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from demo.install import Installed
 from demo.resource import Resource
@@ -18,23 +20,45 @@ from localcluster import build
 from tests.e2e.specs import SIMULATED
 
 
+@contextmanager
+def opened(installed: Installed, namespace: str, name: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`kubectl gaudi open NAME` as it runs, and the address that it has printed."""
+    kubectl = build.kubernetes() / "kubectl"
+    path = os.pathsep.join((str(Path(sys.executable).parent), str(kubectl.parent), os.environ["PATH"]))
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(installed.kubeconfig)}
+    command = [str(kubectl), "gaudi", "open", name, "-n", namespace]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, process_group=0) as process:
+        try:
+            assert process.stdout is not None
+            (address,) = re.findall(rf"^(http://127\.0\.0\.1:\d+)/  \(pod {name}-", process.stdout.readline())
+            yield process, address
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, to kubectl and all that it has started
+
+
 def test_open_prints_an_address_at_which_the_page_answers(
     installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
 ) -> None:
     apply("seen", **SIMULATED)
     wait_ready("seen")
-    kubectl = build.kubernetes() / "kubectl"
-    path = os.pathsep.join((str(Path(sys.executable).parent), str(kubectl.parent), os.environ["PATH"]))
-    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(installed.kubeconfig)}
-    command = [str(kubectl), "gaudi", "open", "seen", "-n", namespace]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, process_group=0) as opened:
-        try:
-            assert opened.stdout is not None
-            line = opened.stdout.readline()
-            (address,) = re.findall(r"^(http://127\.0\.0\.1:\d+)/  \(pod seen-", line)
-            with httpx.Client(base_url=address, trust_env=False, timeout=30) as http:
-                assert "<title>Warm-up</title>" in http.get("/").text
-                rows = BucketTable.model_validate_json(http.get(BUCKETS_PATH).content).rows
-            assert {row.state for row in rows} == {BucketState.CAPTURED}
-        finally:
-            os.killpg(opened.pid, signal.SIGINT)  # Ctrl-C, to kubectl and all that it has started
+    with (
+        opened(installed, namespace, "seen") as (_, address),
+        httpx.Client(base_url=address, trust_env=False, timeout=30) as http,
+    ):
+        assert "<title>Warm-up</title>" in http.get("/").text
+        rows = BucketTable.model_validate_json(http.get(BUCKETS_PATH).content).rows
+    assert {row.state for row in rows} == {BucketState.CAPTURED}
+
+
+def test_open_that_is_ended_forwards_no_longer(
+    installed: Installed, namespace: str, apply: Callable[..., Resource], wait_ready: Callable[[str], None]
+) -> None:
+    apply("ended", **SIMULATED)
+    wait_ready("ended")
+    with opened(installed, namespace, "ended") as (process, address):
+        assert httpx.get(address, trust_env=False, timeout=30).status_code == httpx.codes.OK
+        process.terminate()
+        process.wait(30)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(address, trust_env=False, timeout=30)

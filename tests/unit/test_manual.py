@@ -93,3 +93,36 @@ def test_link_to_nothing_in_the_repository_fails_the_build(
     with pytest.raises(Abort, match="strict mode"):
         build(load_config(str(tmp_path / "mkdocs.yml"), site_dir=str(tmp_path / "site")))
     assert "../examples/none.yaml" in caplog.text
+
+
+PICTURE = "```mermaid\nflowchart TB\n  a --> b\n```\n"
+
+
+def pages(folder: Path) -> dict[str, str]:
+    """A manual of two pages, one with a picture, as it is built in `folder`."""
+    (folder / "docs" / "below").mkdir(parents=True)
+    (folder / "docs" / "index.md").write_text("# Words\n")
+    (folder / "docs" / "below" / "picture.md").write_text(PICTURE)
+    hook, extension = DOCS.parent / "scripts" / "manual.py", "markdown_extensions: [pymdownx.superfences]"
+    settings = f"site_name: x\nuse_directory_urls: false\nhooks: [{hook}]\n{extension}\n"
+    (folder / "mkdocs.yml").write_text(settings)
+    build(load_config(str(folder / "mkdocs.yml"), site_dir=str(folder / "site")))
+    return {page.name: page.read_text() for page in (folder / "site").rglob("*.html")}
+
+
+def test_picture_is_drawn_by_the_script_beside_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build" / "mermaid").mkdir(parents=True)
+    (tmp_path / "build" / "mermaid" / "mermaid.min.js").write_text("// draws")
+    found = pages(tmp_path)
+    assert '<pre class="mermaid">' in found["picture.html"]
+    assert '<script src="../files/mermaid.min.js">' in found["picture.html"]
+    assert "mermaid" not in found["index.html"]
+    assert (tmp_path / "site" / "files" / "mermaid.min.js").read_text() == "// draws"
+
+
+def test_picture_stays_text_where_no_script_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = pages(tmp_path)["picture.html"]
+    assert "flowchart" in page
+    assert 'class="mermaid"' not in page

@@ -64,5 +64,5 @@ def refused_since(reason: str, conditions: Iterable[Condition]) -> datetime | No
     if "PlanAccepted" not in known:
         return None
     # Refused for another reason before: others have had time only since we wait for them.
-    told = (known[kind].last_transition_time for kind in ("PlanAccepted", "Reconciling") if kind in known)
-    return max(filter(None, map(read_moment, told)), default=None)
+    moments = (known[kind].last_transition_time for kind in ("PlanAccepted", "Reconciling") if kind in known)
+    return max(filter(None, map(read_moment, moments)), default=None)

@@ -5,6 +5,7 @@ StatusPorts asks a pod's status port once, `GET /v1/warmup`, and distrusts whate
 
 import asyncio
 import contextlib
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -113,6 +114,10 @@ class StatusPorts:
                 body = await _body(response)
         except TimeoutError as error:
             raise Unreachable(f"no answer of {target.url} within {wait + READ_SECONDS:.0f} s") from error
+        except aiohttp.ClientConnectorError as error:
+            # Its own words repeat the address twice; these stand in a status for as long as a process starts.
+            cause = os.strerror(error.errno).lower() if error.errno else str(error.os_error)
+            raise Unreachable(f"no answer of {target.url}: {cause}") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(f"no answer of {target.url}: {error}") from error
         return _report(body)

@@ -125,7 +125,7 @@ _FAMILIES: tuple[tuple[str, str, tuple[str, ...], Samples], ...] = (
     ("replicas", "Pods, by how far they are.", ("state",), _replicas),
     (
         "revision_info",
-        "1; which revision is desired, rolled out wholly, and given up last.",
+        "1; which revision is desired, rolled out completely, and given up last.",
         ("current", "stable", "failed"),
         _revision,
     ),

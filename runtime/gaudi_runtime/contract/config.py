@@ -1,4 +1,4 @@
-"""RuntimeConfig: everything that a runtime process is told, one immutable ConfigMap per revision."""
+"""RuntimeConfig: everything that a runtime process is configured with, one immutable ConfigMap per revision."""
 
 import hashlib
 import json

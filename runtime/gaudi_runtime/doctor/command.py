@@ -43,9 +43,9 @@ def print_table(rows: Sequence[Row], engines: frozenset[EngineName], console: Co
 
 def as_json(rows: Sequence[Row], engines: frozenset[EngineName]) -> str:
     """`healthy`, `engines` and `rows` with topic, state, found, advice and neededBy."""
-    told = []
+    shown = []
     for row in rows:
         fields = asdict(row)
         needed_by = sorted(fields.pop("needed_by"))
-        told.append({**fields, "neededBy": needed_by})
-    return json.dumps({"healthy": healthy(rows), "engines": sorted(engines), "rows": told}, indent=2)
+        shown.append({**fields, "neededBy": needed_by})
+    return json.dumps({"healthy": healthy(rows), "engines": sorted(engines), "rows": shown}, indent=2)

@@ -45,10 +45,10 @@ def look_at_gaudi(ask: "Ask | None" = None, root: Path = Path("/")) -> GaudiFact
     )
 
 
-def _card(address: str, told: str) -> Card:
+def _card(address: str, output: str) -> Card:
     """Of lines such as `port 7: UP`."""
     states = {}
-    for line in told.splitlines():
+    for line in output.splitlines():
         name, colon, state = line.partition(":")
         if colon and name.split()[:1] == ["port"] and name.split()[-1].isdigit():
             states[int(name.split()[-1])] = state.strip()

@@ -13,10 +13,10 @@ _FLAGS = ("flags", "Features")
 def host_cpu() -> str:
     """Name and instructions of this machine's processor, as far as the kernel tells."""
     try:
-        told = CPUINFO.read_text()
+        text = CPUINFO.read_text()
     except OSError:
-        told = ""
-    return cpu_of(told, platform.machine())
+        text = ""
+    return cpu_of(text, platform.machine())
 
 
 def cpu_of(cpuinfo: str, machine: str) -> str:

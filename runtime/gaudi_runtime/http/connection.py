@@ -44,7 +44,7 @@ class Part(Enum):
 
     HEAD = "head"
     BODY = "body"
-    REST = "rest of a body that nobody wants"
+    REST = "rest of a body that is no longer needed"
 
 
 class Connection(HttpToolsProtocol):

@@ -1,6 +1,6 @@
 """What the typed fields tell the engine: one line per knob that a field owns (docs/reference/knobs.md).
 
-A value is None when the engine is not told, a bool, a number or text as the engine reads it, or several texts. A
+A value is None when the engine gets none, a bool, a number or text as the engine reads it, or several texts. A
 test compares the names with the rows of table.csv that a field owns and an engine reads.
 """
 
@@ -44,7 +44,7 @@ _SETTINGS = ("min", "step", "max", "pad_max", "pad_percent")
 
 
 def field_values(config: RuntimeConfig) -> dict[str, Value]:
-    """What the typed fields of `config` say, by the name of the knob; None for what the engine is not told."""
+    """What the typed fields of `config` say, by the name of the knob; None for what the engine does not get."""
     sections = (
         _bucketing,
         _warmup,
@@ -152,7 +152,7 @@ def _adapters(config: RuntimeConfig) -> Mapping[str, Value]:
 
 
 def _serving(config: RuntimeConfig) -> Mapping[str, Value]:
-    # The key is told by reference alone: the operator puts it into the pod out of its Secret.
+    # The key is passed by reference alone: the operator puts it into the pod out of its Secret.
     return {API_KEY_VARIABLE: None, "--model": config.model.path, "--served-model-name": config.model.served_names}
 
 

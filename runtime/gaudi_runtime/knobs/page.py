@@ -7,8 +7,8 @@ from gaudi_runtime.knobs.table import ENGINE, Home, Knob, Status, Type, knobs, s
 from gaudi_runtime.knobs.values import FLAG, expectation
 
 _HOMES = (
-    (Home.FIELD, "Said by fields", ("knob", "field", "default", "plan", "meaning")),
-    (Home.SETTINGS, "Said in engine.settings", ("knob", "value", "default", "plan", "meaning")),
+    (Home.FIELD, "Set by fields", ("knob", "field", "default", "plan", "meaning")),
+    (Home.SETTINGS, "Set in engine.settings", ("knob", "value", "default", "plan", "meaning")),
     (Home.REFUSED, "Refused", ("knob", "why", "instead", "meaning")),
 )
 _WHY = {

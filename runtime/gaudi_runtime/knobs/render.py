@@ -32,15 +32,15 @@ def render(config: RuntimeConfig) -> Rendered:
     wrong = why_not_rendered(config.engine)
     if wrong:
         raise ConfigError(f"{wrong}.")
-    heard = readers(config.engine)
-    if not heard:
+    reading = readers(config.engine)
+    if not reading:
         return Rendered({}, ())
     settings = sorted(config.engine.settings.items())
     said = {**_said_by_fields(config), **{name: (wire_value(knobs()[name], value),) for name, value in settings}}
-    mine = [(knobs()[name], words) for name, words in said.items() if knobs()[name].reader in heard]
+    mine = [(knobs()[name], words) for name, words in said.items() if knobs()[name].reader in reading]
     env = {knob.name: " ".join(words) for knob, words in mine if knob.kind is Kind.VARIABLE}
     args = tuple(part for knob, words in mine if knob.kind is Kind.ARGUMENT for part in _argument(knob, words))
-    return Rendered(dict(sorted(env.items())), args + (config.engine.extra_args if Reader.VLLM in heard else ()))
+    return Rendered(dict(sorted(env.items())), args + (config.engine.extra_args if Reader.VLLM in reading else ()))
 
 
 def why_not_rendered(engine: EngineConfig) -> str | None:

@@ -18,7 +18,7 @@ from gaudi_runtime.contract.config import EngineConfig, EngineName, RuntimeConfi
 
 
 class Kind(StrEnum):
-    """How the engine is told."""
+    """How the engine gets it."""
 
     VARIABLE = "env"
     ARGUMENT = "arg"

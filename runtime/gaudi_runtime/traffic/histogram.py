@@ -16,7 +16,7 @@ from gaudi_runtime.units import quoted
 Weights = Mapping[Bucket, float]
 MOST_LINES = 1500
 MOST_DIGITS = 11
-# Shapes of a phase that are told apart while a trace is read: tens of megabytes.
+# Shapes of a phase that are distinguished while a trace is read: tens of megabytes.
 MOST_COUNTED = 100_000
 MOST_WEIGHT = 1e15
 MAX_VALUE = 16_777_216

@@ -39,7 +39,7 @@ class Accelerator(ApiModel):
     )
     generation: Generation = Field(description="Card generation: gaudi2, gaudi3, or none for the CPU.")
     cards: Annotated[int, Field(ge=1, le=8)] | None = Field(
-        None, description="Deprecated: it says what parallelism says. It goes with release 0.3."
+        None, description="Deprecated: it follows from parallelism. It goes with release 0.3."
     )
     resource_name: ResourceName = Field(
         "habana.ai/gaudi", description="Extended resource that the device plugin offers."

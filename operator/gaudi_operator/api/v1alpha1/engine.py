@@ -105,7 +105,7 @@ class Engine(ApiModel):
     chunked_prefill: bool = Field(
         True,
         description="Whether a prompt may be split over several steps; only with the vllm engine. Later pieces have"
-        " cached context, which is planned with prefixCaching, and on a card where bucketing.prompt.context is said.",
+        " cached context, which is planned with prefixCaching, and on a card where bucketing.prompt.context is set.",
     )
     contiguous_paged_attention: bool = Field(
         True, description="Whether decode attention reads one contiguous range of KV blocks."
@@ -121,18 +121,18 @@ class Engine(ApiModel):
     )
     max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
         None,
-        description="Connections to the model port of a pod; one more ends the one that has rested longest. When left"
-        " out four for each request that may run or wait, 1024 at least.",
+        description="Connections to the model port of a pod; one more closes the one that has been idle longest."
+        " When left out four for each request that may run or wait, 1024 at least.",
     )
     api_key_secret_ref: SecretKey | None = Field(
         None,
-        description="Secret with the key that every request must bring as a bearer token. Without it everybody who"
-        " reaches the port may ask.",
+        description="Secret with the key that every request must bring as a bearer token. Without it anyone who"
+        " reaches the port may send requests.",
     )
     tls_secret_name: ObjectName | None = Field(
         None,
         description="Secret with tls.crt and tls.key, as cert-manager writes it: the model port then speaks HTTPS"
-        " alone. A renewed certificate is taken over without a restart.",
+        " alone. A renewed certificate is used without a restart.",
     )
     layers_per_graph: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         None, description=became_setting(FORMER.layers_per_graph)
@@ -141,7 +141,7 @@ class Engine(ApiModel):
         {},
         description="Knobs of the engine without a field of their own, by name; the manual lists them all (Knobs)."
         " The operator checks names and values before a pod starts. For arguments that it does not list take extraArgs,"
-        " for all else env; what two of them say is refused.",
+        " for all else env; a name in two of them is refused.",
         json_schema_extra=rules(
             Rule(
                 rule="self.all(key, key.matches('^(--)?[A-Za-z][A-Za-z0-9_-]*$'))",

@@ -92,7 +92,7 @@ _Names = Annotated[tuple[ObjectName, ...], Field(max_length=64)]
 
 
 class ClassLimits(ApiModel):
-    """What resources of the class may be. What is left out is not limited, but for what needs leave.
+    """What resources of the class may ask for. What is left out is not limited, but for what needs leave.
 
     See docs/how-to/pods.md.
 
@@ -153,8 +153,8 @@ class GaudiInferenceClassSpec(ApiModel):
     namespaces: LabelSelector | None = Field(
         None, description="Namespaces whose resources may have the class, by their labels; all when left out."
     )
-    defaults: ClassDefaults = Field(ClassDefaults(), description="What resources get that say nothing of it.")
-    limits: ClassLimits = Field(ClassLimits(), description="What resources of the class may be.")
+    defaults: ClassDefaults = Field(ClassDefaults(), description="What fills in the fields that resources leave out.")
+    limits: ClassLimits = Field(ClassLimits(), description="What resources of the class may ask for.")
 
 
 class GaudiInferenceClass(ApiModel):

@@ -162,7 +162,7 @@ class Adapter(ApiModel):
 
 
 class Model(ApiModel):
-    """The checkpoint and how it is presented."""
+    """The checkpoint, and the names under which it is served."""
 
     model_config = validated_by(
         Rule(

@@ -25,7 +25,7 @@ class Service(ApiModel):
     annotations: Annotations = Field({}, description="Annotations of the Service.")
     insecure: bool = Field(
         False,
-        description="Whether a type that is reachable from outside the cluster needs no key: everybody who reaches it"
+        description="Whether a type that is reachable from outside the cluster needs no key: anyone who reaches it"
         " may then use the model.",
     )
 

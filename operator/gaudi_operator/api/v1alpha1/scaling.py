@@ -37,17 +37,17 @@ class Canary(ApiModel):
     """The first pod of a revision is watched before the next one starts."""
 
     observe_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
-        0, description="How long the first pod must hold its gate under traffic, in seconds."
+        0, description="How long the gate of the first pod must stay open under traffic, in seconds."
     )
     max_recompiles: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         10,
         description="Most compiles on the request path of a pod until its revision is rolled out; more fail the"
-        " revision. Only judged where observeSeconds is above 0.",
+        " revision. Only counted where observeSeconds is above 0.",
     )
     max_error_percent: Annotated[int, Field(ge=0, le=100)] = Field(
         5,
         description="Most answers of a pod that fail (status 500 or above, or a stream that breaks off), in percent,"
-        " until its revision is rolled out; more, and at least five, fail the revision. Only judged where"
+        " until its revision is rolled out; more, and at least five, fail the revision. Only counted where"
         " observeSeconds is above 0.",
     )
 
@@ -72,7 +72,7 @@ class Rollout(ApiModel):
     )
     mode: Annotated[RolloutMode, OwnWord()] = Field(
         RolloutMode.AUTO,
-        description="Surge starts new pods beside old ones, InPlace in their stead; Auto tries Surge first and replaces"
+        description="Surge starts new pods beside old ones, InPlace in their place; Auto tries Surge first and replaces"
         " in place where the scheduler finds no room. Auto when left out.",
         json_schema_extra=meant_when_left_out,
     )
@@ -88,15 +88,15 @@ class Rollout(ApiModel):
     )
     progress_deadline_seconds: Seconds = Field(
         600,
-        description="How long others may mend what keeps pods from starting, such as a missing node, a pull that is"
-        " tried again or a quota; from then on the condition Stalled is True, as progressDeadlineSeconds of a"
-        " Deployment. What no waiting mends is Stalled at once.",
+        description="How long an obstacle to the start of pods may go away by itself, such as a missing node, a"
+        " pull that is tried again or a quota; from then on the condition Stalled is True, as in a"
+        " Deployment. What waiting does not resolve is Stalled at once.",
     )
     paused: bool = Field(False, description="Stops the rollout where it is; nothing already serving is touched.")
     revision: RevisionName | None = Field(
         None,
-        description="Name of a kept revision that pods run in place of what the spec says (status.revisions lists"
-        " them); left out: the spec's own.",
+        description="Name of a kept revision that pods run in place of the spec's own (status.revisions lists"
+        " them); the spec's own when left out.",
     )
     canary: Canary = Field(Canary(), description="How the first pod of a revision is watched.")
     on_failure: Annotated[OnFailure, OwnWord()] = Field(

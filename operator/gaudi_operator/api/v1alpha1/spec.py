@@ -118,7 +118,7 @@ class GaudiInferenceSpec(ApiModel):
         description="GaudiInferenceClass that fills in what is left out and limits the rest; the default class, if"
         " there is one, when left out.",
     )
-    model: Model = Field(description="The checkpoint and how it is presented.")
+    model: Model = Field(description="The checkpoint, and the names under which it is served.")
     accelerator: Accelerator = Field(description="The cards and memory of one pod.")
     parallelism: Parallelism = Field(Parallelism(), description="How one replica is spread over cards and nodes.")
     engine: Engine = Field(Engine(), description="The engine, its mode and its limits.")
@@ -134,7 +134,7 @@ class GaudiInferenceSpec(ApiModel):
     tracing: Tracing | None = Field(
         None, description="Where its pods send traces by OpenTelemetry; where the installation says when left out."
     )
-    pod: Pod = Field(Pod(), description="What may be said about the pods.")
+    pod: Pod = Field(Pod(), description="Settings of the pods.")
 
     @model_validator(mode="before")
     @classmethod

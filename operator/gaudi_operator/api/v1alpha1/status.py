@@ -48,7 +48,9 @@ class Condition(ApiModel):
     reason: ConditionReason = Field(description="Stable word for machines.")
     message: Annotated[str, Field(max_length=32_768)] = Field(description="Sentence for people.")
     last_transition_time: Timestamp = Field(description="When status last changed.")
-    observed_generation: Generation | None = Field(None, description="Generation of the spec that was judged.")
+    observed_generation: Generation | None = Field(
+        None, description="Generation of the spec that the condition is about."
+    )
 
 
 class BucketCounts(ApiModel):
@@ -100,7 +102,7 @@ class PlanState(ApiModel):
     prompt_buckets: Count = Field(description="Prompt buckets.")
     decode_buckets: Count = Field(description="Decode buckets.")
     vision_buckets: Count | None = Field(
-        None, description="Vision buckets of a model that takes images, once a pod has told of them."
+        None, description="Vision buckets of a model that takes images, once a pod has reported them."
     )
     kv_blocks: Large = Field(description="KV blocks that the plan is for.")
     block_size: Large | None = Field(
@@ -154,7 +156,7 @@ class PodState(ApiModel):
         None, description="How its last container ended: phase and bucket where known, exit code, last words."
     )
     last_termination: LastTermination | None = Field(None, description="The same as facts, for programs.")
-    message: Text | None = Field(None, description="What stands in its way.")
+    message: Text | None = Field(None, description="What keeps it from serving.")
 
 
 class MemorySplit(ApiModel):
@@ -193,7 +195,7 @@ class RecipeCacheState(ApiModel):
     """What the recipe cache did for pods of the current revision."""
 
     phase: Word = Field(
-        description="Empty before a pod has looked, Seeding while a pod makes what it will hold, Filled, or Missed"
+        description="Empty before a pod has looked, Seeding while a pod compiles its content, Filled, or Missed"
         " where pods can neither take nor add recipes."
     )
     hit_percent: Percent | None = Field(
@@ -213,7 +215,7 @@ class Revisions(ApiModel):
     current: Revision | None = Field(None, description="The desired revision.")
     previous: Revision | None = Field(None, description="The revision that still has pods, or served last.")
     stable: Revision | None = Field(
-        None, description="The revision that was last rolled out wholly: what a failed one is rolled back to."
+        None, description="The last revision that was rolled out completely: what a failed one is rolled back to."
     )
 
 
@@ -242,7 +244,7 @@ class BackOff(ApiModel):
     failures: Count = Field(description="Tries in a row that ended; forgotten when a pod serves.")
     first: Timestamp | None = Field(None, description="When the first of them ended.")
     since: Timestamp = Field(description="When the last of them ended.")
-    until: Timestamp = Field(description="No new pod of the revision is made before; those that live stay.")
+    until: Timestamp = Field(description="No new pod of the revision is made before; running pods stay.")
 
 
 class RevisionState(ApiModel):
@@ -251,8 +253,8 @@ class RevisionState(ApiModel):
     name: Revision = Field(description="Name: the hash of what made it.")
     number: Annotated[int, Field(ge=0)] = Field(description="Order in which revisions were last to be run.")
     phase: RevisionPhase = Field(
-        description="Serving: rolled out. RollingOut: on its way. Leaving: replaced, with pods left. Failed: given up,"
-        " and paused or with pods left. RolledBack: given up, without pods. Kept: neither run nor desired."
+        description="Serving: rolled out. RollingOut: being rolled out. Leaving: replaced, with pods left. Failed:"
+        " given up, and paused or with pods left. RolledBack: given up, without pods. Kept: neither run nor desired."
     )
     created: Timestamp | None = Field(None, description="When it was first asked for.")
     reason: Annotated[str, Field(max_length=64)] | None = Field(None, description="Why it failed, as a stable word.")
@@ -266,7 +268,7 @@ class RevisionState(ApiModel):
 class GaudiInferenceStatus(ApiModel):
     """What the operator saw and judged."""
 
-    observed_generation: Generation = Field(0, description="Generation of the spec that this status judges.")
+    observed_generation: Generation = Field(0, description="Generation of the spec that this status is about.")
     phase: Word = Field(
         "Pending", description="One word: Pending, WarmingUp, Serving, RollingOut, RolledBack, ScaledToZero, Stalled."
     )

@@ -30,10 +30,11 @@ class S3Access(ApiModel):
     """How requests are signed for a bucket that is not public."""
 
     region: Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[-a-z0-9]+$")] = Field(
-        description="Region of the bucket; what the store was set up with where it has none."
+        description="Region of the bucket; for stores without regions the one that they are configured with."
     )
     credentials_secret_name: ObjectName = Field(
-        description="Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if they are lent."
+        description="Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if they are"
+        " temporary."
     )
 
 
@@ -61,7 +62,7 @@ class RecipeObjectStore(ApiModel):
         Rule(
             rule="self.url.startsWith('https://') || self.?insecure.orValue(false)",
             message="spec.recipeCache.objectStore.url must start with https://, for recipes are code that pods run:"
-            " whoever is on the way could change it; insecure true allows http://",
+            " anyone on the network path could change it; insecure true allows http://",
         ),
     )
     url: HttpAddress = Field(
@@ -74,10 +75,12 @@ class RecipeObjectStore(ApiModel):
         ),
     )
     token_secret_ref: SecretKey | None = Field(None, description="Secret with a token, which is sent as Bearer.")
-    s3: S3Access | None = Field(None, description="Sign requests as S3 and what is compatible with it want them.")
+    s3: S3Access | None = Field(None, description="Sign requests as S3 and compatible stores require.")
     timeout_seconds: Seconds = Field(300, description="Most that a start spends on it before it compiles instead.")
     insecure: bool | None = Field(
-        None, description="Whether an address may begin with http://: whoever is on the way may run code in the pods."
+        None,
+        description="Whether an address may begin with http://: anyone on the network path may then run code in the"
+        " pods.",
     )
     public_key: PublicKey | None = Field(
         None,
@@ -154,17 +157,17 @@ class Warmup(ApiModel):
     )
     fail_on_cold_shapes: bool = Field(
         False,
-        description="Whether nothing is compiled once a pod serves. The sim engine then fails the request whose shape"
-        " was not warmed up. vllm in TorchCompile on a card cannot fail one request alone: it ends with all of them and"
-        " warms up anew. Without effect elsewhere.",
+        description="Whether compiling is forbidden once a pod serves. The sim engine then fails the request whose"
+        " shape was not warmed up. vllm in TorchCompile on a card cannot fail one request alone: it ends with"
+        " all of them and warms up again. Without effect elsewhere.",
     )
     multimodal: MultimodalWarmup = Field(
-        MultimodalWarmup(), description="Deprecated: settings of the engine say all of it. It goes with release 0.3."
+        MultimodalWarmup(), description="Deprecated: replaced by settings of the engine. It goes with release 0.3."
     )
     time_budget_seconds: Seconds | None = Field(
         None,
-        description="Warm-up begins no further bucket after this time; what is left is reported as left out, and the"
-        " thresholds of spec.readiness judge the rest. No limit when left out.",
+        description="Warm-up begins no further bucket after this time; what is left is reported as left out, and"
+        " the thresholds of spec.readiness apply to the rest. No limit when left out.",
     )
 
 
@@ -264,18 +267,18 @@ class RecipeCache(ApiModel):
     )
     enabled: bool = Field(
         False,
-        description="Whether pods share compiled recipes over a PVC. Without it each pod keeps its own, for as"
-        " long as it lives.",
+        description="Whether pods share compiled recipes over a PVC. Without it each pod keeps its own, which are"
+        " gone with it.",
     )
     existing_claim: ObjectName | None = Field(
         None,
-        description="A PVC of this namespace that is used in place of one that is made; several resources may share"
-        " it.",
+        description="A PVC of this namespace that is used instead of one that the operator makes; several resources"
+        " may share it.",
     )
     retention_policy: RetentionPolicy = Field(
         RetentionPolicy.DELETE,
-        description="What becomes of the PVC that was made when the cache is switched off or the resource is deleted:"
-        " Delete takes it away, Retain leaves it, and a resource of the same name finds its recipes there.",
+        description="What happens to the PVC that the operator made when the cache is switched off or the resource"
+        " is deleted: Delete removes it, Retain keeps it, and a resource of the same name finds its recipes there.",
     )
     size: Quantity = Field("20Gi", description="Size of the PVC; recipes may take nine tenths of it.")
     storage_class_name: ObjectName | None = Field(
@@ -289,8 +292,8 @@ class RecipeCache(ApiModel):
         30, description="Recipes that no pod has started with for so long are removed, unless a pod runs with them."
     )
     oci_image: OciImageSource | None = Field(
-        None, description="An image with the content of such a volume; looked into where the PVC has no recipes."
+        None, description="An image with the content of such a volume; pods look there when the PVC has no recipes."
     )
     object_store: RecipeObjectStore | None = Field(
-        None, description="An object store with the same content; looked into where neither has any."
+        None, description="An object store with the same content; pods look there when neither has any."
     )

@@ -1,4 +1,4 @@
-"""The argument and the options that every command has: which resource, in which cluster; and how a refusal is told.
+"""The argument and the options that every command has: which resource, in which cluster; and how a refusal is shown.
 
     @asks
     def pause(asked: Asked) -> None: ...

@@ -22,6 +22,10 @@ from gaudi_runtime.units import plural
 COLD = frozenset({BucketState.COLD, BucketState.UNPLANNED})
 WAITING = frozenset({BucketState.PLANNED, BucketState.COMPILING})
 MOST_NAMED = 10
+CAPTION = (
+    "A number: batches that ran there since the pod serves. ~: without a graph. ...: not warm yet. "
+    "cold: left out, or not planned."
+)
 
 Pod = Annotated[str | None, typer.Option(help="Which pod; the one that is furthest when left out.")]
 
@@ -58,14 +62,13 @@ def furthest(status: GaudiInferenceStatus) -> str | None:
 
 
 def drawn(table: BucketTable) -> Iterator[HeatMap]:
-    """A map of each phase that has buckets."""
-    for phase in BucketPhase:
-        rows = [each for each in table.rows if each.phase is phase]
-        if rows:
-            yield _map(phase, rows)
+    """A map of each phase that has buckets; how to read them stands below the last one."""
+    rows = {phase: [each for each in table.rows if each.phase is phase] for phase in BucketPhase}
+    known = [phase for phase in BucketPhase if rows[phase]]
+    yield from (_map(phase, rows[phase], CAPTION if phase is known[-1] else "") for phase in known)
 
 
-def _map(phase: BucketPhase, rows: Sequence[BucketRow]) -> HeatMap:
+def _map(phase: BucketPhase, rows: Sequence[BucketRow], caption: str) -> HeatMap:
     places: defaultdict[Place, list[BucketRow]] = defaultdict(list)
     for row in rows:
         bucket = Bucket(*row.bucket)
@@ -77,8 +80,7 @@ def _map(phase: BucketPhase, rows: Sequence[BucketRow]) -> HeatMap:
     down = "query tokens" if phase is BucketPhase.PROMPT else "KV blocks of the batch"
     return HeatMap(
         title=f"{plural(planned, f'{phase} bucket')}, {captured} captured: batch size across, {down} down",
-        caption="Batches that ran there since the pod serves. ~ is without a graph, ... is not warm yet, cold was left "
-        "out or is not planned.",
+        caption=caption,
         batches=sorted({batch for batch, _ in places}),
         lengths=sorted({length for _, length in places}),
         cell=cells.get,

@@ -125,12 +125,12 @@ def about(pod: Manifest, node: Manifest) -> dict[str, str]:
         key: value for key, value in ((node.get("status") or {}).get("allocatable") or {}).items() if "gaudi" in key
     }
     image = next((each["image"] for each in pod["spec"]["containers"] if each["name"] == CONTAINER), "")
-    told = {
+    said = {
         key: str(info[key])
         for key in ("kubeletVersion", "kernelVersion", "osImage", "containerRuntimeVersion")
         if key in info
     }
-    return {"image": image, **told, **{key: str(value) for key, value in cards.items()}}
+    return {"image": image, **said, **{key: str(value) for key, value in cards.items()}}
 
 
 def waits_for(pod: Manifest) -> str:
@@ -147,17 +147,17 @@ def waits_for(pod: Manifest) -> str:
 
 def _until_ended(asked: Asked, name: str, seconds: int, console: "Console") -> Manifest:
     """The pod once it has ended. Raises Refused when it has not after so many seconds."""
-    deadline, told = time.monotonic() + seconds, ""
+    deadline, said = time.monotonic() + seconds, ""
     while time.monotonic() < deadline:
         pod = asked.cluster.pod(asked.name, name)
         if pod["status"].get("phase") in ENDED:
             return pod
-        says = waits_for(pod) or _progress(asked, name) or told
-        if says != told:
+        says = waits_for(pod) or _progress(asked, name) or said
+        if says != said:
             console.print(on_one_line(says), markup=False)
-            told = says
+            said = says
         time.sleep(LOOK_SECONDS)
-    raise Refused(f"pod {name} has not ended after {seconds} s ({told or 'it said nothing'}); it is deleted")
+    raise Refused(f"pod {name} has not ended after {seconds} s ({said or 'it said nothing'}); it is deleted")
 
 
 def _progress(asked: Asked, name: str) -> str:

@@ -1,8 +1,10 @@
 """`kubectl gaudi status`: a resource and its pods at a glance, and live with --watch."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +12,7 @@ import typer
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus, PodState
 from gaudi_operator.cli.kubectl.asking import Asked, asks
 from gaudi_operator.cli.kubectl.status import LONGEST_WATCH_SECONDS
+from gaudi_operator.cli.kubectl.terminal import console, table
 from gaudi_operator.cli.kubectl.why import Form, Output, explain
 from gaudi_operator.core.notation import read_moment
 from gaudi_operator.core.observed import Manifest
@@ -18,9 +21,10 @@ from gaudi_runtime.contract.text import on_one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
-BAR = 20
-COLUMNS = ("POD", "REVISION", "PHASE", "WARM-UP", "PROMPT", "DECODE", "TRAFFIC", "RESTARTS")
+BAR = 12
+COLUMNS = ("POD", "PHASE", "WARM-UP", "PROMPT", "DECODE", "TRAFFIC", "RESTARTS")
 
 Live = Annotated[bool, typer.Option("-w", "--watch", help="Go on showing it as it changes, until Ctrl-C.")]
 
@@ -29,7 +33,9 @@ def heading(resource: Manifest, now: datetime) -> Iterator[str]:
     """What the resource as a whole does, a line each."""
     status, found = read_status(resource), explain(resource)
     name = f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
-    yield on_one_line(f"{name}  {status.phase}  {status.ready} ready  {_left(status, now)}".rstrip())
+    simulated = "simulated" if status.simulated else ""
+    parts = (name, status.phase, f"{status.ready} ready", simulated, _left(status, now))
+    yield on_one_line("  ".join(part for part in parts if part))
     yield f"{found.reason}: {found.sentence}"
     yield from found.evidence if found.ready else ()
 
@@ -44,7 +50,7 @@ def _left(status: GaudiInferenceStatus, now: datetime) -> str:
 
 
 def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
-    """A line for each pod, in the order of COLUMNS."""
+    """A line for each pod, in the order of COLUMNS. Its name holds its revision."""
     for pod in pods:
         percent = pod.captured_percent
         yield tuple(
@@ -52,7 +58,6 @@ def rows(pods: Sequence[PodState]) -> Iterator[tuple[str, ...]]:
                 on_one_line,
                 (
                     pod.name,
-                    pod.revision,
                     pod.phase,
                     f"{_bar(pod.warmup_percent)} {pod.warmup_percent:3} %",
                     _percent(percent.prompt),
@@ -76,7 +81,6 @@ def _percent(value: int | None) -> str:
 @asks
 def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> None:
     """Show it and its pods: progress bars, stages, estimated end, and what it waits for."""
-    from rich.console import Console
     from rich.live import Live as LiveDisplay
 
     resource = asked.cluster.inference(asked.name)
@@ -85,38 +89,59 @@ def overview(asked: Asked, watch: Live = False, output: Output = Form.TEXT) -> N
             json.dumps(read_status(resource).model_dump(mode="json", by_alias=True, exclude_none=True), indent=1)
         )
         return
-    console = Console()
+    screen = console()
     if not watch:
-        console.print(drawn(resource), highlight=False)
-        return
-    with LiveDisplay(drawn(resource), console=console, auto_refresh=False) as live:
-        while True:
-            for changed in asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS):
+        screen.print(drawn(resource))
+    elif screen.is_terminal:
+        with LiveDisplay(drawn(resource), console=screen, auto_refresh=False) as live:
+            for changed in _changes(asked):
                 live.update(drawn(changed), refresh=True)
-            # The line was cut, or it is gone: then this says so.
-            live.update(drawn(asked.cluster.inference(asked.name)), refresh=True)
+    else:
+        # A display that is drawn over itself would come at its end, and this has none.
+        for changed in _changes(asked):
+            screen.print(drawn(changed), "")
+
+
+def _changes(asked: Asked) -> Iterator[Manifest]:
+    """The resource now and after every change, for ever. Raises ConfigError once it is gone."""
+    seen = ""
+    while True:
+        # Asked for again, as the line may have been cut; a watch begins with what is known already.
+        for found in chain(
+            [asked.cluster.inference(asked.name)], asked.cluster.changes(asked.name, LONGEST_WATCH_SECONDS)
+        ):
+            if found["metadata"]["resourceVersion"] != seen:
+                seen = found["metadata"]["resourceVersion"]
+                yield found
 
 
 def drawn(resource: Manifest) -> "RenderableType":
     """The heading and a table of the pods."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    shown = Table(*COLUMNS, box=None, pad_edge=False, header_style="bold")
     pods = read_status(resource).pods
-    for row, pod in zip(rows(pods), pods, strict=True):
-        colour = "green" if pod.ready else "red" if pod.last_error and not pod.warmup_percent else "yellow"
-        shown.add_row(
-            *(
-                Text(cell, style=colour if column in ("PHASE", "WARM-UP") else "")
-                for column, cell in zip(COLUMNS, row, strict=True)
-            )
-        )
+    coloured = [_coloured(row, pod) for row, pod in zip(rows(pods), pods, strict=True)]
     lines = [
         Text(line, style="bold" if number == 0 else "")
         for number, line in enumerate(heading(resource, datetime.now(UTC)))
     ]
-    # What stands in the way of a pod does not fit into a column.
-    notes = [Text(on_one_line(f"{pod.name}: {pod.message}"), style="dim") for pod in pods if pod.message]
-    return Group(*lines, shown if pods else Text("No pods."), *notes)
+    drawn = table(COLUMNS, coloured) if pods else Text("No pods.")
+    return Group(*lines, drawn, *(Text(note, style="dim") for note in notes(pods, explain(resource).sentence)))
+
+
+def notes(pods: Sequence[PodState], said: str = "") -> Iterator[str]:
+    """What keeps pods from traffic, which fits into no column: each text once, and none that the heading has `said`."""
+    waiting: defaultdict[str, list[str]] = defaultdict(list)
+    for pod in pods:
+        if pod.message and not pod.ready and on_one_line(pod.message) not in said:
+            waiting[pod.message].append(pod.name)
+    yield from (on_one_line(f"{', '.join(names)}: {text}") for text, names in waiting.items())
+
+
+def _coloured(row: Sequence[str], pod: PodState) -> list["Text"]:
+    from rich.text import Text
+
+    colour = "green" if pod.ready else "red" if pod.last_error and not pod.warmup_percent else "yellow"
+    drawn = zip(COLUMNS, row, strict=True)
+    return [Text(cell, style=colour if column in ("PHASE", "WARM-UP") else "") for column, cell in drawn]

@@ -1,7 +1,9 @@
 """`kubectl gaudi open`: the page of a pod's warm-up, on a port of this machine for as long as the command runs."""
 
 import re
+import signal
 import subprocess
+import sys
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -27,11 +29,16 @@ def open_page(asked: Asked, pod: Pod = None, port: Port = 0) -> None:
     # kubectl knows every way to a pod that a cluster may have; where this plugin runs it is there.
     command = ["kubectl", "port-forward", f"--namespace={asked.cluster.namespace}", *asked.cluster.as_kubectl()]
     command += [f"pod/{name}", f"{port or ''}:{STATUS_PORT_NAME}"]
+    # Ctrl-C reaches both processes; a signal to this one alone must not leave the other behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:
-            for line in addresses(forwarding.stdout or ()):
-                typer.echo(f"{line}  (pod {on_one_line(name)}; Ctrl-C ends it)")
-            code = forwarding.wait()
+            try:
+                for line in addresses(forwarding.stdout or ()):
+                    typer.echo(f"{line}  (pod {on_one_line(name)}; Ctrl-C ends it)")
+                code = forwarding.wait()
+            finally:
+                forwarding.terminate()
     except FileNotFoundError as error:
         raise Refused("kubectl is not on the PATH: it forwards the port") from error
     except KeyboardInterrupt:

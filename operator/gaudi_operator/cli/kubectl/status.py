@@ -67,7 +67,7 @@ def _outcome(resource: Manifest, status: GaudiInferenceStatus, stored: Sequence[
         return Outcome.FAILED, f"{name} stopped ({stalled.reason}): {stalled.message}"
     message = ready.message if ready else "nothing is known of it yet"
     if ready and ready.reason == "RollingBack":
-        # Why is told once, by the condition Stalled at the end; it would be told again with every pod.
+        # Why is said once, by the condition Stalled at the end; it would be said again with every pod.
         return Outcome.WAITING, f"{name} is rolled back: {message.partition('. ')[0]}"
     return Outcome.WAITING, f"Waiting for {name} rollout to finish: {message}"
 

@@ -6,16 +6,17 @@ that takes traffic is asked for its report twice.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.cli.kubectl.asking import AskedAll, asks_all
+from gaudi_operator.cli.kubectl.terminal import console, fitting, table
 from gaudi_operator.cli.kubectl.why import Form, Output
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
@@ -24,6 +25,10 @@ from gaudi_runtime.contract.report import ServedPhase, WarmupReport
 from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.errors import ConfigError
 from gaudi_runtime.units import size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 AT_ONCE = 16
 """Pods that are asked side by side."""
@@ -41,6 +46,9 @@ COLUMNS = (
     "GRAPHS",
     "KV CACHE",
 )
+
+NUMBERS = COLUMNS[2:]
+"""Columns that stand to the right."""
 
 Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Those of all namespaces.")]
 Seconds = Annotated[float, typer.Option(min=1, max=600, help="How long tokens are counted.")]
@@ -66,7 +74,7 @@ class Line:
 
 
 def line(resource: Manifest, before: Sequence[WarmupReport], after: Sequence[WarmupReport], seconds: float) -> Line:
-    """One resource whose pods told `before` and, `seconds` later, `after`; one that told once has no rate."""
+    """One resource whose pods reported `before` and, `seconds` later, `after`; one that reported once has no rate."""
     status, metadata = read_status(resource), resource["metadata"]
     first = {each.instance: each for each in before}
     pairs = [(first[each.instance], each) for each in after if each.instance in first]
@@ -166,19 +174,32 @@ def _line_of(resource: Manifest, before: Reports, after: Reports, seconds: float
 
 
 def _print(lines: Iterable[Line], everywhere: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    screen = console()
+    for each in drawn(lines, everywhere, screen.width):
+        screen.print(each)
+
+
+def drawn(lines: Iterable[Line], everywhere: bool, width: int) -> Iterator["RenderableType"]:
+    """The table as far as it fits into `width` letters, and what of it did not."""
     from rich.text import Text
 
-    console = Console()
-    shown = Table(*(("NAMESPACE", *COLUMNS) if everywhere else COLUMNS), box=None, pad_edge=False, header_style="bold")
-    for each in lines:
-        row = cells(each)
-        colour = "green" if each.phase == "Serving" else "red" if each.phase == "Stalled" else "yellow"
-        drawn = [Text(on_one_line(cell), style=colour if cell == each.phase else "") for cell in row]
-        shown.add_row(*([Text(each.namespace)] if everywhere else []), *drawn)
-    # Whole lines in a pipe: whatever reads them must not meet a name that was cut.
-    console.print(shown, soft_wrap=not console.is_terminal)
+    titles = ("NAMESPACE", *COLUMNS) if everywhere else COLUMNS
+    rows = [_coloured(each, everywhere) for each in lines]
+    shown = fitting(titles, rows, width)
+    yield table(titles[:shown], [row[:shown] for row in rows], NUMBERS)
+    if titles[shown:]:
+        yield Text(f"No room for {', '.join(titles[shown:])}: widen the terminal.", style="dim")
+
+
+def _coloured(found: Line, everywhere: bool) -> list["Text"]:
+    from rich.text import Text
+
+    colour = "green" if found.phase == "Serving" else "red" if found.phase in ("Stalled", "RolledBack") else "yellow"
+    row = [
+        Text(on_one_line(cell), style=colour if title == "PHASE" else "")
+        for title, cell in zip(COLUMNS, cells(found), strict=True)
+    ]
+    return [Text(found.namespace), *row] if everywhere else row
 
 
 def cells(found: Line) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ First what is made of a status, purely; then the command. Reasons and what helps
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -14,6 +15,7 @@ import typer
 from gaudi_operator.api.v1alpha1.resource import SINGULAR
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus, PodState
 from gaudi_operator.cli.kubectl.asking import Asked, asks
+from gaudi_operator.cli.kubectl.terminal import console, paragraphs
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.core.resource import read_status
@@ -59,6 +61,7 @@ NEXT = {reason: commands for reasons, commands in _NEXT.items() for reason in re
 """Commands by reason; of any other one the spec or the installation is to be changed."""
 
 _OTHERWISE = (EDIT, EVENTS)
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def explain(resource: Manifest) -> Explanation:
         ready=False,
         reason=on_one_line(cause.reason),
         sentence=on_one_line(cause.message),
-        evidence=tuple(map(on_one_line, _evidence(status, pod))),
+        evidence=tuple(map(on_one_line, _evidence(status, pod, cause.message))),
         next=tuple(on_one_line(each.format(**words)) for each in possible),
     )
 
@@ -118,15 +121,18 @@ def _doubts(conditions: Mapping[str, Condition]) -> Iterator[str]:
             yield on_one_line(f"{kind}: {found.reason}: {found.message}")
 
 
-def _evidence(status: GaudiInferenceStatus, pod: PodState | None) -> Iterator[str]:
+def _evidence(status: GaudiInferenceStatus, pod: PodState | None, sentence: str) -> Iterator[str]:
+    """What speaks for the cause, without what its sentence says already."""
     for revision in status.revisions:
         if revision.reason:
-            yield f"revision {revision.name} was given up ({revision.reason}): {revision.message}"
+            what = f"revision {revision.name} was given up ({revision.reason})"
+            yield what if not revision.message or revision.message in sentence else f"{what}: {revision.message}"
         if pause := revision.back_off:
             yield f"revision {revision.name}: {pause.failures} tries have ended, the next one is at {pause.until}"
     if pod:
         yield f"pod {pod.name}: {pod.phase}, warm-up {pod.warmup_percent} %, {pod.restarts} restarts"
-        yield from (f"pod {pod.name}: {each}" for each in (pod.message, pod.last_error) if each)
+        words = (pod.message, pod.last_error)
+        yield from (f"pod {pod.name}: {each}" for each in words if each and each not in sentence)
 
 
 class Form(StrEnum):
@@ -146,13 +152,16 @@ def why(asked: Asked, output: Output = Form.TEXT) -> None:
     if output is Form.JSON:
         typer.echo(json.dumps(asdict(found), indent=1))
         return
-    for line in lines(asked.name, found):
-        typer.echo(line)
+    screen = console()
+    for paragraph in paragraphs(list(lines(asked.name, found))):
+        screen.print(paragraph)
 
 
 def lines(name: str, found: Explanation) -> Iterator[str]:
-    """The text for people."""
-    yield f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}): {found.sentence}'
+    """The text for people; several sentences have a line each."""
+    heading = f'{SINGULAR} "{name}" is {"Ready" if found.ready else "not Ready"} ({found.reason}):'
+    first, *more = _SENTENCE_END.split(found.sentence)
+    yield from (heading, f"  {first}", *(f"  {each}" for each in more)) if more else (f"{heading} {first}",)
     yield from _part("but" if found.ready else "evidence", found.evidence)
     yield from _part("next", found.next)
 

@@ -1,6 +1,6 @@
 """The strategies side by side: `compare` before there is any traffic, `compare_on_traffic` judged on some.
 
-`candidate_plans` makes a plan of every strategy under the same limits; one that is impossible is told with its reason.
+`candidate_plans` makes a plan of every strategy under the same limits; one that is impossible is listed with why.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -52,8 +52,11 @@ def svg(maps: Sequence[HeatMap]) -> str:
     )
     for each in maps:
         console.print(heat_table(each, console, PICTURE_ROWS))
-    drawn = console.export_svg(title="gaudi-plan", theme=DEFAULT_TERMINAL_THEME)
-    # Rich names a font of a public web server; without it the viewer's own monospace font is taken.
+    return without_fonts(console.export_svg(title="gaudi-plan", theme=DEFAULT_TERMINAL_THEME))
+
+
+def without_fonts(drawn: str) -> str:
+    """An SVG of rich without the font that it names on a public web server: viewers take their own monospace font."""
     return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
 
 

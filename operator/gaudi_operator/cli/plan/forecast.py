@@ -117,9 +117,9 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
     asked = Thresholds(0, 0) if found.problems else wanted
     advice = advise(inputs, shape, described, asked) if shape else ()
     certain = not fits(found, replace(wanted, at_best=True))
-    told = hints(question.inference) if question.inference else ()
+    advised = hints(question.inference) if question.inference else ()
     refusal = _refusal(question.inference) if question.inference else None
-    return Foreseen(found, shortfalls(found, wanted), certain, advice, told, question.config, refusal)
+    return Foreseen(found, shortfalls(found, wanted), certain, advice, advised, question.config, refusal)
 
 
 def _refusal(inference: Inference) -> Problem | None:
@@ -304,7 +304,7 @@ def _graphs(phase: PhaseForecast) -> str:
 
 
 def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
-    """The command in lines for a shell; nothing where the engine is told nothing. Raises ConfigError."""
+    """The command in lines for a shell; nothing where the engine gets nothing. Raises ConfigError."""
     if config is None:
         return
     if _takes_pair(config):

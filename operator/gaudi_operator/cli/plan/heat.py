@@ -97,7 +97,7 @@ def heat_maps(
 
 
 def _hits_maps(question: PlanQuestion, plan: BucketPlan, trace: Path | None) -> list[HeatMap]:
-    """Where the batches of a trace go; what finds no bucket is told in the caption."""
+    """Where the batches of a trace go; what finds no bucket is named in the caption."""
     if trace is None:
         raise ConfigError("a heat map of hits needs traffic; give the requests with --trace CSV")
     from gaudi_operator.cli.plan.trace import Server, TraceFile

@@ -69,7 +69,7 @@ def parse(text: str, name: str | None = None) -> Document:
 
 
 def _bounded(stream: BinaryIO, name: str, limit: int) -> str:
-    # One byte more than may be, so that devices and pipes without an end are told too.
+    # One byte more than may be, so that devices and pipes without an end are noticed too.
     data = stream.read(limit + 1)
     if len(data) > limit:
         raise ConfigError(f"{name} is larger than {limit} bytes")

@@ -122,7 +122,7 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     return (
         (
             "spec.parallelism.nodes above 1 for engine vllm on a card",
-            f"{release}, for nobody has seen it work: use 1, or generation none.",
+            f"{release}, because it has not been tried: use 1, or generation none.",
             on_card and ranks.nodes > 1,
         ),
         (

@@ -74,8 +74,8 @@ def platform_of(inference: Inference, observed: Observed, defaults: Installation
 
 
 _UNREADABLE = (
-    "Class {} has what this operator does not know, so nobody can say what it allows: install the same release of "
-    "operator and CustomResourceDefinitions."
+    "Class {} has fields or values that this operator does not know, so what it allows is unknown: install the same"
+    " release of operator and CustomResourceDefinitions."
 )
 
 

@@ -1,7 +1,7 @@
 """What the pods of a resource may be: rules over the rendered pod template, so that no field of a spec is forgotten.
 
 They judge the template of every revision that is about to run: new, pinned, rolled back to, or scaled up. What they
-find is told as a field of the spec. What reaches beyond a namespace needs leave: annotations that steer node agents,
+find is named as a field of the spec. What reaches beyond a namespace needs leave: annotations that steer node agents,
 sandboxes and networks, the priorities of the cluster itself, the nodes of the control plane, and variables that load
 code or choose cards (docs/how-to/pods.md, What needs leave).
 """
@@ -47,8 +47,8 @@ class PodPolicy:
             except ValidationError:
                 return Problem(
                     "PodTemplateUnreadable",
-                    "the pod template has a form that this operator did not write, so nobody can say what its pods may "
-                    "do: change the spec, so that another revision is made.",
+                    "the pod template has a form that this operator did not write, so it is not known what its pods"
+                    " may do: change the spec, so that another revision is made.",
                 )
             if found := next(self._found(view, inputs or {}), None):
                 return found

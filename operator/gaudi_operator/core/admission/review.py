@@ -191,11 +191,11 @@ _DTYPES = {Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "fp16", Dtype.FLOAT32: "fp32"}
 def hints(inference: Inference) -> tuple[str, ...]:
     """Sentences about the mode of a kept revision, and about a vllm engine."""
     spec = inference.spec
-    told = tuple(_former_default(inference))
+    former = tuple(_former_default(inference))
     if spec.engine.name is not EngineName.VLLM:
-        return told
+        return former
     on_card = () if on_cpu(spec.accelerator) else (*_vision(spec), *_validation(inference))
-    return (*told, *_split_prompts(spec), *on_card)
+    return (*former, *_split_prompts(spec), *on_card)
 
 
 def _former_default(inference: Inference) -> Iterator[str]:

@@ -52,7 +52,7 @@ _DAY_SECONDS = 86_400
 
 
 def runtime_config(inference: Inference) -> RuntimeConfig:
-    """Everything that a runtime of this resource is told. One decision asks for it five times."""
+    """Everything that a runtime of this resource is configured with. One decision asks for it five times."""
     return inference.once("runtime config", lambda: _runtime_config(inference))
 
 

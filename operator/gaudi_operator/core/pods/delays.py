@@ -17,7 +17,7 @@ from gaudi_operator.core.pods.view import PodView
 from gaudi_runtime.contract.report import BucketPhase, Phase, Shape
 
 UNSCHEDULABLE_SECONDS = 30
-"""Shorter spells are usual, and not told: a pod that ends still holds its cards until it has drained."""
+"""Shorter spells are usual, and not reported: a pod that ends still holds its cards until it has drained."""
 
 
 @dataclass(frozen=True)

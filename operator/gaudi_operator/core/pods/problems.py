@@ -243,7 +243,7 @@ def failed_pods_problem(pods: Iterable[PodView], revision: str) -> Problem | Non
     return problem_since(
         "PodsFail",
         f"{len(failed)} pods of revision {revision} ended before they served, the last one {last.name}: {last.ended} "
-        f"Check its node and spec.pod.resources; `kubectl describe pod {last.name}` tells more.",
+        f"Check its node and spec.pod.resources; `kubectl describe pod {last.name}` shows more.",
         failed[0].ended_at,
     )
 

@@ -83,9 +83,9 @@ def _reach(groups: Iterable[PodView], holds: Callable[[PodView], bool]) -> int:
 
 
 def ending_pods(pods: Sequence[PodView], observed: Observed, deadlines: Deadlines) -> int:
-    """Pods that end within their grace period, and those that are still to be told so: more than are written.
+    """Pods that end within their grace period, and those that are still to be asked to: more than are written.
 
-    One that is overdue is on a node that nobody hears of.
+    One that is overdue is on a node that is lost.
     """
     written = written_replicas(observed)
     ending = sum(

@@ -17,7 +17,7 @@ from gaudi_operator.core.notation import captured_percent
 from gaudi_operator.core.pods.view import PodView
 
 SEEN_SECONDS = 0.2
-"""From costs to the lower number of replicas: the ReplicaSet controller hears of both by watches of their own."""
+"""From costs to the lower number of replicas: the ReplicaSet controller sees both by watches of their own."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 

@@ -122,7 +122,8 @@ def judge_warmed_up(s: State) -> Verdict:
     if s.desired == 0:
         return Verdict(UNKNOWN, "ScaledToZero", "No replica is desired, so there is nothing to warm up.")
     opened = sum(pod.gate_open for pod in s.updated)
-    found = f"{opened} of {s.desired} replicas of revision {s.current} have passed the gate {GATE}."
+    of = f" of revision {s.current}" if s.current else ""
+    found = f"{opened} of {s.desired} replicas{of} have passed the gate {GATE}."
     # A tag that moves may give pods of one revision different releases.
     releases = sorted({pod.report.releases for pod in s.updated if pod.report and pod.report.releases})
     if opened >= s.desired:
@@ -172,7 +173,11 @@ def judge_autoscaler_active(s: State) -> Verdict | None:
         return None
     # An autoscaler never scales up from zero: its metric comes from pods.
     if s.desired == 0:
-        return Verdict(UNKNOWN, "ScaledToZero", "The autoscaler rests while replicas are 0: it wakes nobody.")
+        return Verdict(
+            UNKNOWN,
+            "ScaledToZero",
+            "The autoscaler is inactive while replicas are 0: set replicas to start pods again.",
+        )
     # A resource has one autoscaler, of its own name.
     status = next(iter(s.observed.autoscalers), {}).get("status") or {}
     said = {each["type"]: each for each in status.get("conditions") or ()}

@@ -1,7 +1,7 @@
 """Events on the resource, derived from what a reconcile does and from how the status changes.
 
-What happens within a moment is one story, and one event: the gate that completes the replicas of a revision is told
-with WarmedUp, which is told with Ready where both come together.
+What happens within a moment is one story, and one event: the gate that completes the replicas of a revision is part
+of WarmedUp, which is part of Ready where both come together.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,12 +20,12 @@ def events(
     updated: Sequence[PodView] = (),
     desired: int = 0,
 ) -> tuple[Event, ...]:
-    """What people should hear of, oldest first. An unchanged status and no gate give none.
+    """What people should know, oldest first. An unchanged status and no gate give none.
 
     `updated` are the pods of the current revision as they are once `actions` are done, `desired` says how many of them
     there are to be.
     """
-    # The status that says so may be held back for a moment: the gates that led to it are told with it.
+    # The status that says so may be held back for a moment: the gates that led to it are part of it.
     all_open = 0 < desired <= sum(pod.gate_open for pod in updated) and not _has_warmed_up(before)
     gates = (each for each in actions if isinstance(each, SetGate) and not (all_open and each.open))
     return (*_failures(before, after), *_revision(before, after), *_gates(gates), *_turns(before, after, updated))
@@ -61,10 +61,10 @@ def _gates(gates: Iterable[SetGate]) -> Iterable[Event]:
 def _turns(before: GaudiInferenceStatus, after: GaudiInferenceStatus, updated: Iterable[PodView]) -> Iterable[Event]:
     was = {each.type: each for each in before.conditions}
     gate = _last_gate(updated) if _has_warmed_up(after) and not _has_warmed_up(before) else ""
-    told = [event for each in after.conditions if (event := _turn(each, was.get(each.type), gate))]
+    turns = [event for each in after.conditions if (event := _turn(each, was.get(each.type), gate))]
     # Whoever is Ready has warmed up: where both happen within a moment, that is one story.
-    ready = any(event.reason == "Ready" for event in told)
-    return [event for event in told if not (ready and event.reason == "WarmedUp")]
+    ready = any(event.reason == "Ready" for event in turns)
+    return [event for event in turns if not (ready and event.reason == "WarmedUp")]
 
 
 def _last_gate(pods: Iterable[PodView]) -> str:

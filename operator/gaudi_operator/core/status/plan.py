@@ -32,7 +32,7 @@ def plan_state(state: State) -> PlanState | None:
     What a pod of the current revision has measured stays until another one has. A spec that is refused, rolled back
     or put aside by a pinned revision has no pods.
     """
-    # Figures of pods that run another spec would be told as those of this one.
+    # Figures of pods that run another spec would be shown as those of this one.
     if state.violation is None and _runs_the_spec(state):
         if pod := _measured_pod(state):
             return _measured(state, *pod)
@@ -242,7 +242,9 @@ def judge_class_applied(s: State) -> Verdict | None:
     before, now = had.values if had else {}, filled(s.inference, s.platform).values
     changed = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
     if not changed:
-        return Verdict(TRUE, "AsClassSays", f"Revision {current.name} has what class {s.platform.name} gives now.")
+        return Verdict(
+            TRUE, "AsClassSays", f"Revision {current.name} has the present defaults of class {s.platform.name}."
+        )
     named = f"Class {s.platform.name}" if s.platform.name else "To have no class any more"
     identity = s.inference.identity
     return Verdict(

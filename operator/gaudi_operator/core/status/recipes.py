@@ -49,9 +49,9 @@ def _phase(reports: list[WarmupReport]) -> str:
 
 def _why(reports: list[WarmupReport]) -> str | None:
     """Of a pod that could do the least."""
-    told = [report.shared_recipes for report in reports if report.shared_recipes and report.shared_recipes.reason]
-    told.sort(key=lambda each: each.outcome is not RecipeOutcome.MISS)
-    return next((each.reason[:MAX_TEXT] for each in told if each.reason), None)
+    shared = [report.shared_recipes for report in reports if report.shared_recipes and report.shared_recipes.reason]
+    shared.sort(key=lambda each: each.outcome is not RecipeOutcome.MISS)
+    return next((each.reason[:MAX_TEXT] for each in shared if each.reason), None)
 
 
 def _cached(report: WarmupReport) -> int:

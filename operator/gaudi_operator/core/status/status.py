@@ -88,7 +88,7 @@ CONDITIONS = (
     ConditionKind(
         "ClassApplied",
         TRUE,
-        "The current revision has what its class gives now. Only there with a class.",
+        "The current revision has the present defaults of its class. Only there with a class.",
         judge_class_applied,
     ),
     ConditionKind(
@@ -176,7 +176,7 @@ def _figures(state: State, rows: tuple[PodState, ...]) -> dict[str, Any]:
         "recompiles": figures.recompiles([row for row in rows if row.ready], reports),
         "simulated": any(report.simulated for report in reports),
     }
-    # A new leader has heard of nobody yet: zeros would look like a loss of all graphs.
+    # A new leader has no reports yet: zeros would look like a loss of all graphs.
     if pods and not reports:
         found |= {key: getattr(written, key) for key in ("buckets", "memory", "recompiles", "simulated")}
     return found

@@ -189,7 +189,7 @@ class Fetch:
     def _make_room(self, commit: str, needed: int) -> None:
         """Older commits of the repository that no process reads make room; those of others stay."""
         for dropped in self._store.drop_unused(commit, lambda: self._free() >= needed):
-            log.info("Removed %s at %s, which nobody uses, to make room", self._source.repo, dropped)
+            log.info("Removed %s at %s, which no process uses, to make room", self._source.repo, dropped)
         if (free := self._free()) < needed:
             advice = "use a larger volume" if self._limit is None else "raise spec.model.cache.emptyDir.sizeLimit"
             raise DiskFull(

@@ -63,7 +63,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
         {"accelerator": CARD, "engine": {"name": "vllm"}, "parallelism": {"tensor": 16, "nodes": 2}},
         "NotBuilt",
         f"spec.parallelism.nodes above 1 for engine vllm on a card {NOT_BUILT}, "
-        "for nobody has seen it work: use 1, or generation none.",
+        "because it has not been tried: use 1, or generation none.",
     ),
     "several_engines_on_several_nodes": (
         {"engine": {"name": "vllm"}, "parallelism": {"data": 2, "nodes": 2}},

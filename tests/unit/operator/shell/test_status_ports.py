@@ -47,6 +47,14 @@ async def test_report_is_read(ports: StatusPorts) -> None:
     assert await asked(ports, whole(BODY)) == REPORT
 
 
+async def test_port_that_is_closed_is_said_in_few_words(ports: StatusPorts) -> None:
+    async with TestServer(web.Application()) as server:
+        assert server.port
+        closed = Target("uid", "c", "127.0.0.1", server.port)
+    with pytest.raises(Unreachable, match=r"^no answer of http://127\.0\.0\.1:\d+/v1/warmup: connection refused$"):
+        await ports.fetch(closed, after=0, wait=0.0)
+
+
 async def test_report_steers_no_terminal(ports: StatusPorts) -> None:
     failed = REPORT.model_dump(by_alias=True, mode="json") | {"failure": {"reason": "Bad", "message": "\x1b[2Jgone\n"}}
     report = await asked(ports, whole(json.dumps(failed).encode()))

@@ -51,12 +51,12 @@ class Resources(ApiModel):
     )
     cache_size: Quantity | None = Field(
         None,
-        description="Most that may lie in /cache on the node's disk: what the engine has compiled, and the caches of"
+        description="Most that /cache may take of the node's disk: what the engine has compiled, and the caches of"
         " its libraries. A pod that writes more is evicted; no limit of its own when left out.",
     )
     tmp_size: Quantity | None = Field(
         None,
-        description="Most that may lie in /tmp on the node's disk: temporary files, and the logs of a card's software."
+        description="Most that /tmp may take of the node's disk: temporary files, and the logs of a card's software."
         " A pod that writes more is evicted; no limit of its own when left out.",
     )
 

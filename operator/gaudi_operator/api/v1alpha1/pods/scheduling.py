@@ -215,7 +215,7 @@ class TopologySpreadConstraint(ApiModel):
     )
 
     max_skew: Annotated[int, Field(ge=1, le=1000)] = Field(
-        description="How many pods more than in the emptiest place may be in another."
+        description="How many more pods than in the emptiest place may be in another."
     )
     topology_key: LabelKey = Field(
         description="Label of nodes: those with the same value are one place, for example topology.kubernetes.io/zone."

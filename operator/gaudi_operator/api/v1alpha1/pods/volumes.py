@@ -240,7 +240,7 @@ class CsiVolume(ApiModel):
     )
     read_only: bool | None = Field(None, description="Whether no container may write to it; false when left out.")
     volume_attributes: Annotated[dict[KeyText, AnnotationValue], Field(max_length=16)] = Field(
-        {}, description="What the driver wants to know."
+        {}, description="Parameters of the driver."
     )
 
 
@@ -271,7 +271,7 @@ class VolumeMount(ApiModel):
     )
     mount_path: MountPath = Field(description="Absolute path in the container.")
     sub_path: FilePath | None = Field(None, description="Folder or file of the volume; all of it when left out.")
-    read_only: bool = Field(True, description="Whether the container may only read; false must be said to write.")
+    read_only: bool = Field(True, description="Whether the container may only read; set false to write.")
 
 
 VolumeMounts = Annotated[tuple[VolumeMount, ...], Field(max_length=16)]

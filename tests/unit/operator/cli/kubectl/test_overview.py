@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, PodState
-from gaudi_operator.cli.kubectl.overview import COLUMNS, drawn, heading, rows
+from gaudi_operator.cli.kubectl.overview import COLUMNS, drawn, heading, notes, rows
 from gaudi_operator.core.notation import timestamp
 from tests.unit.operator.cli.kubectl.kept import shown
 from tests.unit.operator.core.resources import NOW
@@ -43,9 +43,8 @@ def test_row_has_a_bar_and_percents() -> None:
     (row,) = rows([warm])
     assert dict(zip(COLUMNS, row, strict=True)) == {
         "POD": "a",
-        "REVISION": "r",
         "PHASE": "Capturing",
-        "WARM-UP": "█████████░░░░░░░░░░░  45 %",
+        "WARM-UP": "█████░░░░░░░  45 %",
         "PROMPT": "62 %",
         "DECODE": "-",
         "TRAFFIC": "no",
@@ -59,6 +58,29 @@ def test_row_has_a_bar_and_percents() -> None:
 def test_traffic_is_told_by_gate_and_readiness(gate: bool, ready: bool, word: str) -> None:
     (row,) = rows([pod(gate=gate, ready=ready)])
     assert row[COLUMNS.index("TRAFFIC")] == word
+
+
+def test_name_of_a_pod_is_never_cut() -> None:
+    out, name = StringIO(), f"{'long-' * 12}-3f9c01d2aa-x7k2p"
+    shows = drawn(shown(WARMS, pods=[pod(name=name).model_dump(by_alias=True, mode="json")]))
+    Console(file=out, width=80).print(shows)
+    table = out.getvalue().splitlines()[3:]
+    assert "".join(line.split(" ")[0] for line in table) == name
+    assert "…" not in out.getvalue()
+
+
+def test_heading_says_that_no_model_runs() -> None:
+    assert next(heading(shown(WARMS, phase="Serving", simulated=True), NOW)).endswith("ready  simulated")
+
+
+def test_text_of_several_waiting_pods_is_said_once() -> None:
+    text = {"message": "This is a simulation."}
+    serving = pod(name="c", gate=True, ready=True, **text)
+    assert list(notes([pod(**text), pod(name="b", **text), serving])) == ["a, b: This is a simulation."]
+
+
+def test_note_repeats_no_heading() -> None:
+    assert not list(notes([pod(message="no card is free")], said="Pod a finds no node: no card is free."))
 
 
 def test_what_keeps_a_pod_out_is_below_the_table() -> None:

@@ -1,9 +1,13 @@
 """`kubectl gaudi top`: rates between two reports of the same instances, and the columns."""
 
+from io import StringIO
 from typing import Any
 
+import pytest
+from rich.console import Console
+
 from gaudi_operator.cli.kubectl.page import addresses
-from gaudi_operator.cli.kubectl.top import COLUMNS, cells, line, reports
+from gaudi_operator.cli.kubectl.top import COLUMNS, cells, drawn, line, reports
 from gaudi_runtime.contract.report import Phase, Served, ServedPhase, WarmupReport
 from gaudi_runtime.errors import ConfigError
 from tests.unit.operator.cli.kubectl.kept import shown
@@ -48,6 +52,17 @@ def test_figures_of_the_status_are_shown_as_they_stand() -> None:
     row = dict(zip(COLUMNS, cells(line(found, [], [], 10)), strict=True))
     assert (row["PHASE"], row["PROMPT"], row["DECODE"], row["RECOMPILES"]) == ("Serving", "100 %", "62 %", "3")
     assert (row["GRAPHS"], row["KV CACHE"]) == ("1 GiB", "2 GiB")
+
+
+@pytest.mark.parametrize(("width", "last"), [(200, "KV CACHE"), (90, "OUT TOK/S"), (20, "READY")])
+def test_terminal_shows_the_columns_that_it_has_room_for(width: int, last: str) -> None:
+    out = StringIO()
+    for each in drawn([line(shown(SERVES), [], [], 10)], everywhere=False, width=width):
+        Console(file=out, width=width).print(each)
+    head, row, *rest = out.getvalue().splitlines()
+    assert head.rstrip().endswith(last)
+    assert row.startswith("tiny")
+    assert bool(rest) == (last != COLUMNS[-1])
 
 
 def test_only_pods_that_take_traffic_are_asked() -> None:

@@ -1,10 +1,13 @@
 """`kubectl gaudi why`: one cause, what speaks for it, and a command that is next."""
 
 import re
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from gaudi_operator.cli.kubectl.terminal import paragraphs
 from gaudi_operator.cli.kubectl.why import NEXT, explain, lines
 from tests.builders import Object
 from tests.unit.operator.cli.kubectl.kept import shown
@@ -26,6 +29,16 @@ def test_ready_resource_has_no_cause() -> None:
     assert text(shown(READY)) == ['gaudiinference "tiny" is Ready (Serving): All 2 replicas serve revision a.']
 
 
+def test_several_sentences_have_a_line_each() -> None:
+    rolled_back = ("Stalled", True, "RolledBack", "Revision b failed: 2.5 GiB are missing. Revision a runs. Change it.")
+    assert text(shown(WAITS, rolled_back))[:4] == [
+        'gaudiinference "tiny" is not Ready (RolledBack):',
+        "  Revision b failed: 2.5 GiB are missing.",
+        "  Revision a runs.",
+        "  Change it.",
+    ]
+
+
 def test_ready_resource_says_what_is_not_as_it_should_be() -> None:
     cold = ("BucketCoverage", False, "ColdShapes", "Requests met shapes without a warm graph.")
     assert text(shown(READY, cold))[1:] == [
@@ -43,11 +56,11 @@ def test_what_asks_for_a_person_comes_first(conditions: Any, reason: str) -> Non
 
 
 def test_pod_that_does_not_serve_is_the_evidence() -> None:
-    pod = {**POD, "message": "finds no node", "lastError": "exit code 1", "restarts": 2}
+    pod = {**POD, "message": "no card is free", "lastError": "exit code 1", "restarts": 2}
     found = explain(shown(WAITS, STALLED, pods=[SERVING, pod]))
     assert found.evidence == (
         "pod tiny-a-x: Pending, warm-up 0 %, 2 restarts",
-        "pod tiny-a-x: finds no node",
+        "pod tiny-a-x: no card is free",
         "pod tiny-a-x: exit code 1",
     )
     assert found.next == ("kubectl describe pod tiny-a-x -n models",)
@@ -59,6 +72,26 @@ def test_revision_that_was_given_up_is_evidence() -> None:
     found = explain(shown(WAITS, rolled_back, revisions=[failed]))
     assert found.evidence == ("revision b was given up (WarmupStalled): Nothing has moved.",)
     assert found.next == ("kubectl gaudi rollout history tiny -n models", "kubectl gaudi rollout undo tiny -n models")
+
+
+def test_evidence_repeats_no_sentence() -> None:
+    failed = {"name": "b", "number": 2, "phase": "Failed", "reason": "WarmupStalled", "message": "Nothing has moved."}
+    rolled_back = ("Stalled", True, "RolledBack", "Revision b failed (WarmupStalled): Nothing has moved.")
+    waits = {**POD, "message": "Nothing has moved."}
+    assert explain(shown(WAITS, rolled_back, revisions=[failed], pods=[waits])).evidence == (
+        "revision b was given up (WarmupStalled)",
+        "pod tiny-a-x: Pending, warm-up 0 %, 0 restarts",
+    )
+
+
+def test_lines_are_broken_below_their_indent() -> None:
+    out = StringIO()
+    for each in paragraphs(["evidence:", f"  pod a: {'word ' * 12}"]):
+        Console(file=out, width=40).print(each)
+    title, *below = out.getvalue().splitlines()
+    assert title == "evidence:"
+    assert len(below) == 2
+    assert all(line.startswith("  ") and len(line.rstrip()) <= 40 for line in below)
 
 
 def test_without_a_pod_no_command_names_one() -> None:

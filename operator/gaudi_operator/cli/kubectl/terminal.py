@@ -1,0 +1,57 @@
+"""How commands write for people: broken to the width of a terminal, and in whole lines into a pipe."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+WIDTH_OF_A_PIPE = 10_000
+"""Letters: whatever reads a pipe must not meet a name that was broken or cut."""
+ALWAYS_SHOWN = 3
+"""So many first columns stay, however narrow a terminal is."""
+GAP = 2
+
+Rows = Sequence[Sequence["Text"]]
+
+
+def console() -> "Console":
+    """Standard output, with no colours of its own for numbers and paths."""
+    from rich.console import Console
+
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=WIDTH_OF_A_PIPE)
+
+
+def table(titles: Sequence[str], rows: Rows, numbers: Collection[str] = ()) -> "Table":
+    """Columns without lines, those of `numbers` to the right. The first, a name, may be broken; no column is cut."""
+    from rich.table import Table
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for at, title in enumerate(titles):
+        drawn.add_column(title, no_wrap=at > 0, overflow="fold", justify="right" if title in numbers else "left")
+    for row in rows:
+        drawn.add_row(*row)
+    return drawn
+
+
+def fitting(titles: Sequence[str], rows: Rows, width: int) -> int:
+    """How many of the first columns fit into `width` letters."""
+    widths = [max(len(title), *(row[at].cell_len for row in rows), 0) for at, title in enumerate(titles)]
+    shown = len(titles)
+    while shown > ALWAYS_SHOWN and sum(widths[:shown]) + GAP * (shown - 1) > width:
+        shown -= 1
+    return shown
+
+
+def paragraphs(lines: Sequence[str]) -> Iterator["RenderableType"]:
+    """Each line, broken below its own indent; one that ends with a colon is a title."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for line in lines:
+        words = line.lstrip(" ")
+        style = "bold" if line.endswith(":") and words == line else ""
+        yield Padding(Text(words, style=style), (0, 0, 0, len(line) - len(words)), expand=False)

@@ -1,0 +1,248 @@
+"""The pictures of docs/pictures: what the commands and the page of a warm-up show of a small fleet on a real cluster.
+
+`make pictures` finds or starts a cluster as `make demo` does, installs the operator, applies FLEET, and waits until
+each model is in its state. The engine is the simulation, with compiles, graphs and memory of the described card and
+model; cluster, operator, pods, gates, traffic and what is printed are real. Commands run in a terminal of a fixed size,
+and what they write becomes SVG; the page is a picture by Chromium.
+"""
+
+import json
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from demo import install
+from demo.install import Installed
+from demo.load import Traffic
+from demo.plan import merge
+from gaudi_operator.cli.plan.drawing import without_fonts
+from localcluster import build, remove_cluster
+from localcluster.debian import require
+from localcluster.progress import step
+
+CLUSTER, NAMESPACE = "pictures", "models"
+FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+CHROMIUM = {"chromium": "/usr/bin/chromium"}
+PERIOD_SECONDS = 0.5
+WAIT_SECONDS = 300.0
+
+Manifest = dict[str, Any]
+
+DESCRIBED: Manifest = {
+    "replicas": 2,
+    "model": {
+        "source": {"ociImage": {"reference": install.MODEL_IMAGE}},
+        "servedNames": ["llama"],
+        "maxModelLen": 2048,
+    },
+    "accelerator": {"generation": "none", "deviceMemory": "94.62Gi"},
+    "engine": {
+        "name": "sim",
+        "executionMode": "HpuGraphs",
+        "blockSize": 128,
+        "maxNumSeqs": 8,
+        "maxNumPrefillSeqs": 4,
+        "maxNumBatchedTokens": 4096,
+        "contiguousPagedAttention": False,
+        "deviceMemoryUtilizationPercent": 50,
+        "simulation": {"card": "gaudi2", "model": "meta-llama/Llama-3.1-8B", "timeScale": "0.02"},
+    },
+    "bucketing": {
+        "strategy": "Linear",
+        "prompt": {"batchSize": {"min": 1, "step": 32, "max": 4}, "query": {"min": 128, "step": 128, "max": 1024}},
+        "decode": {"batchSize": {"min": 1, "step": 8, "max": 8}, "blocks": {"min": 16, "step": 16, "max": 128}},
+    },
+    "warmup": {"graphMemoryPercent": 40, "promptGraphPercent": 50},
+    "readiness": {"minCapturedPromptPercent": 50, "minCapturedDecodePercent": 100},
+}
+"""Llama 3.1 8B on one Gaudi 2, as in examples/reference-llama-3.1-8b-gaudi2-sim.yaml."""
+
+FLEET: dict[str, Manifest] = {
+    # Serves under load. Now and then a request meets a shape without a graph.
+    "chat": {"engine": {"simulation": {"recompileEvery": "150", "tokensPerSecond": "20"}}},
+    # Serves, and is upgraded below to a revision that warms up at half the speed of the card.
+    "code": {"engine": {"simulation": {"tokensPerSecond": "20"}}},
+    # Serves, and is upgraded below to a revision whose graphs do not fit: each compile loses memory of the card.
+    "search": {},
+    # Asks for more cards than are free.
+    "vision": {
+        "accelerator": {"generation": "gaudi2", "deviceMemory": None},
+        "parallelism": {"tensor": 8},
+        "engine": {"image": install.RUNTIME_IMAGE},
+        "rollout": {"progressDeadlineSeconds": 30},
+    },
+}
+SLOW = {"engine": {"simulation": {"timeScale": "2"}}}
+LEAKS = {"engine": {"simulation": {"leakBytesPerBucket": str(2**28)}}}
+
+
+def manifest(name: str, spec: Manifest) -> str:
+    """A GaudiInference with what differs from the described one."""
+    kind = {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "metadata": {"name": name}}
+    return json.dumps({**kind, "spec": merge(DESCRIBED, spec)})
+
+
+class Fleet:
+    """The models of this page on a cluster."""
+
+    def __init__(self, installed: Installed) -> None:
+        """Nothing is applied yet."""
+        self._installed = installed
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl in the namespace of the models."""
+        return self._installed.kubectl("--namespace", NAMESPACE, *arguments, stdin=stdin)
+
+    def apply(self, name: str, spec: Manifest) -> None:
+        """Create or change one model."""
+        self.kubectl("apply", "-f", "-", stdin=manifest(name, spec))
+
+    def status(self, name: str) -> Manifest:
+        """Its status as it is now."""
+        found: Manifest = json.loads(self.kubectl("get", "gi", name, "-o", "json")).get("status", {})
+        return found
+
+    def until(self, name: str, what: str, holds: Callable[[Manifest], bool]) -> None:
+        """Return when the status of a model is so. TimeoutError says what has not come."""
+        with step(f"Waiting for {name} to be {what}"):
+            end = time.monotonic() + WAIT_SECONDS
+            while not holds(status := self.status(name)):
+                if time.monotonic() > end:
+                    raise TimeoutError(f"{name} is not {what}: {status}")
+                time.sleep(PERIOD_SECONDS)
+
+
+def phase(word: str) -> Callable[[Manifest], bool]:
+    """Whether a status has this phase."""
+    return lambda status: status.get("phase") == word
+
+
+def least_warm(least: int) -> Callable[[Manifest], bool]:
+    """Whether the least advanced pod of the current revision is so far, in percent."""
+    return lambda status: status.get("warmup", {}).get("percent", 0) >= least
+
+
+@contextmanager
+def fleet(installed: Installed) -> Iterator[Fleet]:
+    """All models in their states, and traffic for one of them."""
+    installed.make_namespace(NAMESPACE)
+    models = Fleet(installed)
+    models.kubectl("delete", "gi", "--all", "--wait=true")
+    for name, differs in FLEET.items():
+        models.apply(name, differs)
+    for name in ("chat", "code", "search"):
+        models.until(name, "Serving", phase("Serving"))
+    traffic = Traffic(installed.kubectl, NAMESPACE, install.RUNTIME_IMAGE)
+    traffic.start("chat", "llama", workers=6, max_tokens=24)
+    models.apply("search", merge(FLEET["search"], LEAKS))
+    models.until("search", "RolledBack", phase("RolledBack"))
+    models.until("vision", "Stalled", phase("Stalled"))
+    models.apply("code", merge(FLEET["code"], SLOW))
+    models.apply("summary", SLOW)
+    models.until("code", "half warm", least_warm(50))
+    try:
+        yield models
+    finally:
+        traffic.stop()
+
+
+def shown(arguments: tuple[str, ...], columns: int, environment: dict[str, str]) -> str:
+    """What `kubectl ARGUMENTS` writes to a terminal of so many columns, colours included."""
+    terminal, side = pty.openpty()
+    ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
+    variables = {**environment, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    process = subprocess.Popen(["kubectl", *arguments], stdout=side, stderr=side, stdin=side, env=variables)
+    os.close(side)
+    written = bytearray()
+    # Linux ends a terminal whose other side is closed with an error instead of an empty read.
+    try:
+        while piece := os.read(terminal, 65536):
+            written += piece
+    except OSError:
+        pass
+    os.close(terminal)
+    if process.wait():
+        raise RuntimeError(f"kubectl {' '.join(arguments)}: {written.decode()}")
+    return written.decode().replace("\r\n", "\n")
+
+
+def svg(arguments: tuple[str, ...], written: str, columns: int) -> str:
+    """The text of a picture of that terminal; it loads nothing from elsewhere."""
+    command = f"kubectl {' '.join(arguments)}"
+    console = Console(
+        file=StringIO(), record=True, width=columns, force_terminal=True, color_system="truecolor", legacy_windows=False
+    )
+    console.print(Text(f"$ {command}", style="bold"))
+    console.print(Text.from_ansi(written.rstrip()), soft_wrap=True)
+    drawn = without_fonts(console.export_svg(title="", unique_id=re.sub(r"\W", "-", arguments[1])))
+    # Lines of a terminal end in spaces, which no picture needs.
+    return re.sub(r"[ \t]+\n", "\n", drawn)
+
+
+PICTURES = {
+    "status": (("gaudi", "status", "code"), 100),
+    "top": (("gaudi", "top"), 120),
+    "why": (("gaudi", "why", "search"), 100),
+    "buckets": (("gaudi", "buckets", "chat"), 100),
+}
+
+
+def page(name: str, environment: dict[str, str], target: Path) -> None:
+    """Chromium's picture of the page of a pod of `name`."""
+    require(CHROMIUM)
+    forwarding = subprocess.Popen(
+        ["kubectl", "gaudi", "open", name], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        address = (forwarding.stdout.readline() if forwarding.stdout else "").split(" ")[0]
+        with tempfile.TemporaryDirectory() as profile:
+            command = [CHROMIUM["chromium"], "--headless", "--disable-gpu", "--hide-scrollbars"]
+            command += ["--no-sandbox"] if os.geteuid() == 0 else []
+            command += [f"--user-data-dir={profile}", "--window-size=1040,730", "--virtual-time-budget=2000"]
+            subprocess.run([*command, f"--screenshot={target}", address], check=True, capture_output=True, timeout=120)
+    finally:
+        forwarding.terminate()
+        forwarding.wait()
+
+
+def as_a_user(installed: Installed, folder: Path) -> dict[str, str]:
+    """Variables with which kubectl and its plugin are found and mean the namespace of the models."""
+    kubeconfig = folder / "kubeconfig"
+    shutil.copy(installed.kubeconfig, kubeconfig)
+    path = f"{Path(sys.executable).parent}:{build.kubernetes()}:{os.environ['PATH']}"
+    variables = {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig)}
+    chooses = ["kubectl", "config", "set-context", "--current", f"--namespace={NAMESPACE}"]
+    subprocess.run(chooses, check=True, capture_output=True, env=variables)
+    return variables
+
+
+def main() -> None:
+    """Make all pictures again, and remove the cluster that was started for it."""
+    installed = install.everything(CLUSTER)
+    with tempfile.TemporaryDirectory() as folder, fleet(installed):
+        environment = as_a_user(installed, Path(folder))
+        for name, (arguments, columns) in PICTURES.items():
+            (FOLDER / f"{name}.svg").write_text(svg(arguments, shown(arguments, columns, environment), columns))
+            if name == "status":
+                page("summary", environment, FOLDER / "warmup-page.png")
+    remove_cluster(CLUSTER)
+
+
+if __name__ == "__main__":
+    main()
