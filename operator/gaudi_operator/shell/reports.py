@@ -85,7 +85,7 @@ ASKED_AT_ONCE = 64
 """Pods that are asked for what they say at this moment."""
 
 IDLE_SECONDS = 2.0
-"""After which a connection is closed that nobody uses: polls follow one another at once, others do not come back soon."""
+"""After which an unused connection is closed: polls follow one another at once, others do not come back soon."""
 
 
 class StatusPorts:
