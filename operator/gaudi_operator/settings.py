@@ -114,7 +114,9 @@ class Settings(BaseSettings):
         10, description="Processor time for a question about a plan; one that takes more is refused (PlanTooExpensive)."
     )
     report_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        1000, description="Open long-polls to pods, one per pod."
+        1000,
+        description="Long-polls to pods that are held open at a time. Of more pods those that serve are asked every"
+        " `REPORT_WAIT_SECONDS`, and those that do not serve yet once a second.",
     )
     report_wait_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
         30, description="How long a pod may hold a long-poll until it answers although nothing has changed."

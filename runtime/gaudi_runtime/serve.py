@@ -52,12 +52,13 @@ from gaudi_runtime.http.openai_api.api_key import asked_key
 from gaudi_runtime.http.openai_api.app import openai_app
 from gaudi_runtime.http.openai_api.guard import guarded, most_connections
 from gaudi_runtime.http.report_board import ReportBoard
-from gaudi_runtime.http.server import allow_open_files, http_server
+from gaudi_runtime.http.server import http_server
 from gaudi_runtime.http.status_api import STATUS_LIMITS, status_app
 from gaudi_runtime.knobs.render import why_not_rendered
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.process.exit import ended_when_lost, exit_at_once, exit_broken
 from gaudi_runtime.process.host_memory import told
+from gaudi_runtime.process.open_files import allow_open_files
 from gaudi_runtime.process.signals import Signals, Stopped, raise_if_stopped
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.tracing.tracing import Tracing, tracing

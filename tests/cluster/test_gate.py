@@ -59,6 +59,15 @@ async def test_open_gate_says_which_container_and_plan_were_judged(
     assert runtime.report.plan_hash in condition["message"]
 
 
+async def test_gates_open_of_more_pods_than_polls_are_held(
+    api: KubeApi, kubelet: Kubelet, new_operator: NewOperator
+) -> None:
+    kubelet.on_start = FakeRuntime.warm
+    async with new_operator(report_connections=2):
+        await api.create(gaudi_inference("tiny", replicas=8))
+        await until(partial(ready, api), "all eight replicas to be Ready")
+
+
 async def test_gate_write_leaves_the_conditions_of_the_kubelet(
     api: KubeApi, kubelet: Kubelet, operator: OperatorProcess
 ) -> None:

@@ -85,6 +85,7 @@ class Leader:
             settings.report_wait_seconds,
             clock,
             self._store.gate_is_open,
+            settings.report_connections,
         )
         self._events = Publisher(cluster, settings.identity, clock)
         metrics.warming.set_function(self._reports.warming)

@@ -23,7 +23,7 @@ from gaudi_operator.shell.trimmed import trimmed
 
 PAGE = 500
 """Objects that are asked for at once: what is read of a page goes before the next one comes."""
-_CHUNK_BYTES = 256 * 2**10
+CHUNK_BYTES = 256 * 2**10
 
 SERVER_TIMEOUT_SECONDS = 300
 """The API server ends a watch after this time, and the next begins: no watch can hang for longer."""
@@ -107,7 +107,7 @@ class ListWatch:
             async with self.http.get(self._url, params={**self._selected, **pages}, timeout=timeout) as response:
                 if response.status != 200:
                     raise Failed(None)
-                return await ListReader(response.content.iter_chunked(_CHUNK_BYTES), self._kept).whole()
+                return await ListReader(response.content.iter_chunked(CHUNK_BYTES), self._kept).whole()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Failed(None) from error
 

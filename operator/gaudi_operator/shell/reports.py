@@ -1,13 +1,14 @@
 """Follows the report of every running pod by long-poll: one task per container, none for the rest.
 
-StatusPorts asks a pod's status port once, `GET /v1/warmup`, and distrusts whatever answers; Reports asks for ever.
+StatusPorts asks a pod's status port once, `GET /v1/warmup`, and distrusts whatever answers; Reports asks for ever. Of
+more pods than polls may be held open, those that serve are asked now and then: what a gate waits for comes first.
 """
 
 import asyncio
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -81,17 +82,26 @@ class Fetch(Protocol):
         """
 
 
+ASKED_AT_ONCE = 64
+"""Pods that are asked for what they say at this moment."""
+
+IDLE_SECONDS = 2.0
+"""After which an unused connection is closed: polls follow one another at once, others do not come back soon."""
+
+
 class StatusPorts:
     """The status ports of pods, by HTTP. Use as an async context manager."""
 
-    def __init__(self, connections: int) -> None:
-        """At most so many `connections` are open at a time."""
-        self._connections = connections
+    def __init__(self) -> None:
+        """Nobody is asked yet."""
+        self._asked = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def __aenter__(self) -> Self:
         """Open the session: no cookies, no proxies, no decompression of what a pod may send."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=None),
+            # No limit here: who is asked again would go before all who wait for a connection, for ever. Reports bounds
+            # how many polls are held.
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=None, keepalive_timeout=IDLE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept-Encoding": "identity"},
             # A few kilobytes of gzip may unfold to gigabytes.
@@ -106,6 +116,11 @@ class StatusPorts:
 
     async def fetch(self, target: Target, after: int, wait: float) -> WarmupReport:
         """A report, as Fetch says."""
+        # The time in the queue is not the pod's.
+        async with contextlib.nullcontext() if wait else self._asked:
+            return await self._fetch(target, after, wait)
+
+    async def _fetch(self, target: Target, after: int, wait: float) -> WarmupReport:
         timeout = aiohttp.ClientTimeout(total=wait + READ_SECONDS, sock_connect=CONNECT_SECONDS)
         query = {"after": str(after), "wait": f"{wait:g}"}
         try:
@@ -176,6 +191,33 @@ RENEW_SECONDS = 1.0
 _RETRY_FIRST, _RETRY_MOST = 0.2, 10.0
 
 
+class Held:
+    """How many polls are held open at a time, and whose.
+
+    Pods that serve take half of them at most, and give way: whether a gate opens is for the others to say.
+    """
+
+    def __init__(self, most: int) -> None:
+        """None of `most` is held."""
+        self._most, self._now = most, 0
+
+    @contextlib.contextmanager
+    def hold(self, serves: bool) -> Iterator[bool]:
+        """Whether a poll of such a pod may be held; it is until the block ends."""
+        granted = self._now < (self._most // 2 if serves else self._most)
+        self._now += granted
+        try:
+            yield granted
+        finally:
+            self._now -= granted
+
+
+ASK_SECONDS = 1.0
+"""Between two questions to a pod that does not serve yet, and whose poll may not be held."""
+ASKS, ASKS_PER_SECOND = 64, 200.0
+"""Of all of them together, and of pods that serve: what is beyond has to wait."""
+
+
 class Reports:
     """The last report of every followed pod, `latest` by its UID. Use as an async context manager."""
 
@@ -187,10 +229,10 @@ class Reports:
         wait: float,
         clock: Clock = SYSTEM,
         gate_is_open: Callable[[Key, str], bool] = lambda key, uid: True,
+        connections: int = 1000,
     ) -> None:
-        """`wake` is called with the resource that has news and whether they are urgent; `wait` seconds a long-poll.
-
-        `gate_is_open` tells it of a pod by its UID.
+        """`wake` is called with the resource that has news and whether they are urgent; `wait` seconds a long-poll,
+        at most `connections` of them at a time. `gate_is_open` tells it of a pod by its UID.
         """
         self._wake = wake
         self._gate_is_open = gate_is_open
@@ -198,6 +240,8 @@ class Reports:
         self._fetch = fetch
         self._clock = clock
         self._wait = wait
+        self._held = Held(connections)
+        self._asks = TokenBucket(ASKS, ASKS_PER_SECOND, clock)
         self.latest: dict[str, PodReport] = {}
         self._tasks: dict[Key, dict[Target, asyncio.Task[None]]] = defaultdict(dict)
 
@@ -255,17 +299,26 @@ class Reports:
             await answers.wait()
             started = self._clock.monotonic()
             try:
-                report = await self._fetch(target, known.sequence if known else 0, self._wait)
+                report, round_seconds = await self._next(target, known)
                 # The address of a pod that has just ended may be that of another one already.
                 if known and report.instance != known.instance:
                     raise Unusable("another instance answers than before; waiting for the pod to show its restart")
                 backoff.reset()
                 self._accept(key, target, report, known, turns)
                 known = report
-                await asyncio.sleep(max(0.0, SHORTEST_ROUND_SECONDS - (self._clock.monotonic() - started)))
+                await asyncio.sleep(max(0.0, round_seconds - (self._clock.monotonic() - started)))
             except (Unreachable, Unusable) as error:
                 self._ignore(key, target, error, turns)
                 await asyncio.sleep(backoff.next())
+
+    async def _next(self, target: Target, known: WarmupReport | None) -> tuple[WarmupReport, float]:
+        """The report after `known`, and how long it takes at least until this pod is asked again."""
+        serves, after = known is not None and known.phase is Phase.SERVING, known.sequence if known else 0
+        with self._held.hold(serves) as held:
+            if held:
+                return await self._fetch(target, after, self._wait), SHORTEST_ROUND_SECONDS
+        await self._asks.wait()
+        return await self._fetch(target, after, 0.0), self._wait if serves else ASK_SECONDS
 
     def _accept(
         self, key: Key, target: Target, report: WarmupReport, known: WarmupReport | None, turns: TokenBucket

@@ -13,8 +13,6 @@ on from their version.
 """
 
 import asyncio
-import gc
-import json
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -24,9 +22,12 @@ from typing import Any
 import aiohttp
 import kopf
 
+from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.client import Connection
+from gaudi_operator.shell.incoming import ListReader
 from gaudi_operator.shell.kinds import OPTIONAL, RESOURCE, WATCHED, Kind
 from gaudi_operator.shell.list_watch import (
+    CHUNK_BYTES,
     CONNECT_SECONDS,
     SERVER_TIMEOUT_SECONDS,
     SILENT_SECONDS,
@@ -36,6 +37,7 @@ from gaudi_operator.shell.list_watch import (
     Seen,
 )
 from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.trimmed import trimmed
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
@@ -144,14 +146,9 @@ class Answer(aiohttp.ClientResponse):
 
     _rest: Mapping[str, Any] | None = None
 
-    async def take_list(self) -> Mapping[str, Any]:
-        """The whole list. Who reads the answer afterwards finds no objects in it."""
-        text = await self.read()
-        gc.disable()  # it would look through what was read so far again and again: three quarters of the time
-        try:
-            whole: Mapping[str, Any] = json.loads(text)
-        finally:
-            gc.enable()
+    async def take_list(self, take: Callable[[Manifest], Manifest]) -> Mapping[str, Any]:
+        """The list, with what `take` keeps of each object. Who reads the answer afterwards finds no objects in it."""
+        whole = await ListReader(self.content.iter_chunked(CHUNK_BYTES), take).whole()
         self._rest = {**whole, "items": []}
         return whole
 
@@ -208,10 +205,9 @@ class WatchSession:
 
     async def _take_list(self, kind: Kind, namespace: str | None, response: Answer) -> None:
         """The whole list: kopf asks for no pages. Its objects do not say their kind as others do."""
-        answer = await response.take_list()
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
-        objects = [{**named, **each} for each in answer.get("items") or ()]
-        self.listed(kind, namespace, objects, int(answer["metadata"]["resourceVersion"]))
+        answer = await response.take_list(lambda each: trimmed(kind, {**named, **each}))
+        self.listed(kind, namespace, answer.get("items") or (), int(answer["metadata"]["resourceVersion"]))
 
     def idle_seconds(self) -> float:
         """Longest time that a kind was neither listed nor watched again; 0 before the first."""

@@ -56,7 +56,7 @@ async def _followed(pods: list[Object]) -> dict[str, PodReport]:
     """The reports of all pods, as soon as each has one."""
     heard = asyncio.Event()
     async with (
-        StatusPorts(PODS) as ports,
+        StatusPorts() as ports,
         Reports(lambda key, urgent: heard.set(), Metrics(), ports.fetch, 30.0) as reports,
     ):
         reports.follow(Key("models", "tiny"), pods)

@@ -10,7 +10,7 @@ import pytest
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.reports import ANSWERS_PER_SECOND, Reports, Target, Unreachable, Unusable
+from gaudi_operator.shell.reports import ANSWERS_PER_SECOND, ASK_SECONDS, Reports, Target, Unreachable, Unusable
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.operator.shell.memory import KEY
 from tests.world.api import Object
@@ -239,6 +239,40 @@ def test_word_that_wavers_is_urgent_once_a_second(pods: Pods) -> None:
 
 def test_word_that_closes_an_open_gate_is_always_urgent(pods: Pods) -> None:
     assert all(alternating(pods, True, (Phase.DRAINING, Phase.FAILED)))
+
+
+def follow_many(pods: Pods, connections: int, **phases: Phase) -> None:
+    """Of each phase one pod, whose container has its name."""
+    clock = Clock(now=lambda: moment(pods.loop.time()), monotonic=pods.loop.time)
+    pods.reports = Reports(lambda *_: None, Metrics(), pods.fetch, WAIT, clock, connections=connections)
+    pods.said = {name: report(phase=phase) for name, phase in phases.items()}
+    pods.follow(*(pod(name, uid=name) for name in phases))
+    pods.pass_time(2 * WAIT)
+
+
+def seconds_until_heard(pods: Pods, name: str) -> float:
+    """From news of a pod on."""
+    pods.said[name], began = report(2, Phase.FAILED), pods.loop.time()
+    while (pods.reports.latest[name].report or report()).sequence != 2:
+        pods.pass_time(0.25)
+    return pods.loop.time() - began
+
+
+def test_warming_pods_beyond_the_connections_are_heard_within_seconds(pods: Pods) -> None:
+    names = [f"c{number}" for number in range(6)]
+    follow_many(pods, 2, **dict.fromkeys(names, Phase.COMPILING))
+    assert max(seconds_until_heard(pods, name) for name in names) <= ASK_SECONDS + 0.5
+
+
+def test_serving_pods_leave_connections_to_one_that_warms(pods: Pods) -> None:
+    follow_many(pods, 4, a=Phase.SERVING, b=Phase.SERVING, c=Phase.SERVING, d=Phase.SERVING, warms=Phase.COMPILING)
+    assert seconds_until_heard(pods, "warms") <= 0.5
+
+
+def test_serving_pod_beyond_the_connections_is_heard_within_a_poll(pods: Pods) -> None:
+    names = [f"c{number}" for number in range(6)]
+    follow_many(pods, 2, **dict.fromkeys(names, Phase.SERVING))
+    assert max(seconds_until_heard(pods, name) for name in names) <= WAIT + 1
 
 
 def test_silent_pod_is_asked_ever_more_seldom(pods: Pods) -> None:

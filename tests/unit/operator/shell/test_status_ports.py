@@ -20,7 +20,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @pytest.fixture
 async def ports() -> AsyncIterator[StatusPorts]:
-    async with StatusPorts(connections=4) as opened:
+    async with StatusPorts() as opened:
         yield opened
 
 

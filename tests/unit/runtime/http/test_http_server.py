@@ -11,7 +11,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gaudi_runtime.http.connection import ServerLimits
-from gaudi_runtime.http.server import allow_open_files, bind, http_server
+from gaudi_runtime.http.server import bind, http_server
+from gaudi_runtime.process.open_files import allow_open_files
 from tests.unit.runtime.configs import free_port
 
 ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
