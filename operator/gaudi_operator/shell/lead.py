@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.answers import AT_ONCE
-from gaudi_operator.core.decide import decide
+from gaudi_operator.core.decide import decide, decide_gates
 from gaudi_operator.core.resource import RecentInferences
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.apply import Writer
@@ -95,7 +95,8 @@ class Leader:
         effects = Effects(self._store, self._reports, writer, self._events, metrics, clock, ask)
         read = RecentInferences(RECENT).read
         decision = partial(decide, defaults=settings.defaults(), answers=answers, read=read)
-        self._reconciler = Reconciler(effects, decision, settings.reconcile_concurrency)
+        gates = partial(decide_gates, defaults=settings.defaults(), answers=answers, read=read)
+        self._reconciler = Reconciler(effects, decision, settings.reconcile_concurrency, gates)
 
     async def run(self) -> bool:
         """Work until cancelled. A return means that the watches have ended, and whether another term is to follow."""

@@ -20,7 +20,7 @@ from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, Kind, kind_of
 from gaudi_operator.shell.monitoring import Metrics
 from gaudi_operator.shell.reports import Reports
-from gaudi_operator.shell.resource_worker import ResourceWorker, subject_of
+from gaudi_operator.shell.resource_worker import Beside, ResourceWorker, subject_of
 from gaudi_operator.shell.slots import Rank, Slots
 from gaudi_operator.shell.store import CLASSES, Key, Store, gate_of, version_of
 
@@ -59,10 +59,19 @@ class Effects:
 class Reconciler:
     """Runs reconciles for the resources that are woken, a few at the same time."""
 
-    def __init__(self, effects: Effects, decide: Callable[[Observed], Decision], at_once: int) -> None:
-        """`decide` is the pure decision; `at_once` bounds concurrent reconciles."""
+    def __init__(
+        self,
+        effects: Effects,
+        decide: Callable[[Observed], Decision],
+        at_once: int,
+        decide_gates: Callable[[Observed], Decision],
+    ) -> None:
+        """`decide` is the pure decision and `decide_gates` the part of it about gates; `at_once` bounds concurrent
+        reconciles.
+        """
         self._do = effects
         self._decide = decide
+        self._decide_gates = decide_gates
         self._slots = Slots(at_once)
         self._gates = asyncio.Semaphore(GATES_AT_ONCE)
         self._workers: dict[Key, ResourceWorker] = {}
@@ -92,8 +101,14 @@ class Reconciler:
 
     def reported(self, key: Key, urgent: bool) -> None:
         """A pod of the resource has news. Figures that merely move are not `urgent`."""
-        self.wake(key, 0.0 if urgent else PROGRESS_SECONDS)
-        if urgent and (worker := self._workers.get(key)):
+        worker = self._workers.get(key)
+        if urgent and worker and worker.beside is not None:
+            # The gate now, and soon the reconcile, which finds also what the cluster's controllers make of it.
+            worker.gates_due = True
+            if worker.gates is None or worker.gates.done():
+                worker.gates = asyncio.create_task(self._write_due_gates(key, worker), name=f"gates {key}")
+        self.wake(key, SOON_SECONDS if urgent else PROGRESS_SECONDS)
+        if urgent and worker:
             worker.rank = Rank.GATES
             self._slots.hurry(key)
 
@@ -123,8 +138,7 @@ class Reconciler:
         """Stop all work now: no write starts after this."""
         self._stopped = True
         for worker in self._workers.values():
-            if worker.task:
-                worker.task.cancel()
+            worker.cancel()
 
     async def _serve(self, key: Key, worker: ResourceWorker) -> None:
         """One reconcile after the other until the resource is gone."""
@@ -142,6 +156,7 @@ class Reconciler:
             await worker.pause(0.0 if own.told_more and wakeable else seconds, wakeable)
         self._do.reports.follow(key, ())
         self._first.done(key)
+        worker.cancel_gates()
         # Nothing is awaited since the last look: a wake-up in between would have been lost.
         del self._workers[key]
 
@@ -155,9 +170,23 @@ class Reconciler:
         if resource and (worker.is_new(resource["metadata"].get("generation", 0)) or worker.ask):
             await self._do.reports.renew(key)
             resource = self._do.store.resource(key)
-        written = self._do.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
-        observed = self._do.store.observe(key, self._do.reports.latest, self._do.clock.now(), written)
+        worker.gates_written = False
+        observed = self._now(key)
         return replace(observed, status_held=worker.held_since) if observed else None
+
+    def _now(self, key: Key) -> Observed | None:
+        """The picture of this moment; None when the resource is gone."""
+        resource = self._do.store.resource(key)
+        written = self._do.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
+        return self._do.store.observe(key, self._do.reports.latest, self._do.clock.now(), written)
+
+    def _observe_again(self, key: Key, before: Observed, worker: ResourceWorker) -> Observed:
+        """With the gates that were written while the reconcile waited for its turn: they are not written again."""
+        now = self._now(key)
+        if now is None:
+            return before
+        beside = Beside(before.texts, before.namespace_labels)
+        return replace(beside.added_to(now), status_held=before.status_held)
 
     async def _guarded_pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> tuple[float | None, bool]:
         """One reconcile; returns how long to wait at most after it, and whether news may end the wait earlier."""
@@ -179,6 +208,8 @@ class Reconciler:
         except Exception:
             outcome, seconds = "bug", worker.backoff.next()
             log.exception("The reconcile failed by a defect of the operator; it is tried again.", extra=extra)
+        if not wakeable:
+            worker.beside = None  # no gate shortens this wait either
         self._do.metrics.passes.labels(outcome).inc()
         return seconds, wakeable
 
@@ -190,14 +221,17 @@ class Reconciler:
             observed = replace(observed, texts=await self._do.writer.texts(key, named))
         if asks_for_labels(observed):
             observed = replace(observed, namespace_labels=await self._do.writer.namespace_labels(key))
-        if len(observed.pods) + len(observed.workers) > FEW_PODS:
-            # A thread: a resource of a thousand pods is a second of pure work, and nothing may block the loop.
-            decision = await asyncio.to_thread(self._decide, observed)
-        else:
-            decision = self._decide(observed)
-        worker.ask = decision.ask_first
-        worker.held_since = (worker.held_since or observed.now) if decision.holds else None
-        refusal = await self._act(key, decision.actions, worker)
+        worker.beside = Beside(observed.texts, observed.namespace_labels)
+        async with worker.gating:
+            if worker.gates_written:
+                observed = self._observe_again(key, observed, worker)
+            decision = await _worked_out(self._decide, observed)
+            worker.ask = decision.ask_first
+            worker.held_since = (worker.held_since or observed.now) if decision.holds else None
+            worker.expect(decision.actions)
+            await self._do.writer.recheck(key, decision.actions)
+            refusal = await self._write_gates(key, decision.actions, worker)
+        refusal = refusal or await self._act(key, decision.actions, worker)
         if decision.question is not None:
             # Gates are written; nobody holds a slot while a plan is worked out, and news go on to be looked at.
             assert self._do.ask  # noqa: S101 - who answers at once leaves no question
@@ -226,23 +260,43 @@ class Reconciler:
         for event in decision.events:
             self._do.events.publish(resource, event)
 
-    async def _act(self, key: Key, actions: Sequence[Action], worker: ResourceWorker) -> Stalled | None:
-        """Gates first and together, for pods wait on them; then the rest in order, up to the first refusal."""
-        worker.expect(actions)
-        await self._do.writer.recheck(key, actions)
+    async def _write_due_gates(self, key: Key, worker: ResourceWorker) -> None:
+        """Gates that pods wait for, although a reconcile of their resource writes other things, or waits for its turn.
+        What fails here, the next reconcile tries again.
+        """
+        extra = {"resource": f"{key.namespace}/{key.name}"}
+        try:
+            while worker.gates_due:
+                async with worker.gating:
+                    worker.gates_due = False
+                    observed = self._now(key)
+                    if observed is None or worker.beside is None:
+                        return
+                    decision = await _worked_out(self._decide_gates, worker.beside.added_to(observed))
+                    worker.gates_written = worker.gates_written or bool(decision.actions)
+                    await self._write_gates(key, decision.actions, worker)
+                    self._tell(observed.resource, decision)
+        except OperatorError as error:
+            log.info("%s", error, extra=extra)
+        except Exception:
+            log.exception("A gate was not written by a defect of the operator; it is tried again.", extra=extra)
+
+    async def _write_gates(self, key: Key, actions: Sequence[Action], worker: ResourceWorker) -> Stalled | None:
+        """Gates come first and together, for pods wait on them. Returns a refusal."""
         gates = [action for action in actions if isinstance(action, SetGate)]
         outcomes = await asyncio.gather(*(self._gate(key, gate, worker) for gate in gates), return_exceptions=True)
         # A refused gate says nothing of the others; a lost lease or connection ends the reconcile.
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
                 raise outcome
-        refused = next((outcome for outcome in outcomes if isinstance(outcome, Stalled)), None)
+        return next((outcome for outcome in outcomes if isinstance(outcome, Stalled)), None)
+
+    async def _act(self, key: Key, actions: Sequence[Action], worker: ResourceWorker) -> Stalled | None:
+        """All but the gates, in order, up to the first refusal."""
         for action in actions:
-            if refused:
+            if not isinstance(action, SetGate) and (refused := await self._try(key, action, worker)):
                 return refused
-            if not isinstance(action, SetGate):
-                refused = await self._try(key, action, worker)
-        return refused
+        return None
 
     async def _gate(self, key: Key, gate: SetGate, worker: ResourceWorker) -> Stalled | None:
         async with self._gates:
@@ -304,6 +358,15 @@ class FirstPasses:
         if not self._left:
             return None
         return f"looks at resources for the first time: {self._all - len(self._left)} of {self._all} are done"
+
+
+async def _worked_out(decide: Callable[[Observed], Decision], observed: Observed) -> Decision:
+    """In a thread where that takes long: a resource of a thousand pods is a second of pure work, and nothing may block
+    the loop.
+    """
+    if len(observed.pods) + len(observed.workers) > FEW_PODS:
+        return await asyncio.to_thread(decide, observed)
+    return decide(observed)
 
 
 def _is_urgent(manifest: Manifest) -> bool:

@@ -1,12 +1,13 @@
 """What one resource's task remembers between reconciles: how long to wait, and which requests were refused."""
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
+from gaudi_operator.core.observed import Observed, TextKey
 from gaudi_operator.errors import Backoff, Forbidden, Stalled, Transient
 from gaudi_operator.shell.slots import Rank
 
@@ -25,12 +26,28 @@ class _Refusal:
     first_at: float
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What a reconcile has asked the API server for, beside what is watched."""
+
+    texts: Mapping[TextKey, str]
+    namespace_labels: Mapping[str, str]
+
+    def added_to(self, observed: Observed) -> Observed:
+        """The picture with it."""
+        return replace(observed, texts=self.texts, namespace_labels=self.namespace_labels)
+
+
 @dataclass
 class ResourceWorker:
     """The state of one resource's task; nothing here must survive the process.
 
     `ask` is whether pods are asked for fresh reports before the next reconcile, `rank` how urgent that one is.
     `held_since` is since when there is a status to show that waits for more.
+
+    `gates` is a task of its own that writes gates while they are `gates_due`. `beside` is what it needs of the
+    reconcile before: None until there was one, and after one that has failed. Whoever decides on gates and writes them
+    is `gating`; `gates_written` says that this task did since the last look.
     """
 
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -39,11 +56,27 @@ class ResourceWorker:
     ask: bool = False
     rank: Rank = Rank.REST
     held_since: datetime | None = None
+    beside: Beside | None = None
+    gates: asyncio.Task[None] | None = None
+    gates_due: bool = False
+    gates_written: bool = False
+    gating: asyncio.Lock = field(default_factory=asyncio.Lock)
     clock: Clock = SYSTEM
     _generation: int | None = None
     _timer: asyncio.TimerHandle | None = None
     _because: set[int | None] = field(default_factory=set)
     _refused: dict[tuple[type[Action], str], _Refusal] = field(default_factory=dict)
+
+    def cancel(self) -> None:
+        """End the work for the resource, wherever it is."""
+        if self.task:
+            self.task.cancel()
+        self.cancel_gates()
+
+    def cancel_gates(self) -> None:
+        """Write no more gates."""
+        if self.gates:
+            self.gates.cancel()
 
     def is_new(self, generation: int) -> bool:
         """Whether another generation of the spec was looked at before; that of the first look is not new."""

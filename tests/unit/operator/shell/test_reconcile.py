@@ -1,5 +1,6 @@
 """One resource, one pass after the other: gates first, refusals are shown, and what failed is tried again later."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -54,7 +55,10 @@ class Operator:
             clock,
             lambda *asked: self.asked.append(asked),
         )
-        self.reconciler = Reconciler(effects, lambda observed: self.decide(observed), at_once=4)
+        self.decide_gates: Callable[[Observed], Decision] = lambda observed: Decision((), self.status)
+        self.reconciler = Reconciler(
+            effects, lambda observed: self.decide(observed), 4, lambda observed: self.decide_gates(observed)
+        )
 
     def _decide(self, _: Observed) -> Decision:
         self.decided.append(self.loop.time())
@@ -135,10 +139,10 @@ def test_pod_that_takes_traffic_waits_for_no_other_news(operator: Operator) -> N
     assert len(operator.decided) == 2
 
 
-def test_report_that_decides_waits_for_no_other_news(operator: Operator) -> None:
+def test_report_that_decides_is_looked_at_with_what_follows(operator: Operator) -> None:
     operator.sees(operator.resource)
     operator.loop.call_soon(operator.reconciler.reported, KEY, True)
-    operator.pass_time(0)
+    operator.pass_time(SOON_SECONDS)
     assert len(operator.decided) == 2
     operator.loop.call_soon(operator.reconciler.reported, KEY, False)
     operator.pass_time(0.9)
@@ -271,6 +275,83 @@ def test_refused_gate_holds_no_other_up(operator: Operator) -> None:
     operator.sees(operator.resource)
     assert operator.memory.api.objects["Pod", "b"]["status"]["conditions"]
     assert operator.stalled() == "ApiRefused"
+
+
+class Pod:
+    """A pod whose gate a report opens. Decisions ask for it until they see it open, and tell of it."""
+
+    def __init__(self, operator: Operator) -> None:
+        """The operator has looked at it once, when there was nothing to do."""
+        self.operator = operator
+        self.manifest = operator.memory.exists(manifest(POD, "a", spec={}, status={}))
+        operator.sees(operator.resource)
+        operator.decide_gates = operator.decide = self.decide
+
+    def decide(self, _: Observed) -> Decision:
+        """The gate where it is still shut."""
+        self.operator.decided.append(self.operator.loop.time())
+        uid = self.manifest["metadata"]["uid"]
+        shut = not self.operator.memory.store.gate_is_open(KEY, uid)
+        gates = (SetGate("a", uid, True, "WarmedUp", "all is captured"),) if shut else ()
+        return Decision(gates, self.operator.status, tuple(Event("Normal", "GateOpened", "") for _ in gates))
+
+    def reports(self, seconds: float = 0.0) -> None:
+        """It asks for its gate, and so much time passes."""
+        self.operator.loop.call_soon(self.operator.reconciler.reported, KEY, True)
+        self.operator.pass_time(seconds)
+
+    def written(self) -> int:
+        """How often its gate was written."""
+        return sum("/pods/a/" in path for _, path in self.operator.memory.writes)
+
+
+def test_gate_waits_for_no_reconcile(operator: Operator) -> None:
+    pod = Pod(operator)
+    pod.reports()
+    assert pod.written() == 1
+    assert [path for _, path in operator.memory.writes if path.endswith("/events")]
+
+
+def test_gate_waits_for_no_status(operator: Operator) -> None:
+    pod, answered, send = Pod(operator), asyncio.Event(), operator.memory.send
+
+    async def hanging(method: str, path: str, *rest: Any) -> Answer:
+        if "/gaudiinferences/" in path:
+            await answered.wait()
+        return await send(method, path, *rest)
+
+    operator.memory.send = hanging  # type: ignore[method-assign]
+    operator.status = GaudiInferenceStatus(replicas=2)
+    operator.loop.call_soon(operator.reconciler.wake, KEY)
+    operator.decide = operator._decide
+    operator.pass_time(1)
+    pod.reports()
+    assert pod.written() == 1
+    answered.set()
+
+
+def test_gate_that_was_written_meanwhile_is_not_written_again(operator: Operator) -> None:
+    pod = Pod(operator)
+    pod.reports(3600)
+    assert pod.written() == 1
+
+
+def test_gate_that_is_refused_for_now_is_written_by_the_reconcile(operator: Operator) -> None:
+    pod = Pod(operator)
+    operator.memory.answers = [AWAY]
+    pod.reports(60)
+    assert operator.memory.store.gate_is_open(KEY, pod.manifest["metadata"]["uid"])
+
+
+def test_defect_in_a_decision_on_gates_ends_nothing(operator: Operator) -> None:
+    pod = Pod(operator)
+
+    def broken(_: Observed) -> Decision:
+        raise ZeroDivisionError
+
+    operator.decide_gates = broken
+    pod.reports(1)
+    assert pod.written() == 1
 
 
 def waiting(operator: Operator) -> Operator:
