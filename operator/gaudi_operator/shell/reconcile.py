@@ -170,7 +170,7 @@ class Reconciler:
         if resource and (worker.is_new(resource["metadata"].get("generation", 0)) or worker.ask):
             await self._do.reports.renew(key)
             resource = self._do.store.resource(key)
-        worker.gates_written = False
+        worker.gates_seen = worker.gates_written
         observed = self._now(key)
         return replace(observed, status_held=worker.held_since) if observed else None
 
@@ -223,7 +223,7 @@ class Reconciler:
             observed = replace(observed, namespace_labels=await self._do.writer.namespace_labels(key))
         worker.beside = Beside(observed.texts, observed.namespace_labels)
         async with worker.gating:
-            if worker.gates_written:
+            if worker.gates_written != worker.gates_seen:
                 observed = self._observe_again(key, observed, worker)
             decision = await _worked_out(self._decide, observed)
             worker.ask = decision.ask_first
@@ -273,8 +273,8 @@ class Reconciler:
                     if observed is None or worker.beside is None:
                         return
                     decision = await _worked_out(self._decide_gates, worker.beside.added_to(observed))
-                    worker.gates_written = worker.gates_written or bool(decision.actions)
                     await self._write_gates(key, decision.actions, worker)
+                    worker.gates_written += len(decision.actions)
                     self._tell(observed.resource, decision)
         except OperatorError as error:
             log.info("%s", error, extra=extra)

@@ -47,7 +47,7 @@ class ResourceWorker:
 
     `gates` is a task of its own that writes gates while they are `gates_due`. `beside` is what it needs of the
     reconcile before: None until there was one, and after one that has failed. Whoever decides on gates and writes them
-    is `gating`; `gates_written` says that this task did since the last look.
+    is `gating`; `gates_written` counts those of this task, and `gates_seen` is how many there were at the last look.
     """
 
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,7 +59,8 @@ class ResourceWorker:
     beside: Beside | None = None
     gates: asyncio.Task[None] | None = None
     gates_due: bool = False
-    gates_written: bool = False
+    gates_written: int = 0
+    gates_seen: int = 0
     gating: asyncio.Lock = field(default_factory=asyncio.Lock)
     clock: Clock = SYSTEM
     _generation: int | None = None

@@ -336,6 +336,23 @@ def test_gate_that_was_written_meanwhile_is_not_written_again(operator: Operator
     assert pod.written() == 1
 
 
+def test_gate_on_its_way_is_not_written_by_the_reconcile_too(operator: Operator) -> None:
+    pod, answered, send = Pod(operator), asyncio.Event(), operator.memory.send
+
+    async def hanging(method: str, path: str, *rest: Any) -> Answer:
+        if "/pods/" in path:
+            await answered.wait()
+        return await send(method, path, *rest)
+
+    operator.memory.send = hanging  # type: ignore[method-assign]
+    pod.reports()
+    operator.loop.call_soon(operator.reconciler.wake, KEY)
+    operator.pass_time(1)
+    answered.set()
+    operator.pass_time(60)
+    assert pod.written() == 1
+
+
 def test_gate_that_is_refused_for_now_is_written_by_the_reconcile(operator: Operator) -> None:
     pod = Pod(operator)
     operator.memory.answers = [AWAY]
