@@ -69,8 +69,7 @@ class Kubelet:
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         """Stop everything; raises what went wrong in the background."""
         await self._background.stop()
-        for runtime in list(self._open):
-            await self._end(runtime)
+        await asyncio.gather(*map(self._end, self._open))
         if error is None:
             self._background.check()
 
