@@ -28,7 +28,7 @@ SWITCH_SECONDS = 0.001
 waits for it once while a decision on a thousand pods is worked out in a thread.
 """
 
-NEW_OBJECTS = 50_000
+NEW_OBJECTS = 10_000
 """So many objects more than before are looked through for cycles. Python's default, 700, is a seventh of all processor
 time here: a reconcile makes thousands, and nearly all of them go by themselves.
 """

@@ -194,7 +194,7 @@ _RETRY_FIRST, _RETRY_MOST = 0.2, 10.0
 class Held:
     """How many polls are held open at a time, and whose.
 
-    Pods that serve take half of them at most, and give way: whether a gate opens is for the others to say.
+    Pods that serve take a quarter of them at most, and give way: whether a gate opens is for the others to say.
     """
 
     def __init__(self, most: int) -> None:
@@ -204,7 +204,7 @@ class Held:
     @contextlib.contextmanager
     def hold(self, serves: bool) -> Iterator[bool]:
         """Whether a poll of such a pod may be held; it is until the block ends."""
-        granted = self._now < (self._most // 2 if serves else self._most)
+        granted = self._now < (self._most // 4 if serves else self._most)
         self._now += granted
         try:
             yield granted
