@@ -336,7 +336,7 @@ def test_gate_that_was_written_meanwhile_is_not_written_again(operator: Operator
     assert pod.written() == 1
 
 
-def test_gate_on_its_way_is_not_written_by_the_reconcile_too(operator: Operator) -> None:
+def test_gate_on_its_way_is_not_written_twice(operator: Operator) -> None:
     pod, answered, send = Pod(operator), asyncio.Event(), operator.memory.send
 
     async def hanging(method: str, path: str, *rest: Any) -> Answer:
@@ -353,7 +353,7 @@ def test_gate_on_its_way_is_not_written_by_the_reconcile_too(operator: Operator)
     assert pod.written() == 1
 
 
-def test_gate_that_is_refused_for_now_is_written_by_the_reconcile(operator: Operator) -> None:
+def test_gate_refused_for_now_is_written_by_the_reconcile(operator: Operator) -> None:
     pod = Pod(operator)
     operator.memory.answers = [AWAY]
     pod.reports(60)
