@@ -13,6 +13,7 @@ from gaudi_operator.core.admission.classes import asks_for_labels
 from gaudi_operator.core.answers import AnyQuestion
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
+from gaudi_operator.core.status.status import PROGRESS_SECONDS
 from gaudi_operator.core.texts import named_texts
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
 from gaudi_operator.shell.apply import Writer, with_failure
@@ -26,7 +27,6 @@ from gaudi_operator.shell.store import CLASSES, Key, Store, gate_of, version_of
 
 # A restart may open the gates of a thousand pods at once, and other resources want the API server too.
 GATES_AT_ONCE = 16
-PROGRESS_SECONDS = 1.0
 SOON_SECONDS = 0.1
 """In which the cluster's controllers are done with what follows from one write of ours: it is looked at together."""
 FEW_PODS = 20
@@ -100,7 +100,9 @@ class Reconciler:
             self.wake(key)
 
     def reported(self, key: Key, urgent: bool) -> None:
-        """A pod of the resource has news. Figures that merely move are not `urgent`."""
+        """A pod of the resource has news. Figures that merely move are not `urgent`: they are looked at as often as the
+        status shows them.
+        """
         worker = self._workers.get(key)
         if urgent and worker and worker.beside is not None:
             # The gate now, and soon the reconcile, which finds also what the cluster's controllers make of it.

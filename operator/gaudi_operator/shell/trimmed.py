@@ -5,7 +5,7 @@ containers, counts of replicas, who wrote which field. It would take memory, and
 reconcile that has nothing to do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from sys import intern
 from typing import Any
 
@@ -34,7 +34,7 @@ _STATUS: Mapping[Kind, tuple[str, ...]] = {
 
 _ALIKE = frozenset({CONTROLLER_REVISION, REPLICA_SET, LEADER_WORKER_SET})
 """Kinds that hold pod templates and what they were made from, the largest things we keep: those of one resource, and
-of all resources, are alike but for names.
+of all resources, are alike but for names, in all that they say.
 """
 
 _DEEPEST = 40
@@ -49,8 +49,12 @@ def trimmed(kind: Kind, manifest: Manifest) -> dict[str, Any]:
         kept["spec"] = _pod_spec(manifest["spec"]) if kind is POD else manifest["spec"]
     if "status" in manifest and (status := _status(kind, manifest["status"])):
         kept["status"] = status
-    copied = _PARTS.once if kind in _ALIKE else _with_texts_once
-    return {intern(name): copied(each, _DEEPEST) for name, each in kept.items()}
+    return {intern(name): _copied(kind, name)(each, _DEEPEST) for name, each in kept.items()}
+
+
+def _copied(kind: Kind, name: str) -> Callable[[Any, int], Any]:
+    # A team's specs are alike, and those of their children are so much the more; what is said of each is not.
+    return _PARTS.once if name == "spec" or kind in _ALIKE else _with_texts_once
 
 
 def same_but_for_version(one: Manifest, other: Manifest) -> bool:

@@ -13,6 +13,7 @@ from gaudi_operator.core.actions import Action, Apply, Decision, Event, SetGate
 from gaudi_operator.core.answers import AnyQuestion
 from gaudi_operator.core.names import GATE
 from gaudi_operator.core.observed import Observed
+from gaudi_operator.core.status.status import PROGRESS_SECONDS
 from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.events import Publisher
@@ -145,7 +146,7 @@ def test_report_that_decides_is_looked_at_with_what_follows(operator: Operator) 
     operator.pass_time(SOON_SECONDS)
     assert len(operator.decided) == 2
     operator.loop.call_soon(operator.reconciler.reported, KEY, False)
-    operator.pass_time(0.9)
+    operator.pass_time(PROGRESS_SECONDS - 0.1)
     assert len(operator.decided) == 2
     operator.pass_time(0.2)
     assert len(operator.decided) == 3
