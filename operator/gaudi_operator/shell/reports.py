@@ -313,12 +313,15 @@ class Reports:
 
     async def _next(self, target: Target, known: WarmupReport | None) -> tuple[WarmupReport, float]:
         """The report after `known`, and how long it takes at least until this pod is asked again."""
-        serves, after = known is not None and known.phase is Phase.SERVING, known.sequence if known else 0
+        if known is None:
+            # A new leader asks all pods for the first time together, and each has something to say: none is held.
+            return await self._fetch(target, 0, 0.0), SHORTEST_ROUND_SECONDS
+        serves = known.phase is Phase.SERVING
         with self._held.hold(serves) as held:
             if held:
-                return await self._fetch(target, after, self._wait), SHORTEST_ROUND_SECONDS
+                return await self._fetch(target, known.sequence, self._wait), SHORTEST_ROUND_SECONDS
         await self._asks.wait()
-        return await self._fetch(target, after, 0.0), self._wait if serves else ASK_SECONDS
+        return await self._fetch(target, known.sequence, 0.0), self._wait if serves else ASK_SECONDS
 
     def _accept(
         self, key: Key, target: Target, report: WarmupReport, known: WarmupReport | None, turns: TokenBucket

@@ -127,4 +127,4 @@ def _identity(value: Any) -> Any:
     return (type(value), value) if isinstance(value, int | None) else id(value)
 
 
-_PARTS = _Parts(8192)
+_PARTS = _Parts(2048)
