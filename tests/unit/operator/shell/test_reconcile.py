@@ -306,6 +306,19 @@ class Pod:
         return sum("/pods/a/" in path for _, path in self.operator.memory.writes)
 
 
+def hold(operator: Operator, part: str) -> asyncio.Event:
+    """Requests with that in their path have no answer until the event is set."""
+    answered, send = asyncio.Event(), operator.memory.send
+
+    async def hanging(method: str, path: str, *rest: Any) -> Answer:
+        if part in path:
+            await answered.wait()
+        return await send(method, path, *rest)
+
+    operator.memory.send = hanging  # type: ignore[method-assign]
+    return answered
+
+
 def test_gate_waits_for_no_reconcile(operator: Operator) -> None:
     pod = Pod(operator)
     pod.reports()
@@ -314,14 +327,8 @@ def test_gate_waits_for_no_reconcile(operator: Operator) -> None:
 
 
 def test_gate_waits_for_no_status(operator: Operator) -> None:
-    pod, answered, send = Pod(operator), asyncio.Event(), operator.memory.send
-
-    async def hanging(method: str, path: str, *rest: Any) -> Answer:
-        if "/gaudiinferences/" in path:
-            await answered.wait()
-        return await send(method, path, *rest)
-
-    operator.memory.send = hanging  # type: ignore[method-assign]
+    pod = Pod(operator)
+    answered = hold(operator, "/gaudiinferences/")
     operator.status = GaudiInferenceStatus(replicas=2)
     operator.loop.call_soon(operator.reconciler.wake, KEY)
     operator.decide = operator._decide
@@ -338,14 +345,8 @@ def test_gate_that_was_written_meanwhile_is_not_written_again(operator: Operator
 
 
 def test_gate_on_its_way_is_not_written_twice(operator: Operator) -> None:
-    pod, answered, send = Pod(operator), asyncio.Event(), operator.memory.send
-
-    async def hanging(method: str, path: str, *rest: Any) -> Answer:
-        if "/pods/" in path:
-            await answered.wait()
-        return await send(method, path, *rest)
-
-    operator.memory.send = hanging  # type: ignore[method-assign]
+    pod = Pod(operator)
+    answered = hold(operator, "/pods/")
     pod.reports()
     operator.loop.call_soon(operator.reconciler.wake, KEY)
     operator.pass_time(1)
