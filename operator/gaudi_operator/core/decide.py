@@ -16,7 +16,7 @@ from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
 from gaudi_operator.core.admission.review import estimated_violation
 from gaudi_operator.core.answers import AT_ONCE, Answers, Unanswered
-from gaudi_operator.core.children.desired import child_actions
+from gaudi_operator.core.children.desired import changes_what_is_there, child_actions
 from gaudi_operator.core.deadlines import Deadlines
 from gaudi_operator.core.mending import MENDED_BY_OTHERS, refused_since
 from gaudi_operator.core.observed import InstallationDefaults, Manifest, Observed
@@ -41,6 +41,11 @@ from gaudi_operator.core.status.events import events
 from gaudi_operator.core.status.status import all_heard, make_status, throttled, unreadable_status
 from gaudi_operator.core.texts import with_texts
 from gaudi_runtime.errors import Problem
+
+FOLLOW_UP_SECONDS = 0.1
+"""After which is looked at what a change of ours makes possible: our own writes wake nobody, and where no pod comes or
+goes by them nothing else does.
+"""
 
 
 def decide(
@@ -146,7 +151,10 @@ def _decide_by_plan(judged: Judged) -> Decision:
     violation, desired = _admit(state, judged.policy)
     state = roll_out(replace(state, violation=violation), desired)
     scaling = scale(state)
-    actions: list[Action] = [*gates, *scaling.costs, *child_actions(state, scaling)]
+    children = child_actions(state, scaling)
+    if any(changes_what_is_there(each, state.observed) for each in children):
+        deadlines.look_again(FOLLOW_UP_SECONDS)
+    actions: list[Action] = [*gates, *scaling.costs, *children]
     fresh = make_status(state)
     status = throttled(before, fresh, state.observed, deadlines, heard=all_heard(state))
     return Decision(

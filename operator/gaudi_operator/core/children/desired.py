@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.warmup import RetentionPolicy
-from gaudi_operator.core.actions import Action, Apply
+from gaudi_operator.core.actions import Action, Apply, Delete
 from gaudi_operator.core.children.drift import has_drifted
 from gaudi_operator.core.children.garbage import delete, garbage, unread_config_maps
 from gaudi_operator.core.children.manifests.metadata import Object
@@ -24,7 +24,7 @@ from gaudi_operator.core.children.manifests.workloads import (
 )
 from gaudi_operator.core.children.runtime_config import config_map
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
-from gaudi_operator.core.observed import Manifest
+from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_operator.core.rollout.replicas import Scaling, live_workloads, running_revisions, with_workloads
 from gaudi_operator.core.rollout.revision import Revision
@@ -37,13 +37,15 @@ def child_actions(state: State, scaling: Scaling) -> list[Action]:
     if current is None:
         return _backed_off(state, scaling)
     limit = inference.spec.rollout.revision_history_limit
-    deletes, in_use = garbage(observed, current.name, state.stored, limit, state.before.revision.stable)
-    running = running_revisions(current, state.stored, observed, in_use)
-    readers = recipe_readers(inference, running, state.revisions)
+    over = garbage(observed, current.name, state.stored, limit, state.stable)
+    running = running_revisions(current, state.stored, observed, over.in_use)
+    # Nothing wakes us for what we delete ourselves: what follows from it is written in this reconcile.
+    kept = (each for each in state.revisions if each.name not in over.forgotten)
+    readers = recipe_readers(inference, running, kept)
     needed = {*(each.config_map for each in running), *(each["metadata"]["name"] for each in readers)}
     return [
         *missing_writes([*readers, *_desired_children(state, running, scaling)], observed.children),
-        *deletes,
+        *over.deletes,
         *unread_config_maps(observed, needed),
         *recipe_pvc_actions(inference, running, observed.pvcs),
         *_switched_off(state),
@@ -58,6 +60,14 @@ def missing_writes(desired: Iterable[Object], observed: Iterable[Manifest]) -> l
     live = {(each["kind"], each["metadata"]["name"]): each for each in observed}
     writes = [_write(child, live.get((child["kind"], child["metadata"]["name"]))) for child in desired]
     return [write for write in writes if write is not None]
+
+
+def changes_what_is_there(action: Action, observed: Observed) -> bool:
+    """Whether an object goes or a workload becomes another by it, so that the next step may be due."""
+    if isinstance(action, Apply):
+        live = {(each["kind"], each["metadata"]["name"]) for each in observed.workloads}
+        return (action.manifest["kind"], action.manifest["metadata"]["name"]) in live
+    return isinstance(action, Delete)
 
 
 def _write(child: Object, live: Manifest | None) -> Action | None:

@@ -1,6 +1,7 @@
 """Children that nothing needs any more: old workloads, forgotten revisions and the ConfigMaps of neither."""
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from gaudi_operator.core.actions import Delete
 from gaudi_operator.core.names import REVISION_LABEL
@@ -10,10 +11,21 @@ from gaudi_operator.core.rollout.replicas import full_replicas, revision_of
 from gaudi_operator.core.rollout.revision import Revision
 
 
+@dataclass(frozen=True)
+class Garbage:
+    """Deletes of workloads and ControllerRevisions that are over, and the names of the revisions that are `in_use` and
+    of those that are `forgotten`.
+    """
+
+    deletes: list[Delete]
+    in_use: set[str]
+    forgotten: set[str]
+
+
 def garbage(
     observed: Observed, current: str, stored: Iterable[Revision], history_limit: int, stable: str | None = None
-) -> tuple[list[Delete], set[str]]:
-    """Deletes of workloads and ControllerRevisions that are over, and the names of the revisions still in use.
+) -> Garbage:
+    """What is over, and what is not.
 
     In use is the `current` revision and whatever has pods or is to. A pod that has ended runs nothing any more:
     it goes with its workload, and its last error stays in the status (rollout/backoff.py). `stored` is newest first;
@@ -23,13 +35,14 @@ def garbage(
     in_use |= {revision_of(each) for each in observed.workloads if full_replicas(each)}
     # The stable one is what a failed rollout returns to, however old it is.
     history = [revision.name for revision in stored if revision.name not in {*in_use, stable}]
+    forgotten = set(history[history_limit:])
     done = (each for each in observed.workloads if revision_of(each) not in in_use)
-    forgotten = (each for each in observed.revisions if _revision(each) in history[history_limit:])
+    old = (each for each in observed.revisions if _revision(each) in forgotten)
     deletes = [
         *_deletes(done, "its revision is replaced and has no pods"),
-        *_deletes(forgotten, "the history of revisions is full"),
+        *_deletes(old, "the history of revisions is full"),
     ]
-    return deletes, in_use
+    return Garbage(deletes, in_use, forgotten)
 
 
 def unread_config_maps(observed: Observed, needed: Collection[str | None]) -> list[Delete]:

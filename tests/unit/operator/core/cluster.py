@@ -105,6 +105,11 @@ class Cluster:
         for action in plan.actions:
             self.perform(action)
         self.show(plan)
+        # Our own writes wake nobody: what follows from them alone must be done by now, or be due.
+        if plan.look_again_seconds is None and plan.question is None:
+            again = decide(self.observed(), self.defaults, answers)
+            assert again.actions == ()
+            assert again.status == plan.status
         return plan
 
     def show(self, plan: Decision) -> None:

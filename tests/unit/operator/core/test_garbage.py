@@ -18,7 +18,7 @@ def replica_set(replicas: int = 0, **annotations: str) -> Object:
 
 
 def deletes(workload: Object, *pods: Object) -> list[Delete]:
-    return garbage(Observed(resource(), replica_sets=(workload,), pods=pods), "new", (), 5)[0]
+    return garbage(Observed(resource(), replica_sets=(workload,), pods=pods), "new", (), 5).deletes
 
 
 def deleted(workload: Object, *pods: Object) -> list[str]:
@@ -72,5 +72,5 @@ def kept(number: int) -> Object:
 def test_stable_revision_is_kept_however_short_the_history_is() -> None:
     manifests = tuple(kept(number) for number in (4, 3, 2, 1))
     stored = [Revision(f"r{number}", number, {}, {}, "") for number in (4, 3, 2, 1)]
-    found, _ = garbage(Observed(resource(), revisions=manifests), "r4", stored, 1, stable="r1")
+    found = garbage(Observed(resource(), revisions=manifests), "r4", stored, 1, stable="r1").deletes
     assert found == [Delete("apps/v1", "ControllerRevision", "tiny-r2", "u2", "the history of revisions is full")]

@@ -39,6 +39,20 @@ def test_a_forgotten_revision_is_no_longer_told() -> None:
     assert len(found.revisions) == 2
 
 
+def test_forgetting_and_telling_of_it_are_one_reconcile() -> None:
+    cluster = served(recipeCache=SHARED, replicas=0, rollout={"revisionHistoryLimit": 1})
+    for length in (512, 768):
+        cluster.change(model={"maxModelLen": length})
+        cluster.operate()
+    cluster.settle()
+    cluster.change(model={"maxModelLen": 1024})
+    while len(stored(cluster)) != 2:
+        cluster.operate()
+    found = told(cluster)
+    assert found is not None
+    assert set(found.revisions) == stored(cluster)
+
+
 def test_a_new_revision_is_told_before_its_first_pod() -> None:
     cluster = served(recipeCache=SHARED)
     cluster.change(model={"maxModelLen": 512})
