@@ -164,6 +164,7 @@ def _decide_by_plan(judged: Judged) -> Decision:
         deadlines.next_seconds,
         deadlines.asks_first,
         holds=status != fresh,
+        upgrades=bool(state.old),
     )
 
 

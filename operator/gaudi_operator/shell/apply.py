@@ -22,6 +22,7 @@ from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_operator.errors import NotFound, Stalled, Transient, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
+from gaudi_operator.shell.gates import gate_condition
 from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
 from gaudi_operator.shell.store import Key, Store, controlled_by, is_retained, version_of
 from gaudi_runtime.contract.text import on_one_line
@@ -218,13 +219,7 @@ class Writer:
             self._store.remove(known)
 
     async def _set_gate(self, key: Key, action: SetGate) -> None:
-        condition = {
-            "type": GATE,
-            "status": "True" if action.open else "False",
-            "reason": action.reason,
-            "message": on_one_line(action.message),
-            "lastTransitionTime": self._transition_time(key, action),
-        }
+        condition = gate_condition(self._store.get(key, POD, action.pod) or {}, action, self._clock.now())
         body = _skeleton(POD, key.namespace, action.pod, action.uid)
         path = POD.path(key.namespace, action.pod, "status")
         with suppress(NotFound):  # the pod is gone, and its event is on its way
@@ -236,15 +231,6 @@ class Writer:
         if action.removed_first:
             body["metadata"]["annotations"] = {DELETION_COST_ANNOTATION: str(REMOVED_FIRST)}
         await self._server_apply(key, POD.path(key.namespace, action.pod), body, DELETION_COST_MANAGER)
-
-    def _transition_time(self, key: Key, action: SetGate) -> str:
-        pod = self._store.get(key, POD, action.pod) or {}
-        conditions = pod.get("status", {}).get("conditions") or ()
-        gate: Mapping[str, Any] = next((each for each in conditions if each["type"] == GATE), {})
-        # A gate that is written again keeps its time: how long it is open counts from there.
-        unchanged = gate.get("status") == ("True" if action.open else "False")
-        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        return str((unchanged and gate.get("lastTransitionTime")) or now)
 
     async def _server_apply(self, key: Key, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
         """The object as it is now, in the store too: a watch may show our own write only after the next reconcile."""

@@ -20,7 +20,7 @@ from gaudi_operator.shell.apply import Writer, with_failure
 from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, Kind, kind_of
 from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.reports import Reports
+from gaudi_operator.shell.reports import Reports, target_of
 from gaudi_operator.shell.resource_worker import Beside, ResourceWorker, subject_of
 from gaudi_operator.shell.slots import Rank, Slots
 from gaudi_operator.shell.store import CLASSES, Key, Store, gate_of, version_of
@@ -29,6 +29,10 @@ from gaudi_operator.shell.store import CLASSES, Key, Store, gate_of, version_of
 GATES_AT_ONCE = 16
 SOON_SECONDS = 0.1
 """In which the cluster's controllers are done with what follows from one write of ours: it is looked at together."""
+PODS_SECONDS = 0.5
+"""In which what pods become is looked at together, while no upgrade waits for one of them: gates do not wait for that,
+and the status shows it less often.
+"""
 FEW_PODS = 20
 """Up to so many a decision takes milliseconds, and a thread for it would take as many."""
 _MOVING = frozenset({"Pending", "WarmingUp", "RollingOut"})
@@ -80,8 +84,15 @@ class Reconciler:
 
     def seen(self, manifest: Manifest) -> None:
         """A watch has shown an object as it is now."""
+        before = self._do.store.find(manifest)
         if key := self._do.store.put(manifest):
-            self.wake(key, 0.0 if _is_urgent(manifest) else SOON_SECONDS, version_of(manifest))
+            kind, version = kind_of(manifest), version_of(manifest)
+            if kind is POD and _runs_anew(before, manifest):
+                self._container_has_news(key, gate_of(manifest) == "True", SOON_SECONDS, version)
+            elif kind is POD:
+                self.wake(key, self._pods_within(key), version)
+            else:
+                self.wake(key, 0.0 if kind in (RESOURCE, CLASS) else SOON_SECONDS, version)
 
     def gone(self, manifest: Manifest) -> None:
         """A watch has shown the last of an object."""
@@ -103,16 +114,32 @@ class Reconciler:
         """A pod of the resource has news. Figures that merely move are not `urgent`: they are looked at as often as the
         status shows them.
         """
+        self._container_has_news(key, urgent, self._pods_within(key) if urgent else PROGRESS_SECONDS)
+
+    def _pods_within(self, key: Key) -> float:
         worker = self._workers.get(key)
-        if urgent and worker and worker.beside is not None:
-            # The gate now, and soon the reconcile, which finds also what the cluster's controllers make of it.
-            worker.gates_due = True
-            if worker.gates is None or worker.gates.done():
-                worker.gates = asyncio.create_task(self._write_due_gates(key, worker), name=f"gates {key}")
-        self.wake(key, SOON_SECONDS if urgent else PROGRESS_SECONDS)
-        if urgent and worker:
+        return PODS_SECONDS if worker and not worker.upgrades else SOON_SECONDS
+
+    def _container_has_news(self, key: Key, urgent: bool, within: float, version: int | None = None) -> None:
+        """Urgent are those that may change a gate: it is looked at now, and `within` seconds the reconcile, which finds
+        also what the cluster's controllers make of it.
+        """
+        self.wake(key, within, version)
+        worker = self._workers.get(key)
+        if not urgent or worker is None:
+            return
+        if worker.beside is None:
             worker.rank = Rank.GATES
             self._slots.hurry(key)
+            return
+        self._judge_gates(key, worker)
+
+    def _judge_gates(self, key: Key, worker: ResourceWorker) -> None:
+        """Now, or once more when that is being done."""
+        gates = worker.gates
+        gates.due = True
+        if gates.task is None or gates.task.done():
+            gates.task = asyncio.create_task(self._send_due_gates(key, worker), name=f"gates of {key}")
 
     def why_not_ready(self) -> str | None:
         """How many resources that were there at the start are still to be looked at."""
@@ -158,7 +185,7 @@ class Reconciler:
             await worker.pause(0.0 if own.told_more and wakeable else seconds, wakeable)
         self._do.reports.follow(key, ())
         self._first.done(key)
-        worker.cancel_gates()
+        worker.gates.cancel()
         # Nothing is awaited since the last look: a wake-up in between would have been lost.
         del self._workers[key]
 
@@ -172,19 +199,20 @@ class Reconciler:
         if resource and (worker.is_new(resource["metadata"].get("generation", 0)) or worker.ask):
             await self._do.reports.renew(key)
             resource = self._do.store.resource(key)
-        worker.gates_seen = worker.gates_written
-        observed = self._now(key)
+        worker.gates.seen = worker.gates.sent
+        observed = self._now(key, worker)
         return replace(observed, status_held=worker.held_since) if observed else None
 
-    def _now(self, key: Key) -> Observed | None:
-        """The picture of this moment; None when the resource is gone."""
+    def _now(self, key: Key, worker: ResourceWorker) -> Observed | None:
+        """The picture of this moment, gates that are on their way in it; None when the resource is gone."""
         resource = self._do.store.resource(key)
         written = self._do.writer.status_written_at(resource["metadata"]["uid"]) if resource else None
-        return self._do.store.observe(key, self._do.reports.latest, self._do.clock.now(), written)
+        found = self._do.store.observe(key, self._do.reports.latest, self._do.clock.now(), written)
+        return worker.gates.assumed(found) if found else None
 
     def _observe_again(self, key: Key, before: Observed, worker: ResourceWorker) -> Observed:
-        """With the gates that were written while the reconcile waited for its turn: they are not written again."""
-        now = self._now(key)
+        """With the gates that were sent while the reconcile waited for its turn: they are not sent again."""
+        now = self._now(key, worker)
         if now is None:
             return before
         beside = Beside(before.texts, before.namespace_labels)
@@ -192,7 +220,7 @@ class Reconciler:
 
     async def _guarded_pass(self, key: Key, observed: Observed, worker: ResourceWorker) -> tuple[float | None, bool]:
         """One reconcile; returns how long to wait at most after it, and whether news may end the wait earlier."""
-        extra = {"resource": f"{key.namespace}/{key.name}"}
+        extra = _of(key)
         outcome, wakeable = "done", False
         try:
             with self._do.metrics.seconds.time():
@@ -224,15 +252,16 @@ class Reconciler:
         if asks_for_labels(observed):
             observed = replace(observed, namespace_labels=await self._do.writer.namespace_labels(key))
         worker.beside = Beside(observed.texts, observed.namespace_labels)
-        async with worker.gating:
-            if worker.gates_written != worker.gates_seen:
+        async with worker.gates.deciding:
+            if worker.gates.sent != worker.gates.seen:
                 observed = self._observe_again(key, observed, worker)
             decision = await _worked_out(self._decide, observed)
-            worker.ask = decision.ask_first
-            worker.held_since = (worker.held_since or observed.now) if decision.holds else None
-            worker.expect(decision.actions)
-            await self._do.writer.recheck(key, decision.actions)
-            refusal = await self._write_gates(key, decision.actions, worker)
+            gates = worker.gates.send(decision.actions)
+        worker.ask, worker.upgrades = decision.ask_first, decision.upgrades
+        worker.held_since = (worker.held_since or observed.now) if decision.holds else None
+        worker.expect(decision.actions)
+        refusal = await self._write_gates(key, gates, worker)
+        await self._do.writer.recheck(key, decision.actions)
         refusal = refusal or await self._act(key, decision.actions, worker)
         if decision.question is not None:
             # Gates are written; nobody holds a slot while a plan is worked out, and news go on to be looked at.
@@ -262,31 +291,49 @@ class Reconciler:
         for event in decision.events:
             self._do.events.publish(resource, event)
 
-    async def _write_due_gates(self, key: Key, worker: ResourceWorker) -> None:
+    async def _send_due_gates(self, key: Key, worker: ResourceWorker) -> None:
         """Gates that pods wait for, although a reconcile of their resource writes other things, or waits for its turn.
         What fails here, the next reconcile tries again.
         """
-        extra = {"resource": f"{key.namespace}/{key.name}"}
+        gates = worker.gates
         try:
-            while worker.gates_due:
-                async with worker.gating:
-                    worker.gates_due = False
-                    observed = self._now(key)
+            while gates.due:
+                async with gates.deciding:
+                    gates.due = False
+                    observed = self._now(key, worker)
                     if observed is None or worker.beside is None:
                         return
                     decision = await _worked_out(self._decide_gates, worker.beside.added_to(observed))
-                    await self._write_gates(key, decision.actions, worker)
-                    worker.gates_written += len(decision.actions)
-                    self._tell(observed.resource, decision)
-        except OperatorError as error:
-            log.info("%s", error, extra=extra)
+                    sent = gates.send(decision.actions)
+                if sent:
+                    write = self._write_sent_gates(key, sent, worker, decision, observed.resource)
+                    task = asyncio.create_task(write, name=f"gates on their way of {key}")
+                    gates.tasks.add(task)
+                    task.add_done_callback(gates.tasks.discard)
         except Exception:
-            log.exception("A gate was not written by a defect of the operator; it is tried again.", extra=extra)
+            log.exception("Gates were not decided on by a defect of the operator; it is tried again.", extra=_of(key))
 
-    async def _write_gates(self, key: Key, actions: Sequence[Action], worker: ResourceWorker) -> Stalled | None:
+    async def _write_sent_gates(
+        self, key: Key, gates: Sequence[SetGate], worker: ResourceWorker, decision: Decision, resource: Manifest
+    ) -> None:
+        """And tell of them. A reconcile that took them for written is done again where they were not."""
+        try:
+            if await self._write_gates(key, gates, worker) is None:
+                self._tell(resource, decision)
+                return
+        except OperatorError as error:
+            log.info("%s", error, extra=_of(key))
+        except Exception:
+            log.exception("A gate was not written by a defect of the operator; it is tried again.", extra=_of(key))
+        self.wake(key, SOON_SECONDS)
+
+    async def _write_gates(self, key: Key, gates: Sequence[SetGate], worker: ResourceWorker) -> Stalled | None:
         """Gates come first and together, for pods wait on them. Returns a refusal."""
-        gates = [action for action in actions if isinstance(action, SetGate)]
-        outcomes = await asyncio.gather(*(self._gate(key, gate, worker) for gate in gates), return_exceptions=True)
+        try:
+            outcomes = await asyncio.gather(*(self._gate(key, gate, worker) for gate in gates), return_exceptions=True)
+        finally:
+            if worker.gates.arrived(gates):
+                self._judge_gates(key, worker)
         # A refused gate says nothing of the others; a lost lease or connection ends the reconcile.
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Stalled):
@@ -316,11 +363,11 @@ class Reconciler:
             await self._do.writer.perform(key, action)
         except Stalled as error:
             worker.refuse(action, error)
-            log.warning("%s", error, extra={"resource": f"{key.namespace}/{key.name}"})
+            log.warning("%s", error, extra=_of(key))
             return error
         worker.accept(action)
         words = (type(action).__name__, subject_of(action), action.reason)
-        log.info("%s %s: %s", *words, extra={"resource": f"{key.namespace}/{key.name}"})
+        log.info("%s %s: %s", *words, extra=_of(key))
         return None
 
 
@@ -371,10 +418,14 @@ async def _worked_out(decide: Callable[[Observed], Decision], observed: Observed
     return decide(observed)
 
 
-def _is_urgent(manifest: Manifest) -> bool:
-    """Whether traffic or a person waits: a spec that has changed, or a pod whose gate is open."""
-    kind = kind_of(manifest)
-    return kind in (RESOURCE, CLASS) or (kind is POD and gate_of(manifest) == "True")
+def _runs_anew(before: Manifest | None, pod: Manifest) -> bool:
+    """Whether a pod runs another container than it was seen with, or none any more."""
+    return (target_of(before) if before else None) != target_of(pod)
+
+
+def _of(key: Key) -> dict[str, str]:
+    """What a line of the log is about."""
+    return {"resource": f"{key.namespace}/{key.name}"}
 
 
 def _asked(resource: Manifest) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.observed import Observed, TextKey
 from gaudi_operator.errors import Backoff, Forbidden, Stalled, Transient
+from gaudi_operator.shell.gates import Gates
 from gaudi_operator.shell.slots import Rank
 
 RIGHTS_DEADLINE_SECONDS = 10.0
@@ -43,11 +44,11 @@ class ResourceWorker:
     """The state of one resource's task; nothing here must survive the process.
 
     `ask` is whether pods are asked for fresh reports before the next reconcile, `rank` how urgent that one is.
-    `held_since` is since when there is a status to show that waits for more.
+    `held_since` is since when there is a status to show that waits for more, and `upgrades` is whether pods of several
+    revisions were there at the last look.
 
-    `gates` is a task of its own that writes gates while they are `gates_due`. `beside` is what it needs of the
-    reconcile before: None until there was one, and after one that has failed. Whoever decides on gates and writes them
-    is `gating`; `gates_written` counts those of this task, and `gates_seen` is how many there were at the last look.
+    `beside` is what decisions on gates need of the reconcile before: None until there was one, and after one that has
+    failed.
     """
 
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -56,12 +57,9 @@ class ResourceWorker:
     ask: bool = False
     rank: Rank = Rank.REST
     held_since: datetime | None = None
+    upgrades: bool = False
     beside: Beside | None = None
-    gates: asyncio.Task[None] | None = None
-    gates_due: bool = False
-    gates_written: int = 0
-    gates_seen: int = 0
-    gating: asyncio.Lock = field(default_factory=asyncio.Lock)
+    gates: Gates = field(default_factory=Gates)
     clock: Clock = SYSTEM
     _generation: int | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -72,12 +70,7 @@ class ResourceWorker:
         """End the work for the resource, wherever it is."""
         if self.task:
             self.task.cancel()
-        self.cancel_gates()
-
-    def cancel_gates(self) -> None:
-        """Write no more gates."""
-        if self.gates:
-            self.gates.cancel()
+        self.gates.cancel()
 
     def is_new(self, generation: int) -> bool:
         """Whether another generation of the spec was looked at before; that of the first look is not new."""

@@ -21,7 +21,7 @@ from gaudi_operator.core.admission.bounds import captures, least_memory, most_kv
 from gaudi_operator.core.admission.plans import plan_figures
 from gaudi_operator.core.admission.plugin import ignored_by_the_plugin, why_too_few
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.review import forecast_question
+from gaudi_operator.core.admission.review import asked_forecast
 from gaudi_operator.core.admission.speculation import drafts_cannot_be_verified
 from gaudi_operator.core.answers import PlanTooExpensive
 from gaudi_operator.core.children.manifests.container import image
@@ -223,7 +223,7 @@ def plan_is_impossible(inference: Inference, _: InstallationDefaults) -> Problem
     try:
         plan_figures(inference)
         # Asked here, so that what the status says of a plan is not too expensive either.
-        inference.answers.get(forecast_question(inference))
+        asked_forecast(inference)
     except PlanImpossible as error:
         # The planner names settings as they stand below spec, and those at fault only where it is one alone.
         return Problem("PlanImpossible", f"spec.{error}." if error.where else f"spec.bucketing: {error}.")

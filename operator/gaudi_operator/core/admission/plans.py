@@ -77,7 +77,7 @@ def plan_figures(inference: Inference) -> PlanFigures:
     """Those of the plan with the most buckets that the spec can have. Raises PlanImpossible with the planner's
     sentence, without a full stop, when there is no plan; PlanTooExpensive, and Unanswered.
     """
-    return inference.answers.get(inference.once("figures question", lambda: _figures_question(inference.spec)))
+    return inference.once("figures", lambda: inference.answers.get(_figures_question(inference.spec)))
 
 
 def _figures_question(spec: GaudiInferenceSpec) -> FiguresOf:

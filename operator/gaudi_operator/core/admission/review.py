@@ -10,6 +10,7 @@ against nothing: sentences, each whole (docs/how-to/running-vllm.md, Hints).
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
@@ -59,19 +60,24 @@ def forecast_plan(
     `block_size` is the tokens of a block as an engine had them, where that was measured.
     """
     with suppress(PlanTooExpensive):
-        return inference.answers.get(forecast_question(inference, measured_blocks, block_size))
+        return asked_forecast(inference, measured_blocks, block_size)
     return None
+
+
+def asked_forecast(
+    inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
+) -> PlanForecast | None:
+    """The same. Raises PlanTooExpensive, too."""
+    # One decision asks several times, and to look an answer up by all that its question says takes as long as
+    # most of what a decision does.
+    question = partial(forecast_question, inference, measured_blocks, block_size)
+    return inference.once(("forecast", measured_blocks, block_size), lambda: inference.answers.get(question()))
 
 
 def forecast_question(
     inference: Inference, measured_blocks: int | None = None, block_size: int | None = None
 ) -> "ForecastOf":
-    """What is asked for the forecast. One decision asks it several times."""
-    name = ("forecast", measured_blocks, block_size)
-    return inference.once(name, lambda: _forecast_question(inference, measured_blocks, block_size))
-
-
-def _forecast_question(inference: Inference, measured_blocks: int | None, block_size: int | None) -> "ForecastOf":
+    """What is asked for the forecast."""
     spec, inputs = inference.spec, inputs_of(runtime_config(inference))
     inputs = replace(
         inputs,

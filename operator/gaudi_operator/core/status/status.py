@@ -218,8 +218,8 @@ def throttled(
         return fresh if deadlines.reached(written, seconds) else before
     if _is_ready(fresh) != _is_ready(before):
         return fresh if deadlines.reached(written, TURN_SECONDS) else before
-    shown = deadlines.reached(written, TURN_SECONDS)
-    return fresh if _held(observed, deadlines, HOLD_SECONDS) and shown else before
+    # In this order, for the first of them is the later one nearly always: each deadline that is noted is a reconcile.
+    return fresh if _held(observed, deadlines, HOLD_SECONDS) and deadlines.reached(written, TURN_SECONDS) else before
 
 
 def _held(observed: Observed, deadlines: Deadlines, seconds: float) -> bool:

@@ -1,18 +1,53 @@
 """What is worked out once from a resource."""
 
 from dataclasses import replace
+from typing import TypeVar
 
-from gaudi_operator.core.admission.review import forecast_question
+import pytest
+
+from gaudi_operator.core.admission.review import asked_forecast, forecast_plan, forecast_question
+from gaudi_operator.core.answers import Answers, AtOnce, PlanTooExpensive, Question, Refusal
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_runtime.contract.config import ExecutionMode
 from tests.unit.operator.core.resources import inference
 
+T = TypeVar("T")
 
-def test_runtime_config_and_forecast_are_worked_out_once() -> None:
+
+class Counted(AtOnce):
+    """Counts what it is asked."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        super().__init__(2**20)
+        self.count = 0
+
+    def get(self, question: Question[T]) -> T:
+        """The answer."""
+        self.count += 1
+        return super().get(question)
+
+
+def test_runtime_config_is_worked_out_once() -> None:
     one = inference()
     assert runtime_config(one) is runtime_config(one)
-    assert forecast_question(one) is forecast_question(one)
-    assert forecast_question(one, 7, 128) is forecast_question(one, 7, 128)
+
+
+def test_each_forecast_is_asked_for_once() -> None:
+    answers = Counted()
+    one = replace(inference(), answers=answers)
+    found = [forecast_plan(one, blocks) for blocks in (None, 7, None, 7)]
+    assert found[0] == found[2] != found[1] == found[3]
+    assert answers.count == 2
+
+
+def test_forecast_that_is_too_expensive_has_no_answer() -> None:
+    answers = Answers(2**20)
+    one = replace(inference(), answers=answers)
+    answers.keep(forecast_question(one), Refusal(PlanTooExpensive, ()))
+    assert forecast_plan(one) is None
+    with pytest.raises(PlanTooExpensive):
+        asked_forecast(one)
 
 
 def test_forecast_for_other_blocks_is_another_question() -> None:

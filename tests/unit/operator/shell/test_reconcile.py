@@ -11,7 +11,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Action, Apply, Decision, Event, SetGate
 from gaudi_operator.core.answers import AnyQuestion
-from gaudi_operator.core.names import GATE
+from gaudi_operator.core.names import CONTAINER, GATE
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.status.status import PROGRESS_SECONDS
 from gaudi_operator.shell.apply import Writer
@@ -19,7 +19,7 @@ from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.reconcile import SOON_SECONDS, Effects, Reconciler
+from gaudi_operator.shell.reconcile import PODS_SECONDS, SOON_SECONDS, Effects, Reconciler
 from gaudi_operator.shell.reports import Reports, Unreachable
 from gaudi_operator.shell.store import Key
 from tests.builders import gaudi_inference
@@ -42,6 +42,7 @@ class Operator:
         self.status = GaudiInferenceStatus(replicas=1)
         self.events: tuple[Event, ...] = ()
         self.look_again: float | None = None
+        self.upgrades = False
         self.asked: list[tuple[Key, AnyQuestion, Callable[[Key], None]]] = []
         self.decided: list[float] = []
         self.decide: Callable[[Observed], Decision] = self._decide
@@ -63,7 +64,7 @@ class Operator:
 
     def _decide(self, _: Observed) -> Decision:
         self.decided.append(self.loop.time())
-        return Decision(self.wanted, self.status, self.events, self.look_again)
+        return Decision(self.wanted, self.status, self.events, self.look_again, upgrades=self.upgrades)
 
     def sees(self, *manifests: Object) -> None:
         """A watch shows objects, and all that follows at once is done."""
@@ -134,16 +135,34 @@ def serving_pod(operator: Operator) -> Object:
     return operator.memory.exists(manifest(POD, "a", spec={}, status={"conditions": [gate]}), seen=False)
 
 
-def test_pod_that_takes_traffic_waits_for_no_other_news(operator: Operator) -> None:
+@pytest.mark.parametrize(("upgrades", "within"), [(False, PODS_SECONDS), (True, SOON_SECONDS)])
+def test_upgrade_looks_at_its_pods_sooner(operator: Operator, upgrades: bool, within: float) -> None:
+    operator.upgrades = upgrades
     operator.sees(operator.resource)
     operator.sees(serving_pod(operator))
+    operator.pass_time(within - 0.01)
+    assert len(operator.decided) == 1
+    operator.pass_time(0.02)
     assert len(operator.decided) == 2
+
+
+def test_container_that_starts_is_looked_at_soon(operator: Operator) -> None:
+    operator.sees(operator.resource)
+    operator.sees(running(serving_pod(operator)))
+    operator.pass_time(SOON_SECONDS)
+    assert len(operator.decided) == 2
+
+
+def running(pod: Object) -> Object:
+    """Its runtime runs."""
+    container = {"name": CONTAINER, "containerID": "containerd://1", "state": {"running": {}}}
+    return {**pod, "status": {**pod["status"], "podIP": "10.0.0.1", "containerStatuses": [container]}}
 
 
 def test_report_that_decides_is_looked_at_with_what_follows(operator: Operator) -> None:
     operator.sees(operator.resource)
     operator.loop.call_soon(operator.reconciler.reported, KEY, True)
-    operator.pass_time(SOON_SECONDS)
+    operator.pass_time(PODS_SECONDS)
     assert len(operator.decided) == 2
     operator.loop.call_soon(operator.reconciler.reported, KEY, False)
     operator.pass_time(PROGRESS_SECONDS - 0.1)
@@ -206,6 +225,7 @@ def test_own_write_that_a_watch_shows_first_asks_for_nothing(operator: Operator)
 
     operator.memory.send = told_first  # type: ignore[method-assign]
     operator.sees(serving_pod(operator))
+    operator.pass_time(PODS_SECONDS)
     decided = len(operator.decided)
     operator.wanted = ()
     operator.pass_time(3600)
