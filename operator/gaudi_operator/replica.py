@@ -12,10 +12,10 @@ from gaudi_operator.settings import Settings, from_environment
 from gaudi_operator.shell.client import Cluster, Connection
 from gaudi_operator.shell.lead import Leader, Surroundings
 from gaudi_operator.shell.lease import Election, OwnThread
-from gaudi_operator.shell.monitoring import Metrics, configure_logs, serving
-from gaudi_operator.shell.planning import Planner
+from gaudi_operator.shell.metrics.monitoring import Metrics, configure_logs, serving
+from gaudi_operator.shell.plans.planning import Planner
 from gaudi_operator.shell.reports import StatusPorts
-from gaudi_operator.shell.watches import watch
+from gaudi_operator.shell.watching.watches import watch
 from gaudi_runtime.process.open_files import allow_open_files
 
 DEEPEST = 30_000

@@ -6,7 +6,7 @@ from functools import partial
 
 from aiohttp import web
 
-from gaudi_operator.shell.events import BURST
+from gaudi_operator.shell.writing.events import BURST
 from gaudi_runtime.contract.report import Phase, RuntimeFailure
 from tests.builders import gaudi_inference
 from tests.cluster.pods import ready

@@ -17,10 +17,10 @@ from gaudi_operator.core.actions import Apply, Decision
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import FIELD_MANAGER
 from gaudi_operator.core.observed import InstallationDefaults, Manifest
-from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster, Connection
 from gaudi_operator.shell.kinds import RESOURCE, kind_of
-from gaudi_operator.shell.store import Key, Store
+from gaudi_operator.shell.watching.store import Key, Store
+from gaudi_operator.shell.writing.apply import Writer
 from localcluster import ControlPlane
 from tests.addresses import RoomForMany
 from tests.background import Background

@@ -17,10 +17,10 @@ from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import Answer, Cluster
 from gaudi_operator.shell.kinds import Kind
 from gaudi_operator.shell.lead import Surroundings
-from gaudi_operator.shell.list_watch import Seen
-from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.reports import CONNECT_SECONDS, READ_SECONDS, Target, Unreachable
-from gaudi_operator.shell.watches import WatchSession
+from gaudi_operator.shell.watching.list_watch import Seen
+from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_runtime.contract.report import WarmupReport
 from tests.world.api import Api
 from tests.world.api_server import ApiServer

@@ -2,8 +2,8 @@
 
 A spec may ask for hundreds of thousands of buckets, and whoever may make one may make many. So no decision works out a
 plan: it asks a `Question`, and Answers either know the answer or raise Unanswered. The reconcile then does what needs
-no plan, its gates, and runs again once somebody has answered (shell/planning.py). Answers are small, whatever the plan;
-those that refuse are kept like those that give.
+no plan, its gates, and runs again once somebody has answered (shell/plans/planning.py). Answers are small, whatever
+the plan; those that refuse are kept like those that give.
 """
 
 import hashlib

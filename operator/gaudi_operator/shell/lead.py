@@ -13,17 +13,17 @@ from gaudi_operator.core.answers import AT_ONCE
 from gaudi_operator.core.decide import decide, decide_gates
 from gaudi_operator.core.resource import RecentInferences
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Cluster
-from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, Kind, ServedKinds
-from gaudi_operator.shell.list_watch import SERVER_TIMEOUT_SECONDS, Seen
-from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.planning import Planner
-from gaudi_operator.shell.reconcile import Effects, Reconciler
+from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.plans.planning import Planner
+from gaudi_operator.shell.reconciling.reconcile import Effects, Reconciler
 from gaudi_operator.shell.reports import Fetch, Reports
-from gaudi_operator.shell.store import Store
-from gaudi_operator.shell.watches import WatchSession
+from gaudi_operator.shell.watching.list_watch import SERVER_TIMEOUT_SECONDS, Seen
+from gaudi_operator.shell.watching.store import Store
+from gaudi_operator.shell.watching.watches import WatchSession
+from gaudi_operator.shell.writing.apply import Writer
+from gaudi_operator.shell.writing.events import Publisher
 
 # A minute beyond the longest watch: room for the delays of kopf, which watches again at once when one ends.
 IDLE_MOST_SECONDS = SERVER_TIMEOUT_SECONDS + 60

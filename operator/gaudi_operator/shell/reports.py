@@ -19,9 +19,9 @@ from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.names import CONTAINER
 from gaudi_operator.core.observed import Manifest, PodReport, decisive
 from gaudi_operator.errors import Backoff
-from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.store import Key
+from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.token_bucket import TokenBucket
+from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.config import ServingConfig
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME, WARMUP_PATH
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES, Phase, WarmupReport

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from gaudi_operator.core.names import NAME_LABEL, REVISION_LABEL
 from gaudi_operator.settings import Settings
-from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_runtime.contract.ports import STATUS_PORT_NAME
 from scripts.chart_docs import CHART, ROOT
 from scripts.dashboards import DASHBOARDS, document

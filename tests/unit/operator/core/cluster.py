@@ -16,10 +16,10 @@ from gaudi_operator.core.answers import AT_ONCE, Answers
 from gaudi_operator.core.decide import decide
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport, TextKey
-from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.client import Cluster as Client
-from gaudi_operator.shell.store import Key, Store
+from gaudi_operator.shell.watching.store import Key, Store
+from gaudi_operator.shell.writing.apply import Writer
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.builders import Object, copied
 from tests.unit.operator.core.reports import FULL

@@ -9,9 +9,9 @@ from typing import Any
 
 from gaudi_operator.core.names import PLAN_HASH_ANNOTATION
 from gaudi_operator.core.observed import PodReport
-from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.reports import Reports, StatusPorts
-from gaudi_operator.shell.store import Key
+from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.report import MAX_REPORT_BYTES
 from tests.builders import Object
 from tests.unit.operator.core.stories import served

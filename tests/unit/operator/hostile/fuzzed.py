@@ -18,10 +18,10 @@ from typing import Any
 import yaml
 
 from gaudi_operator.core.actions import Decision
-from gaudi_operator.shell.incoming import kept
 from gaudi_operator.shell.kinds import kind_of
-from gaudi_operator.shell.planning import Planner
-from gaudi_operator.shell.store import Key
+from gaudi_operator.shell.plans.planning import Planner
+from gaudi_operator.shell.watching.incoming import kept
+from gaudi_operator.shell.watching.store import Key
 from tests.builders import gaudi_inference
 from tests.conformance import violations
 from tests.unit.operator.core.cluster import Cluster

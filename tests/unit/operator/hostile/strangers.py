@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.kinds import CONTROLLER_REVISION
-from gaudi_operator.shell.list_watch import ListWatch
+from gaudi_operator.shell.watching.list_watch import ListWatch
 from tests.unit.operator.hostile.limited import peak, run
 
 OBJECTS = 10

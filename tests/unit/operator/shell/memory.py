@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.shell.client import Answer, Cluster
 from gaudi_operator.shell.kinds import Kind
-from gaudi_operator.shell.store import Key, Store
+from gaudi_operator.shell.watching.store import Key, Store
 from tests.builders import gaudi_inference
 from tests.world.api import Api, Object
 from tests.world.api_server import ApiServer

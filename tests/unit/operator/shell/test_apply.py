@@ -10,9 +10,9 @@ from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.names import DELETION_COST_ANNOTATION, FIELD_MANAGER, GATE, REMOVED_FIRST
 from gaudi_operator.errors import Stalled, Transient, Waiting
-from gaudi_operator.shell.apply import DELETION_COST_MANAGER, GATE_MANAGER, GONE_SECONDS, Writer
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import POD, SERVICE
+from gaudi_operator.shell.writing.apply import DELETION_COST_MANAGER, GATE_MANAGER, GONE_SECONDS, Writer
 from tests.builders import merged
 from tests.unit.operator.shell.memory import KEY, NAMESPACE, Memory, manifest
 from tests.world.api import Object, condition

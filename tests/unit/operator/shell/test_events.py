@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Event
 from gaudi_operator.shell.client import Answer
-from gaudi_operator.shell.events import BURST, SERIES_SECONDS, Publisher
+from gaudi_operator.shell.writing.events import BURST, SERIES_SECONDS, Publisher
 from tests.kube_api import until
 from tests.unit.operator.shell.memory import Memory
 from tests.world.api import Object

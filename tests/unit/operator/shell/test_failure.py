@@ -5,7 +5,7 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event
 from gaudi_operator.errors import Stalled
-from gaudi_operator.shell.apply import with_failure
+from gaudi_operator.shell.writing.apply import with_failure
 from tests.world.clock import moment, stamp
 
 REFUSED = Stalled("NameTaken", "a Service of that name is not ours")

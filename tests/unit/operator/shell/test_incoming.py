@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.shell.incoming import MOST_VALUES, ListReader, _values, kept
 from gaudi_operator.shell.kinds import CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
+from gaudi_operator.shell.watching.incoming import MOST_VALUES, ListReader, _values, kept
 from tests.builders import Object
 
 

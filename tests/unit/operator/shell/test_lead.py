@@ -11,10 +11,10 @@ from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, WATCHED, Kind
 from gaudi_operator.shell.lead import Leader, Surroundings
-from gaudi_operator.shell.list_watch import Seen
-from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.reports import Target
-from gaudi_operator.shell.watches import WatchSession
+from gaudi_operator.shell.watching.list_watch import Seen
+from gaudi_operator.shell.watching.watches import WatchSession
 from gaudi_runtime.contract.report import WarmupReport
 from tests.builders import gaudi_inference
 from tests.unit.operator.shell.memory import NAMESPACE, Memory

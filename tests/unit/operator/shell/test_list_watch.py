@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gaudi_operator.shell.kinds import POD, Kind
-from gaudi_operator.shell.list_watch import ListWatch, lines
+from gaudi_operator.shell.watching.list_watch import ListWatch, lines
 
 Object = Mapping[str, Any]
 Pieces = list[bytes | int]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import Metrics
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "metrics.md"
 

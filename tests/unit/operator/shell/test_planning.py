@@ -13,8 +13,8 @@ from gaudi_operator.core.admission.plans import FiguresOf, PlanFigures
 from gaudi_operator.core.admission.review import ForecastOf, forecast_question
 from gaudi_operator.core.answers import AnyQuestion, PlanTooExpensive, Question, Unanswered, worked_out
 from gaudi_operator.core.status.cold_shapes import ColdShape, HoldingOf
-from gaudi_operator.shell.planning import Asked, Planner, Turns
-from gaudi_operator.shell.store import Key
+from gaudi_operator.shell.plans.planning import Asked, Planner, Turns
+from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible

@@ -1,116 +1,21 @@
-"""One resource, one pass after the other: gates first, refusals are shown, and what failed is tried again later."""
+"""One resource, one pass after the other: refusals are shown, and what failed is tried again later."""
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
-from gaudi_operator.clock import Clock
-from gaudi_operator.core.actions import Action, Apply, Decision, Event, SetGate
-from gaudi_operator.core.answers import AnyQuestion
+from gaudi_operator.core.actions import Decision, Event, SetGate
 from gaudi_operator.core.names import CONTAINER, GATE
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.status.status import PROGRESS_SECONDS
-from gaudi_operator.shell.apply import Writer
 from gaudi_operator.shell.client import Answer
-from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
-from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.reconcile import PODS_SECONDS, SOON_SECONDS, Effects, Reconciler
-from gaudi_operator.shell.reports import Reports, Unreachable
-from gaudi_operator.shell.store import Key
-from tests.builders import gaudi_inference
-from tests.unit.operator.shell.memory import KEY, NAMESPACE, Memory, manifest
+from gaudi_operator.shell.reconciling.reconcile import PODS_SECONDS, SOON_SECONDS
+from tests.unit.operator.shell.memory import KEY, manifest
+from tests.unit.operator.shell.reconciled import AWAY, Operator, made
 from tests.world.api import Object
-from tests.world.clock import moment
-from tests.world.loop import Loop
-
-REFUSED, AWAY = Answer(422, b"{}"), Answer(503, b"{}")
-
-
-class Operator:
-    """A reconciler whose decisions are the test's: `wanted` are its actions, `decided` the times of its decisions."""
-
-    def __init__(self) -> None:
-        """The resource exists and was not seen yet."""
-        self.loop, self.memory, self.metrics = Loop(), Memory(), Metrics()
-        self.resource = self.memory.exists(gaudi_inference("tiny", NAMESPACE), seen=False)
-        self.wanted: tuple[Action, ...] = ()
-        self.status = GaudiInferenceStatus(replicas=1)
-        self.events: tuple[Event, ...] = ()
-        self.look_again: float | None = None
-        self.upgrades = False
-        self.asked: list[tuple[Key, AnyQuestion, Callable[[Key], None]]] = []
-        self.decided: list[float] = []
-        self.decide: Callable[[Observed], Decision] = self._decide
-        clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
-        self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
-        effects = Effects(
-            self.memory.store,
-            Reports(lambda *news: self.reconciler.reported(*news), self.metrics, _silent, 10.0, clock),
-            Writer(self.memory.cluster, self.memory.store, clock),
-            self.publisher,
-            self.metrics,
-            clock,
-            lambda *asked: self.asked.append(asked),
-        )
-        self.decide_gates: Callable[[Observed], Decision] = lambda observed: Decision((), self.status)
-        self.reconciler = Reconciler(
-            effects, lambda observed: self.decide(observed), 4, lambda observed: self.decide_gates(observed)
-        )
-
-    def _decide(self, _: Observed) -> Decision:
-        self.decided.append(self.loop.time())
-        return Decision(self.wanted, self.status, self.events, self.look_again, upgrades=self.upgrades)
-
-    def sees(self, *manifests: Object) -> None:
-        """A watch shows objects, and all that follows at once is done."""
-
-        async def see() -> None:
-            for each in manifests:
-                self.reconciler.seen(each)
-
-        self.loop.run_until_complete(see())
-        self.pass_time(0)
-
-    def pass_time(self, seconds: float) -> None:
-        """Let time pass."""
-        self.loop.run_until(self.loop.time() + seconds)
-
-    def outcomes(self, outcome: str) -> float:
-        """How many reconciles ended so."""
-        found = self.metrics.registry.get_sample_value("gaudi_operator_reconciles_total", {"outcome": outcome})
-        return found or 0.0
-
-    def stalled(self) -> str | None:
-        """The reason of the condition Stalled, as it stands on the resource."""
-        live = self.memory.api.objects["GaudiInference", "tiny"]
-        conditions = live.get("status", {}).get("conditions", ())
-        return next((each["reason"] for each in conditions if each["type"] == "Stalled"), None)
-
-
-async def _silent(*_: Any) -> Any:
-    raise Unreachable("no answer")
-
-
-@pytest.fixture
-def operator() -> Iterator[Operator]:
-    made = Operator()
-    yield made
-
-    async def stop() -> None:
-        made.reconciler.stop()
-
-    made.loop.run_until_complete(stop())
-    made.pass_time(0)
-    made.loop.close()
-
-
-def made(kind: str = "tiny") -> Apply:
-    return Apply(manifest(SERVICE, kind, spec={"port": 1}), "it does not exist")
 
 
 def test_resource_that_is_seen_is_looked_at_once(operator: Operator) -> None:
@@ -278,150 +183,6 @@ def test_resource_that_is_gone_is_left_alone(operator: Operator) -> None:
     operator.loop.run_until_complete(gone())
     operator.pass_time(100)
     assert len(operator.decided) == 1
-
-
-def test_gates_are_written_before_anything_else(operator: Operator) -> None:
-    pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
-    operator.wanted = (made(), SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured"))
-    operator.sees(operator.resource)
-    paths = [path for _, path in operator.memory.writes]
-    assert [path.rpartition("/")[2] for path in paths] == ["status", "tiny", "status"]
-    assert "/pods/a/" in paths[0]
-
-
-def test_refused_gate_holds_no_other_up(operator: Operator) -> None:
-    pods = [operator.memory.exists(manifest(POD, name, spec={}, status={}), seen=False) for name in ("a", "b")]
-    operator.wanted = tuple(SetGate(each["metadata"]["name"], each["metadata"]["uid"], True, "W", "w") for each in pods)
-    operator.memory.answers = [REFUSED]
-    operator.sees(operator.resource)
-    assert operator.memory.api.objects["Pod", "b"]["status"]["conditions"]
-    assert operator.stalled() == "ApiRefused"
-
-
-class Pod:
-    """A pod whose gate a report opens. Decisions ask for it until they see it open, and tell of it."""
-
-    def __init__(self, operator: Operator) -> None:
-        """The operator has looked at it once, when there was nothing to do."""
-        self.operator = operator
-        self.manifest = operator.memory.exists(manifest(POD, "a", spec={}, status={}))
-        operator.sees(operator.resource)
-        operator.decide_gates = operator.decide = self.decide
-
-    def decide(self, _: Observed) -> Decision:
-        """The gate where it is still shut."""
-        self.operator.decided.append(self.operator.loop.time())
-        uid = self.manifest["metadata"]["uid"]
-        shut = not self.operator.memory.store.gate_is_open(KEY, uid)
-        gates = (SetGate("a", uid, True, "WarmedUp", "all is captured"),) if shut else ()
-        return Decision(gates, self.operator.status, tuple(Event("Normal", "GateOpened", "") for _ in gates))
-
-    def reports(self, seconds: float = 0.0) -> None:
-        """It asks for its gate, and so much time passes."""
-        self.operator.loop.call_soon(self.operator.reconciler.reported, KEY, True)
-        self.operator.pass_time(seconds)
-
-    def written(self) -> int:
-        """How often its gate was written."""
-        return sum("/pods/a/" in path for _, path in self.operator.memory.writes)
-
-
-def hold(operator: Operator, part: str) -> asyncio.Event:
-    """Requests with that in their path have no answer until the event is set."""
-    answered, send = asyncio.Event(), operator.memory.send
-
-    async def hanging(method: str, path: str, *rest: Any) -> Answer:
-        if part in path:
-            await answered.wait()
-        return await send(method, path, *rest)
-
-    operator.memory.send = hanging  # type: ignore[method-assign]
-    return answered
-
-
-def test_gate_waits_for_no_reconcile(operator: Operator) -> None:
-    pod = Pod(operator)
-    pod.reports()
-    assert pod.written() == 1
-    assert [path for _, path in operator.memory.writes if path.endswith("/events")]
-
-
-def test_gate_waits_for_no_status(operator: Operator) -> None:
-    pod = Pod(operator)
-    answered = hold(operator, "/gaudiinferences/")
-    operator.status = GaudiInferenceStatus(replicas=2)
-    operator.loop.call_soon(operator.reconciler.wake, KEY)
-    operator.decide = operator._decide
-    operator.pass_time(1)
-    pod.reports()
-    assert pod.written() == 1
-    answered.set()
-
-
-def test_gate_that_was_written_meanwhile_is_not_written_again(operator: Operator) -> None:
-    pod = Pod(operator)
-    pod.reports(3600)
-    assert pod.written() == 1
-
-
-def test_gate_on_its_way_is_not_written_twice(operator: Operator) -> None:
-    pod = Pod(operator)
-    answered = hold(operator, "/pods/")
-    pod.reports()
-    operator.loop.call_soon(operator.reconciler.wake, KEY)
-    operator.pass_time(1)
-    answered.set()
-    operator.pass_time(60)
-    assert pod.written() == 1
-
-
-def test_gate_refused_for_now_is_written_by_the_reconcile(operator: Operator) -> None:
-    pod = Pod(operator)
-    operator.memory.answers = [AWAY]
-    pod.reports(60)
-    assert operator.memory.store.gate_is_open(KEY, pod.manifest["metadata"]["uid"])
-
-
-def test_defect_in_a_decision_on_gates_ends_nothing(operator: Operator) -> None:
-    pod = Pod(operator)
-
-    def broken(_: Observed) -> Decision:
-        raise ZeroDivisionError
-
-    operator.decide_gates = broken
-    pod.reports(1)
-    assert pod.written() == 1
-
-
-def waiting(operator: Operator) -> Operator:
-    """It has decided on a gate, and then wanted to know something."""
-    pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}), seen=False)
-    gate = SetGate("a", pod["metadata"]["uid"], True, "WarmedUp", "all is captured")
-    operator.decide = lambda _: Decision((gate,), operator.status, question="what is the plan like?")
-    operator.sees(operator.resource)
-    return operator
-
-
-def test_gate_is_written_while_a_question_waits(operator: Operator) -> None:
-    waiting(operator)
-    assert [path for _, path in operator.memory.writes] == [POD.path(NAMESPACE, "a", "status")]
-    assert [question for _, question, _ in operator.asked] == ["what is the plan like?"]
-
-
-def test_gate_is_told_of_while_a_question_waits(operator: Operator) -> None:
-    gate = Event("Normal", "GateOpened", "all is captured")
-    operator.decide = lambda _: Decision((), operator.status, (gate,), question="what is the plan like?")
-    operator.sees(operator.resource)
-    assert [each["reason"] for each in operator.memory.api.kind("Event")] == ["GateOpened"]
-
-
-def test_answered_question_wakes_its_resource(operator: Operator) -> None:
-    [(key, _, wake)] = waiting(operator).asked
-    operator.decide = operator._decide
-    operator.loop.call_soon(wake, key)
-    operator.pass_time(0)
-    assert len(operator.decided) == 1
-    assert operator.memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 1
 
 
 def test_refusal_ends_the_actions_and_is_shown(operator: Operator) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.names import CONTAINER
-from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.reports import ANSWERS_PER_SECOND, ASK_SECONDS, Reports, Target, Unreachable, Unusable
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.operator.shell.memory import KEY

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from gaudi_operator.shell.resource_metrics import ResourceMetrics
+from gaudi_operator.shell.metrics.resource_metrics import ResourceMetrics
 from tests.world.api import Object
 
 STATUS: dict[str, Any] = {

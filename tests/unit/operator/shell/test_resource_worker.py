@@ -7,7 +7,7 @@ import pytest
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.actions import Apply
 from gaudi_operator.errors import Forbidden, Stalled, Transient
-from gaudi_operator.shell.resource_worker import RIGHTS_DEADLINE_SECONDS, ResourceWorker
+from gaudi_operator.shell.reconciling.resource_worker import RIGHTS_DEADLINE_SECONDS, ResourceWorker
 from tests.world.loop import Loop
 
 REFUSED = Stalled("ApiRefused", "the field is wrong")

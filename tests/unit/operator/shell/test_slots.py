@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gaudi_operator.shell.slots import Rank, Slots
-from gaudi_operator.shell.store import Key
+from gaudi_operator.shell.reconciling.slots import Rank, Slots
+from gaudi_operator.shell.watching.store import Key
 from tests.world.loop import Loop
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
 from gaudi_operator.shell.kinds import LEADER_WORKER_SET, POD, REPLICA_SET, RESOURCE, SERVICE, Kind
-from gaudi_operator.shell.store import Key, Store
+from gaudi_operator.shell.watching.store import Key, Store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = Key("ns", "tiny")

@@ -15,7 +15,7 @@ from gaudi_operator.shell.kinds import (
     RESOURCE,
     Kind,
 )
-from gaudi_operator.shell.trimmed import same_but_for_version, trimmed
+from gaudi_operator.shell.watching.trimmed import same_but_for_version, trimmed
 
 _PROBE = {"name": "runtime", "ports": [{"name": "status"}], "image": "registry.test/runtime:1"}
 

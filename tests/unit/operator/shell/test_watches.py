@@ -8,8 +8,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gaudi_operator.shell.kinds import POD, RESOURCE
-from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.watches import Answer, WatchSession, collection_of
+from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.watching.watches import Answer, WatchSession, collection_of
 
 
 def session() -> WatchSession:

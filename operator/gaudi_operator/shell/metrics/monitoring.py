@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import EVENT, LEASE, WATCHED
-from gaudi_operator.shell.resource_metrics import ResourceMetrics
+from gaudi_operator.shell.metrics.resource_metrics import ResourceMetrics
 from gaudi_runtime.contract.text import on_one_line
 from gaudi_runtime.process.logs import JsonFormatter
 

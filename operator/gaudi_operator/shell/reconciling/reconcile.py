@@ -1,9 +1,8 @@
 """The loop: observe, decide, write, show. One task per resource, never two reconciles of a resource at once."""
 
 import asyncio
-import gc
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,14 +15,15 @@ from gaudi_operator.core.resource import read_status
 from gaudi_operator.core.status.status import PROGRESS_SECONDS
 from gaudi_operator.core.texts import named_texts
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
-from gaudi_operator.shell.apply import Writer, with_failure
-from gaudi_operator.shell.events import Publisher
 from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, Kind, kind_of
-from gaudi_operator.shell.monitoring import Metrics
+from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.reconciling.first_passes import FirstPasses
+from gaudi_operator.shell.reconciling.resource_worker import Beside, ResourceWorker, subject_of
+from gaudi_operator.shell.reconciling.slots import Rank, Slots
 from gaudi_operator.shell.reports import Reports, target_of
-from gaudi_operator.shell.resource_worker import Beside, ResourceWorker, subject_of
-from gaudi_operator.shell.slots import Rank, Slots
-from gaudi_operator.shell.store import CLASSES, Key, Store, gate_of, version_of
+from gaudi_operator.shell.watching.store import CLASSES, Key, Store, gate_of, version_of
+from gaudi_operator.shell.writing.apply import Writer, with_failure
+from gaudi_operator.shell.writing.events import Publisher
 
 # A restart may open the gates of a thousand pods at once, and other resources want the API server too.
 GATES_AT_ONCE = 16
@@ -369,44 +369,6 @@ class Reconciler:
         words = (type(action).__name__, subject_of(action), action.reason)
         log.info("%s %s: %s", *words, extra=_of(key))
         return None
-
-
-class FirstPasses:
-    """The resources that were there when everything was listed, until each was looked at."""
-
-    def __init__(self, clock: Clock) -> None:
-        """None are known."""
-        self._clock = clock
-        self._left: set[Key] = set()
-        self._all = 0
-        self._began = 0.0
-
-    def expect(self, keys: Iterable[Key]) -> None:
-        """All kinds were listed, and these are the resources."""
-        self._left = set(keys)
-        self._all, self._began = len(self._left), self._clock.monotonic()
-        if self._left:
-            log.info("Everything is listed; %d resources are looked at for the first time.", self._all)
-
-    def done(self, key: Key) -> None:
-        """One was looked at, whatever came of it, or is gone."""
-        if key not in self._left:
-            return
-        self._left.discard(key)
-        seconds, done = self._clock.monotonic() - self._began, self._all - len(self._left)
-        # A line for each tenth: whoever waits wants to know whether it goes on.
-        if done * 10 // self._all > (done - 1) * 10 // self._all:
-            log.info("%d of %d resources were looked at, after %.1f s.", done, self._all, seconds)
-        if not self._left:
-            # A million objects of a thousand resources, none of them in a cycle: to look through them takes longer than
-            # a gate may wait. They go all the same when nothing refers to them.
-            gc.freeze()
-
-    def why_not_done(self) -> str | None:
-        """How many are left; None when none are."""
-        if not self._left:
-            return None
-        return f"looks at resources for the first time: {self._all - len(self._left)} of {self._all} are done"
 
 
 async def _worked_out(decide: Callable[[Observed], Decision], observed: Observed) -> Decision:

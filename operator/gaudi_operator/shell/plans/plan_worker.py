@@ -1,7 +1,8 @@
-"""The process that works out plans: `python -m gaudi_operator.shell.plan_worker BYTES SECONDS`, started by planning.py.
+"""The process that works out plans: `python -m gaudi_operator.shell.plans.plan_worker BYTES SECONDS`.
 
-It may take BYTES of address space in all and SECONDS of processor time a question. The kernel ends it at once when the
-time is over, whatever it is doing; a lack of memory it tells by itself, and ends. Nobody else is in this process.
+planning.py starts it. It may take BYTES of address space in all and SECONDS of processor time a question. The kernel
+ends it at once when the time is over, whatever it is doing; a lack of memory it tells by itself, and ends. Nobody else
+is in this process.
 
 A frame is its length in four bytes, and that many bytes. Questions come as pickles of our own values, from the process
 that has made this one. Answers go back as JSON, which is held to their type: what a plan is made of is a stranger's.

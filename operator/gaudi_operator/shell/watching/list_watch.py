@@ -17,9 +17,9 @@ from typing import Any
 
 import aiohttp
 
-from gaudi_operator.shell.incoming import ListReader, kept
 from gaudi_operator.shell.kinds import Kind
-from gaudi_operator.shell.trimmed import trimmed
+from gaudi_operator.shell.watching.incoming import ListReader, kept
+from gaudi_operator.shell.watching.trimmed import trimmed
 
 PAGE = 500
 """Objects that are asked for at once: what is read of a page goes before the next one comes."""
@@ -147,7 +147,7 @@ class ListWatch:
     def _tell(self, kind: str, manifest: Object, length: int) -> None:
         try:
             if kind == "DELETED":
-                self.deleted(kept(self.kind, manifest, length))
+                self.deleted(manifest)  # nothing is kept of it
             elif kind != "BOOKMARK":
                 self.seen(kept(self.kind, manifest, length))
         except Exception:

@@ -8,7 +8,7 @@ import asyncio
 from collections import OrderedDict
 from enum import IntEnum
 
-from gaudi_operator.shell.store import Key
+from gaudi_operator.shell.watching.store import Key
 
 
 class Rank(IntEnum):

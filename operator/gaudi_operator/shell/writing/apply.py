@@ -22,9 +22,9 @@ from gaudi_operator.core.status.conditions import conditions_from
 from gaudi_operator.core.status.verdict import FALSE, TRUE, Verdict
 from gaudi_operator.errors import NotFound, Stalled, Transient, Waiting
 from gaudi_operator.shell.client import SERVER_APPLY, Cluster
-from gaudi_operator.shell.gates import gate_condition
 from gaudi_operator.shell.kinds import CONFIG_MAP, KINDS, POD, RESOURCE, Kind, kind_of
-from gaudi_operator.shell.store import Key, Store, controlled_by, is_retained, version_of
+from gaudi_operator.shell.reconciling.gates import gate_condition
+from gaudi_operator.shell.watching.store import Key, Store, controlled_by, is_retained, version_of
 from gaudi_runtime.contract.text import on_one_line
 
 GATE_MANAGER = f"{FIELD_MANAGER}-gate"

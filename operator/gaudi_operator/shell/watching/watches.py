@@ -24,9 +24,10 @@ import kopf
 
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.client import Connection
-from gaudi_operator.shell.incoming import ListReader
 from gaudi_operator.shell.kinds import OPTIONAL, RESOURCE, WATCHED, Kind
-from gaudi_operator.shell.list_watch import (
+from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.watching.incoming import ListReader
+from gaudi_operator.shell.watching.list_watch import (
     CHUNK_BYTES,
     CONNECT_SECONDS,
     SERVER_TIMEOUT_SECONDS,
@@ -36,8 +37,7 @@ from gaudi_operator.shell.list_watch import (
     ListWatch,
     Seen,
 )
-from gaudi_operator.shell.monitoring import Metrics
-from gaudi_operator.shell.trimmed import trimmed
+from gaudi_operator.shell.watching.trimmed import trimmed
 
 
 class _NoDiffs(kopf.DiffBaseStorage):

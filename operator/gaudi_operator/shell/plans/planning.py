@@ -21,8 +21,8 @@ from pydantic import ValidationError
 
 from gaudi_operator.core.answers import Answers, AnyQuestion, PlanTooExpensive, Refusal, Unanswered
 from gaudi_operator.errors import Backoff
-from gaudi_operator.shell.plan_worker import ANSWER, IMPOSSIBLE, MOST_ANSWER, NO_MEMORY, READY, adapter, frame
-from gaudi_operator.shell.store import Key
+from gaudi_operator.shell.plans.plan_worker import ANSWER, IMPOSSIBLE, MOST_ANSWER, NO_MEMORY, READY, adapter, frame
+from gaudi_operator.shell.watching.store import Key
 from gaudi_runtime.errors import PlanImpossible
 from gaudi_runtime.units import size
 
@@ -191,7 +191,7 @@ class Planner:
     async def _start(self) -> None:
         limits = str(self._most_bytes), str(self._seconds)
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gaudi_operator.shell.plan_worker", *limits),
+            *(sys.executable, "-m", "gaudi_operator.shell.plans.plan_worker", *limits),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             # A Ctrl-C is for the operator alone, which ends this one.

@@ -9,8 +9,8 @@ from gaudi_operator.clock import SYSTEM, Clock
 from gaudi_operator.core.actions import Action, Apply, Delete, SetDeletionCost, SetGate
 from gaudi_operator.core.observed import Observed, TextKey
 from gaudi_operator.errors import Backoff, Forbidden, Stalled, Transient
-from gaudi_operator.shell.gates import Gates
-from gaudi_operator.shell.slots import Rank
+from gaudi_operator.shell.reconciling.gates import Gates
+from gaudi_operator.shell.reconciling.slots import Rank
 
 RIGHTS_DEADLINE_SECONDS = 10.0
 """Missing rights are believed after this time: an API server that has just started does not know them yet."""

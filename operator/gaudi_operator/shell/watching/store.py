@@ -36,7 +36,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
-from gaudi_operator.shell.trimmed import same_but_for_version, trimmed
+from gaudi_operator.shell.watching.trimmed import same_but_for_version, trimmed
 
 log = logging.getLogger(__name__)
 

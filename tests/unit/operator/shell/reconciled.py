@@ -1,0 +1,94 @@
+"""A resource whose decisions are the test's own, and the reconciler that carries them out."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
+from gaudi_operator.clock import Clock
+from gaudi_operator.core.actions import Action, Apply, Decision, Event
+from gaudi_operator.core.answers import AnyQuestion
+from gaudi_operator.core.observed import Observed
+from gaudi_operator.shell.client import Answer
+from gaudi_operator.shell.kinds import SERVICE
+from gaudi_operator.shell.metrics.monitoring import Metrics
+from gaudi_operator.shell.reconciling.reconcile import Effects, Reconciler
+from gaudi_operator.shell.reports import Reports, Unreachable
+from gaudi_operator.shell.watching.store import Key
+from gaudi_operator.shell.writing.apply import Writer
+from gaudi_operator.shell.writing.events import Publisher
+from tests.builders import gaudi_inference
+from tests.unit.operator.shell.memory import NAMESPACE, Memory, manifest
+from tests.world.api import Object
+from tests.world.clock import moment
+from tests.world.loop import Loop
+
+REFUSED, AWAY = Answer(422, b"{}"), Answer(503, b"{}")
+
+
+class Operator:
+    """A reconciler whose decisions are the test's: `wanted` are its actions, `decided` the times of its decisions."""
+
+    def __init__(self) -> None:
+        """The resource exists and was not seen yet."""
+        self.loop, self.memory, self.metrics = Loop(), Memory(), Metrics()
+        self.resource = self.memory.exists(gaudi_inference("tiny", NAMESPACE), seen=False)
+        self.wanted: tuple[Action, ...] = ()
+        self.status = GaudiInferenceStatus(replicas=1)
+        self.events: tuple[Event, ...] = ()
+        self.look_again: float | None = None
+        self.upgrades = False
+        self.asked: list[tuple[Key, AnyQuestion, Callable[[Key], None]]] = []
+        self.decided: list[float] = []
+        self.decide: Callable[[Observed], Decision] = self._decide
+        clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
+        self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
+        effects = Effects(
+            self.memory.store,
+            Reports(lambda *news: self.reconciler.reported(*news), self.metrics, _silent, 10.0, clock),
+            Writer(self.memory.cluster, self.memory.store, clock),
+            self.publisher,
+            self.metrics,
+            clock,
+            lambda *asked: self.asked.append(asked),
+        )
+        self.decide_gates: Callable[[Observed], Decision] = lambda observed: Decision((), self.status)
+        self.reconciler = Reconciler(
+            effects, lambda observed: self.decide(observed), 4, lambda observed: self.decide_gates(observed)
+        )
+
+    def _decide(self, _: Observed) -> Decision:
+        self.decided.append(self.loop.time())
+        return Decision(self.wanted, self.status, self.events, self.look_again, upgrades=self.upgrades)
+
+    def sees(self, *manifests: Object) -> None:
+        """A watch shows objects, and all that follows at once is done."""
+
+        async def see() -> None:
+            for each in manifests:
+                self.reconciler.seen(each)
+
+        self.loop.run_until_complete(see())
+        self.pass_time(0)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+        self.loop.run_until(self.loop.time() + seconds)
+
+    def outcomes(self, outcome: str) -> float:
+        """How many reconciles ended so."""
+        found = self.metrics.registry.get_sample_value("gaudi_operator_reconciles_total", {"outcome": outcome})
+        return found or 0.0
+
+    def stalled(self) -> str | None:
+        """The reason of the condition Stalled, as it stands on the resource."""
+        live = self.memory.api.objects["GaudiInference", "tiny"]
+        conditions = live.get("status", {}).get("conditions", ())
+        return next((each["reason"] for each in conditions if each["type"] == "Stalled"), None)
+
+
+async def _silent(*_: Any) -> Any:
+    raise Unreachable("no answer")
+
+
+def made(kind: str = "tiny") -> Apply:
+    return Apply(manifest(SERVICE, kind, spec={"port": 1}), "it does not exist")
