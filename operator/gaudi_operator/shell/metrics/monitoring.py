@@ -81,6 +81,12 @@ class Metrics:
             buckets=_GATE_SECONDS,
             registry=registry,
         )
+        self.gate_sent_seconds = Histogram(
+            "gaudi_operator_gate_sent_seconds",
+            "The part of it until the gate was sent: the rest is the API server's.",
+            buckets=_GATE_SECONDS,
+            registry=registry,
+        )
         self.reports = Counter(
             "gaudi_operator_reports_total",
             "Answers of pods, by whether they could be used.",

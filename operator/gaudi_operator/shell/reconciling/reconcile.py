@@ -349,9 +349,10 @@ class Reconciler:
 
     async def _gate(self, key: Key, gate: SetGate, worker: ResourceWorker) -> Stalled | None:
         async with self._gates:
+            sent, report = self._do.clock.now(), self._do.reports.latest.get(gate.uid)
             refused = await self._try(key, gate, worker)
-        report = self._do.reports.latest.get(gate.uid)
         if gate.open and report and not refused:
+            self._do.metrics.gate_sent_seconds.observe((sent - report.received).total_seconds())
             self._do.metrics.gate_seconds.observe((self._do.clock.now() - report.received).total_seconds())
         return refused
 
