@@ -1,11 +1,12 @@
 """Upgrades of 100 replicas: wall time, the operator's share, lost capacity and cold graphs, beside a plain Deployment.
 
-    python -m tests.benchmarks.upgrades [WARM_UP_SECONDS]
+    python -m tests.benchmarks.upgrades [WARM_UP_SECONDS [beside]]
 
 A real API server with controllers and the real operator. The replicas are simulated: a kubelet of ours starts each at
 once, its reports tell of one tenth of the plan after the other for WARM_UP_SECONDS, and it ends at once. A pod of the
 Deployment is the same: it is ready once its warm-up has ended, however long that takes. A short revision captures 60 %
-of its graphs. Requests are computed (capacity.py). Ends with exit code 1 when a limit is missed.
+of its graphs. Requests are computed (capacity.py). The last upgrade is beside 1,000 resources at rest; with `beside` it
+is the only one. Ends with exit code 1 when a limit is missed.
 """
 
 import asyncio
@@ -79,19 +80,25 @@ async def measure(stage: Stage) -> list[Figure]:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else WARM_UP_SECONDS
     await stage.api.create(gaudi_inference(MANY, replicas=REPLICAS, rollout={"maxSurge": "25%"}))
     await until(partial(all_ready, stage.api), f"{REPLICAS} replicas", seconds=PATIENCE)
+    figures = [] if sys.argv[2:] == ["beside"] else await figures_alone(stage, warm_ups, seconds)
+    await rest(stage)
+    warm_ups.seconds = seconds
+    return figures + own_figures(f"{RESTING} resources at rest", await upgrade(stage, 7, "Ready"), seconds)
+
+
+async def figures_alone(stage: Stage, warm_ups: WarmUps, seconds: float) -> list[Figure]:
+    """Of upgrades beside which there is nothing."""
     warm_ups.seconds = seconds
     figures = own_figures("nothing else", await upgrade(stage, 5, "Ready"), seconds)
     warm_ups.captured = SHORT
     figures += short_figures("the operator", await upgrade(stage, 6, "Stalled"))
     figures += await plain_figures(stage, warm_ups, seconds)
     warm_ups.seconds, warm_ups.captured = 0.0, PLANNED
-    await rest(stage)
-    warm_ups.seconds = seconds
-    return figures + own_figures(f"{RESTING} resources at rest", await upgrade(stage, 7, "Ready"), seconds)
+    return figures
 
 
 async def rest(stage: Stage) -> None:
-    """1,000 resources with a serving pod each, and nothing to do; MANY has just been rolled back."""
+    """1,000 resources with a serving pod each, and nothing to do. MANY may just have been rolled back."""
     for number in range(RESTING):
         await stage.api.create(gaudi_inference(f"tiny-{number}"))
     await until(partial(all_ready, stage.api, MANY), f"{RESTING} resources to be Ready", seconds=PATIENCE, every=5.0)

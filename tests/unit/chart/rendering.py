@@ -43,3 +43,20 @@ def template(release: str, **values: Any) -> subprocess.CompletedProcess[str]:
     values = {**values, "image": {"prefix": PREFIX, **values.get("image", {})}}
     command = [str(helm() / "helm"), "template", release, str(CHART), "--namespace", NAMESPACE, "--values", "-"]
     return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
+
+
+def pod_of(objects: list[Object]) -> Object:
+    """Spec of the operator's pods."""
+    spec: Object = only(objects, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container_of(objects: list[Object]) -> Object:
+    """The operator's container."""
+    (container,) = pod_of(objects)["containers"]
+    return dict(container)
+
+
+def environment_of(objects: list[Object]) -> dict[str, str | None]:
+    """Environment of the operator's container; None for what the pod's own fields fill in."""
+    return {each["name"]: each.get("value") for each in container_of(objects)["env"]}
