@@ -138,6 +138,8 @@ class Reconciler:
         """Now, or once more when that is being done."""
         gates = worker.gates
         gates.due = True
+        if self._stopped:
+            return
         if gates.task is None or gates.task.done():
             gates.task = asyncio.create_task(self._send_due_gates(key, worker), name=f"gates of {key}")
 

@@ -160,6 +160,21 @@ def test_gate_of_a_pod_waits_for_the_one_before_it(operator: Operator) -> None:
     assert not operator.memory.store.gate_is_open(KEY, pod["metadata"]["uid"])
 
 
+def test_no_gate_is_sent_after_the_stop(operator: Operator) -> None:
+    pod = operator.memory.exists(manifest(POD, "a", spec={}, status={}))
+    operator.sees(operator.resource)
+    answered = hold(operator, "/pods/")
+    for gate in (opened(pod), replace(opened(pod), open=False)):
+        operator.decide_gates = lambda _, gate=gate: Decision((gate,), operator.status)  # type: ignore[misc]
+        operator.loop.call_soon(operator.reconciler.reported, KEY, True)
+        operator.pass_time(0)
+    operator.loop.call_soon(operator.reconciler.stop)
+    operator.pass_time(0)
+    answered.set()
+    operator.pass_time(60)
+    assert len(answered.paths) == 1
+
+
 def test_gate_on_its_way_counts_as_written() -> None:
     gates, memory = Gates(), Memory()
     pod, other = (memory.exists(manifest(POD, name, spec={}, status={})) for name in "ab")
