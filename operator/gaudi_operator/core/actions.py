@@ -38,13 +38,17 @@ class Delete:
 
 @dataclass(frozen=True)
 class SetGate:
-    """Write the gate's condition of one pod by server-side apply on pods/status, only if it still has this UID."""
+    """Write the gate's condition of one pod by server-side apply on pods/status, only if it still has this UID.
+
+    `again` is whether something was written into it before.
+    """
 
     pod: str
     uid: str
     open: bool
     reason: str
     message: str
+    again: bool = False
 
 
 @dataclass(frozen=True)

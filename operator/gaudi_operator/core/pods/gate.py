@@ -28,6 +28,9 @@ _RECORD = re.compile(r" ?Container (\S+), instance (\S+), plan (\S+)\.$")
 REOPEN_SECONDS = 1
 """A gate that has closed stays so for this long: a pod whose word changes all the time costs two writes a second."""
 
+WARMED_UP = "WarmedUp"
+"""Reason of a gate that has opened as it should."""
+
 SETTLE_SECONDS = 10
 """A pod whose gate has just opened is not ready until the kubelet has looked; that is no loss."""
 
@@ -95,12 +98,12 @@ def _open(pod: PodView, record: JudgedInstance, readiness: Readiness) -> SetGate
         return None
     assert pod.report is not None  # noqa: S101 - judge() opens on a report only
     missing = shortfalls(pod.report, readiness)
-    reason = "OpenedBelowThreshold" if missing else "WarmedUp"
+    reason = "OpenedBelowThreshold" if missing else WARMED_UP
     found = f"Below the thresholds, but to be served: {'; '.join(missing)}" if missing else counts(pod.report)
     text = (
         f"{found[0].upper()}{found[1:]}. Container {record.container}, instance {record.instance}, plan {record.plan}."
     )
-    return SetGate(pod.name, pod.uid, True, reason, text)
+    return SetGate(pod.name, pod.uid, True, reason, text, again=GATE in pod.conditions)
 
 
 def _close(pod: PodView, reason: str, message: str) -> SetGate:

@@ -1,7 +1,8 @@
 """Events on the resource, derived from what a reconcile does and from how the status changes.
 
 What happens within a moment is one story, and one event: the gate that completes the replicas of a revision is part
-of WarmedUp, which is part of Ready where both come together.
+of WarmedUp, which is part of Ready where both come together. Of the gates of a revision that open one after the other
+the first is told, those between it and the last are counted in the status: a hundred replicas are no hundred events.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from gaudi_operator.api.v1alpha1.status import Condition, ConditionStatus, GaudiInferenceStatus
 from gaudi_operator.core.actions import Action, Event, SetGate
 from gaudi_operator.core.names import GATE
-from gaudi_operator.core.pods.gate import judged_counts
+from gaudi_operator.core.pods.gate import WARMED_UP, judged_counts
 from gaudi_operator.core.pods.view import PodView
 
 
@@ -27,8 +28,16 @@ def events(
     """
     # The status that says so may be held back for a moment: the gates that led to it are part of it.
     all_open = 0 < desired <= sum(pod.gate_open for pod in updated) and not _has_warmed_up(before)
-    gates = (each for each in actions if isinstance(each, SetGate) and not (all_open and each.open))
+    sent = [each for each in actions if isinstance(each, SetGate)]
+    opened = {each.uid for each in sent if each.open}
+    others_open = any(pod.gate_open and pod.uid not in opened for pod in updated)
+    gates = (each for each in sent if not (each.open and (all_open or (others_open and _is_usual(each)))))
     return (*_failures(before, after), *_revision(before, after), *_gates(gates), *_turns(before, after, updated))
+
+
+def _is_usual(gate: SetGate) -> bool:
+    """Whether a pod has warmed up for the first time, and wholly."""
+    return gate.reason == WARMED_UP and not gate.again
 
 
 def _has_warmed_up(status: GaudiInferenceStatus) -> bool:

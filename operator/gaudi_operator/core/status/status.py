@@ -107,8 +107,11 @@ def judge_conditions(state: State) -> tuple[Condition, ...]:
     return conditions_from(verdicts, state.before.conditions, state.inference.identity.generation, state.deadlines.now)
 
 
-PROGRESS_SECONDS = 2.0
-"""Figures of a warm-up move at most this often."""
+MOVES_SECONDS, MANY_PODS_SECONDS, PODS_A_SECOND = 2.0, 5.0, 4
+"""Figures of a warm-up move at most this often, and all that turns but whether the resource is Ready waits as long for
+what follows in a moment, so that it is one write: the start of a container, its gate, and that it takes traffic. A
+status of many pods is long, something moves in it all the time, and others want the API server too.
+"""
 
 DATE_SECONDS = 30.0
 """When a revision was made is known a moment after it is shown: it comes with the next write, or after so long."""
@@ -118,17 +121,17 @@ TURN_SECONDS = 1.0
 resource no more. The answer to a change of the spec, and what later reconciles build on, are written at once.
 """
 
-HOLD_SECONDS = 2.0
-"""All of these but whether the resource is Ready wait as long for what follows in a moment, so that it is one write:
-the start of a container, its gate, and that it takes traffic.
-"""
-
 HEARD_SECONDS = 10.0
 """An operator that has just started waits so long for the first word of every pod that runs before it shows what is
 missing without it: otherwise each of its starts would write the status of every resource twice.
 """
 
 _FIGURES = ("captured_percent", "buckets", "warmup", "memory", "recompiles", "pods")
+
+
+def moves_within(pods: int) -> float:
+    """Seconds in which what moves in the status of a resource with so many pods is shown, as one write."""
+    return max(MOVES_SECONDS, min(pods / PODS_A_SECOND, MANY_PODS_SECONDS))
 
 
 def make_status(state: State) -> GaudiInferenceStatus:
@@ -207,19 +210,19 @@ def throttled(
     """`fresh`, or `before` when what has changed may wait: for more of it, for the last write to be older, or for the
     first words of pods that nobody has `heard` yet.
     """
-    written = observed.status_written
+    written, moves = observed.status_written, moves_within(len(observed.pods))
     if fresh == before or _remembered(fresh) != _remembered(before):
         return fresh
     if written is None:
         waits = not heard and _is_ready(fresh) == _is_ready(before)
         return before if waits and not _held(observed, deadlines, HEARD_SECONDS) else fresh
     if _standing(fresh) == _standing(before):
-        seconds = DATE_SECONDS if _undated(fresh) == _undated(before) else PROGRESS_SECONDS
+        seconds = DATE_SECONDS if _undated(fresh) == _undated(before) else moves
         return fresh if deadlines.reached(written, seconds) else before
     if _is_ready(fresh) != _is_ready(before):
         return fresh if deadlines.reached(written, TURN_SECONDS) else before
     # In this order, for the first of them is the later one nearly always: each deadline that is noted is a reconcile.
-    return fresh if _held(observed, deadlines, HOLD_SECONDS) and deadlines.reached(written, TURN_SECONDS) else before
+    return fresh if _held(observed, deadlines, moves) and deadlines.reached(written, TURN_SECONDS) else before
 
 
 def _held(observed: Observed, deadlines: Deadlines, seconds: float) -> bool:

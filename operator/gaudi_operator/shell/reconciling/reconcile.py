@@ -12,7 +12,7 @@ from gaudi_operator.core.admission.classes import asks_for_labels
 from gaudi_operator.core.answers import AnyQuestion
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import read_status
-from gaudi_operator.core.status.status import PROGRESS_SECONDS
+from gaudi_operator.core.status.status import moves_within
 from gaudi_operator.core.texts import named_texts
 from gaudi_operator.errors import OperatorError, Stalled, Transient, Waiting
 from gaudi_operator.shell.kinds import CLASS, POD, RESOURCE, Kind, kind_of
@@ -114,7 +114,9 @@ class Reconciler:
         """A pod of the resource has news. Figures that merely move are not `urgent`: they are looked at as often as the
         status shows them.
         """
-        self._container_has_news(key, urgent, self._pods_within(key) if urgent else PROGRESS_SECONDS)
+        worker = self._workers.get(key)
+        moves = moves_within(worker.pods if worker else 0)
+        self._container_has_news(key, urgent, self._pods_within(key) if urgent else moves)
 
     def _pods_within(self, key: Key) -> float:
         worker = self._workers.get(key)
@@ -259,7 +261,7 @@ class Reconciler:
                 observed = self._observe_again(key, observed, worker)
             decision = await _worked_out(self._decide, observed)
             gates = worker.gates.send(decision.actions)
-        worker.ask, worker.upgrades = decision.ask_first, decision.upgrades
+        worker.ask, worker.upgrades, worker.pods = decision.ask_first, decision.upgrades, len(observed.pods)
         worker.held_since = (worker.held_since or observed.now) if decision.holds else None
         worker.expect(decision.actions)
         refusal = await self._write_gates(key, gates, worker)

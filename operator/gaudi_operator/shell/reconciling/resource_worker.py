@@ -45,7 +45,7 @@ class ResourceWorker:
 
     `ask` is whether pods are asked for fresh reports before the next reconcile, `rank` how urgent that one is.
     `held_since` is since when there is a status to show that waits for more, and `upgrades` is whether pods of several
-    revisions were there at the last look.
+    revisions were there at the last look, `pods` how many of any.
 
     `beside` is what decisions on gates need of the reconcile before: None until there was one, and after one that has
     failed.
@@ -58,6 +58,7 @@ class ResourceWorker:
     rank: Rank = Rank.REST
     held_since: datetime | None = None
     upgrades: bool = False
+    pods: int = 0
     beside: Beside | None = None
     gates: Gates = field(default_factory=Gates)
     clock: Clock = SYSTEM

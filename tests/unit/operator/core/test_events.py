@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from gaudi_operator.api.v1alpha1.status import Condition, GaudiInferenceStatus, Revisions
@@ -76,6 +78,25 @@ def test_gate_is_told(opened: bool, kind: str, reason: str) -> None:
     gate = SetGate("a", "uid-of-a", opened, "Because", "It is so.")
     (told,) = events(NOTHING, NOTHING, (gate,))
     assert (told.type, told.reason, told.message) == (kind, reason, "Pod a: It is so.")
+
+
+ONE_OF_MANY = SetGate("a", "uid-of-a", True, "WarmedUp", "It is so.")
+
+
+@pytest.mark.parametrize(
+    ("gate", "others", "told"),
+    [
+        (ONE_OF_MANY, False, ["GateOpened"]),
+        (ONE_OF_MANY, True, []),
+        (replace(ONE_OF_MANY, again=True), True, ["GateOpened"]),
+        (replace(ONE_OF_MANY, reason="OpenedBelowThreshold"), True, ["GateOpened"]),
+        (replace(ONE_OF_MANY, open=False, reason="NotServing"), True, ["GateClosed"]),
+    ],
+    ids=["first", "between", "once more", "below", "closed"],
+)
+def test_first_gate_of_many_is_told(gate: SetGate, others: bool, told: list[str]) -> None:
+    pods = with_gates([warming("a"), serving("b") if others else warming("b")], [gate], NOW)
+    assert [each.reason for each in events(NOTHING, NOTHING, (gate,), pods, 3)] == told
 
 
 def test_last_gate_of_all_is_told_with_warmed_up() -> None:

@@ -1,6 +1,7 @@
 """The figures of status, and how often they move."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +26,14 @@ from gaudi_operator.core.observed import Observed
 from gaudi_operator.core.pods.gate import why_below
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
-from gaudi_operator.core.status.status import HEARD_SECONDS, HOLD_SECONDS, TURN_SECONDS, make_status, throttled
+from gaudi_operator.core.status.status import (
+    HEARD_SECONDS,
+    MANY_PODS_SECONDS,
+    MOVES_SECONDS,
+    TURN_SECONDS,
+    make_status,
+    throttled,
+)
 from gaudi_runtime.contract.report import (
     BucketPhase,
     ColdShape,
@@ -323,9 +331,20 @@ def test_what_turns_waits_for_what_follows_within_a_moment() -> None:
     before, after = GaudiInferenceStatus(replicas=1), GaudiInferenceStatus(replicas=2)
     deadlines = Deadlines(NOW)
     assert throttled(before, after, wrote(60), deadlines) == before
-    assert deadlines.next_seconds == pytest.approx(HOLD_SECONDS + 0.1)
-    assert throttled(before, after, wrote(60, held=HOLD_SECONDS - 0.5), Deadlines(NOW)) == before
-    assert throttled(before, after, wrote(60, held=HOLD_SECONDS), Deadlines(NOW)) == after
+    assert deadlines.next_seconds == pytest.approx(MOVES_SECONDS + 0.1)
+    assert throttled(before, after, wrote(60, held=MOVES_SECONDS - 0.5), Deadlines(NOW)) == before
+    assert throttled(before, after, wrote(60, held=MOVES_SECONDS), Deadlines(NOW)) == after
+
+
+@pytest.mark.parametrize(("pods", "seconds"), [(1, MOVES_SECONDS), (12, 3), (20, MANY_PODS_SECONDS), (1000, 5)])
+def test_status_of_many_pods_moves_less_often(pods: int, seconds: float) -> None:
+    before, after = GaudiInferenceStatus(replicas=1), GaudiInferenceStatus(replicas=2)
+
+    def held(long: float) -> Observed:
+        return replace(wrote(60, held=long), pods=({},) * pods)
+
+    assert throttled(before, after, held(seconds - 0.5), Deadlines(NOW)) == before
+    assert throttled(before, after, held(seconds), Deadlines(NOW)) == after
 
 
 @pytest.mark.parametrize("ready", [True, False])

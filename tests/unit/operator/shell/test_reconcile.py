@@ -9,7 +9,7 @@ from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
 from gaudi_operator.core.names import CONTAINER, GATE
 from gaudi_operator.core.observed import Observed
-from gaudi_operator.core.status.status import PROGRESS_SECONDS
+from gaudi_operator.core.status.status import MOVES_SECONDS
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.reconciling.reconcile import PODS_SECONDS, SOON_SECONDS
@@ -70,7 +70,7 @@ def test_report_that_decides_is_looked_at_with_what_follows(operator: Operator) 
     operator.pass_time(PODS_SECONDS)
     assert len(operator.decided) == 2
     operator.loop.call_soon(operator.reconciler.reported, KEY, False)
-    operator.pass_time(PROGRESS_SECONDS - 0.1)
+    operator.pass_time(MOVES_SECONDS - 0.1)
     assert len(operator.decided) == 2
     operator.pass_time(0.2)
     assert len(operator.decided) == 3
