@@ -113,6 +113,9 @@ FLEET = Dashboard(
             {
                 "p50": "histogram_quantile(0.5, sum by (le) (rate(gaudi_operator_gate_seconds_bucket[1h])))",
                 "p99": "histogram_quantile(0.99, sum by (le) (rate(gaudi_operator_gate_seconds_bucket[1h])))",
+                "p99 until it is sent": (
+                    "histogram_quantile(0.99, sum by (le) (rate(gaudi_operator_gate_sent_seconds_bucket[1h])))"
+                ),
             },
             unit="s",
         ),
