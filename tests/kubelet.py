@@ -35,6 +35,7 @@ class _Pod:
     started: str
     restarts: int = 0
     probed: bool = False
+    runs: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -81,8 +82,8 @@ class Kubelet:
 
     @property
     def runtimes(self) -> dict[str, Runtime]:
-        """The running containers by pod name."""
-        return {name: pod.runtime for name, pod in self._pods.items()}
+        """The running containers by pod name: those that `on_start` knows already."""
+        return {name: pod.runtime for name, pod in self._pods.items() if pod.runs}
 
     async def restart(self, name: str) -> Runtime:
         """The container of a pod dies and another one starts in its place, unless the pod is deleted meanwhile."""
@@ -188,6 +189,7 @@ class Kubelet:
             await runtime.start()
         if isinstance(runtime, FakeRuntime):
             self.on_start(runtime)
+        running.runs = True
         await self._write_status(name)
 
     def _probed(self, name: str) -> None:
