@@ -29,7 +29,7 @@ async def test_pod_that_goes_while_its_container_starts_gets_no_status() -> None
         return slow
 
     async def gone() -> bool:
-        return not kubelet.runtimes
+        return not kubelet._pods
 
     kubelet.make_runtime = make
     async with asyncio.TaskGroup() as tasks:
