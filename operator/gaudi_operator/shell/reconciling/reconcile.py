@@ -33,6 +33,8 @@ PODS_SECONDS = 0.5
 """In which what pods become is looked at together, while no upgrade waits for one of them: gates do not wait for that,
 and the status shows it less often.
 """
+REFUSED_SECONDS = 2.0
+"""Between two looks at a resource of which a request was refused, where nothing has changed."""
 FEW_PODS = 20
 """Up to so many a decision takes milliseconds, and a thread for it would take as many."""
 _MOVING = frozenset({"Pending", "WarmingUp", "RollingOut"})
@@ -284,8 +286,11 @@ class Reconciler:
         if shown and _asked(shown) != _asked(observed.resource):
             # The answer to our write has it already, so that the watch's event of it will be no news and wake nobody.
             return 0.0
+        again = decision.look_again_seconds
+        if refusal and again is not None:
+            again = max(again, REFUSED_SECONDS)  # nothing follows at once from what was not done
         waits = (
-            decision.look_again_seconds,
+            again,
             worker.retry_seconds(),
             TEXTS_SECONDS if named or observed.namespace_labels else None,
         )
