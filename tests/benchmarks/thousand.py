@@ -27,7 +27,7 @@ from gaudi_operator.core.names import GATE
 from gaudi_runtime.contract.report import Phase
 from localcluster import cgroups
 from tests.background import Background
-from tests.benchmarks.figures import Figure, percentile
+from tests.benchmarks.figures import Figure, percentile, without_pauses
 from tests.benchmarks.gate_latency import GateWatch
 from tests.benchmarks.operator_stage import Stage, all_ready, play, running, settled
 from tests.builders import gaudi_inference
@@ -99,9 +99,10 @@ async def gate_figures(stage: Stage, count: int) -> list[Figure]:
     await until(partial(_seen, watch, known), "the watch to know all gates", seconds=PATIENCE)
     await until(partial(settled, stage.operator), "the requests of the start to end", seconds=PATIENCE)
     before = await _sent_within(stage)
-    async with _bare_writes(stage) as bare:
-        told = await _warm(stage.kubelet, names)
-        await until(partial(_seen, watch, set(told)), "all gates to open", seconds=PATIENCE)
+    with without_pauses():
+        async with _bare_writes(stage) as bare:
+            told = await _warm(stage.kubelet, names)
+            await until(partial(_seen, watch, set(told)), "all gates to open", seconds=PATIENCE)
     await background.stop()
     background.check()
     delays, floor = sorted(watch.opened[name] - when for name, when in told.items()), sorted(bare)

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+import msgspec
 
-from gaudi_operator.shell.kinds import Kind
+from gaudi_operator.shell.kinds import POD, Kind
 from gaudi_operator.shell.watching.incoming import ListReader, kept
-from gaudi_operator.shell.watching.trimmed import trimmed
+from gaudi_operator.shell.watching.trimmed import from_json, shaped, trimmed
 
 PAGE = 500
 """Objects that are asked for at once: what is read of a page goes before the next one comes."""
@@ -31,6 +32,10 @@ CONNECT_SECONDS = 10
 SILENT_SECONDS = 90
 """Of a watch; bookmarks come every minute."""
 LIST_SECONDS = 60
+TOGETHER_SECONDS = 0.25
+"""Changes of children within so long are read together: what TLS, HTTP and the loop do for each by itself is half of
+what it costs. Our own writes are known by their answers.
+"""
 _SHORT_SECONDS = 1.0
 """A watch that ends sooner than this has failed, whatever was answered."""
 
@@ -43,6 +48,16 @@ Listed = Callable[[Kind, str | None, Sequence[Object], int], None]
 """Called with (kind, namespace or None for all, the objects of the list, its resource version)."""
 
 log = logging.getLogger(__name__)
+
+
+class _Event(msgspec.Struct):
+    """One of a watch; its object is read by its kind."""
+
+    type: str
+    object: msgspec.Raw
+
+
+_EVENTS = msgspec.json.Decoder(_Event)
 
 
 class Forever:
@@ -129,20 +144,34 @@ class ListWatch:
             async with self.http.get(self._url, params={**self._selected, **how}, timeout=timeout) as response:
                 if response.status != 200:
                     raise Failed(None if response.status == _GONE else version)
-                async for line in lines(response.content.iter_any()):
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        raise Failed(self._after(event["object"], version))
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    self._tell(event["type"], event["object"], len(line))
+                async for line in lines(self._chunks(response)):
+                    event = _EVENTS.decode(line)
+                    if event.type == "ERROR":
+                        raise Failed(self._after(json.loads(bytes(event.object)), version))
+                    manifest = from_json(self.kind, event.object)
+                    version = manifest["metadata"]["resourceVersion"]
+                    self._tell(event.type, manifest, len(line))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Failed(version) from error
         return version
 
+    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        """What comes of a watch; of all kinds but pods, whose gates wait, what comes within a moment at once."""
+        async for chunk in response.content.iter_any():
+            yield chunk
+            transport = response.connection and response.connection.transport
+            if transport is None or self.kind is POD:
+                continue
+            transport.pause_reading()
+            try:
+                await asyncio.sleep(TOGETHER_SECONDS)
+            finally:
+                transport.resume_reading()
+
     def _kept(self, manifest: Object) -> Object:
         # Items of a list do not say their kind as others do. Trimmed at once, for a list may be of thousands.
         named = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
-        return trimmed(self.kind, kept(self.kind, {**named, **manifest}))
+        return trimmed(self.kind, kept(self.kind, shaped(self.kind, {**named, **manifest})))
 
     def _tell(self, kind: str, manifest: Object, length: int) -> None:
         try:

@@ -18,7 +18,9 @@ from gaudi_operator.core.names import PLAN_HASH_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.observed import InstallationDefaults, Observed, PodReport, TextKey
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.client import Cluster as Client
+from gaudi_operator.shell.kinds import RESOURCE, kind_of
 from gaudi_operator.shell.watching.store import Key, Store
+from gaudi_operator.shell.watching.trimmed import trimmed
 from gaudi_operator.shell.writing.apply import Writer
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.builders import Object, copied
@@ -74,11 +76,11 @@ class Cluster:
         return self.api.kind(kind)
 
     def observed(self) -> Observed:
-        """What the operator would see."""
+        """What the operator would see, and nothing that it does not keep."""
         resource, reports, objects = copied((self.resource, self.reports, self.objects))
-        seen = Api(objects)
+        seen = Api({name: trimmed(kind_of(each), each) for name, each in objects.items()})
         return Observed(
-            resource=resource,
+            resource=trimmed(RESOURCE, resource),
             revisions=tuple(seen.kind("ControllerRevision")),
             replica_sets=tuple(seen.kind("ReplicaSet")),
             pods=tuple(seen.kind("Pod")),

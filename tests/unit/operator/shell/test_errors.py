@@ -68,8 +68,9 @@ async def test_silence_is_transient(error: OSError) -> None:
     assert (await error_of(error)).reason == "ApiServerUnreachable"
 
 
-async def test_answer_that_is_no_object_is_transient() -> None:
-    assert (await error_of(Answer(200, b"<html>"))).reason == "NotTheApiServer"
+@pytest.mark.parametrize("text", [b"<html>", b"", b"5", b"[]"])
+async def test_answer_that_is_no_object_is_transient(text: bytes) -> None:
+    assert (await error_of(Answer(200, text))).reason == "NotTheApiServer"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])

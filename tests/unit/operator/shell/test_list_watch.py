@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gaudi_operator.shell.kinds import POD, Kind
+from gaudi_operator.shell.kinds import POD, SERVICE, Kind
 from gaudi_operator.shell.watching.list_watch import ListWatch, lines
 
 Object = Mapping[str, Any]
@@ -67,14 +67,14 @@ class Server:
 
 
 @asynccontextmanager
-async def following(server: Server) -> AsyncIterator[Server]:
-    """The pods of a namespace are followed meanwhile."""
+async def following(server: Server, kind: Kind = POD) -> AsyncIterator[Server]:
+    """Objects of a kind are followed in a namespace meanwhile."""
     app = web.Application()
-    app.router.add_get("/api/v1/namespaces/blue/pods", server.answer)
+    app.router.add_get(f"/api/v1/namespaces/blue/{kind.plural}", server.answer)
     async with TestServer(app) as http, aiohttp.ClientSession() as session:
         url = str(http.make_url("")).rstrip("/")
         calls = [partial(told, server, what) for what in ("seen", "gone")]
-        task = asyncio.create_task(ListWatch(session, url, POD, "blue", server.listed, *calls).follow())
+        task = asyncio.create_task(ListWatch(session, url, kind, "blue", server.listed, *calls).follow())
         yield server
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -114,6 +114,14 @@ async def test_watch_goes_on_from_the_list_and_tells_of_changes() -> None:
         await server.until(lambda: ("gone", "a") in server.told)
     assert server.told[1:] == [("seen", "a"), ("gone", "a")]
     assert server.asked[1]["resourceVersion"] == "7"
+
+
+async def test_changes_of_children_that_are_read_together_are_all_told() -> None:
+    pieces: Pieces = [event("ADDED", "a", 8), event("ADDED", "b", 9)[:20], event("ADDED", "b", 9)[20:]]
+    async with following(Server([page()], [pieces, [event("DELETED", "a", 10)]]), SERVICE) as server:
+        await server.until(lambda: ("gone", "a") in server.told)
+    assert server.told[1:] == [("seen", "a"), ("seen", "b"), ("gone", "a")]
+    assert [each["resourceVersion"] for each in server.asked[1:]] == ["7", "9"]
 
 
 async def test_watch_that_ends_is_taken_up_where_it_was() -> None:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,8 +15,10 @@ from gaudi_operator.shell.kinds import (
     REPLICA_SET,
     RESOURCE,
     Kind,
+    kind_of,
 )
-from gaudi_operator.shell.watching.trimmed import same_but_for_version, trimmed
+from gaudi_operator.shell.watching.trimmed import from_json, same_but_for_version, trimmed
+from tests.unit.operator.core.test_children_as_written import EXAMPLES, children
 
 _PROBE = {"name": "runtime", "ports": [{"name": "status"}], "image": "registry.test/runtime:1"}
 
@@ -101,3 +104,20 @@ def test_another_annotation_is_a_difference() -> None:
     one, two = read(RESOURCE, 1), read(RESOURCE, 2)
     two["metadata"]["annotations"] = {"a": "b"}
     assert not same_but_for_version(trimmed(RESOURCE, one), trimmed(RESOURCE, two))
+
+
+def test_what_is_read_of_json_is_what_is_kept_of_the_object() -> None:
+    pod = read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"})
+    assert from_json(POD, json.dumps(pod).encode()) == trimmed(POD, pod)
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"spec": {"containers": "none"}}', b"\xff"])
+def test_what_is_no_such_object_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\S"):
+        from_json(POD, text)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_whatever_we_write_of_a_child_is_kept(example: str) -> None:
+    for child in children(example).values():
+        assert trimmed(kind_of(child), child) == child
