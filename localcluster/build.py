@@ -63,9 +63,9 @@ _FLAGS = (
     "-tags=grpcnotrace,no_btrfs,no_devmapper,no_tracing,no_zfs",
     f"-ldflags=-s -w {' '.join(f'-X {name}={value}' for name, value in _LINKED.items())}",
 )
+# The controller is measured beside ours: it is built as its releases are.
+_AS_RELEASED = tuple(flag.removesuffix(" -l") for flag in _FLAGS)
 _SOURCES = [path.read_bytes() for path in sorted(_MODULE.rglob("*")) if path.is_file()]
-# Other libraries or flags make another build of the same versions.
-_BUILD = hashlib.sha256(b"".join([*_SOURCES, repr(_FLAGS).encode()])).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class Program:
     version: str
     seconds: float
     make: Callable[[Path], None]
+    flags: tuple[str, ...] = _FLAGS
 
     def __call__(self) -> Path:
         """The folder, built the first time."""
@@ -89,7 +90,9 @@ class Program:
     @property
     def name(self) -> str:
         """The folder's name in the cache."""
-        return f"{self.title.replace(' ', '-').lower()}-{self.version}-{_BUILD}"
+        # Other libraries or flags make another build of the same versions.
+        build = hashlib.sha256(b"".join([*_SOURCES, repr(self.flags).encode()])).hexdigest()[:8]
+        return f"{self.title.replace(' ', '-').lower()}-{self.version}-{build}"
 
     @property
     def seconds_left(self) -> float:
@@ -109,7 +112,7 @@ def _containerd(folder: Path) -> None:
 
 
 def _leader_worker_sets(folder: Path) -> None:
-    _compile(folder / "image" / "manager", "sigs.k8s.io/lws/cmd")
+    _compile(folder / "image" / "manager", "sigs.k8s.io/lws/cmd", flags=_AS_RELEASED)
     source = go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/lws"]).strip()
     shutil.copytree(Path(source) / "config", folder / "config", copy_function=shutil.copyfile)
 
@@ -121,12 +124,12 @@ containerd = Program("containerd", CONTAINERD, 40, _containerd)
 coredns = Program("CoreDNS", COREDNS, 15, lambda folder: _compile(folder, "./coredns"))
 helm = Program("Helm", HELM, 40, lambda folder: _compile(folder, "helm.sh/helm/v4/cmd/helm"))
 # The controller as the one file of `image`, and its manifests in `config`.
-leader_worker_sets = Program("LeaderWorkerSet controller", LEADER_WORKER_SETS, 25, _leader_worker_sets)
+leader_worker_sets = Program("LeaderWorkerSet controller", LEADER_WORKER_SETS, 50, _leader_worker_sets, _AS_RELEASED)
 
 
-def _compile(output: Path, *packages: str) -> None:
+def _compile(output: Path, *packages: str, flags: tuple[str, ...] = _FLAGS) -> None:
     """Build `packages` into the folder `output`, or one package into the file `output`."""
-    go(["build", *_FLAGS, "-o", str(output), *packages])
+    go(["build", *flags, "-o", str(output), *packages])
 
 
 def go(arguments: list[str], module: Path = _MODULE) -> str:

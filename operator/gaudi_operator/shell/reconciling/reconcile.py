@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,8 +36,12 @@ and the status shows it less often.
 """
 REFUSED_SECONDS = 2.0
 """Between two looks at a resource of which a request was refused, where nothing has changed."""
-FEW_PODS = 20
-"""Up to so many a decision takes milliseconds, and a thread for it would take as many."""
+FEW_PODS = 5
+"""Up to so many a decision takes a millisecond, and a thread for it would take as much."""
+FEW_GATES = 20
+"""The same of a decision on gates alone."""
+THREADS = 2
+"""With which the loop shares Python, so that gates are decided on meanwhile: a long one leaves another to the rest."""
 _MOVING = frozenset({"Pending", "WarmingUp", "RollingOut"})
 TEXTS_SECONDS = 300.0
 """ConfigMaps of others and labels of namespaces are not watched: an edit is noticed with the next reconcile, and after
@@ -80,6 +85,7 @@ class Reconciler:
         self._decide_gates = decide_gates
         self._slots = Slots(at_once)
         self._gates = asyncio.Semaphore(GATES_AT_ONCE)
+        self._threads = ThreadPoolExecutor(THREADS, "decisions")
         self._workers: dict[Key, ResourceWorker] = {}
         self._stopped = False
         self._first = FirstPasses(effects.clock)
@@ -174,6 +180,7 @@ class Reconciler:
         self._stopped = True
         for worker in self._workers.values():
             worker.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _serve(self, key: Key, worker: ResourceWorker) -> None:
         """One reconcile after the other until the resource is gone."""
@@ -261,7 +268,7 @@ class Reconciler:
         async with worker.gates.deciding:
             if worker.gates.sent != worker.gates.seen:
                 observed = self._observe_again(key, observed, worker)
-            decision = await _worked_out(self._decide, observed)
+            decision = await self._decided(observed)
             gates = worker.gates.send(decision.actions)
         worker.ask, worker.upgrades, worker.pods = decision.ask_first, decision.upgrades, len(observed.pods)
         worker.held_since = (worker.held_since or observed.now) if decision.holds else None
@@ -296,6 +303,18 @@ class Reconciler:
         )
         return min((each for each in waits if each is not None), default=None)
 
+    async def _decided(self, observed: Observed) -> Decision:
+        """In a thread where it takes long, for nothing may block the loop: of a thousand pods it is a second of work."""
+        if _pods(observed) <= FEW_PODS:
+            return self._decide(observed)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._decide, observed)
+
+    async def _decided_on_gates(self, observed: Observed) -> Decision:
+        """In another thread, for that one may be busy."""
+        if _pods(observed) <= FEW_GATES:
+            return self._decide_gates(observed)
+        return await asyncio.to_thread(self._decide_gates, observed)
+
     def _tell(self, resource: Manifest, decision: Decision) -> None:
         for event in decision.events:
             self._do.events.publish(resource, event)
@@ -312,7 +331,7 @@ class Reconciler:
                     observed = self._now(key, worker)
                     if observed is None or worker.beside is None:
                         return
-                    decision = await _worked_out(self._decide_gates, worker.beside.added_to(observed))
+                    decision = await self._decided_on_gates(worker.beside.added_to(observed))
                     sent = gates.send(decision.actions)
                 if sent:
                     write = self._write_sent_gates(key, sent, worker, decision, observed.resource)
@@ -381,13 +400,8 @@ class Reconciler:
         return None
 
 
-async def _worked_out(decide: Callable[[Observed], Decision], observed: Observed) -> Decision:
-    """In a thread where that takes long: a resource of a thousand pods is a second of pure work, and nothing may block
-    the loop.
-    """
-    if len(observed.pods) + len(observed.workers) > FEW_PODS:
-        return await asyncio.to_thread(decide, observed)
-    return decide(observed)
+def _pods(observed: Observed) -> int:
+    return len(observed.pods) + len(observed.workers)
 
 
 def _runs_anew(before: Manifest | None, pod: Manifest) -> bool:
