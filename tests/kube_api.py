@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
 Object = dict[str, Any]
+_OBJECTS = msgspec.json.Decoder(Object)
+"""Half the time of Python's own: thousands of pods are played beside what is measured."""
 
 _PLURALS = {
     "Pod": ("v1", "pods"),
@@ -81,7 +84,7 @@ class KubeApi:
             answer = await self._through(self._client.request(method, path, content=content, **options))
         if answer.is_error:
             raise httpx.HTTPStatusError(answer.text, request=answer.request, response=answer)
-        return dict(answer.json())
+        return _OBJECTS.decode(answer.content)
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
         """The object, None when there is none."""
@@ -137,7 +140,7 @@ class KubeApi:
             async for chunk in stream.aiter_bytes():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    yield json.loads(line)
+                    yield _OBJECTS.decode(line)
         finally:
             await stream.aclose()
 

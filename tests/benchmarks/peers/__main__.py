@@ -201,7 +201,7 @@ def main(count: int, chosen: list[Program]) -> int:
             found[program.name] = asyncio.run(lives(program, plane, count))
     load = " ".join(f"{each:.1f}" for each in os.getloadavg())
     _say(f"\n{platform.machine()}, {os.cpu_count()} cores, {count} resources, load average {load}")
-    lines, missed = judged(found)
+    lines, missed = judged(found, count)
     _say("\n".join(lines))
     return int(missed)
 

@@ -11,12 +11,15 @@ OURS, PEER = "ours", "lws"
 
 @dataclass(frozen=True)
 class Bar:
-    """The most that a figure of a phase may be, from the same figure of LeaderWorkerSet."""
+    """The most that a figure of a phase may be, from the same figure of LeaderWorkerSet, with so many resources or more:
+    with few, memory is that of Python with its libraries.
+    """
 
     phase: str
     figure: str
     words: str
     most: Callable[[float], float]
+    resources: int = 0
 
 
 BARS = (
@@ -27,20 +30,22 @@ BARS = (
     Bar("ready", "cpu", "3 x lws", lambda peer: 3 * peer),
     Bar("change", "requests", "6", lambda _: 6),
     Bar("delete", "cpu", "lws + 5 ms", lambda peer: peer + 5),
-    Bar("change", "memory", "1.6 x lws", lambda peer: 1.6 * peer),
+    Bar("change", "memory", "1.6 x lws", lambda peer: 1.6 * peer, resources=1000),
 )
 
 
-def judged(found: Mapping[str, Phases]) -> tuple[list[str], bool]:
-    """The lines of the table, and whether a bar was missed. Without the peer only our own bars are judged."""
-    rows = [["", *found, "bar", ""], *_rows(found)]
+def judged(found: Mapping[str, Phases], count: int) -> tuple[list[str], bool]:
+    """The lines of the table of `count` resources, and whether a bar was missed. Without the peer only our own bars are
+    judged.
+    """
+    bars = {(bar.phase, bar.figure): bar for bar in BARS if bar.resources <= count}
+    rows = [["", *found, "bar", ""], *_rows(found, bars)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return lines, any(row[-1] == "missed" for row in rows)
 
 
-def _rows(found: Mapping[str, Phases]) -> Iterator[list[str]]:
-    bars = {(bar.phase, bar.figure): bar for bar in BARS}
+def _rows(found: Mapping[str, Phases], bars: Mapping[tuple[str, str], Bar]) -> Iterator[list[str]]:
     for phase in PHASES:
         for figure, unit in UNITS.items():
             # The requests of a start are lists, and what idles has no resource to count by.
