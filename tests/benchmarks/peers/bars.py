@@ -11,7 +11,7 @@ OURS, PEER = "ours", "lws"
 
 @dataclass(frozen=True)
 class Bar:
-    """The most that a figure of a phase may be, from the same figure of LeaderWorkerSet, with so many resources or more:
+    """What a figure of a phase may be, from the same figure of LeaderWorkerSet, with so many resources at least:
     with few, memory is that of Python with its libraries.
     """
 

@@ -27,10 +27,10 @@ from gaudi_operator.shell.writing.apply import Writer, with_failure
 from gaudi_operator.shell.writing.events import Publisher
 
 # A restart may open the gates of a thousand pods at once, and other resources want the API server too.
-GATES_AT_ONCE = 16
+GATES_AT_ONCE = 32
 SOON_SECONDS = 0.1
 """In which the cluster's controllers are done with what follows from one write of ours: it is looked at together."""
-PODS_SECONDS = 0.5
+PODS_SECONDS = 1.0
 """In which what pods become is looked at together, while no upgrade waits for one of them: gates do not wait for that,
 and the status shows it less often.
 """
@@ -304,7 +304,7 @@ class Reconciler:
         return min((each for each in waits if each is not None), default=None)
 
     async def _decided(self, observed: Observed) -> Decision:
-        """In a thread where it takes long, for nothing may block the loop: of a thousand pods it is a second of work."""
+        """In a thread where it takes long, for nothing may block the loop: of a thousand pods that is a second."""
         if _pods(observed) <= FEW_PODS:
             return self._decide(observed)
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._decide, observed)

@@ -106,7 +106,7 @@ def test_another_annotation_is_a_difference() -> None:
     assert not same_but_for_version(trimmed(RESOURCE, one), trimmed(RESOURCE, two))
 
 
-def test_what_is_read_of_json_is_what_is_kept_of_the_object() -> None:
+def test_what_is_read_of_json_is_what_is_kept() -> None:
     pod = read(POD, spec={"containers": [_PROBE], "nodeName": "n"}, status={"phase": "Running"})
     assert from_json(POD, json.dumps(pod).encode()) == trimmed(POD, pod)
 
