@@ -1,16 +1,19 @@
 """Gates are written beside whatever else is done for their resource, each of them once."""
 
 import asyncio
+import threading
 from dataclasses import replace
 from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
+from gaudi_operator.core.names import NAME_LABEL
 from gaudi_operator.core.observed import Observed
 from gaudi_operator.shell.client import Answer
-from gaudi_operator.shell.kinds import POD
+from gaudi_operator.shell.kinds import POD, REPLICA_SET
 from gaudi_operator.shell.reconciling.gates import Gates, gate_condition
-from gaudi_operator.shell.watching.store import gate_of
+from gaudi_operator.shell.reconciling.reconcile import FEW_PODS
+from gaudi_operator.shell.watching.store import Key, gate_of
 from tests.builders import gaudi_inference
 from tests.unit.operator.shell.memory import KEY, NAMESPACE, Memory, manifest
 from tests.unit.operator.shell.reconciled import AWAY, REFUSED, Operator, made
@@ -240,3 +243,35 @@ def test_answered_question_wakes_its_resource(operator: Operator) -> None:
     operator.pass_time(0)
     assert len(operator.decided) == 1
     assert operator.memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"] == 1
+
+
+def test_long_decision_holds_no_other_resource_up(operator: Operator) -> None:
+    memory, begun, other = operator.memory, threading.Event(), threading.Event()
+    many = memory.exists(gaudi_inference("many", NAMESPACE))
+    workload = memory.exists(of_many(manifest(REPLICA_SET, "many-r1", owner=many)))
+    for number in range(FEW_PODS + 1):
+        memory.exists(of_many(manifest(POD, f"many-{number}", owner=workload, spec={}, status={})))
+
+    def decide(observed: Observed) -> Decision:
+        if len(observed.pods) > FEW_PODS:
+            begun.set()
+            assert other.wait(10)
+        elif begun.wait(10):
+            other.set()
+        return Decision((), operator.status)
+
+    async def both() -> None:
+        operator.reconciler.wake(Key(NAMESPACE, "many"))
+        operator.reconciler.wake(KEY)
+        assert await asyncio.to_thread(other.wait, 20)
+        operator.reconciler.stop()
+
+    operator.decide = decide
+    memory.store.put(operator.resource)
+    asyncio.run(both())
+    assert operator.outcomes("bug") == 0
+
+
+def of_many(child: Object) -> Object:
+    child["metadata"]["labels"][NAME_LABEL] = "many"
+    return child
