@@ -20,16 +20,17 @@ from gaudi_runtime.contract.text import on_one_line
 class Gates:
     """`deciding` is held from a look at the resource until the gates that follow from it are sent.
 
-    They are `due` when a pod has said what may change its gate, and `task` looks at them then; `tasks` write them.
-    `sent` counts them, and `seen` is how many that were at the last look.
+    They are `due` when a pod has said what may change its gate, and `task` looks at them then; `tasks` write them, and
+    say whether that was done. `sent` counts them, and `seen` is how many that were at the last look.
     """
 
     deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
     due: bool = False
     task: asyncio.Task[None] | None = None
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    tasks: set[asyncio.Task[bool]] = field(default_factory=set)
     sent: int = 0
     seen: int = 0
+    _seen_on_way: tuple[asyncio.Task[bool], ...] = ()
     _on_way: dict[str, SetGate] = field(default_factory=dict)
     _held_back: bool = False
 
@@ -48,6 +49,16 @@ class Gates:
             self._on_way.pop(gate.uid, None)
         waited, self._held_back = self._held_back, False
         return waited
+
+    def look(self) -> None:
+        """A reconcile looks at the resource, and takes those on their way for written."""
+        self.seen, self._seen_on_way = self.sent, tuple(self.tasks)
+
+    async def were_written(self) -> bool:
+        """Whether that was so of all of them, once their answers are there: what is not written is not told."""
+        if self._seen_on_way:
+            await asyncio.wait(self._seen_on_way)
+        return all(task.result() for task in self._seen_on_way)
 
     def assumed(self, observed: Observed) -> Observed:
         """The picture as it is once all have arrived."""

@@ -212,7 +212,7 @@ class Reconciler:
         if resource and (worker.is_new(resource["metadata"].get("generation", 0)) or worker.ask):
             await self._do.reports.renew(key)
             resource = self._do.store.resource(key)
-        worker.gates.seen = worker.gates.sent
+        worker.gates.look()
         observed = self._now(key, worker)
         return replace(observed, status_held=worker.held_since) if observed else None
 
@@ -225,6 +225,7 @@ class Reconciler:
 
     def _observe_again(self, key: Key, before: Observed, worker: ResourceWorker) -> Observed:
         """With the gates that were sent while the reconcile waited for its turn: they are not sent again."""
+        worker.gates.look()
         now = self._now(key, worker)
         if now is None:
             return before
@@ -276,6 +277,8 @@ class Reconciler:
         refusal = await self._write_gates(key, gates, worker)
         await self._do.writer.recheck(key, decision.actions)
         refusal = refusal or await self._act(key, decision.actions, worker)
+        if not await worker.gates.were_written():
+            return SOON_SECONDS
         if decision.question is not None:
             # Gates are written; nobody holds a slot while a plan is worked out, and news go on to be looked at.
             assert self._do.ask  # noqa: S101 - who answers at once leaves no question
@@ -343,17 +346,18 @@ class Reconciler:
 
     async def _write_sent_gates(
         self, key: Key, gates: Sequence[SetGate], worker: ResourceWorker, decision: Decision, resource: Manifest
-    ) -> None:
+    ) -> bool:
         """And tell of them. A reconcile that took them for written is done again where they were not."""
         try:
             if await self._write_gates(key, gates, worker) is None:
                 self._tell(resource, decision)
-                return
+                return True
         except OperatorError as error:
             log.info("%s", error, extra=_of(key))
         except Exception:
             log.exception("A gate was not written by a defect of the operator; it is tried again.", extra=_of(key))
         self.wake(key, SOON_SECONDS)
+        return False
 
     async def _write_gates(self, key: Key, gates: Sequence[SetGate], worker: ResourceWorker) -> Stalled | None:
         """Gates come first and together, for pods wait on them. Returns a refusal."""

@@ -5,6 +5,8 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gaudi_operator.api.v1alpha1.status import GaudiInferenceStatus
 from gaudi_operator.core.actions import Decision, Event, SetGate
 from gaudi_operator.core.names import NAME_LABEL
@@ -107,6 +109,44 @@ def test_gate_waits_for_no_status(operator: Operator) -> None:
     pod.reports()
     assert pod.written() == 1
     answered.set()
+
+
+@pytest.mark.parametrize(("answers", "shown"), [([], 2), ([AWAY], 1)])
+def test_status_tells_only_of_gates_that_were_written(
+    operator: Operator, answers: list[Answer | OSError], shown: int
+) -> None:
+    pod = Pod(operator)
+    answered = hold(operator, "/pods/")
+    pod.reports()
+    operator.status = GaudiInferenceStatus(replicas=2)
+    operator.decide = operator._decide
+    operator.loop.call_soon(operator.reconciler.wake, KEY)
+    operator.pass_time(1)
+    assert replicas(operator) == 1
+    operator.status = GaudiInferenceStatus(replicas=1)
+    operator.memory.answers = answers
+    statuses = shown_of(operator)
+    answered.set()
+    operator.pass_time(1)
+    assert max([1, *statuses]) == shown
+
+
+def replicas(operator: Operator) -> int:
+    """As its status shows them."""
+    return int(operator.memory.api.objects["GaudiInference", "tiny"]["status"]["replicas"])
+
+
+def shown_of(operator: Operator) -> list[int]:
+    """What every status says from now on."""
+    found, send = list[int](), operator.memory.send
+
+    async def noted(method: str, path: str, body: Any, *rest: Any) -> Answer:
+        if "/gaudiinferences/" in path:
+            found.append(body["status"]["replicas"])
+        return await send(method, path, body, *rest)
+
+    operator.memory.send = noted  # type: ignore[method-assign]
+    return found
 
 
 def test_gate_that_was_written_meanwhile_is_not_written_again(operator: Operator) -> None:
