@@ -91,6 +91,11 @@ class Observed:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def pod_count(self) -> int:
+        """How many pods all replicas have, over several nodes too."""
+        return len(self.pods) + len(self.workers)
+
+    @property
     def children(self) -> tuple[Manifest, ...]:
         """What we apply and own, but for PVCs: those are compared by themselves."""
         return (

@@ -30,6 +30,7 @@ class Gates:
     tasks: set[asyncio.Task[bool]] = field(default_factory=set)
     sent: int = 0
     seen: int = 0
+    cancelled: bool = False
     _seen_on_way: tuple[asyncio.Task[bool], ...] = ()
     _on_way: dict[str, SetGate] = field(default_factory=dict)
     _held_back: bool = False
@@ -70,6 +71,7 @@ class Gates:
 
     def cancel(self) -> None:
         """Write no more of them."""
+        self.cancelled = True
         for task in (self.task, *self.tasks):
             if task:
                 task.cancel()

@@ -29,10 +29,11 @@ class _Refusal:
 
 @dataclass(frozen=True)
 class Beside:
-    """What a reconcile has asked the API server for, beside what is watched."""
+    """What a reconcile has asked the API server for, beside what is watched; `asked` is whether it was anything."""
 
     texts: Mapping[TextKey, str]
     namespace_labels: Mapping[str, str]
+    asked: bool
 
     def added_to(self, observed: Observed) -> Observed:
         """The picture with it."""

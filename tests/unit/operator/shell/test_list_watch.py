@@ -154,9 +154,11 @@ async def test_list_that_is_refused_is_tried_again(code: int) -> None:
     assert server.told == [("listed", (POD, "blue", ["b"], 7))]
 
 
-async def test_object_that_cannot_be_taken_in_is_passed_over() -> None:
-    nameless = json.dumps({"type": "ADDED", "object": {"metadata": {"resourceVersion": "8"}}}).encode() + b"\n"
-    async with following(Server([page()], [[nameless, event("ADDED", "a", 9)]])) as server:
+@pytest.mark.parametrize("strange", [{}, {"metadata": {"name": "b"}, "spec": {"containers": "none"}}])
+async def test_object_that_cannot_be_taken_in_is_passed_over(strange: Object) -> None:
+    versioned = {**strange, "metadata": {**strange.get("metadata", {}), "resourceVersion": "8"}}
+    line = json.dumps({"type": "ADDED", "object": versioned}).encode() + b"\n"
+    async with following(Server([page()], [[line, event("ADDED", "a", 9)]])) as server:
         await server.until(lambda: ("seen", "a") in server.told)
 
 
