@@ -14,6 +14,8 @@ DRAIN_SECONDS = 3
 LOST_SECONDS = 40
 EVICTED_SECONDS = 100
 LIVENESS_SECONDS = 60
+POLLED_SECONDS = 1
+"""Between two looks of a poll at its container: what changes in the second in which its node is lost, it may miss."""
 _MOST_BACKOFF = 300
 _NETWORK = "10.0.0."
 
@@ -86,8 +88,8 @@ class Nodes:
         return self.nodes[container.node].up
 
     def heard_at(self, container: Container, now: int) -> int:
-        """When a container could last be asked; what has changed there since then, nobody can know."""
-        return now if self.reachable(container) else self.nodes[container.node].lost_at
+        """When a container was last asked for sure; what has changed there since then, nobody can know."""
+        return now if self.reachable(container) else self.nodes[container.node].lost_at - POLLED_SECONDS
 
     def turn(self, now: int) -> None:
         """One second of scheduler, kubelets and node controller."""

@@ -27,7 +27,7 @@ from tests.world.api_server import ApiServer
 from tests.world.clock import moment
 from tests.world.commands import Fault
 from tests.world.loop import Loop
-from tests.world.nodes import Nodes
+from tests.world.nodes import POLLED_SECONDS, Nodes
 
 LATE_SECONDS = 1.0
 RELISTED_SECONDS = 30
@@ -174,7 +174,7 @@ class Replica:
             now = int(loop.time())
             if container.instance.sequence(now) != after or loop.time() >= until:
                 return decisive(container.instance.report(now))
-            await asyncio.sleep(min(1.0, until - loop.time()))
+            await asyncio.sleep(min(POLLED_SECONDS, until - loop.time()))
 
 
 def _task_of_replica(

@@ -1,6 +1,10 @@
 """What can be known of containers on nodes of the world in memory."""
 
+from tests.laws.readiness import no_gate_closes_without_evidence
 from tests.world import commands
+from tests.world.actions import runs
+from tests.world.nodes import POLLED_SECONDS
+from tests.world.runtime import HOT_SECONDS, Behaviour
 from tests.world.world import World
 
 
@@ -12,4 +16,18 @@ def test_nothing_is_heard_from_a_lost_node_after_its_loss() -> None:
         lost = world.now
         world.do(commands.LoseNode(container.node))
         world.do(commands.PassTime(10))
-        assert world.nodes.heard_at(container, world.now) == lost
+        assert world.nodes.heard_at(container, world.now) == lost - POLLED_SECONDS
+
+
+def test_nobody_hears_what_changes_as_the_node_is_lost() -> None:
+    with World(replicas=2, readiness={"onRecompiles": "CloseGate"}, **runs(Behaviour.COLD)) as world:
+        world.do(commands.PassTime(21))
+        (container, *_) = world.nodes.containers.values()
+        assert container.serving
+        world.do(commands.PassTime(container.instance.moved_at + HOT_SECONDS - world.now))
+        world.do(commands.LoseNode(container.node))
+        world.do(commands.PassTime(5))
+        # Fewer are promised now, so that a gate may be closed for what was heard of its pod last.
+        world.do(commands.ChangeSpec({"rollout": {"maxUnavailable": 1}}))
+        world.do(commands.PassTime(5))
+        assert not list(no_gate_closes_without_evidence(world.history))
