@@ -43,8 +43,9 @@ def others_have_their_time(history: History) -> Iterator[str]:
             continue
         # Times in the cluster are whole seconds.
         for each in history.between(now.at - deadline + 1, history.seen_from(now.at)):
-            running = sum(pod.uid in each.runtimes for pod in each.counted)
-            if running >= sum(each.replica_sets.values()):
+            # One more of the old, for a moment after a change of replicas, is no room for the new one that waits.
+            running = [pod.uid in each.runtimes for pod in each.counted]
+            if all(running) and len(running) >= sum(each.replica_sets.values()):
                 yield f"{now.at:.0f} s: {told['reason']} is Stalled, although all pods ran at {each.at:.0f} s"
 
 

@@ -226,6 +226,16 @@ def test_stalled_for_want_of_room_before_the_deadline(since: int, lies: int) -> 
     assert len(list(showing.others_have_their_time(record))) == lies
 
 
+def test_one_more_of_the_old_pods_is_no_room_for_a_new_one() -> None:
+    stalled = {"type": "Stalled", "status": "True", "reason": "UpgradeBlocked"}
+    runtimes = {name: Runtime(f"{name}-1", serving=True) for name in ("a", "b")}
+    fields: dict[str, Any] = {"runtimes": runtimes, "spec": {"rollout": {"progressDeadlineSeconds": 60}}}
+    lowered = moment(90, A, B, C, replica_sets={OLD: 1, NEW: 1}, **fields)
+    told = moment(100, A, C, status={"conditions": [UNREADY, stalled]}, **fields)
+    record = history(moment(0, A, B, C, replica_sets={OLD: 2, NEW: 1}, **fields), lowered, told)
+    assert not list(showing.others_have_their_time(record))
+
+
 def test_status_without_its_form() -> None:
     bad = history(moment(0), moment(9, status={"conditions": []}))
     assert any("C3" in found for found in showing.status_has_its_form(bad))
