@@ -226,7 +226,7 @@ def test_stalled_for_want_of_room_before_the_deadline(since: int, lies: int) -> 
     assert len(list(showing.others_have_their_time(record))) == lies
 
 
-def test_one_more_of_the_old_pods_is_no_room_for_a_new_one() -> None:
+def test_one_more_old_pod_is_no_room_for_another() -> None:
     stalled = {"type": "Stalled", "status": "True", "reason": "UpgradeBlocked"}
     runtimes = {name: Runtime(f"{name}-1", serving=True) for name in ("a", "b")}
     fields: dict[str, Any] = {"runtimes": runtimes, "spec": {"rollout": {"progressDeadlineSeconds": 60}}}
