@@ -45,7 +45,8 @@ def _problem(state: State) -> Problem | None:
 
 
 def _failed_pods(state: State, revision: str) -> Problem | None:
-    found = failed_pods_problem(state.pods, revision)
+    # Failed pods stay in the cluster long after anybody has waited for them.
+    found = failed_pods_problem(state.pods, revision) if state.desired else None
     running = sum(pod.container is not None and pod.container.running for pod in state.updated)
     # The next try is on its way in every place: nobody is waited for, however long a warm-up takes.
     tries = found is not None and running >= state.desired

@@ -7,7 +7,7 @@ from gaudi_operator.core.pods.problems import failed_in_a_row, failed_pods_probl
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.rollout.backoff import Attempts
 from gaudi_runtime.errors import Problem
-from tests.unit.operator.core.cluster import stamp
+from tests.unit.operator.core.cluster import Cluster, stamp
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
 from tests.unit.operator.core.resources import NOW
 from tests.unit.operator.core.states import state_of, warming
@@ -101,19 +101,35 @@ def test_revision_whose_last_error_is_lost_has_no_problem() -> None:
     assert told(None, error=None) is None
 
 
+def fail(cluster: Cluster) -> None:
+    """The newest pod is refused by its node, and the operator sees it."""
+    said = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": stamp(cluster.now)}
+    cluster.objects["Pod", pod_names(cluster)[-1]]["status"] = {"conditions": [], **said}
+    cluster.operate()
+
+
 def test_resource_stalls_while_pods_fail_until_one_serves() -> None:
     cluster = served(replicas=1, rollout={"progressDeadlineSeconds": 1})
     cluster.change(replicas=2)
     cluster.operate()
     for _ in range(2):
         cluster.controllers()
-        name = pod_names(cluster)[-1]
-        said = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": stamp(cluster.now)}
-        cluster.objects["Pod", name]["status"] = {"conditions": [], **said}
-        cluster.operate()
+        fail(cluster)
     assert shown(cluster, "Stalled") == ("True", "PodsFail")
     assert "UnexpectedAdmissionError." in next(
         each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"
     )
     cluster.settle()
     assert (shown(cluster, "Stalled"), status(cluster)["ready"]) == (("False", "NotStalled"), "2/2")
+
+
+def test_failed_pods_of_a_resource_at_zero_trouble_nobody() -> None:
+    cluster = served(replicas=1)
+    cluster.change(env=[{"name": "LOG_LEVEL", "value": "debug"}])
+    cluster.operate()
+    for _ in range(2):
+        cluster.controllers()
+        fail(cluster)
+    cluster.change(replicas=0)
+    cluster.settle()
+    assert shown(cluster, "Ready") == ("True", "ScaledToZero")
