@@ -257,8 +257,10 @@ class Reports:
             self.follow(key, ())
 
     def warming(self) -> int:
-        """How many pods are on their way to serving, as their last report says."""
-        return sum(last.report is not None and last.report.phase not in SETTLED for last in self.latest.values())
+        """How many pods are on their way to serving, as their last report says. May be called in another thread."""
+        # Listed in one step: while a scrape counts, the loop hears of other pods.
+        latest = list(self.latest.values())
+        return sum(last.report is not None and last.report.phase not in SETTLED for last in latest)
 
     def follow(self, key: Key, pods: Iterable[Manifest]) -> None:
         """Follow exactly these pods of a resource; a restarted container is followed again."""

@@ -177,8 +177,8 @@ class Store:
         return next(iter(self._of(key, RESOURCE)), None)
 
     def resources(self) -> int:
-        """How many resources exist."""
-        return sum(kind is RESOURCE for kind, _ in self._home)
+        """How many resources exist. May be called in another thread, as `all_resources`."""
+        return sum(kind is RESOURCE for kind, _ in list(self._home))
 
     def all_resources(self) -> list[Manifest]:
         """Every resource. May be called in another thread: the lists are made in one step each."""

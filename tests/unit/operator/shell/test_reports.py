@@ -9,10 +9,12 @@ import pytest
 
 from gaudi_operator.clock import Clock
 from gaudi_operator.core.names import CONTAINER
+from gaudi_operator.core.observed import PodReport
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.reports import ANSWERS_PER_SECOND, ASK_SECONDS, Reports, Target, Unreachable, Unusable
 from gaudi_runtime.contract.report import Phase, WarmupReport
 from tests.unit.operator.shell.memory import KEY
+from tests.unit.operator.shell.threads import BEFORE, counted_meanwhile
 from tests.world.api import Object
 from tests.world.clock import moment
 from tests.world.loop import Loop
@@ -307,3 +309,10 @@ def test_warming_pods_are_counted(pods: Pods) -> None:
     pods.follow(pod("c1", "u1"), pod("c2", "u2"))
     pods.pass_time(1)
     assert pods.reports.warming() == 1
+
+
+def test_warming_pods_are_counted_while_others_are_heard(pods: Pods) -> None:
+    def hear(number: int) -> None:
+        pods.reports.latest[str(number)] = PodReport("c", moment(0), report())
+
+    assert counted_meanwhile(pods.reports.warming, hear) >= BEFORE

@@ -6,6 +6,7 @@ from typing import Any
 from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
 from gaudi_operator.shell.kinds import LEADER_WORKER_SET, POD, REPLICA_SET, RESOURCE, SERVICE, Kind
 from gaudi_operator.shell.watching.store import Key, Store
+from tests.unit.operator.shell.threads import BEFORE, counted_meanwhile
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = Key("ns", "tiny")
@@ -228,3 +229,12 @@ def test_pods_that_go_are_no_doubt() -> None:
     store = store_of(manifest(RESOURCE, "r", 1))
     store.doubt(POD, KEY)
     assert not store.doubted
+
+
+def test_resources_are_counted_while_others_are_seen() -> None:
+    store = Store()
+
+    def see(number: int) -> None:
+        store.put(manifest(RESOURCE, str(number), number))
+
+    assert counted_meanwhile(store.resources, see) >= BEFORE
