@@ -152,11 +152,14 @@ class Reconciler:
 
     async def _serve(self, key: Key, worker: ResourceWorker) -> None:
         """One reconcile after the other until the resource is gone."""
-        while observed := await self._observe(key, worker):
+        while await self._prepared(key, worker):
             with self._do.metrics.queued.track_inprogress():
-                await self._slots.acquire(key, min(worker.rank, _rank(observed)))
+                await self._slots.acquire(key, min(worker.rank, self._rank(key)))
             worker.rank = Rank.REST
             try:
+                observed = self._observe(key, worker)
+                if observed is None:
+                    continue  # gone, or changed, while it waited for its turn
                 seconds, wakeable = await self._guarded_pass(key, observed, worker)
             finally:
                 self._slots.release()
@@ -170,19 +173,29 @@ class Reconciler:
         # Nothing is awaited since the last look: a wake-up in between would have been lost.
         del self._workers[key]
 
-    async def _observe(self, key: Key, worker: ResourceWorker) -> Observed | None:
-        """The picture now. A new spec may lower the replicas, and a warm-up may stand still: then it matters what pods
-        are doing at this moment.
+    async def _prepared(self, key: Key, worker: ResourceWorker) -> bool:
+        """Whether there is a resource, and what its pods do at this moment is known where that matters: a new spec may
+        lower the replicas, and a warm-up may stand still. They may be slow to answer: nobody waits for that in a slot.
         """
-        # Before the look: what changes during it must end the next pause.
-        worker.begin()
         resource = self._do.store.resource(key)
-        if resource and (worker.is_new(resource["metadata"].get("generation", 0)) or worker.ask):
+        if resource and (worker.is_new(_generation(resource)) or worker.ask):
             await self._do.reports.renew(key)
-            resource = self._do.store.resource(key)
+        return self._do.store.resource(key) is not None
+
+    def _observe(self, key: Key, worker: ResourceWorker) -> Observed | None:
+        """The picture now; None where there is none that was prepared for."""
+        # Before the look: what changes from now on must end the next pause.
+        worker.begin()
         worker.gates.look()
         observed = self._do.observe(key, worker.gates)
-        return replace(observed, status_held=worker.held_since) if observed else None
+        if observed is None or not worker.was_asked_of(_generation(observed.resource)):
+            return None
+        return replace(observed, status_held=worker.held_since)
+
+    def _rank(self, key: Key) -> Rank:
+        """That of a resource of which no pod has news."""
+        status = (self._do.store.resource(key) or {}).get("status") or {}
+        return Rank.MOTION if status.get("phase") in _MOVING else Rank.REST
 
     def _observe_again(self, key: Key, before: Observed, worker: ResourceWorker, beside: Beside) -> Observed:
         """With the gates that were sent while the reconcile waited for its turn: they are not sent again."""
@@ -288,7 +301,5 @@ def _asked(resource: Manifest) -> tuple[Any, ...]:
     return tuple(metadata.get(each) for each in ("uid", "generation", "labels", "annotations", "deletionTimestamp"))
 
 
-def _rank(observed: Observed) -> Rank:
-    """That of a resource of which no pod has news."""
-    phase = (observed.resource.get("status") or {}).get("phase")
-    return Rank.MOTION if phase in _MOVING else Rank.REST
+def _generation(resource: Manifest) -> int:
+    return int(resource["metadata"].get("generation", 0))

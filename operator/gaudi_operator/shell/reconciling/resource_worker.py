@@ -79,6 +79,10 @@ class ResourceWorker:
         before, self._generation = self._generation, generation
         return before not in (None, generation)
 
+    def was_asked_of(self, generation: int) -> bool:
+        """Whether it is the one that `is_new` was asked of last."""
+        return self._generation == generation
+
     def begin(self) -> None:
         """A reconcile looks at everything: what has changed until now asks for no other one."""
         self._because.clear()

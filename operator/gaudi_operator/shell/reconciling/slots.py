@@ -2,10 +2,13 @@
 
 Within a rank namespaces take turns, so that nobody who has many resources is in the way of others for more than one
 reconcile. What opens or closes gates does not wait for the reconciles that run: those may be busy writing for a while.
+And between two that begin the loop has a turn: a thousand that are woken at once have seconds of work, and pods'
+reports, gates and probes come meanwhile.
 """
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from enum import IntEnum
 
 from gaudi_operator.shell.watching.store import Key
@@ -19,6 +22,7 @@ class Rank(IntEnum):
     REST = 2
 
 
+_OTHERS = (Rank.MOTION, Rank.REST)
 Waiting = OrderedDict[Key, asyncio.Future[None]]
 
 
@@ -29,6 +33,7 @@ class Slots:
         """Nobody runs or waits."""
         self._at_once = at_once
         self._running = 0
+        self._turn: asyncio.Handle | None = None
         self._waiting: dict[Rank, OrderedDict[str, Waiting]] = {rank: OrderedDict() for rank in Rank}
 
     async def acquire(self, key: Key, rank: Rank) -> None:
@@ -56,22 +61,33 @@ class Slots:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        while turn := self._next():
-            if not turn.done():
-                self._running += 1
-                turn.set_result(None)
+        """To all that are about gates, and to the next of the others once the loop has had its turn."""
+        while turn := self._next((Rank.GATES,), 2 * self._at_once):
+            self._give(turn)
+        if self._turn is None and self._running < self._at_once and any(map(self._waiting.get, _OTHERS)):
+            self._turn = asyncio.get_running_loop().call_soon(self._hand_to_other)
 
-    def _next(self) -> asyncio.Future[None] | None:
-        """Who is next, if there is room for it."""
-        for rank, namespaces in self._waiting.items():
-            room = 2 * self._at_once if rank is Rank.GATES else self._at_once
-            if namespaces and self._running < room:
-                namespace, waiting = namespaces.popitem(last=False)
-                _, turn = waiting.popitem(last=False)
-                if waiting:
-                    namespaces[namespace] = waiting
-                return turn
-        return None
+    def _hand_to_other(self) -> None:
+        self._turn = None
+        if turn := self._next(_OTHERS, self._at_once):
+            self._give(turn)
+        self._hand_out()
+
+    def _give(self, turn: asyncio.Future[None]) -> None:
+        if not turn.done():
+            self._running += 1
+            turn.set_result(None)
+
+    def _next(self, ranks: Sequence[Rank], room: int) -> asyncio.Future[None] | None:
+        """Who is next of these, if fewer than `room` run."""
+        waiting_by_namespace = next((found for rank in ranks if (found := self._waiting[rank])), None)
+        if not waiting_by_namespace or self._running >= room:
+            return None
+        namespace, waiting = waiting_by_namespace.popitem(last=False)
+        _, turn = waiting.popitem(last=False)
+        if waiting:
+            waiting_by_namespace[namespace] = waiting
+        return turn
 
     def _add(self, key: Key, rank: Rank, turn: asyncio.Future[None]) -> None:
         self._waiting[rank].setdefault(key.namespace, OrderedDict())[key] = turn

@@ -43,9 +43,10 @@ class Operator:
         self.decide: Callable[[Observed], Decision] = self._decide
         clock = Clock(now=lambda: moment(self.loop.time()), monotonic=self.loop.time)
         self.publisher = Publisher(self.memory.cluster, "operator-1", clock)
+        self.reports = Reports(lambda *news: self.reconciler.reported(*news), self.metrics, _silent, 10.0, clock)
         effects = Effects(
             self.memory.store,
-            Reports(lambda *news: self.reconciler.reported(*news), self.metrics, _silent, 10.0, clock),
+            self.reports,
             Writer(self.memory.cluster, self.memory.store, clock),
             self.publisher,
             self.metrics,

@@ -1,6 +1,7 @@
 """One resource, one pass after the other: refusals are shown, and what failed is tried again later."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from gaudi_operator.core.status.status import MOVES_SECONDS
 from gaudi_operator.shell.client import Answer
 from gaudi_operator.shell.kinds import CONFIG_MAP, POD, RESOURCE, SERVICE
 from gaudi_operator.shell.reconciling.reconcile import PODS_SECONDS, SOON_SECONDS
+from gaudi_operator.shell.reconciling.slots import Rank
+from gaudi_operator.shell.watching.store import Key
 from tests.unit.operator.shell.memory import KEY, manifest
 from tests.unit.operator.shell.reconciled import AWAY, Operator, made
 from tests.world.api import Object
+from tests.world.clock import moment
 
 
 def test_resource_that_is_seen_is_looked_at_once(operator: Operator) -> None:
@@ -115,6 +119,48 @@ def test_spec_that_changes_during_a_reconcile_is_looked_at(operator: Operator) -
     operator.sees(operator.resource)
     operator.pass_time(3600)
     assert seen == [None, 7]
+
+
+def keep_all_busy(operator: Operator) -> None:
+    """Other resources have every slot."""
+    for other in range(4):
+        operator.loop.run_until_complete(operator.reconciler._slots.acquire(Key("others", str(other)), Rank.REST))
+
+
+def test_picture_is_of_the_moment_when_its_turn_comes(operator: Operator) -> None:
+    pictures = list[datetime]()
+
+    def decide(observed: Observed) -> Decision:
+        pictures.append(observed.now)
+        return Decision((), operator.status)
+
+    operator.decide = decide
+    keep_all_busy(operator)
+    operator.sees(operator.resource)
+    operator.pass_time(10)
+    assert pictures == []
+    operator.loop.call_soon(operator.reconciler._slots.release)
+    operator.pass_time(10)
+    assert pictures == [moment(10)]
+
+
+def test_pods_are_asked_for_a_spec_that_came_meanwhile(operator: Operator) -> None:
+    operator.sees(operator.resource)
+    operator.sees(running(serving_pod(operator)))
+    operator.pass_time(10)
+    keep_all_busy(operator)
+    operator.sees(operator.memory.exists(manifest(CONFIG_MAP, "a"), seen=False))
+    operator.pass_time(1)
+    operator.sees(operator.memory.api.put({**operator.resource, "spec": {"replicas": 7}}, generation=2))
+    renewed = list[Key]()
+
+    async def renew(key: Key) -> None:
+        renewed.append(key)
+
+    operator.reports.renew = renew
+    operator.loop.call_soon(operator.reconciler._slots.release)
+    operator.pass_time(10)
+    assert renewed == [KEY]
 
 
 def test_own_write_that_a_watch_shows_first_asks_for_nothing(operator: Operator) -> None:

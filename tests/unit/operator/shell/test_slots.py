@@ -21,10 +21,11 @@ class Line:
 
     def wait(self, name: str, rank: Rank = Rank.REST, namespace: str = "blue") -> None:
         """One more waits."""
-        self.tasks[name] = self.loop.create_task(self._take(Key(namespace, name), rank))
+        self.tasks[name] = self.loop.create_task(self.take(Key(namespace, name), rank))
         self.settle()
 
-    async def _take(self, key: Key, rank: Rank) -> None:
+    async def take(self, key: Key, rank: Rank) -> None:
+        """Wait for a slot and begin."""
         await self.slots.acquire(key, rank)
         self.began.append(key.name)
 
@@ -35,7 +36,7 @@ class Line:
     def release(self, times: int = 1) -> None:
         """So many are over, one after the other."""
         for _ in range(times):
-            self.slots.release()
+            self.loop.call_soon(self.slots.release)
             self.settle()
 
 
@@ -103,10 +104,28 @@ def test_slot_of_one_that_gives_up_is_not_lost(line: Line, handed_out: bool) -> 
     line.wait("a")
     line.wait("b")
     if handed_out:
-        line.slots.release()
-    line.tasks["b"].cancel()
+        line.loop.call_soon(line.slots.release)
+        # Right after the slot was handed out, and before its task goes on.
+        line.loop.call_soon(line.loop.call_soon, line.tasks["b"].cancel)
+    else:
+        line.tasks["b"].cancel()
     line.settle()
     line.wait("c")
     if not handed_out:
         line.release()
     assert line.began == ["a", "c"]
+
+
+def test_loop_has_a_turn_between_two_that_begin(line: Line) -> None:
+    line.slots = Slots(8)
+
+    def look() -> None:
+        line.began.append("turn")
+        if len(line.began) < 6:
+            line.loop.call_soon(look)
+
+    for name in ("a", "b"):
+        line.tasks[name] = line.loop.create_task(line.take(Key("blue", name), Rank.REST))
+    line.loop.call_soon(look)
+    line.settle()
+    assert "turn" in line.began[line.began.index("a") : line.began.index("b")]
