@@ -58,7 +58,8 @@ class KubeApi:
         """`pki` holds ca.crt, admin.crt and admin.key."""
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        limits = httpx.Limits(keepalive_expiry=None)
+        # Few kept: httpx looks at each of them for every request, and asks the kernel whether it still is one.
+        limits = httpx.Limits(max_keepalive_connections=16, keepalive_expiry=None)
         self._client = httpx.AsyncClient(base_url=server, verify=context, trust_env=False, timeout=30, limits=limits)
         self._asked: set[asyncio.Task[httpx.Response]] = set()
         self.namespace = namespace

@@ -6,12 +6,15 @@ A real API server with controllers, the operator with the Lease of the chart; th
 the start of another operator, in a cgroup of its own: until it is ready, which it is when it has looked at all of them;
 how late its Lease was renewed; the most memory that it had, with its process for plans. Then 500 pods more warm up, and
 20 of them are done each second while the others report progress. That keeps two cores busy by itself, most of all the
-API server: so beside it a client of nobody writes a condition to a pod of its own, five times a second, and what that
-takes is what nobody could be quicker than. Ends with exit code 1 when a limit is missed.
+API server. In a cluster the operator shares no core with that: here it is first in line for one, so that its part of a
+gate is its own and not the wait for a core. For the rest of it a client of nobody writes a condition to a pod of its
+own, five times a second, and what that takes is what nobody could be quicker than. Ends with exit code 1 when a limit
+is missed.
 """
 
 import asyncio
 import itertools
+import os
 import random
 import sys
 import time
@@ -22,6 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import httpx
+import psutil
 
 from gaudi_operator.core.names import GATE
 from gaudi_runtime.contract.report import Phase
@@ -47,7 +51,9 @@ DONE_PER_SECOND = 20.0
 PROGRESS_SECONDS = 5.0
 """Between two reports of a pod that warms up: a bucket takes as long."""
 BARE, BARE_SECONDS = "bare", 0.2
-"""The pod that is written to for comparison, and how long it rests between two writes."""
+"""The pod that is written to for comparison, and how long after the one write the next begins."""
+FIRST_IN_LINE = -10
+"""The operator's niceness while gates are measured."""
 CGROUP = "gaudi-bench"
 PATIENCE = 1800.0
 
@@ -88,6 +94,7 @@ async def start_figures(stage: Stage, count: int) -> list[Figure]:
 
 async def gate_figures(stage: Stage, count: int) -> list[Figure]:
     """20 pods a second become warm, of 500 that report progress."""
+    _put_first_in_line(stage.operator.pid)
     stage.kubelet.on_start = lambda _: None
     known = set(stage.kubelet.runtimes)
     for number in range(WARMING):
@@ -111,13 +118,19 @@ async def gate_figures(stage: Stage, count: int) -> list[Figure]:
     return [
         Figure(f"{beside}: p50", percentile(delays, 50), "s"),
         Figure("  p99", percentile(delays, 99), "s"),
-        Figure("  the operator's part of it, until the gate is sent, at most: p50", _at_most(sent, 0.5), "s"),
+        Figure("  the operator's part of it, until the gate is sent, below: p50", _at_most(sent, 0.5), "s"),
         Figure("  p99", _at_most(sent, 0.99), "s", 0.05),
         Figure("  a bare write of a condition -> seen, meanwhile: p50", percentile(floor, 50), "s"),
         Figure("  p99", percentile(floor, 99), "s"),
         Figure("  gates beyond bare writes: p50", percentile(delays, 50) - percentile(floor, 50), "s", 0.05),
         Figure("  p99", percentile(delays, 99) - percentile(floor, 99), "s", 0.05),
     ]
+
+
+def _put_first_in_line(pid: int) -> None:
+    # Each thread has a niceness of its own; later ones get that of the thread that starts them.
+    for thread in psutil.Process(pid).threads():
+        os.setpriority(os.PRIO_PROCESS, thread.id, FIRST_IN_LINE)
 
 
 async def _sent_within(stage: Stage) -> dict[float, float]:
@@ -147,16 +160,20 @@ async def _bare_writes(stage: Stage) -> AsyncIterator[list[float]]:
             if number in written:
                 found.append(time.monotonic() - written.pop(number))
 
-    async def write() -> None:
+    async def write(number: int) -> None:
+        condition = {"type": GATE, "status": "True", "message": str(number)}
+        written[str(number)] = time.monotonic()
+        await api.strategic("Pod", BARE, {"status": {"conditions": [condition]}}, "status")
+
+    async def write_all() -> None:
+        # None waits for the answer to another, as no gate does: else a second of silence would count once.
         for number in itertools.count():
-            written[str(number)] = time.monotonic()
-            condition = {"type": GATE, "status": "True", "message": str(number)}
-            await api.strategic("Pod", BARE, {"status": {"conditions": [condition]}}, "status")
+            background.spawn(write(number))
             await asyncio.sleep(BARE_SECONDS)
 
     background = Background()
     background.spawn(watch())
-    background.spawn(write())
+    background.spawn(write_all())
     yield found
     await background.stop()
     background.check()
