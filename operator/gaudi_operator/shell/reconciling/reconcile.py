@@ -155,11 +155,11 @@ class Reconciler:
         while await self._prepared(key, worker):
             with self._do.metrics.queued.track_inprogress():
                 await self._slots.acquire(key, min(worker.rank, self._rank(key)))
-            worker.rank = Rank.REST
             try:
                 observed = self._observe(key, worker)
                 if observed is None:
                     continue  # gone, or changed, while it waited for its turn
+                worker.rank = Rank.REST
                 seconds, wakeable = await self._guarded_pass(key, observed, worker)
             finally:
                 self._slots.release()

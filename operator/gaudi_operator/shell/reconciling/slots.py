@@ -33,7 +33,7 @@ class Slots:
         """Nobody runs or waits."""
         self._at_once = at_once
         self._running = 0
-        self._turn: asyncio.Handle | None = None
+        self._handing_out: asyncio.Handle | None = None
         self._waiting: dict[Rank, OrderedDict[str, Waiting]] = {rank: OrderedDict() for rank in Rank}
 
     async def acquire(self, key: Key, rank: Rank) -> None:
@@ -64,11 +64,11 @@ class Slots:
         """To all that are about gates, and to the next of the others once the loop has had its turn."""
         while turn := self._next((Rank.GATES,), 2 * self._at_once):
             self._give(turn)
-        if self._turn is None and self._running < self._at_once and any(map(self._waiting.get, _OTHERS)):
-            self._turn = asyncio.get_running_loop().call_soon(self._hand_to_other)
+        if self._handing_out is None and self._running < self._at_once and any(map(self._waiting.get, _OTHERS)):
+            self._handing_out = asyncio.get_running_loop().call_soon(self._hand_to_other)
 
     def _hand_to_other(self) -> None:
-        self._turn = None
+        self._handing_out = None
         if turn := self._next(_OTHERS, self._at_once):
             self._give(turn)
         self._hand_out()
