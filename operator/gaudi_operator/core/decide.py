@@ -26,7 +26,7 @@ from gaudi_operator.core.pods.view import PodView, read_pods
 from gaudi_operator.core.resource import Inference, SpecUnreadable, read_identity, read_inference, read_status
 from gaudi_operator.core.rollout.backoff import attempts
 from gaudi_operator.core.rollout.planner import rollout_policy
-from gaudi_operator.core.rollout.replicas import scale, with_workloads
+from gaudi_operator.core.rollout.replicas import scale, wanted_pods, with_workloads
 from gaudi_operator.core.rollout.revision import (
     FromClass,
     Revision,
@@ -36,6 +36,7 @@ from gaudi_operator.core.rollout.revision import (
     with_kept_mode,
 )
 from gaudi_operator.core.rollout.rollout import roll_out
+from gaudi_operator.core.rollout.scale_down import still_to_go
 from gaudi_operator.core.state import RolloutState, State
 from gaudi_operator.core.status.events import events
 from gaudi_operator.core.status.status import all_heard, make_status, throttled, unreadable_status
@@ -74,8 +75,12 @@ def decide_gates(
     answers: Answers = AT_ONCE,
     read: Callable[[Manifest, Answers], Inference] = read_inference,
 ) -> Decision:
-    """The gates of decide() and their events: a fifth of its work, for pods that wait. The status is the one before."""
-    judged = _judge(observed, defaults, answers, read)
+    """The gates of decide() and their events: a fifth of its work, for pods that wait. The status is the one before.
+
+    Without those that close while requests wait for compiles: of the pods that serve some may have to go, and what a
+    reconcile has just written about that is not known here.
+    """
+    judged = _judge(observed, defaults, answers, read, alone=True)
     return _gates_alone(judged) if isinstance(judged, Judged) else Decision((), read_status(observed.resource))
 
 
@@ -93,8 +98,10 @@ def _judge(
     defaults: InstallationDefaults,
     answers: Answers,
     read: Callable[[Manifest, Answers], Inference],
+    *,
+    alone: bool = False,
 ) -> Judged | Decision:
-    """The decision itself where there is nothing to judge."""
+    """The decision itself where there is nothing to judge. `alone` is whether only gates are decided on."""
     before, deadlines = read_status(observed.resource), Deadlines(observed.now)
     if read_identity(observed.resource).deleting:
         return Decision((), before)  # the garbage collector of the cluster takes the children
@@ -112,7 +119,8 @@ def _judge(
     # Gates are judged and written first: a pod that has warmed up waits for nothing else, and for no plan.
     promised = rollout_policy(inference.spec.rollout, inference.spec.replicas)
     pods = read_pods(observed)
-    gates = judge_gates(pods, inference.spec.readiness, promised.floor, deadlines)
+    to_go = still_to_go(pods, wanted_pods(observed))
+    gates = judge_gates(pods, inference.spec.readiness, promised.floor, deadlines, to_go, may_close=not alone)
     pods = with_gates(pods, gates, observed.now)
 
     found = terminations(pods, before, observed.reports)

@@ -129,20 +129,32 @@ def _lost_container(pod: PodView) -> tuple[str, str] | None:
 RECOMPILING = "Recompiling"
 
 
-def judge_gates(pods: Sequence[PodView], readiness: Readiness, promised: int, deadlines: Deadlines) -> list[SetGate]:
-    """All gates to be written. `promised` pods, and at least one, stay in traffic whatever they compile."""
+def judge_gates(
+    pods: Sequence[PodView],
+    readiness: Readiness,
+    promised: int,
+    deadlines: Deadlines,
+    to_go: int = 0,
+    *,
+    may_close: bool = True,
+) -> list[SetGate]:
+    """All gates to be written. `promised` pods, and at least one, stay in traffic whatever they compile, beside `to_go`
+    of those that serve: the workloads' controllers are about to take so many. `may_close` is whether pods may be closed
+    because they compile.
+    """
     found = {pod.uid: gate for pod in pods if (gate := judge(pod, readiness, deadlines))}
     if readiness.on_recompiles is OnRecompiles.CLOSE_GATE:
         closing = {uid for uid, gate in found.items() if not gate.open}
         serving = [pod for pod in pods if pod.ready and pod.uid not in closing]
         # Slow answers beat none: at least one pod serves on whatever it compiles.
-        spare = len(serving) - max(1, promised)
+        spare = len(serving) - to_go - max(1, promised)
         coming = sum(is_settling(pod, deadlines) for pod in pods)
         # A gate that may open again goes back before another one closes, or both could be shut at once.
         waiting = [pod.uid for pod in _calmest_first(pods) if pod.uid in found and _is_kept_closed(pod)]
         for uid in waiting[max(0, -spare - coming) :]:
             del found[uid]
-        found |= {pod.uid: _close_for_recompiles(pod) for pod in _hottest(serving, readiness)[: max(0, spare)]}
+        if may_close:
+            found |= {pod.uid: _close_for_recompiles(pod) for pod in _hottest(serving, readiness)[: max(0, spare)]}
     return list(found.values())
 
 

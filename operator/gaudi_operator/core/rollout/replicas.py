@@ -101,6 +101,11 @@ def written_replicas(observed: Observed) -> dict[str, int]:
     return {name: full_replicas(each) for name, each in live_workloads(observed).items()}
 
 
+def wanted_pods(observed: Observed) -> dict[str, int]:
+    """Replicas of each revision's workload as its controller sees them: fewer during a back-off."""
+    return {name: int(each["spec"].get("replicas", 1)) for name, each in live_workloads(observed).items()}
+
+
 def full_replicas(workload: Manifest) -> int:
     """Replicas that a workload has, or has again after a back-off."""
     # Without the annotation a back-off would look like a rollout that somebody had scaled to zero.

@@ -46,6 +46,25 @@ def _without(room: int, count: int, live: int) -> int:
     return max(count - room, min(count, live))
 
 
+def still_to_go(pods: Iterable[PodView], replicas: Mapping[str, int]) -> int:
+    """How many of the pods that serve may be taken until each revision has come down to `replicas`, which stand in its
+    workload already: any of those that are alike to the ReplicaSet controller, and of groups the last ones.
+    """
+    found: dict[str, list[PodView]] = defaultdict(list)
+    for pod in pods:
+        if pod.active:
+            found[pod.revision].append(pod)
+    return sum(_serving_to_go(mine, replicas.get(revision, 0)) for revision, mine in found.items())
+
+
+def _serving_to_go(active: Sequence[PodView], desired: int) -> int:
+    serving = [pod for pod in active if pod.ready]
+    if any(pod.ordinal is not None for pod in active):
+        return sum(pod.ordinal is not None and pod.ordinal >= desired for pod in serving)
+    before = sum(not pod.ready and (not _is_shown_ready(pod) or pod.deletion_cost == REMOVED_FIRST) for pod in active)
+    return min(len(serving), max(0, len(active) - desired - before))
+
+
 def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
     """The `count` of these ready pods that hurt least; none when all have the same to lose: then any may go."""
     # Writing costs that say nothing would cost a write per pod and delay the step by a reconcile.
@@ -56,13 +75,17 @@ def removal_candidates(ready: Sequence[PodView], count: int) -> list[PodView]:
 
 def _costs(active: Sequence[PodView], desired: int) -> Iterable[SetDeletionCost]:
     # By the condition that the controller reads, not by our gate: the kubelet follows a closed gate a moment later.
-    shown = [pod for pod in active if "Ready" in pod.conditions and pod.conditions["Ready"].true]
+    shown = [pod for pod in active if _is_shown_ready(pod)]
     chosen = removal_candidates(shown, len(shown) - desired)
     for pod in active:
         if pod in chosen and pod.deletion_cost != REMOVED_FIRST:
             yield SetDeletionCost(pod.name, pod.uid, pod.revision, True, f"it goes first: {_said(pod)}")
         elif pod.deletion_cost == REMOVED_FIRST and (desired >= len(active) or (chosen and pod not in chosen)):
             yield SetDeletionCost(pod.name, pod.uid, pod.revision, False, "it does not have to go any more")
+
+
+def _is_shown_ready(pod: PodView) -> bool:
+    return "Ready" in pod.conditions and pod.conditions["Ready"].true
 
 
 def _loss(pod: PodView) -> tuple[bool, int, int, int]:

@@ -6,13 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.api.v1alpha1.warmup import OnRecompiles, Readiness
+from gaudi_operator.core.actions import SetGate
 from gaudi_operator.core.deadlines import Deadlines
+from gaudi_operator.core.decide import decide, decide_gates
 from gaudi_operator.core.notation import timestamp
 from gaudi_operator.core.pods.gate import RECOMPILING, judge_gates, with_gates
 from gaudi_operator.core.pods.view import PodView
+from gaudi_runtime.contract.report import Phase
+from tests.unit.operator.core.cluster import Cluster
 from tests.unit.operator.core.pod_objects import condition, gate_condition, pod, view
-from tests.unit.operator.core.reports import PLAN, report
-from tests.unit.operator.core.resources import NOW
+from tests.unit.operator.core.reports import FULL, PLAN, report
+from tests.unit.operator.core.resources import DEFAULTS, NOW
+from tests.unit.operator.core.stories import pod_names, served
 
 CLOSING = Readiness(on_recompiles=OnRecompiles.CLOSE_GATE, max_recompiles=3)
 RECORD = f"Container c1, instance first, plan {PLAN}."
@@ -96,6 +101,42 @@ def test_no_second_pod_opens_before_the_kubelet_sees_the_first() -> None:
     opened = (gate_condition(True, RECORD, since=just_now), condition("Ready", False))
     coming = view(pod("b", conditions=opened), report(recent_recompiles=9))
     assert gates(serving("a", 0), coming, closed("c", 9), promised=2) == {}
+
+
+def test_pods_that_others_are_about_to_take_are_not_spare() -> None:
+    pods = [serving("a", 0), serving("b", 9)]
+    assert judge_gates(pods, CLOSING, 1, Deadlines(NOW), to_go=1) == []
+
+
+def test_closed_pod_opens_where_the_serving_one_may_go() -> None:
+    (gate,) = judge_gates([serving("a", 0), closed("b", 9)], CLOSING, 1, Deadlines(NOW), to_go=1)
+    assert (gate.pod, gate.open) == ("b", True)
+
+
+def lowered() -> Cluster:
+    """Of two pods one is to go, and the ReplicaSet controller has not taken it yet; one compiles, the other is away."""
+    cluster = served(readiness={"onRecompiles": "CloseGate"})
+    cluster.change(replicas=1)
+    cluster.operate()
+    assert cluster.kind("ReplicaSet")[0]["spec"]["replicas"] == 1
+    hot, away = pod_names(cluster)
+    cluster.report(hot, Phase.SERVING, prompt=FULL, recent_recompiles=99)
+    del cluster.reports[cluster.objects["Pod", away]["metadata"]["uid"]]
+    return cluster
+
+
+def test_no_pod_closes_while_another_is_still_to_go() -> None:
+    assert not any(isinstance(each, SetGate) for each in lowered().operate().actions)
+
+
+def test_gates_alone_close_for_no_recompile() -> None:
+    """A reconcile may have lowered the replicas meanwhile, and its picture is not theirs."""
+    cluster = served(readiness={"onRecompiles": "CloseGate"}, rollout={"maxUnavailable": 1})
+    hot, _ = pod_names(cluster)
+    cluster.report(hot, Phase.SERVING, prompt=FULL, recent_recompiles=99)
+    observed = cluster.observed()
+    assert decide_gates(observed, DEFAULTS).actions == ()
+    assert [each.reason for each in decide(observed, DEFAULTS).actions if isinstance(each, SetGate)] == [RECOMPILING]
 
 
 PODS = st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=6).map(
