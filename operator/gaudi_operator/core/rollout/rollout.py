@@ -45,8 +45,10 @@ def _problem(state: State) -> Problem | None:
 
 
 def _failed_pods(state: State, revision: str) -> Problem | None:
+    if sum(pod.ready for pod in state.updated) >= state.desired:
+        return None  # what has failed beside those that serve, nobody waits for any more: the replicas were lowered
     # Failed pods stay in the cluster long after anybody has waited for them.
-    found = failed_pods_problem(state.pods, revision) if state.desired else None
+    found = failed_pods_problem(state.pods, revision)
     running = sum(pod.container is not None and pod.container.running for pod in state.updated)
     # The next try is on its way in every place: nobody is waited for, however long a warm-up takes.
     tries = found is not None and running >= state.desired

@@ -133,3 +133,17 @@ def test_failed_pods_of_a_resource_at_zero_trouble_nobody() -> None:
     cluster.change(replicas=0)
     cluster.settle()
     assert shown(cluster, "Ready") == ("True", "ScaledToZero")
+
+
+def test_failed_pods_beside_all_that_serve_trouble_nobody() -> None:
+    """More replicas were asked for, their pods failed, and now the one that serves is all that is wanted."""
+    cluster = served(replicas=1)
+    cluster.change(replicas=2)
+    cluster.operate()
+    for _ in range(2):
+        cluster.controllers()
+        fail(cluster)
+    assert shown(cluster, "Ready") == ("False", "PodsFail")
+    cluster.change(replicas=1)
+    cluster.operate()
+    assert (shown(cluster, "Ready"), shown(cluster, "Stalled")) == (("True", "Serving"), ("False", "NotStalled"))
