@@ -75,7 +75,7 @@ class Reconciler:
             if kind is POD and _runs_anew(before, manifest):
                 self._container_has_news(key, gate_of(manifest) == "True", SOON_SECONDS, version)
             elif kind is POD:
-                self.wake(key, self._pods_within(key), version)
+                self._pod_has_news(key, before, manifest, version)
             else:
                 self.wake(key, 0.0 if kind in (RESOURCE, CLASS) else SOON_SECONDS, version)
 
@@ -102,6 +102,15 @@ class Reconciler:
         worker = self._workers.get(key)
         moves = moves_within(worker.pods if worker else 0)
         self._container_has_news(key, urgent, self._pods_within(key) if urgent else moves)
+
+    def _pod_has_news(self, key: Key, before: Manifest | None, pod: Manifest, version: int) -> None:
+        """One that has come, or got a node, changes the status alone: that is looked at when it may be shown."""
+        worker = self._workers.get(key)
+        if worker is None or worker.upgrades or _state(before) != _state(pod):
+            self.wake(key, self._pods_within(key), version)
+            return
+        worker.held_since = worker.held_since or self._do.clock.now()
+        self.wake(key, moves_within(worker.pods) + SOON_SECONDS, version)
 
     def _pods_within(self, key: Key) -> float:
         worker = self._workers.get(key)
@@ -293,6 +302,14 @@ class Reconciler:
 def _runs_anew(before: Manifest | None, pod: Manifest) -> bool:
     """Whether a pod runs another container than it was seen with, or none any more."""
     return (target_of(before) if before else None) != target_of(pod)
+
+
+def _state(pod: Manifest | None) -> tuple[Any, ...]:
+    """What a pod is to others: a new one is as good as none."""
+    status = (pod or {}).get("status") or {}
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    going = pod is not None and "deletionTimestamp" in pod["metadata"]
+    return status.get("phase", "Pending"), ready, going, gate_of(pod or {})
 
 
 def _asked(resource: Manifest) -> tuple[Any, ...]:

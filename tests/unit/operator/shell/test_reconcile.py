@@ -55,6 +55,24 @@ def test_upgrade_looks_at_its_pods_sooner(operator: Operator, upgrades: bool, wi
     assert len(operator.decided) == 2
 
 
+@pytest.mark.parametrize("upgrades", [False, True])
+def test_pod_that_comes_is_looked_at_when_shown(operator: Operator, upgrades: bool) -> None:
+    held = list[datetime | None]()
+
+    def decide(observed: Observed) -> Decision:
+        held.append(observed.status_held)
+        return Decision((), operator.status, upgrades=upgrades)
+
+    operator.decide = decide
+    operator.sees(operator.resource)
+    operator.pass_time(10)
+    operator.sees(operator.memory.exists(manifest(POD, "a", spec={}, status={"phase": "Pending"}), seen=False))
+    operator.pass_time(SOON_SECONDS)
+    assert held == [None, None][: 1 + upgrades]
+    operator.pass_time(MOVES_SECONDS)
+    assert held == ([None, None] if upgrades else [None, moment(10)])
+
+
 def test_container_that_starts_is_looked_at_soon(operator: Operator) -> None:
     operator.sees(operator.resource)
     operator.sees(running(serving_pod(operator)))
