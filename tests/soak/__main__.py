@@ -138,7 +138,7 @@ def _batch(number: int) -> Failure | None:
         run_state_machine_as_test(seed(number)(Machine), settings=chosen)
     except Exception as error:
         return Failure(number, "\n".join([*getattr(error, "__notes__", ()), f"{type(error).__name__}: {error}"]))
-    return None
+    return Failure(number, Machine.broke[-1]) if Machine.broke else None
 
 
 def on_api_server(first: int, steps: int) -> int:

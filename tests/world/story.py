@@ -19,14 +19,23 @@ PAUSES = (0, 1, 4, 15, 40)
 
 
 class Story(RuleBasedStateMachine):
-    """Two replicas are on their way. `told` counts over all stories, for whoever runs many."""
+    """Two replicas are on their way. `told` counts over all stories, for whoever runs many, and `broke` has what
+    happened in those that broke a law: hypothesis says nothing of one that it has given up, for it was too long.
+    """
 
     told: ClassVar[Counter[str]] = Counter()
+    broke: ClassVar[list[str]] = []
     world: World
+
+    def __init__(self) -> None:
+        """Nothing has happened yet."""
+        super().__init__()
+        self._happened: list[str] = []
 
     @initialize(first=st.sampled_from(("good", "cold")))
     def begin(self, first: str) -> None:
         """A resource that was just created; gates of pods close while their requests wait for compiles."""
+        self._happened.append(first)
         readiness = {"stallTimeoutSeconds": 60, "onRecompiles": "CloseGate"}
         rollout = {"surgeTimeoutSeconds": 30, "progressDeadlineSeconds": 60}
         self.world = World(replicas=2, readiness=readiness, rollout=rollout, **runs(first))
@@ -39,7 +48,8 @@ class Story(RuleBasedStateMachine):
 
         command = action(self.world, choose)
         if command is not None:
-            note(f"{self.world.now} s: {command}")
+            self._happened.append(f"{self.world.now} s: {command}")
+            note(self._happened[-1])
             self.world.do(command)
         self.world.do(PassTime(choose(PAUSES)))
         self.told["steps"] += 1
@@ -53,6 +63,8 @@ class Story(RuleBasedStateMachine):
         self.told["seconds"] += self.world.now
         self.told["moments"] += len(self.world.history.moments)
         self.told["violations"] += len(found)
+        if found:
+            self.broke.append("\n".join((*self._happened, *found)))
         assert not found, "\n".join(found)
 
 

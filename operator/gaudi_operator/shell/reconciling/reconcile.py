@@ -251,7 +251,10 @@ class Reconciler:
         worker.expect(decision.actions)
         refusal = await self._gates.write(key, gates, worker)
         await self._do.writer.recheck(key, decision.actions)
-        refusal = refusal or await self._act(key, decision.actions, worker)
+        if not refusal:
+            done, refusal = await self._act(key, decision.actions, worker, observed.resource)
+            if not done:
+                return 0.0  # nor is what its status would tell
         if not await worker.gates.were_written():
             return SOON_SECONDS
         if decision.question is not None:
@@ -291,12 +294,21 @@ class Reconciler:
             return self._decide(observed)
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._decide, observed)
 
-    async def _act(self, key: Key, actions: Sequence[Action], worker: ResourceWorker) -> Stalled | None:
-        """All but the gates, in order, up to the first refusal."""
+    async def _act(
+        self, key: Key, actions: Sequence[Action], worker: ResourceWorker, decided_on: Manifest
+    ) -> tuple[bool, Stalled | None]:
+        """All but the gates, in order, up to the first refusal. False where another spec was seen meanwhile: writes may
+        take long, and what the rest was decided on is wanted no more.
+        """
         for action in actions:
-            if not isinstance(action, SetGate) and (refused := await self._do.act(key, action, worker)):
-                return refused
-        return None
+            if isinstance(action, SetGate):
+                continue
+            now = self._do.store.resource(key)
+            if now is None or _asked(now) != _asked(decided_on):
+                return False, None
+            if refused := await self._do.act(key, action, worker):
+                return True, refused
+        return True, None
 
 
 def _runs_anew(before: Manifest | None, pod: Manifest) -> bool:

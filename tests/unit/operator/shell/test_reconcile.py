@@ -139,6 +139,29 @@ def test_spec_that_changes_during_a_reconcile_is_looked_at(operator: Operator) -
     assert seen == [None, 7]
 
 
+def test_rest_of_a_decision_on_another_spec_is_not_done(operator: Operator) -> None:
+    """Writes may take seconds, and a user may have thought better of it."""
+    replicas, send, written = list[int | None](), operator.memory.send, list[str]()
+
+    def decide(observed: Observed) -> Decision:
+        replicas.append(observed.resource["spec"].get("replicas"))
+        return Decision((made("a"), made("b")) if len(replicas) == 1 else (made("c"),), operator.status)
+
+    async def changed_meanwhile(*request: Any) -> Answer:
+        if request[0] != "GET":
+            written.append(request[1].partition("?")[0].rpartition("/")[2])
+        if written == ["a"]:
+            edited = {**operator.resource, "spec": {**operator.resource["spec"], "replicas": 7}}
+            operator.reconciler.seen(operator.memory.api.put(edited, generation=2))
+        return await send(*request)
+
+    operator.decide = decide
+    operator.memory.send = changed_meanwhile  # type: ignore[method-assign]
+    operator.sees(operator.resource)
+    operator.pass_time(1)
+    assert (replicas, written) == ([None, 7], ["a", "c", "status"])
+
+
 def keep_all_busy(operator: Operator) -> None:
     """Other resources have every slot."""
     for other in range(4):
