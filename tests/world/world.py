@@ -5,7 +5,7 @@ from datetime import datetime
 from itertools import count
 from typing import Self
 
-from gaudi_operator.core.names import FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
+from gaudi_operator.core.names import DESIRED_ANNOTATION, FAILURE_ANNOTATION, RESTARTED_AT_ANNOTATION, REVISION_LABEL
 from gaudi_operator.core.rollout.revision import undo_patch
 from gaudi_operator.settings import HostPath, Settings
 from tests.builders import gaudi_inference, merged, patched
@@ -158,9 +158,8 @@ class World:
             node.taken, node.refuses_until = 0 if scarce else node.taken, 0
             self._return(node, commands.ReturnNode(name, rebooted=False))
         start = self.now
-        while (
-            self.now < start + MOST_SECONDS
-            and self.now - max(start, self._last_move(), self._next_try()) < QUIET_SECONDS
+        while self.now < start + MOST_SECONDS and (
+            self.now - max(start, self._last_move(), self._next_try()) < QUIET_SECONDS or self._backs_off_untold()
         ):
             self._second()
         self.history.end = self.now
@@ -284,6 +283,12 @@ class World:
         ends = (datetime.fromisoformat(row["backOff"]["until"]) for row in rows if "backOff" in row)
         return max(((end - START).total_seconds() for end in ends), default=0)
 
+    def _backs_off_untold(self) -> bool:
+        """Whether a revision is to have pods again of which the status has no row: its ControllerRevision is gone."""
+        told = {row["name"] for row in self.resource.get("status", {}).get("revisions", ())}
+        held = [each for each in self.api.kind("ReplicaSet") if DESIRED_ANNOTATION in _annotations(each)]
+        return any(each["metadata"]["labels"].get(REVISION_LABEL) not in told for each in held)
+
     def _changed(self) -> None:
         if not self._acting or self._acting[-1] != self._time:
             self._acting.append(self._time)
@@ -303,6 +308,11 @@ class World:
         objects = [each for (kind, _), each in self.api.objects.items() if kind != "GaudiInference"]
         taking = {pod["metadata"]["uid"] for pod in objects if pod["kind"] == "Pod" and _takes_traffic(pod)}
         self.history.moments.append(moment(self._time, self.resource, objects, taking, runtimes, warm, hot))
+
+
+def _annotations(manifest: Object) -> Object:
+    found: Object = manifest["metadata"].get("annotations") or {}
+    return found
 
 
 def _takes_traffic(pod: Object) -> bool:
