@@ -5,6 +5,7 @@ GAUDI_SOAK_STEPS (100000), GAUDI_SOAK_CLUSTER_STEPS (1000) and GAUDI_SOAK_CONTEN
 many, GAUDI_SOAK_MINUTES (120) how long specs are tried; GAUDI_SOAK_SEED makes the same choices.
 """
 
+import gc
 import logging
 import os
 import random
@@ -112,6 +113,9 @@ def in_memory(first: int, steps: int) -> Failure | None:
         while told["steps"] < steps and failure is None:
             failure = _batch(number)
             number += 1
+            # Each operator freezes what is there once it has started, and this process sees tens of thousands of them.
+            gc.unfreeze()
+            gc.collect()
             progress.update(task, completed=min(steps, told["steps"]))
     seconds = time.monotonic() - started
     console.print(

@@ -1,6 +1,5 @@
 """The world in memory: an API server, controllers, nodes and two replicas of the operator, all of it on record."""
 
-import gc
 from datetime import datetime
 from itertools import count
 from typing import Self
@@ -69,7 +68,6 @@ class World:
             self._bury(replica)
         self.outside.loop.run_until(self.now)
         self.outside.loop.close()
-        gc.unfreeze()  # each operator keeps what is there when it has started, and this process sees thousands of them
 
     @property
     def _time(self) -> float:
