@@ -1,6 +1,7 @@
 """Pods that their node refuses or evicts before they serve are counted, and the last word of their node is kept."""
 
 from datetime import timedelta
+from typing import Any
 
 from gaudi_operator.api.v1alpha1.status import BackOff, LastError
 from gaudi_operator.core.pods.problems import failed_in_a_row, failed_pods_problem, with_next_try
@@ -108,13 +109,19 @@ def fail(cluster: Cluster) -> None:
     cluster.operate()
 
 
-def test_resource_stalls_while_pods_fail_until_one_serves() -> None:
-    cluster = served(replicas=1, rollout={"progressDeadlineSeconds": 1})
+def raised_in_vain(**spec: Any) -> Cluster:
+    """One pod serves, a second is wanted, and two in a row were refused by their node."""
+    cluster = served(replicas=1, **spec)
     cluster.change(replicas=2)
     cluster.operate()
     for _ in range(2):
         cluster.controllers()
         fail(cluster)
+    return cluster
+
+
+def test_resource_stalls_while_pods_fail_until_one_serves() -> None:
+    cluster = raised_in_vain(rollout={"progressDeadlineSeconds": 1})
     assert shown(cluster, "Stalled") == ("True", "PodsFail")
     assert "UnexpectedAdmissionError." in next(
         each["message"] for each in status(cluster)["conditions"] if each["type"] == "Stalled"
@@ -137,12 +144,7 @@ def test_failed_pods_of_a_resource_at_zero_trouble_nobody() -> None:
 
 def test_failed_pods_beside_all_that_serve_trouble_nobody() -> None:
     """More replicas were asked for, their pods failed, and now the one that serves is all that is wanted."""
-    cluster = served(replicas=1)
-    cluster.change(replicas=2)
-    cluster.operate()
-    for _ in range(2):
-        cluster.controllers()
-        fail(cluster)
+    cluster = raised_in_vain()
     assert shown(cluster, "Ready") == ("False", "PodsFail")
     cluster.change(replicas=1)
     cluster.operate()
