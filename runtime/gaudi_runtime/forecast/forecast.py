@@ -138,6 +138,8 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
         )
     elif any(isinstance(layer.attention, Attention) and layer.attention.window for layer in shape.layers):
         yield "Some layers look back a window only; their KV cache is counted in full, as the servers allocate it."
+    if shape is not None and shape.extra_parameters:
+        yield "The workspace leaves out the pass over images: the first pod measures it."
     asked = inputs.quantization
     # INC and FP8 convert any checkpoint, the other methods are a format that only the checkpoint knows.
     converts = asked in (None, QuantizationMethod.INC, QuantizationMethod.FP8)

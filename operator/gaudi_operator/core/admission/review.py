@@ -26,7 +26,7 @@ from gaudi_operator.core.children.runtime_config import (
 )
 from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.coverage import Uncovered, uncovered
-from gaudi_runtime.catalog.models.validated import Validated, validated
+from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
@@ -241,6 +241,9 @@ def _validation(inference: Inference) -> Iterator[str]:
     model, card = _model(spec), spec.accelerator.generation.value
     if model is None:
         return
+    if last := last_release_of(model):
+        yield f"{model} cannot start: vLLM {last} is the last release that serves it. Choose another model."
+        return
     published = validated(model)
     if card in published:
         yield from _differences(inference, published[card])
@@ -253,12 +256,13 @@ def _model(spec: GaudiInferenceSpec) -> str | None:
     """The repository; otherwise a served name, but only one that is in the lists."""
     if source := spec.model.source.hugging_face:
         return source.repo
-    return next((name for name in spec.model.served_names if validated(name)), None)
+    return next((name for name in spec.model.served_names if validated(name) or last_release_of(name)), None)
 
 
 def _differences(inference: Inference, published: Validated) -> Iterator[str]:
     spec = inference.spec
-    about = f"{published.model} is published as validated on {published.card} with"
+    by = "" if published.by_plugin else ", by a release before vLLM's plugin for Gaudi,"
+    about = f"{published.model} is published as validated on {published.card}{by} with"
     if spec.parallelism.tensor not in published.tensor:
         sizes = " or ".join(map(str, published.tensor))
         yield f"{about} tensor parallel {sizes}; spec.parallelism.tensor is {spec.parallelism.tensor}."

@@ -9,6 +9,7 @@ from gaudi_runtime.catalog.models.facts import Facts
 from gaudi_runtime.catalog.models.families import FAMILIES, Family
 from gaudi_runtime.catalog.models.quantization import read_quantization
 from gaudi_runtime.catalog.models.shape import ModelShape
+from gaudi_runtime.catalog.models.vision import vision_parameters
 from gaudi_runtime.errors import ModelUnreadable, UnsupportedModel
 
 MAX_CONFIG_BYTES = 4 * 2**20
@@ -64,32 +65,3 @@ def _dtype_bytes(facts: Facts, outer: Facts) -> int:
     if name not in DTYPE_BYTES:
         raise UnsupportedModel(f"config.json has dtype {name!r}; memory is calculated for {', '.join(DTYPE_BYTES)}")
     return DTYPE_BYTES[name]
-
-
-def vision_parameters(outer: Facts, text_hidden: int) -> int:
-    """Parameters of a SigLIP tower and of the projection into the decoder; 0 without a tower.
-
-    They are outside the decoder, and a server loads them all the same. Raises UnsupportedModel for another tower.
-    """
-    tower = outer.part("vision_config")
-    if tower is None:
-        return 0
-    kind = tower.text("model_type", "")
-    if kind != "siglip_vision_model":
-        raise UnsupportedModel(f"config.json has a vision tower {kind!r}; memory is calculated for SigLIP only")
-    hidden = tower.whole("hidden_size")
-    projection = hidden * text_hidden + hidden
-    layers = tower.whole("num_hidden_layers", most=MAX_LAYERS) * _tower_layer(hidden, tower.whole("intermediate_size"))
-    return layers + _tower_ends(hidden, tower.whole("image_size"), tower.whole("patch_size")) + projection
-
-
-def _tower_layer(hidden: int, intermediate: int) -> int:
-    attention = 4 * (hidden * hidden + hidden)
-    mlp = hidden * intermediate + intermediate + intermediate * hidden + hidden
-    return attention + mlp + 4 * hidden
-
-
-def _tower_ends(hidden: int, image: int, patch: int) -> int:
-    """Patch and position embeddings, and the last norm."""
-    patches = (image // patch) ** 2
-    return 3 * patch * patch * hidden + hidden + patches * hidden + 2 * hidden

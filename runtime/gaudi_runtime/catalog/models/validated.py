@@ -1,7 +1,9 @@
 """Models that are published as validated on Gaudi: what a deployment is compared with, never what it is refused for.
 
-validated_models.csv holds, per model and card, the tensor parallel sizes and datatypes of the lists in logs 002 and
-003 (of older releases of vLLM; models by their present repositories), and settings that were published for a family.
+validated_models.csv holds, per model and card, tensor parallel sizes, datatypes, and settings that were published for a
+family. Source `plugin` is vllm-gaudi's own list (docs/getting_started/validated_models.md, commit 091bbadd of August
+2026); 002 and 003 are lists of releases before the plugin, kept for models that the plugin's list does not name. Models
+have their present repositories.
 """
 
 import csv
@@ -21,11 +23,32 @@ class Validated:
     settings: dict[str, str]
     sources: tuple[str, ...]
 
+    @property
+    def by_plugin(self) -> bool:
+        """Whether the plugin's own list has the model; otherwise only a release before the plugin was validated."""
+        return "plugin" in self.sources
+
+
+_REMOVED = {
+    "llama-3.2-11b-vision": "0.10.2",
+    "llama-3.2-11b-vision-instruct": "0.10.2",
+    "llama-3.2-90b-vision": "0.10.2",
+    "llama-3.2-90b-vision-instruct": "0.10.2",
+}
+"""Models that were validated once, and the last release of vLLM with their architecture.
+
+See vLLM's registry of models, previously supported: MllamaForConditionalGeneration."""
+
+
+def last_release_of(model: str) -> str | None:
+    """The last release of vLLM that serves a model which the driven releases cannot start; None for all others."""
+    return _REMOVED.get(_plain(model))
+
 
 def validated(model: str) -> dict[str, Validated]:
     """What is published of a model, by card; empty for one that is in no list.
 
-    `model` is a repository with or without its owner, in any case.
+    `model` is a repository, with or without its owner, in any case.
     """
     return {each.card: each for each in validated_models() if _plain(each.model) == _plain(model)}
 

@@ -46,9 +46,30 @@ def test_model_that_was_renamed_is_the_same() -> None:
 
 
 def test_other_tensor_parallelism_is_told() -> None:
-    assert hinted(model=repository("meta-llama/Llama-3.3-70B-Instruct"), parallelism={"tensor": 8}) == (
-        f"meta-llama/Llama-3.3-70B-Instruct {PUBLISHED} gaudi3 with tensor parallel 4; spec.parallelism.tensor is 8.",
+    assert hinted(model=repository("meta-llama/Llama-3.3-70B-Instruct"), parallelism={"tensor": 2}) == (
+        f"meta-llama/Llama-3.3-70B-Instruct {PUBLISHED} gaudi3 with tensor parallel 4 or 8; "
+        "spec.parallelism.tensor is 2.",
     )
+
+
+def test_one_card_is_enough_for_qwen_vl() -> None:
+    assert hinted(model=repository("Qwen/Qwen2.5-VL-7B-Instruct", dtype="bfloat16")) == ()
+
+
+def test_older_list_is_named_as_older() -> None:
+    (found,) = hinted(model=repository("Qwen/Qwen3-32B"), parallelism={"tensor": 4})
+    assert found == (
+        f"Qwen/Qwen3-32B {PUBLISHED} gaudi3, by a release before vLLM's plugin for Gaudi, with tensor parallel 8; "
+        "spec.parallelism.tensor is 4."
+    )
+
+
+@pytest.mark.parametrize(
+    "model", [repository("meta-llama/Llama-3.2-11B-Vision-Instruct"), {"servedNames": ["llama-3.2-90b-vision"]}]
+)
+def test_model_that_no_driven_release_serves_cannot_start(model: dict[str, Any]) -> None:
+    (found,) = hinted(model=model)
+    assert found.endswith(" cannot start: vLLM 0.10.2 is the last release that serves it. Choose another model.")
 
 
 def test_other_datatype_is_told() -> None:
@@ -85,7 +106,7 @@ def test_checkpoint_of_ones_own_is_not_judged_by_its_names(names: list[str]) -> 
 
 def test_served_name_of_a_published_model_is_judged() -> None:
     (found,) = hinted(model={"servedNames": ["chat", "llama-3.3-70b-instruct"]})
-    assert "tensor parallel 4" in found
+    assert "tensor parallel 4 or 8" in found
 
 
 SPLIT = {**VLLM, "maxNumBatchedTokens": 128}

@@ -176,6 +176,20 @@ def test_window_layers_are_counted_in_full_and_named() -> None:
     assert any("look back a window" in note for note in forecast(LOGGED, shape_of("google/gemma-2-9b"), GAUDI2).notes)
 
 
+def test_pass_over_images_is_named_as_left_out() -> None:
+    left_out = "The workspace leaves out the pass over images"
+    assert any(left_out in note for note in forecast(LOGGED, shape_of("Qwen/Qwen2.5-VL-7B-Instruct"), GAUDI3).notes)
+    assert not any(left_out in note for note in forecast(LOGGED, LLAMA, GAUDI3).notes)
+
+
+def test_qwen_vl_fits_on_one_gaudi_3() -> None:
+    """Parameters of two bytes, KV blocks of 4 heads of 128 in 28 layers."""
+    memory = forecast(logged_with(block_size=128), shape_of("Qwen/Qwen2.5-VL-7B-Instruct"), GAUDI3).memory
+    assert memory is not None
+    assert memory.weights.value == 2 * 8_292_166_656
+    assert memory.block.value == 2 * 128 * 4 * 128 * 2 * 28
+
+
 def test_time_budget_is_named_as_left_out() -> None:
     assert any(
         "timeBudgetSeconds = 60" in note for note in forecast(logged_with(time_budget_seconds=60), LLAMA, GAUDI2).notes

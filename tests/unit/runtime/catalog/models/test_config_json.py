@@ -87,6 +87,29 @@ def test_unknown_vision_tower_is_refused() -> None:
         read_config({**LLAMA, "vision_config": {"model_type": "pixtral"}})
 
 
+QWEN_VL: dict[str, Any] = known_models()["qwen/qwen2.5-vl-7b-instruct"]["config"]
+
+
+def test_decoder_of_model_for_images_is_that_of_its_family() -> None:
+    shape, text = read_config(QWEN_VL), read_config(known_models()["qwen/qwen2.5-7b-instruct"]["config"])
+    assert shape.layers == text.layers
+    assert shape.extra_parameters == 676_550_144
+
+
+def test_config_with_text_config_gives_the_same_shape() -> None:
+    """As transformers 5 writes a checkpoint: the decoder in text_config, the type in vision_config too."""
+    outside = ("model_type", "vision_config", "torch_dtype")
+    text = {key: value for key, value in QWEN_VL.items() if key not in outside} | {"model_type": "qwen2_5_vl_text"}
+    tower = {**QWEN_VL["vision_config"], "model_type": "qwen2_5_vl"}
+    saved = {"model_type": "qwen2_5_vl", "text_config": text, "vision_config": tower, "dtype": "bfloat16"}
+    found, expected = read_config(saved), read_config(QWEN_VL)
+    assert (found.layers, found.extra_parameters) == (expected.layers, expected.extra_parameters)
+
+
+def test_tower_without_dimensions_has_those_of_its_class() -> None:
+    assert read_config({**QWEN_VL, "vision_config": {"hidden_size": 1280}}) == read_config(QWEN_VL)
+
+
 @pytest.mark.parametrize(
     ("config", "expected"),
     [

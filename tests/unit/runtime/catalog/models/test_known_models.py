@@ -21,8 +21,14 @@ PUBLISHED = {
     "ibm-granite/granite-3.1-8b-instruct": 8_170_848_256,
     "google/gemma-2-9b": 9_241_705_984,
     "google/gemma-3-27b-it": 27_432_406_640,
+    "Qwen/Qwen2.5-VL-3B-Instruct": 3_754_622_976,
+    "Qwen/Qwen2.5-VL-7B-Instruct": 8_292_166_656,
+    "Qwen/Qwen2.5-VL-32B-Instruct": 33_452_718_336,
+    "Qwen/Qwen3-VL-8B-Instruct": 8_767_123_696,
+    "Qwen/Qwen3-VL-32B-Instruct": 33_357_390_064,
+    "Qwen/Qwen3-VL-30B-A3B-Instruct": 31_070_754_032,
 }
-"""Gemma 3 with its vision tower, DeepSeek V3 and R1 without the layer that predicts further tokens."""
+"""Models for images with their vision towers, DeepSeek V3 and R1 without the layer that predicts further tokens."""
 
 
 def shape_of(repository: str) -> ModelShape:

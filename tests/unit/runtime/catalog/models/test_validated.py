@@ -3,7 +3,7 @@
 import pytest
 
 from gaudi_runtime.catalog.cards import CARDS
-from gaudi_runtime.catalog.models.validated import Validated, validated, validated_models
+from gaudi_runtime.catalog.models.validated import Validated, last_release_of, validated, validated_models
 from gaudi_runtime.knobs.check import wrong_settings
 
 
@@ -18,7 +18,7 @@ def test_row_says_what_can_be(row: Validated) -> None:
     assert set(row.tensor) <= {1, 2, 4, 8}
     assert row.tensor
     assert set(row.datatypes) <= {"bf16", "fp16", "fp8", "int4"}
-    assert set(row.sources) <= {"002", "003"}
+    assert set(row.sources) <= {"plugin", "002", "003"}
     assert row.sources
     assert list(wrong_settings(row.settings)) == []
 
@@ -34,3 +34,23 @@ def test_model_is_found_by_any_of_its_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["meta-llama/Llama-3.1", "", "acme/own-model"])
 def test_model_in_no_list_has_nothing(name: str) -> None:
     assert validated(name) == {}
+
+
+def test_list_of_the_plugin_replaces_older_ones() -> None:
+    """Lists before the plugin say four cards for it, and Gaudi 2."""
+    (row,) = validated("Qwen/Qwen2.5-VL-7B-Instruct").values()
+    assert (row.card, row.tensor, row.by_plugin) == ("gaudi3", (1,), True)
+
+
+@pytest.mark.parametrize(
+    "model", ["openai/gpt-oss-20b", "Qwen/Qwen3-VL-32B-Instruct", "google/gemma-4-31B-it", "MiniMaxAI/MiniMax-M3"]
+)
+def test_model_of_the_plugins_list_is_known(model: str) -> None:
+    assert validated(model)["gaudi3"].by_plugin
+
+
+@pytest.mark.parametrize("model", ["meta-llama/Llama-3.2-11B-Vision", "meta-llama/Llama-3.2-90B-Vision-Instruct"])
+def test_model_that_driven_releases_cannot_start_is_not_validated(model: str) -> None:
+    assert validated(model) == {}
+    assert last_release_of(model) == "0.10.2"
+    assert last_release_of("meta-llama/Llama-3.2-1B") is None

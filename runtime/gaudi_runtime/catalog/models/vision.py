@@ -1,0 +1,86 @@
+"""Parameters of vision towers, which a checkpoint has outside its decoder (docs/internals/memory.md, Shapes).
+
+Each tower is counted from the keys of its `vision_config`, the projection into the decoder included. The defaults are
+those of the configuration classes of transformers 5.
+"""
+
+from collections.abc import Callable, Mapping
+
+from gaudi_runtime.catalog.models.facts import Facts
+from gaudi_runtime.errors import UnsupportedModel
+
+MAX_TOWER_LAYERS = 1024
+COLOURS = 3
+
+
+def vision_parameters(outer: Facts, text_hidden: int) -> int:
+    """Parameters of the tower and of its projection into a decoder of `text_hidden`; 0 without a tower.
+
+    Raises UnsupportedModel for a tower that is not in TOWERS.
+    """
+    tower = outer.part("vision_config")
+    if tower is None:
+        return 0
+    # Qwen 2.5 VL writes the type of the tower only into the model's own model_type.
+    kind = tower.text("model_type", outer.text("model_type", ""))
+    if kind not in TOWERS:
+        raise UnsupportedModel(
+            f"config.json has a vision tower {kind!r}; memory is calculated for {', '.join(sorted(TOWERS))}"
+        )
+    return TOWERS[kind](tower, text_hidden)
+
+
+def _linear(inputs: int, outputs: int) -> int:
+    """A matrix and its bias."""
+    return inputs * outputs + outputs
+
+
+def _attention(hidden: int) -> int:
+    """Queries, keys, values and their result, each with a bias."""
+    return 4 * _linear(hidden, hidden)
+
+
+def siglip(tower: Facts, text_hidden: int) -> int:
+    """SigLIP, as Gemma 3 has it: patch and position embeddings, layers with two norms, a last norm, a projection."""
+    hidden, intermediate = tower.whole("hidden_size"), tower.whole("intermediate_size")
+    layers = tower.whole("num_hidden_layers", most=MAX_TOWER_LAYERS)
+    layer = _attention(hidden) + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
+    patch = tower.whole("patch_size")
+    patches = (tower.whole("image_size") // patch) ** 2
+    ends = _linear(COLOURS * patch * patch, hidden) + patches * hidden + 2 * hidden
+    return layers * layer + ends + hidden * text_hidden + hidden
+
+
+def qwen2_5(tower: Facts, text_hidden: int) -> int:
+    """Qwen 2.5 VL: gated layers with RMS norms, and a merger of `spatial_merge_size` squared patches."""
+    hidden, intermediate = tower.whole("hidden_size", 1280), tower.whole("intermediate_size", 3420)
+    gated = 2 * _linear(hidden, intermediate) + _linear(intermediate, hidden)
+    layer = _attention(hidden) + gated + 2 * hidden
+    patch = COLOURS * tower.whole("temporal_patch_size", 2) * tower.whole("patch_size", 14) ** 2
+    merged = hidden * tower.whole("spatial_merge_size", 2) ** 2
+    merger = hidden + _linear(merged, merged) + _linear(merged, tower.whole("out_hidden_size", text_hidden))
+    return patch * hidden + tower.whole("depth", 32, most=MAX_TOWER_LAYERS) * layer + merger
+
+
+def qwen3(tower: Facts, text_hidden: int) -> int:
+    """Qwen 3 VL: layer norms, learned positions, and a merger more for each layer whose result the decoder reads."""
+    hidden, intermediate = tower.whole("hidden_size", 1152), tower.whole("intermediate_size", 4304)
+    layer = _attention(hidden) + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
+    patch = COLOURS * tower.whole("temporal_patch_size", 2) * tower.whole("patch_size", 16) ** 2
+    ends = _linear(patch, hidden) + tower.whole("num_position_embeddings", 2304) * hidden
+    merged = hidden * tower.whole("spatial_merge_size", 2) ** 2
+    merger = _linear(merged, merged) + _linear(merged, tower.whole("out_hidden_size", text_hidden))
+    # The mergers of inner layers have their norm after the patches are joined, the last one before.
+    inner = len(tower.wholes("deepstack_visual_indexes")) * (merger + 2 * merged)
+    return ends + tower.whole("depth", 27, most=MAX_TOWER_LAYERS) * layer + merger + 2 * hidden + inner
+
+
+Tower = Callable[[Facts, int], int]
+
+TOWERS: Mapping[str, Tower] = {
+    "siglip_vision_model": siglip,
+    "qwen2_5_vl": qwen2_5,
+    "qwen3_vl": qwen3,
+    "qwen3_vl_moe": qwen3,
+}
+"""By model_type of `vision_config`, or that of the model where a checkpoint has none there."""
