@@ -26,7 +26,7 @@ from gaudi_runtime.engines.protocol import DeviceMemory, EngineLoad, Meeting, Ot
 from gaudi_runtime.engines.vllm.greedy import refuse_sampling
 from gaudi_runtime.engines.vllm.launch import Build, engine_arguments, launch, meeting_arguments, tell_own_address
 from gaudi_runtime.engines.vllm.memory import CpuLedger, memory_of
-from gaudi_runtime.engines.vllm.ranks import Note, Outcome, Ranks, died_here, fold_outcomes, fold_sentences
+from gaudi_runtime.engines.vllm.ranks import Note, Outcome, Ranks, died_here, fold_outcomes, fold_sentences, most
 from gaudi_runtime.engines.vllm.release import build_engine, build_pod_part, import_server, openai_application
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
@@ -115,7 +115,7 @@ class VllmEngine(_Processes):
         self._parsed, self._engine = self._launch(build_engine, progress, meeting, 0, look)
         try:
             import_server()
-            self._ranks = Ranks(self._engine, self._loop, note=note)
+            self._ranks = Ranks(self._engine, self._loop, note=note, cores=self._config.parallelism.data)
             self._learn()
         except BaseException:
             # As a launch that fails: nobody would close an engine that could not be loaded.
@@ -126,8 +126,14 @@ class VllmEngine(_Processes):
         described = self._ask("describe")
         self.captures_graphs = all(each["captures_graphs"] for each in described)
         self._refuse_other_drafts(described)
-        self._memory.started(self._ask("profile"))
-        self._degradations = (*fold_sentences(described), *_other_blocks(self._memory.divided()[1], self._config))
+        profile = self._ask("profile")
+        self._memory.started(profile)
+        blocks = self._memory.divided()[1]
+        self._degradations = (
+            *fold_sentences(described),
+            *_other_blocks(blocks, self._config),
+            *_unequal_caches(blocks, most(profile, "kv_blocks")),
+        )
 
     def divided_memory(self) -> tuple[Split, DeviceBlocks]:
         """How the memory of the fullest rank is divided, in bytes, and the KV blocks that all ranks have."""
@@ -141,7 +147,7 @@ class VllmEngine(_Processes):
         buckets = ([list(each) for each in plan.of(phase)] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
         seeds = [[list(each) for each in plan.seeds]] if plan.seeds else []
         answers = self._ask("plan", *buckets, *seeds, deadline=self._step_seconds)
-        # Alike in all ranks: they have one model and one environment.
+        # Alike in all ranks of all cores: they have one model and one environment.
         self._vision = tuple(VisionBucket(*each) for each in answers[0].get("vision", ()))
         self._degradations = tuple(dict.fromkeys((*self._degradations, *fold_sentences(answers))))
         self._memory.planned(self._ask("memory"))
@@ -236,8 +242,9 @@ class VllmEngine(_Processes):
             for sample in family.samples:
                 wanted[sample.name] = wanted.get(sample.name, 0.0) + sample.value
         running, waiting, used = (wanted[name] for name in GAUGES)
-        blocks = self._memory.divided()[1].count
-        return EngineLoad(int(running), int(waiting), round(min(1.0, used) * blocks), blocks)
+        # Each engine core has a KV cache and gauges of its own.
+        cores, blocks = self._config.parallelism.data, self._memory.divided()[1].count
+        return EngineLoad(int(running), int(waiting), round(min(cores, used) * blocks), cores * blocks)
 
     def heartbeat_seconds(self) -> float:
         """0: `until_lost` sees a hang, and ends the process."""
@@ -283,6 +290,15 @@ def _other_blocks(found: DeviceBlocks, config: RuntimeConfig) -> Iterator[str]:
         yield (
             f"vLLM has KV blocks of {found.size} tokens for this model, not the {asked} of engine.blockSize: the "
             "buckets are planned for these"
+        )
+
+
+def _unequal_caches(found: DeviceBlocks, largest: int) -> Iterator[str]:
+    """The sentence for engine cores with KV caches of different sizes; vLLM makes those of one core's ranks equal."""
+    if largest > found.count:
+        yield (
+            f"the KV caches of the engine cores have {found.count} to {largest} blocks: the buckets are planned for "
+            f"{found.count}, and decode batches of cores with more may be cold"
         )
 
 

@@ -1,8 +1,9 @@
 """Calls to all workers of one engine, from the worker thread of start-up or from the event loop.
 
 Every call has a deadline of ours, and after a deadline the engine is lost (docs/internals/vllm.md, Deadlines).
-Answers are folded into one: a bucket counts when every rank has it, with the bytes of the largest. How a process
-ended is said in words here, for vLLM itself says only that it is dead.
+Answers are folded into one: a bucket counts when every rank has it, with the bytes of the largest. With data
+parallelism the ranks are those of all engine cores, and are numbered from the first rank of the first core. How a
+process ended is said in words here, for vLLM itself says only that it is dead.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any, NotRequired, TypedDict
 
+from gaudi_runtime.engines.vllm.cores import Cores, SilentCores, exit_codes
 from gaudi_runtime.errors import EngineLost, RankFailed
 
 LOOK_SECONDS = 0.5
@@ -58,6 +60,7 @@ class Ranks:
     """`engine` is vLLM's AsyncLLM; `loop` the event loop that serves, to which vLLM's sockets belong.
 
     Every `look_seconds` a call from a thread looks whether the engine has died. `note` is what ranks may leave.
+    `cores` is the number of engine cores (spec.parallelism.data).
     """
 
     def __init__(
@@ -66,7 +69,10 @@ class Ranks:
         loop: asyncio.AbstractEventLoop,
         look_seconds: float = LOOK_SECONDS,
         note: Note | None = None,
+        cores: int = 1,
     ) -> None:
+        """Raises EngineUnsupported if a release of vLLM does not let each of several cores be called."""
+        self._cores = Cores(engine, cores)
         self._engine, self._loop, self._look_seconds = engine, loop, look_seconds
         self._note = note or Note(os.getpid())
 
@@ -88,13 +94,17 @@ class Ranks:
 
     async def ask(self, verb: str, *arguments: Any, deadline: float) -> list[Any]:
         """One verb, on the event loop; `deadline` in seconds. Raises RankFailed, or EngineLost for no answer."""
+        answers = await self.ask_cores(verb, *arguments, deadline=deadline)
+        return [each for core in answers for each in core]
+
+    async def ask_cores(self, verb: str, *arguments: Any, deadline: float) -> list[list[Any]]:
+        """Do as `ask`, and return the answers of each engine core's ranks."""
         what = said(verb, *arguments)
-        # Without vLLM's own timeout: it leaves late answers in a queue, and the next call would take them for its own.
-        call = self._engine.collective_rpc("gaudi", args=(verb, list(arguments)))
         try:
-            answers = await asyncio.wait_for(call, deadline)
-        except TimeoutError:
-            raise EngineLost(f"vLLM gave no answer to {what} within {deadline:.0f} s{self._why_none()}.") from None
+            answers = await self._cores.call("gaudi", (verb, list(arguments)), deadline)
+        except SilentCores as silent:
+            why = self._why_none()
+            raise EngineLost(f"{silent.who} gave no answer to {what} within {deadline:.0f} s{why}.") from None
         except Exception as error:  # vLLM's own: ours come as answers
             if self._engine.errored:
                 raise died(self._engine, f"while it was asked for {what}") from error
@@ -112,14 +122,14 @@ def said(verb: str, *arguments: Any) -> str:
     return " ".join([verb, *(str(tuple(each)) if isinstance(each, list) else str(each) for each in arguments)])
 
 
-def unwrapped(answers: Sequence[dict[str, Any]], verb: str) -> list[Any]:
-    """The answer of each rank. Raises RankFailed with the first failure, naming its rank."""
-    if not answers:
+def unwrapped(cores: Sequence[Sequence[dict[str, Any]]], verb: str) -> list[list[Any]]:
+    """The answers of each core's ranks. Raises RankFailed with the first failure, naming its rank."""
+    if not all(cores):
         raise EngineLost(f"No rank of vLLM answered {verb}.")
-    for rank, each in enumerate(answers):
+    for rank, each in enumerate(answer for core in cores for answer in core):
         if "answer" not in each:
             raise RankFailed(str(each["reason"]), f"Rank {rank} failed at {verb}: {each['message']}")
-    return [each["answer"] for each in answers]
+    return [[each["answer"] for each in core] for core in cores]
 
 
 def fold_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
@@ -158,16 +168,7 @@ LIKELY = {
 
 def died(engine: Any, when: str) -> EngineLost:
     """The error for an `engine` (vLLM's AsyncLLM) that is dead; `when` says at what, such as "while it served"."""
-    return EngineLost(f"A process of vLLM died {when}: {_how(_exit_codes(engine))}.")
-
-
-def _exit_codes(engine: Any) -> Mapping[str, int]:
-    """Exit codes of the engine's cores by name; nothing where this release keeps them elsewhere."""
-    try:
-        codes: Mapping[str, int] = engine.engine_core.resources.engine_manager.finished_procs()
-    except AttributeError:
-        return {}
-    return codes
+    return EngineLost(f"A process of vLLM died {when}: {_how(exit_codes(engine))}.")
 
 
 def died_here(executor: Any) -> EngineLost:

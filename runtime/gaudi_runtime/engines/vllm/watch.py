@@ -32,7 +32,10 @@ PACE = Pace(ask=2.0, look=0.5, hang=30.0)
 
 
 class Watch:
-    """`engine` is vLLM's AsyncLLM. `absorb` takes the counts of the first rank: all ranks make the same steps."""
+    """`engine` is vLLM's AsyncLLM.
+
+    `absorb` takes the counts of the first rank of each engine core: all ranks of a core make the same steps.
+    """
 
     def __init__(
         self,
@@ -55,10 +58,11 @@ class Watch:
         """Returns when nothing will ever be answered again, with the sentence that says why."""
         while True:
             # A hang shows nowhere in vLLM: its own health check passes. So each look is a question to every worker.
-            asked = asyncio.ensure_future(self._ranks.ask("counters", deadline=self._longest_step))
+            asked = asyncio.ensure_future(self._ranks.ask_cores("counters", deadline=self._longest_step))
             try:
                 await self._answered(asked)
-                self._take(asked.result()[0])
+                for first, *_ in asked.result():
+                    self._take(first)
             except (EngineLost, RankFailed) as error:
                 return died(self._engine, "while it served") if self._engine.errored else EngineLost(str(error))
             finally:

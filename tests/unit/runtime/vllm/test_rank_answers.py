@@ -31,16 +31,16 @@ def test_least_is_what_all_have_most_what_fullest_has() -> None:
 
 
 def test_answers_come_without_their_wrapping_in_the_order_of_ranks() -> None:
-    assert unwrapped([{"answer": 1}, {"answer": 2}], "memory") == [1, 2]
+    assert unwrapped([[{"answer": 1}, {"answer": 2}]], "memory") == [[1, 2]]
 
 
 def test_first_rank_that_failed_is_named_with_its_own_reason() -> None:
     answers = [{"answer": 1}, {"reason": "UnsupportedModel", "message": "no images."}, {"reason": "x", "message": "y"}]
     with pytest.raises(RankFailed, match=r"^Rank 1 failed at describe: no images\.$") as failed:
-        unwrapped(answers, "describe")
+        unwrapped([answers], "describe")
     assert failed.value.reason == "UnsupportedModel"
 
 
 def test_no_rank_at_all_is_a_lost_engine() -> None:
     with pytest.raises(EngineLost, match="No rank of vLLM answered plan"):
-        unwrapped([], "plan")
+        unwrapped([[]], "plan")

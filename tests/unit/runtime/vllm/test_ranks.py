@@ -1,13 +1,15 @@
 """Calls to all ranks, with a deadline of ours: no answer, death and late answers are a lost engine, never a hang."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gaudi_runtime.engines.vllm.ranks import Note, Ranks, said
-from gaudi_runtime.errors import EngineLost, RankFailed
+from gaudi_runtime.errors import EngineLost, EngineUnsupported, RankFailed
 from tests.unit.runtime.vllm.fake_vllm import Answers, EngineDeadError, FakeVllm, echo, never
 
 LONG = 60.0
@@ -137,3 +139,59 @@ async def test_an_event_loop_that_ends_ends_the_call() -> None:
 )
 def test_a_call_is_said_as_people_read_it(words: tuple[Any, ...], text: str) -> None:
     assert said(*words) == text
+
+
+def of_cores(engine: FakeVllm, cores: int = 2) -> Ranks:
+    return Ranks(engine, asyncio.get_running_loop(), cores=cores)
+
+
+async def test_a_verb_goes_to_every_core_at_once() -> None:
+    """Each core answers only after the other was called, as in a collective."""
+    called = asyncio.Barrier(2)
+
+    async def together(number: int, *_: Any) -> Answers:
+        await called.wait()
+        return [{"answer": number}]
+
+    engine = FakeVllm(partial(together, 0), partial(together, 1))
+    assert await of_cores(engine).ask("describe", deadline=LONG) == [0, 1]
+
+
+async def test_answers_of_each_core_are_kept_apart() -> None:
+    answers = await of_cores(FakeVllm(echo, echo)).ask_cores("memory", deadline=LONG)
+    assert answers == [[["memory"], ["memory"]]] * 2
+
+
+async def test_silent_core_is_a_lost_engine_that_names_the_core() -> None:
+    with pytest.raises(EngineLost, match=r"^Engine core 1 of vLLM gave no answer to memory within 0 s\.$"):
+        await of_cores(FakeVllm(echo, never)).ask("memory", deadline=0.02)
+
+
+async def test_ranks_are_numbered_over_all_cores() -> None:
+    async def reply(verb: str) -> Answers:
+        return [{"answer": 1}, {"reason": "ConfigInvalid", "message": "no buckets."}]
+
+    with pytest.raises(RankFailed, match=r"^Rank 3 failed at memory: no buckets\.$"):
+        await of_cores(FakeVllm(echo, reply)).ask("memory", deadline=LONG)
+
+
+async def test_core_whose_call_fails_is_lost_while_others_are_silent() -> None:
+    async def reply(verb: str) -> Answers:
+        raise OSError("the socket is closed")
+
+    with pytest.raises(EngineLost, match=r"^vLLM cannot be asked for memory: OSError: the socket is closed$"):
+        await of_cores(FakeVllm(never, reply)).ask("memory", deadline=LONG)
+
+
+@pytest.mark.parametrize("name", ["core_engines", "_call_utility_async"])
+async def test_client_without_a_name_for_several_cores_is_unsupported(name: str) -> None:
+    engine = FakeVllm(echo, echo)
+    client = {each: None for each in ("core_engines", "_call_utility_async") if each != name}
+    engine.engine_core = SimpleNamespace(**client)  # type: ignore[assignment]
+    with pytest.raises(EngineUnsupported, match=f"offers no .*{name}.*set spec.parallelism.data to 1"):
+        of_cores(engine)
+
+
+async def test_other_number_of_cores_than_planned_is_unsupported() -> None:
+    with pytest.raises(EngineUnsupported, match=r"^vLLM started 2 engine cores and spec.parallelism.data is 3: "):
+        of_cores(FakeVllm(echo, echo), cores=3)

@@ -24,10 +24,12 @@ CALLED = {
     ("vllm.engine.arg_utils", "EngineArgs.from_cli_args"),
     ("vllm.model_executor.models.registry", "_run_in_subprocess"),
     ("vllm.v1.engine.async_llm", "AsyncLLM.from_engine_args"),
+    ("vllm.v1.engine.async_llm", "AsyncLLM.collective_rpc"),
     ("vllm.v1.engine.async_llm", "AsyncLLM.get_supported_tasks"),
+    ("vllm.v1.engine.core_client", "AsyncMPClient._call_utility_async"),
     ("vllm.v1.executor.multiproc_executor", "MultiprocExecutor.__init__"),
 }
-"""What release.py calls or replaces besides, by the class that has it."""
+"""What release.py and cores.py call or replace besides, by the class that has it."""
 
 Names = dict[str, dict[str, list[str] | None]]
 """By module: the parameters of a function or of a tuple with names, None for anything else."""
@@ -70,6 +72,10 @@ def _parameters(node: ast.stmt) -> list[str] | None:
         arguments = node.args
         optional = len(arguments.args) - len(arguments.defaults)
         told = [each.arg + "=" * (at >= optional) for at, each in enumerate(arguments.args)]
+        told += [
+            each.arg + "=" * (default is not None)
+            for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        ]
         return [each for each in told if each not in ("self", "cls")]
     if isinstance(node, ast.ClassDef) and [ast.unparse(each) for each in node.bases] == ["NamedTuple"]:
         return [ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)]

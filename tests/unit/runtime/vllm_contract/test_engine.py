@@ -13,7 +13,7 @@ import pytest
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.catalog.pairs import PAIRS, Pair
-from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.config import ParallelismConfig, RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase, WarmupReport
 from gaudi_runtime.engines.vllm import engine as adapter
 from gaudi_runtime.engines.vllm.engine import VllmEngine
@@ -51,11 +51,17 @@ def two_cards(bucketing: Any = None, **engine: Any) -> RuntimeConfig:
     )
 
 
+def two_cores() -> RuntimeConfig:
+    """As `two_cards`, but each card has a copy of the weights."""
+    return two_cards().model_copy(update={"parallelism": ParallelismConfig(data=2)})
+
+
 @dataclass
 class Cluster:
-    """A worker on each card, behind what stands for vLLM."""
+    """A worker on each card, behind what stands for vLLM, which has one engine core or `cores`."""
 
     cards: list[Card]
+    cores: int = 1
     runners: list[Any] = field(default_factory=list)
     workers: list[DrivenWorker] = field(default_factory=list)
     looks: int = 0
@@ -68,18 +74,24 @@ class Cluster:
             worker.gaudi_reset_seed = lambda: None  # type: ignore[method-assign]
             self.runners.append(runner)
             self.workers.append(worker)
-        self.vllm = FakeVllm(self.reply)
+        self.vllm = FakeVllm(*(partial(self.reply, core) for core in range(self.cores)))
 
-    async def reply(self, verb: str, *arguments: Any) -> Answers:
-        """Of every rank; vLLM dies at the second look for counts."""
-        self.looks += verb == "counters"
+    async def reply(self, core: int, verb: str, *arguments: Any) -> Answers:
+        """Of every rank of this core; vLLM dies at the second look for counts."""
+        self.looks += verb == "counters" and core == 0
         self.vllm.errored = self.looks > 1
-        return [worker.gaudi(verb, list(arguments)) for worker in self.workers]
+        return [worker.gaudi(verb, list(arguments)) for worker in self.workers[self.ranks_of(core)]]
 
-    def serve(self, *batches: tuple[str, tuple[int, int, int]]) -> None:
-        """All ranks make the same step."""
-        for worker, runner in zip(self.workers, self.runners, strict=True):
+    def serve(self, *batches: tuple[str, tuple[int, int, int]], core: int = 0) -> None:
+        """All ranks of this core make the same step."""
+        of = self.ranks_of(core)
+        for worker, runner in zip(self.workers[of], self.runners[of], strict=True):
             worker.gaudi_verbs.step(partial(serve, runner, *batches))
+
+    def ranks_of(self, core: int) -> slice:
+        """Where the ranks of this core are in the list of all."""
+        size = len(self.cards) // self.cores
+        return slice(core * size, (core + 1) * size)
 
 
 async def started(
@@ -205,3 +217,48 @@ async def test_what_serving_meets_is_counted_by_hits_misses_and_recompiles(monke
         assert "died" in str(await asyncio.wait_for(engine.until_lost(), 60))
     assert (engine.counters.hits, sum(engine.counters.cold.values()), engine.counters.recompiles) == (2, 1, 1)
     assert engine.counters.tallies[BucketPhase.PROMPT, Bucket(1, 256, 0)].tokens == 200
+
+
+async def test_a_bucket_counts_when_every_core_has_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card(longest_graphed=400)], cores=2)
+    _, report = await started(cluster, monkeypatch, two_cores())
+    assert report.prompt.captured == report.prompt.planned - 1
+
+
+async def test_core_that_runs_out_of_memory_ends_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card(fails_at=(1, 256, 0))], cores=2)
+    _, report = await started(cluster, monkeypatch, two_cores())
+    assert report.prompt.captured < report.prompt.planned
+
+
+async def test_memory_is_that_of_the_fullest_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, report = await started(Cluster([Card(), Card(free=12 * GIB)], cores=2), monkeypatch, two_cores())
+    assert report.memory is not None
+    assert report.memory.graphs == 11 * GIB
+
+
+async def test_plan_is_for_core_with_fewest_blocks_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([Card(), Card()], cores=2)
+    cluster.runners[1].bucketing_manager.num_hpu_blocks = 1000
+    engine, report = await started(cluster, monkeypatch, two_cores())
+    assert report.memory is not None
+    assert report.memory.kv_blocks == 1000
+    assert engine.notes() == (
+        "the KV caches of the engine cores have 1000 to 1519 blocks: the buckets are planned for 1000, and decode "
+        "batches of cores with more may be cold",
+    )
+
+
+async def test_what_every_core_meets_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def application(parsed: object, engine: object) -> AsyncIterator[object]:
+        yield None
+
+    monkeypatch.setattr(adapter, "openai_application", application)
+    cluster = Cluster([Card(), Card()], cores=2)
+    engine, _ = await started(cluster, monkeypatch, two_cores())
+    async with engine.application():
+        cluster.serve(("prompt", (1, 200, 0)))
+        cluster.serve(("decode", (8, 1, 32)), core=1)
+        assert "died" in str(await asyncio.wait_for(engine.until_lost(), 60))
+    assert (engine.counters.hits, sum(engine.counters.cold.values()), engine.counters.recompiles) == (1, 1, 1)

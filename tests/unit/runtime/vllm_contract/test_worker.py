@@ -21,7 +21,10 @@ RECORDED = CONTRACT["HPUWorker"]
 MODULE = "gaudi_runtime.engines.vllm.workers.hpu_worker"
 SEED = 7
 CONFIG = {
-    "vllm_config": SimpleNamespace(model_config=SimpleNamespace(seed=SEED)),
+    "vllm_config": SimpleNamespace(
+        model_config=SimpleNamespace(seed=SEED),
+        parallel_config=SimpleNamespace(data_parallel_index=0, world_size=2),
+    ),
     "local_rank": 0,
     "rank": 1,
     "distributed_init_method": "env://",

@@ -33,7 +33,9 @@ class DrivenHpuWorker(DrivenWorker, HPUWorker):  # type: ignore[misc]
         """The verbs over the plugin's model runner."""
         orders = self.gaudi_orders
         mode = ExecutionMode(orders.execution_mode)
-        leave_note = partial(Note(orders.runtime_pid).leave, self.rank)
+        # As ranks.py counts the ranks of all engine cores.
+        ranks = self.vllm_config.parallel_config
+        leave_note = partial(Note(orders.runtime_pid).leave, ranks.data_parallel_index * ranks.world_size + self.rank)
         # As the plugin reads it; 0.26.0 does not know it.
         vision_for_real = bool(getattr(envs, "VLLM_MM_WARMUP_OUTSIDE_COMPILE_ONLY", False))
         return HpuVerbs(self.model_runner, open_bridge(), mode, orders.fail_on_cold_shapes, leave_note, vision_for_real)

@@ -1,0 +1,89 @@
+"""The engine cores of vLLM, one for each copy of the weights (spec.parallelism.data), and calls to all of them.
+
+With several cores vLLM's own calls return the answer of the first core alone. So every core is called here by names of
+vLLM's client that are no stable interface: no other module uses them, and they are checked before the first call.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gaudi_runtime.catalog.pairs import CPU_RELEASE, RELEASES
+from gaudi_runtime.errors import EngineUnsupported
+
+CALL, IDENTITIES = "_call_utility_async", "core_engines"
+
+
+class SilentCores(Exception):
+    """Engine cores `numbers` of `count` have not answered in time."""
+
+    def __init__(self, numbers: Sequence[int], count: int) -> None:
+        super().__init__(numbers)
+        cores = "core" if len(numbers) == 1 else "cores"
+        self.who = f"Engine {cores} {', '.join(map(str, numbers))} of vLLM" if count > 1 else "vLLM"
+
+
+class Cores:
+    """`engine` is vLLM's AsyncLLM, started with `count` cores."""
+
+    def __init__(self, engine: Any, count: int = 1) -> None:
+        """Raises EngineUnsupported if a release of vLLM does not let each of several cores be called."""
+        self._engine, self._count = engine, count
+        if count > 1:
+            _check_names(engine.engine_core, count)
+
+    async def call(self, method: str, arguments: tuple[Any, ...], deadline: float) -> list[list[Any]]:
+        """Call this method of every worker, and return the answers by core and rank; `deadline` in seconds.
+
+        Raises SilentCores, or what vLLM raises for the first core that fails.
+        """
+        # All cores at once: the ranks of a mixture-of-experts model wait for those of the other cores in each forward.
+        calls = [asyncio.ensure_future(each) for each in self._calls(method, arguments)]
+        try:
+            done, _ = await asyncio.wait(calls, timeout=deadline, return_when=asyncio.FIRST_EXCEPTION)
+            for each in done:
+                each.result()
+            if silent := [number for number, each in enumerate(calls) if not each.done()]:
+                raise SilentCores(silent, self._count)
+            return [each.result() for each in calls]
+        finally:
+            for each in calls:
+                each.cancel()
+
+    def _calls(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Awaitable[list[Any]]]:
+        # Without vLLM's own timeout: it leaves late answers in a queue, and the next call would take them for its own.
+        if self._count == 1:
+            yield self._engine.collective_rpc(method, args=arguments)
+            return
+        client = self._engine.engine_core
+        for identity in getattr(client, IDENTITIES):
+            yield getattr(client, CALL)("collective_rpc", method, None, arguments, None, engine=identity)
+
+
+def exit_codes(engine: Any) -> Mapping[str, int]:
+    """Exit codes of the processes of the engine's cores by name; nothing if this release keeps them elsewhere."""
+    try:
+        codes: Mapping[str, int] = engine.engine_core.resources.engine_manager.finished_procs()
+    except AttributeError:
+        return {}
+    return codes
+
+
+def _check_names(client: Any, count: int) -> None:
+    missing = [] if hasattr(client, IDENTITIES) else [IDENTITIES]
+    try:
+        inspect.signature(getattr(client, CALL, None)).bind("method", engine=b"")  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        missing.append(f"{CALL}(method, engine=)")
+    if missing:
+        raise EngineUnsupported(
+            f"{type(client).__name__} of vLLM offers no {' and no '.join(missing)}, which calls to each data-parallel "
+            f"engine core need: use an image with {RELEASES} (on a CPU: vLLM {CPU_RELEASE}), or set "
+            "spec.parallelism.data to 1."
+        )
+    if (found := len(getattr(client, IDENTITIES))) != count:
+        raise EngineUnsupported(
+            f"vLLM started {found} engine cores and spec.parallelism.data is {count}: remove every --data-parallel "
+            "argument from spec.engine.extraArgs."
+        )

@@ -1,0 +1,71 @@
+"""Data parallelism on a real vLLM: two engine cores behind one server, and every answer of ours is that of both."""
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from openai import OpenAI
+
+from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig
+from gaudi_runtime.contract.report import BucketPhase, Phase
+from gaudi_runtime.traffic.histogram import read_traffic
+from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
+from tests.vllm.configs import vllm_config
+from tests.vllm.greedy_tokens import served_tokens, torch_tokens
+from tests.vllm.two_pods import SHARED_CORES
+
+PROMPTS = [[5, 6, 7], list(range(3, 70)), list(range(9, 30)), [8] * 11]
+
+
+@pytest.fixture(scope="module")
+def runtime(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RuntimeProcess]:
+    """A warm runtime."""
+    folder = tmp_path_factory.mktemp("two-cores")
+    config = vllm_config(checkpoint, folder, ExecutionMode.EAGER)
+    both = config.model_copy(update={"parallelism": ParallelismConfig(data=2)})
+    with runtime_process(folder, both, variables=SHARED_CORES) as process:
+        process.follow(Phase.SERVING)
+        yield process
+
+
+def cores_of(runtime: RuntimeProcess) -> list[psutil.Process]:
+    """The processes that have a copy of the model each."""
+    below = psutil.Process(runtime.process.pid).children(recursive=True)
+    return [each for each in below if "EngineCore" in "".join(each.cmdline())]
+
+
+def test_every_core_is_warmed_up_bucket_by_bucket(runtime: RuntimeProcess) -> None:
+    report = runtime.report()
+    assert len(cores_of(runtime)) == 2
+    assert report.prompt.warmed == report.prompt.planned == 2
+    assert report.decode.warmed == report.decode.planned > 2
+
+
+def test_room_of_both_kv_caches_is_shown(runtime: RuntimeProcess) -> None:
+    memory = runtime.report().memory
+    assert memory is not None
+    assert f"\ngaudi_kv_blocks {2.0 * memory.kv_blocks}\n" in runtime.get("/metrics").text
+
+
+def test_prompts_of_both_cores_are_answered_and_counted(runtime: RuntimeProcess, checkpoint: Path) -> None:
+    """One after the other, so that vLLM gives each core two, and each prompt is a batch of its own."""
+    with OpenAI(base_url=f"{runtime.model_url}/v1", api_key="none", max_retries=0) as openai:
+        assert served_tokens(openai, PROMPTS, 8) == torch_tokens(checkpoint, PROMPTS, 8)
+    lengths = sorted(map(len, PROMPTS))
+
+    def met() -> list[int]:
+        traffic = read_traffic(runtime.get("/v1/traffic").text).of(BucketPhase.PROMPT)
+        return sorted(shape.query_len for shape, count in traffic.items() for _ in range(int(count)))
+
+    wait_until(lambda: met() == lengths)
+
+
+def test_death_of_the_second_core_ends_the_runtime(runtime: RuntimeProcess) -> None:
+    second = next(each for each in cores_of(runtime) if "DP1" in "".join(each.cmdline()))
+    second.send_signal(signal.SIGKILL)
+    assert runtime.exit_code() == 1
+    log = runtime.log.read_text(errors="replace")
+    assert re.search(r"died while it served: EngineCore_DP1 was ended by SIGKILL", log)
