@@ -1,6 +1,65 @@
-"""The resources that people copy: what examples/ holds, but values of a chart."""
+"""The resources that people copy: what examples/ holds, the chart's first one, and the manifests of the manual."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-FOLDER = Path(__file__).parents[1] / "examples"
+import yaml
+
+from tests.builders import merged
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "examples"
 EXAMPLES = sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "values.yaml")
+FIRST = ROOT / "charts" / "gaudi-operator" / "files" / "first.yaml"
+"""What the chart's NOTES print."""
+KIND = "GaudiInference"
+
+Manifest = dict[str, Any]
+
+
+def manifests() -> dict[str, Manifest]:
+    """Every whole manifest by where it stands."""
+    files = {path.relative_to(ROOT).as_posix(): yaml.safe_load(path.read_text()) for path in (*EXAMPLES, FIRST)}
+    return {**files, **{place: found for place, found in _of_the_manual() if _is_whole(found)}}
+
+
+def fragments() -> dict[str, Manifest]:
+    """The parts of a spec that pages show, by page and number: for what they leave out see `completed`."""
+    return {place: found for place, found in _of_the_manual() if "spec" in found and not _is_whole(found)}
+
+
+def completed(fragment: Manifest) -> Manifest:
+    """A fragment laid over the chart's first manifest."""
+    first = manifests()[FIRST.relative_to(ROOT).as_posix()]
+    spec = first["spec"]
+    if "source" in fragment["spec"].get("model", {}):
+        # A spec has one source.
+        spec = {**spec, "model": {key: value for key, value in spec["model"].items() if key != "source"}}
+    return {**first, "spec": merged(spec, fragment["spec"])}
+
+
+def _is_whole(document: Manifest) -> bool:
+    return {"model", "accelerator"} <= document["spec"].keys()
+
+
+def _of_the_manual() -> Iterator[tuple[str, Manifest]]:
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        fences = re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+        for number, text in enumerate(fences, start=1):
+            for document in _documents(text):
+                if isinstance(document, dict) and _is_ours(document):
+                    yield f"{page.relative_to(ROOT).as_posix()} {number}", document
+
+
+def _is_ours(document: Manifest) -> bool:
+    """Whether it shows a spec of ours: a page that shows another kind says its kind."""
+    return document.get("kind", KIND) == KIND and isinstance(document.get("spec"), dict)
+
+
+def _documents(text: str) -> list[object]:
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError:  # a sketch with dots in it
+        return []

@@ -40,14 +40,17 @@ def seed(**changes: Any) -> Object:
 
 def on_a_card(**changes: Any) -> Object:
     """The same with a real engine, whose model is only recognized by its served name."""
-    real = {"engine": {"name": "torch", "simulation": None}, "model": {"servedNames": ["meta-llama/Llama-3.1-8B"]}}
+    real = {
+        "engine": {"name": "torch", "simulation": None, "executionMode": "HpuGraphs"},
+        "model": {"servedNames": ["meta-llama/Llama-3.1-8B"]},
+    }
     return merged(merged(SEED, real), changes)
 
 
 def from_the_hub(repository: str = "meta-llama/Llama-3.1-8B", **changes: Any) -> Object:
     """The same with a real engine and a model that the spec names."""
     source = {"persistentVolumeClaim": None, "huggingFace": {"repo": repository}}
-    real = {"engine": {"name": "vllm", "simulation": None}}
+    real = {"engine": {"name": "vllm", "simulation": None, "executionMode": "HpuGraphs"}}
     spec = merged(merged(SEED, real), changes)
     # With the None in it: whoever lays this over another spec takes that one's source away.
     return {**spec, "model": {**spec["model"], "source": source}}

@@ -185,7 +185,8 @@ def test_chart_and_archives_serve_a_model(machine: Machine, model: Resource) -> 
 
 def test_wheel_brings_both_commands(machine: Machine, commands: Path) -> None:
     (machine.folder / "model.yaml").write_text(MODEL)
-    assert "graphs" in machine.run("gaudi-plan forecast -f model.yaml", commands)
+    # The checkpoint is none that a table knows, so its verdict is UNKNOWN.
+    assert "graphs" in machine.run("gaudi-plan forecast -f model.yaml || test $? = 5", commands)
     said = machine.run(f"kubectl gaudi status {NAME} --namespace {NAMESPACE}", commands)
     assert "1/1" in said
 

@@ -20,8 +20,6 @@ MOST_CHANGES = 3
 # No stride is longer than this part of the way: a forecast need not improve with every step, and a stretch that fits
 # should not be jumped over. One that is shorter still may be, so a smaller change than the answer may exist.
 STRIDES = 16
-# A lower percentage is no advice: most requests would run without a graph.
-LEAST_PERCENT = 50
 # Buckets that may be looked at in all trials together: about a second, whatever the plan.
 WORK = 200_000
 
@@ -182,6 +180,8 @@ class Change:
 def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Thresholds) -> tuple[Change, ...]:
     """At most three changes, the smallest first; none when it fits already or no single one helps.
 
+    Where only graphs are missing, the last one is to serve all the same.
+
     Where there is no room for the model either, ask with percentages of 0 what gives it room.
     """
     now = forecast(inputs, shape, card)
@@ -191,8 +191,9 @@ def advise(inputs: ForecastInputs, shape: ModelShape, card: Card, thresholds: Th
     found = [
         change for setting in turnable_settings(inputs, shape) if (change := _smallest(inputs, setting, trials.fits))
     ]
-    best = sorted([*found, *_ask_for_less(now, thresholds)], key=lambda change: change.distance)
-    return tuple(best[:MOST_CHANGES])
+    lower = _lower_percentages(now, thresholds)
+    best = sorted([*found, *lower], key=lambda change: change.distance)[:MOST_CHANGES]
+    return (*best, SERVE_ANYWAY) if lower else tuple(best)
 
 
 class _Trials:
@@ -247,7 +248,10 @@ def _bisect(misfit: int, fitting: int, fit: Callable[[int], bool]) -> int:
     return fitting
 
 
-def _ask_for_less(now: Forecast, thresholds: Thresholds) -> list[Change]:
+SERVE_ANYWAY = Change("set readiness.onShortfall to ServeAndWarn: a pod then serves with the graphs that fit", 1.0)
+
+
+def _lower_percentages(now: Forecast, thresholds: Thresholds) -> list[Change]:
     """Lower percentages, where graphs are all that is missing."""
     if now.problems:
         return []
@@ -255,4 +259,4 @@ def _ask_for_less(now: Forecast, thresholds: Thresholds) -> list[Change]:
     short = [(phase.phase, percent) for phase, percent in reachable(now, thresholds) if percent < asked[phase.phase]]
     text = " and ".join(f"lower readiness.minCaptured{phase.title()}Percent to {percent}" for phase, percent in short)
     distance = max((1 - percent / asked[phase] for phase, percent in short), default=0)
-    return [Change(text, distance)] if short and min(percent for _, percent in short) >= LEAST_PERCENT else []
+    return [Change(text, distance)] if short else []

@@ -38,6 +38,7 @@ def forecast(inputs: ForecastInputs, shape: ModelShape | None, card: Card) -> Fo
         prompt=phases.get(BucketPhase.PROMPT),
         decode=phases.get(BucketPhase.DECODE),
         warmup_seconds=_warmup_seconds(inputs, phases),
+        captures=inputs.captures,
         problems=(*problems, *_room_problems(inputs, memory), *impossible),
         notes=tuple(_notes(inputs, shape, card, blocks)),
     )
@@ -76,7 +77,7 @@ def _phases(
         return {phase: PhaseForecast(phase, len(plan.of(phase))) for phase in BucketPhase}
     spread, known = spread_of(inputs, shape) if shape else None, card.rates
     if inputs.execution_mode is ExecutionMode.TORCH_COMPILE:
-        known = assumed(known, "measured with HPU graphs, and no log shows torch.compile on a card")
+        known = assumed(known, "measured with HPU graphs")
     rates = {phase: phase_rates(known, phase, shape, spread) for phase in BucketPhase}
     return phase_forecasts(inputs, plan, rates, memory)
 
@@ -125,6 +126,10 @@ def _room_problems(inputs: ForecastInputs, memory: MemoryForecast | None) -> Ite
         )
 
 
+UNMEASURED = (
+    "Graph bytes are unknown until the first pod has measured them: no public log shows graphs of torch.compile on a "
+    "card. Seconds are rates of HPU graphs."
+)
 DISCLAIMER = "All figures are estimates; the runtime measures on the card and reports what it found."
 
 
@@ -147,6 +152,8 @@ def _notes(inputs: ForecastInputs, shape: ModelShape | None, card: Card, blocks:
         usual = ASKED_FOR[asked]
         group = f" in groups of {usual.group}" if usual.group else ""
         yield f"The checkpoint's own {asked} format is not known; its weights are taken as {usual.bits} bits{group}."
+    if inputs.graphs_unmeasured and card.rates is not None:
+        yield UNMEASURED
     if card.rates is None:
         yield f"Nothing is known of graphs and times on card {card.name!r}: they show when the first pod warms up."
     budget = inputs.warmup.time_budget_seconds

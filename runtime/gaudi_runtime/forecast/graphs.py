@@ -91,10 +91,13 @@ GraphBytes = Callable[[BucketPhase, Bucket], int]
 
 
 def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memory: MemoryForecast | None) -> Phases:
-    """Both phases. Without `memory` it is not known how many graphs fit, only what all of them would take."""
+    """Both phases. Without `memory` it is not known how many graphs fit, only what all of them would take.
+
+    Where no log shows the bytes of a graph, neither is known, and seconds count every graph as captured.
+    """
     expected, least = (_graph_bytes(rates, inputs.limits.block_size, least=least) for least in (False, True))
     likely = best = None
-    if memory and inputs.captures:
+    if memory and inputs.captures and not inputs.graphs_unmeasured:
         likely, best = (_capture(inputs, plan, memory, graph_bytes) for graph_bytes in (expected, least))
 
     def forecast(phase: BucketPhase) -> PhaseForecast:
@@ -111,7 +114,9 @@ def phase_forecasts(inputs: ForecastInputs, plan: BucketPlan, rates: Rates, memo
             captured=tuple(likely[phase].captured) if likely else None,
             captured_at_best=most if best else None,
             graph_bytes=Figure(likely[phase].graph_bytes, rate.source, rate.confidence) if likely else None,
-            all_graph_bytes=Figure(all_bytes, rate.source, rate.confidence, low=least_bytes),
+            all_graph_bytes=None
+            if inputs.graphs_unmeasured
+            else Figure(all_bytes, rate.source, rate.confidence, low=least_bytes),
             compile_seconds=_times(rates[phase].compile_seconds, compiled, compiled),
             capture_seconds=_times(rates[phase].capture_seconds, captured, most),
         )

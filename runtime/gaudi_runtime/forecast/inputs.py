@@ -52,6 +52,11 @@ class ForecastInputs:
         return self.warmup.enabled and self.execution_mode in modes
 
     @property
+    def graphs_unmeasured(self) -> bool:
+        """Whether graphs are captured whose bytes no public log shows: all figures that exist are of HPU graphs."""
+        return self.captures and self.execution_mode is ExecutionMode.TORCH_COMPILE
+
+    @property
     def useful_blocks(self) -> int:
         """KV blocks of `maxNumSeqs` sequences of full length: as many as the limits can ever use."""
         return self.blocks_per_sequence * self.limits.max_num_seqs

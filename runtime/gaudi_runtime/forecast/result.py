@@ -40,9 +40,9 @@ class MemoryForecast:
 class PhaseForecast:
     """One phase of the plan. Figures are None where nothing is known; seconds count the whole phase.
 
-    `captured` are the graphs expected to fit, in the order of their capture, None where none are captured or the
-    memory is unknown; `captured_at_best` is their number where every source's lowest bytes hold.
-    `graph_bytes` are those of the captured graphs, `all_graph_bytes` what every planned graph would take.
+    `captured` are the graphs expected to fit, in the order of their capture, None where none are captured, or the
+    memory or the bytes of a graph are unknown; `captured_at_best` is their number where every source's lowest bytes
+    hold. `graph_bytes` are those of the captured graphs, `all_graph_bytes` what every planned graph would take.
     """
 
     phase: BucketPhase
@@ -67,7 +67,8 @@ Phases = Mapping[BucketPhase, PhaseForecast]
 class Forecast:
     """An estimate of what a deployment needs. `memory` is None without a model's shape or a card's memory.
 
-    `plan`, `prompt` and `decode` are None where no plan is possible; `problems` then says why.
+    `captures` says whether graphs are captured at all. `plan`, `prompt` and `decode` are None where no plan is
+    possible; `problems` then says why.
     """
 
     card: str
@@ -78,6 +79,7 @@ class Forecast:
     prompt: PhaseForecast | None
     decode: PhaseForecast | None
     warmup_seconds: Figure | None
+    captures: bool
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
 
@@ -106,6 +108,27 @@ def shortfalls(forecast: Forecast, thresholds: Thresholds) -> tuple[Problem, ...
         Problem(Reason.GRAPHS_MISSING, _sentence(phase, least, thresholds))
         for phase, least in asked
         if phase and meets(_count(phase, thresholds), phase.planned, least) is False
+    )
+
+
+def unjudged(forecast: Forecast, thresholds: Thresholds) -> Mapping[BucketPhase, int]:
+    """The percentages above 0 that cannot be judged, by phase: how many of its graphs fit is unknown."""
+    asked = ((forecast.prompt, thresholds.prompt_percent), (forecast.decode, thresholds.decode_percent))
+    return {
+        phase.phase: least
+        for phase, least in asked
+        if forecast.captures and phase and phase.planned and phase.captured is None and least > 0
+    }
+
+
+def gate_sentence(asked: Mapping[BucketPhase, int]) -> str:
+    """What opens the gate, and what to do if it stays closed; `asked` are the percentages that cannot be judged."""
+    graphs = " and ".join(f"{least} % of the {phase} graphs" for phase, least in asked.items())
+    fields = " or ".join(f"spec.readiness.minCaptured{phase.title()}Percent" for phase in asked)
+    return (
+        f"How many graphs fit is unknown until the first pod has measured them. The gate opens when it has captured "
+        f"{graphs}. If fewer fit, raise spec.warmup.graphMemoryPercent, lower {fields}, or set "
+        "spec.readiness.onShortfall to ServeAndWarn."
     )
 
 

@@ -1,7 +1,7 @@
 """`gaudi-plan`: what a server would prepare, before anybody pays for a card. It reads, computes and prints.
 
 A command (app.py) takes its options (options.py), among them the document to plan for, which becomes a PlanQuestion
-(question.py). The module of the command's topic answers it (buckets, forecast, diff, comparison, trace,
-learn): as data and rows for programs, as tables or heat maps (heat.py, drawn by drawing.py) for people. output.py
-writes the form that is asked for.
+(question.py). The module of the command's topic answers it (buckets, forecast, diff, comparison, trace, learn): as data
+and rows for programs, as tables or heat maps (heat.py, drawn by drawing.py) for people. A forecast has a verdict
+(verdict.py), which forecast_output.py writes first. output.py writes the form that is asked for.
 """

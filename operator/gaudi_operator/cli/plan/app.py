@@ -116,18 +116,32 @@ def forecast(
     model: Annotated[
         str | None, typer.Option(help="Repository of a public model, or the path of a checkpoint's config.json.")
     ] = None,
+    sources: Annotated[bool, typer.Option("--sources", help="Show where each figure comes from.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print what a deployment will need: memory, graphs and time, each figure with its source.
+    """Print whether a deployment fits and what to change, then its memory, graphs and seconds of warm-up.
+
+    The first word is the verdict, and the exit code follows it:
+
+    \b
+    0  FITS                room for the model and for the graphs that readiness asks for
+    0  FITS WITH WARNINGS  the same, and something to read first
+    3  DOES NOT FIT        no room for the model, or for these graphs by any source
+    4  REFUSED             the operator refuses the spec
+    5  UNKNOWN             the first pod will show it: the answer says what it waits for
+    2  the document or an option is wrong
 
     \b
     gaudi-plan forecast -f examples/vllm/llama-3.1-8b.yaml
     gaudi-plan forecast -f limits.json --model Qwen/Qwen3-32B --card gaudi3
     gaudi-plan forecast -f model.yaml --model checkpoint/config.json -o json
     """
-    from gaudi_operator.cli.plan.forecast import answer, foresee
+    from gaudi_operator.cli.plan.forecast import foresee
+    from gaudi_operator.cli.plan.forecast_output import answer
 
-    write(answer(foresee(question, card, model)), output)
+    found = foresee(question, card, model)
+    write(answer(found, sources=sources), output)
+    raise typer.Exit(found.verdict.exit_code)
 
 
 @app.command()

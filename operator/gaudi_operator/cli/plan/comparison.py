@@ -52,12 +52,18 @@ def compare(question: PlanQuestion) -> Answer:
     if question.policy.optimal:
         optimal = question.policy.model_copy(update={"strategy": Strategy.OPTIMAL})
         plans[Strategy.OPTIMAL] = _plan(optimal, question.limits, question.blocks)
-    facts = {as_in_spec(name): _facts(question, plan) for name, plan in plans.items() if not isinstance(plan, str)}
+    unmeasured = _graphs_unmeasured(question)
+    facts = {
+        as_in_spec(name): _facts(question, plan, unmeasured)
+        for name, plan in plans.items()
+        if not isinstance(plan, str)
+    }
     refused = {as_in_spec(name): plan for name, plan in plans.items() if isinstance(plan, str)}
     warnings = (
         *question.warnings,
-        "graph_bytes and warmup_seconds are estimates for all graphs, from the rates that the reference logs have for "
-        "Llama 3.1 8B on one Gaudi 2",
+        *([UNMEASURED] if unmeasured else []),
+        f"{'warmup_seconds is an estimate' if unmeasured else 'graph_bytes and warmup_seconds are estimates'} for all "
+        "graphs, from the rates that the reference logs have for HPU graphs of Llama 3.1 8B on one Gaudi 2",
     )
     return Answer(
         data={"strategies": facts, **({"refused": refused} if refused else {}), "warnings": warnings},
@@ -67,7 +73,18 @@ def compare(question: PlanQuestion) -> Answer:
     )
 
 
-def _facts(question: PlanQuestion, plan: BucketPlan) -> dict[str, float]:
+UNMEASURED = "graph_bytes are unknown in TorchCompile until a pod has measured them: published are those of HPU graphs"
+
+
+def _graphs_unmeasured(question: PlanQuestion) -> bool:
+    """Whether no figure says what the graphs of this question take; bare limits name no mode."""
+    # Imported here: bare limits do not pay for the models.
+    from gaudi_runtime.forecast.inputs import inputs_of
+
+    return question.config is not None and inputs_of(question.config).graphs_unmeasured
+
+
+def _facts(question: PlanQuestion, plan: BucketPlan, unmeasured: bool) -> dict[str, float | None]:
     """What a plan takes and leaves out; the estimates are rounded to what they are worth."""
     missing = uncovered(plan, question.limits, question.blocks)
     buckets = [(phase, bucket) for phase in BucketPhase for bucket in plan.of(phase)]
@@ -75,19 +92,19 @@ def _facts(question: PlanQuestion, plan: BucketPlan) -> dict[str, float]:
     return {
         "prompt_graphs": len(plan.prompt),
         "decode_graphs": len(plan.decode),
-        "graph_bytes": round(sum(bytes_of(*each) for each in buckets)),
+        "graph_bytes": None if unmeasured else round(sum(bytes_of(*each) for each in buckets)),
         "warmup_seconds": round(sum(warmup_seconds(*each) for each in buckets), 1),
         "admissible_without_bucket": missing.prompt.missing + missing.decode.missing,
     }
 
 
-def _print_facts(facts: dict[str, dict[str, float]], refused: dict[str, str]) -> None:
+def _print_facts(facts: dict[str, dict[str, float | None]], refused: dict[str, str]) -> None:
     rows = (
         (
             name,
             f"{each['prompt_graphs']}",
             f"{each['decode_graphs']}",
-            f"{each['graph_bytes'] / GIB:.1f}",
+            "unknown" if each["graph_bytes"] is None else f"{each['graph_bytes'] / GIB:.1f}",
             f"{each['warmup_seconds']:.0f}",
             f"{each['admissible_without_bucket']}",
         )
@@ -102,7 +119,10 @@ def _print_facts(facts: dict[str, dict[str, float]], refused: dict[str, str]) ->
 
 @dataclass(frozen=True)
 class Budget:
-    """What strategy optimal may use: graphs per phase, or bytes, or seconds of both phases together."""
+    """What strategy optimal may use: graphs per phase, or bytes, or seconds of both phases together.
+
+    Bytes and seconds are counted at the rates of HPU graphs, whatever the mode.
+    """
 
     prompt_graphs: int | None = None
     decode_graphs: int | None = None

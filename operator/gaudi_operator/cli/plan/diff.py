@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gaudi_operator.cli.plan.forecast import amount, foresee
+from gaudi_operator.cli.plan.forecast import foresee
+from gaudi_operator.cli.plan.forecast_output import amount
 from gaudi_operator.cli.plan.heat import change_map
 from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
@@ -258,7 +259,7 @@ def _short(value: object) -> str:
 
 
 def _cost_table(costs: Costs) -> object:
-    caption = "`gaudi-plan forecast` says where figures come from"
+    caption = "`gaudi-plan forecast --sources` says where figures come from"
     return table(_cost_rows(costs), ("figure", "old", "new", "sure"), title="An estimate", caption=caption)
 
 

@@ -132,6 +132,11 @@ def _bytes_map(question: PlanQuestion, plan: BucketPlan, phase: BucketPhase, fou
     from gaudi_runtime.buckets.bucket import weight
 
     foreseen = found.prompt if phase is BucketPhase.PROMPT else found.decode
+    if foreseen is not None and foreseen.all_graph_bytes is None and foreseen.compile_seconds is not None:
+        raise ConfigError(
+            "graph bytes are unknown in TorchCompile until a pod has measured them; use --heat padding, or write "
+            "engine.executionMode: HpuGraphs to see those of HPU graphs"
+        )
     if found.plan is None or foreseen is None or foreseen.all_graph_bytes is None:
         raise ConfigError(f"nothing is known about the graphs of card {found.card}; choose another with --card")
     size = question.limits.block_size

@@ -3,8 +3,9 @@
 First the forecast: counts of buckets, gaps and the estimate, which is a question about the plan (core/answers.py).
 Then what the estimate says against the spec: a refusal where it is proven, a doubt where the card may yet do better.
 Proven is what holds for the lowest figures that any source gives, of a model that the spec names; and all of a
-simulation, which does what its description says. A doubt is shown and refuses nothing. Last the hints, which speak
-against nothing: sentences, each whole (docs/how-to/running-vllm.md, Hints).
+simulation, which does what its description says. A doubt is shown and refuses nothing. In TorchCompile the bytes of
+graphs are unknown: the outlook says what opens the gate. Last the hints, which speak against nothing: sentences, each
+whole (docs/how-to/running-vllm.md, Hints).
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from functools import partial
 
 from gaudi_operator.api.v1alpha1.spec import GaudiInferenceSpec
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
-from gaudi_operator.core.admission.bounds import most_kv_blocks
+from gaudi_operator.core.admission.bounds import captures, most_kv_blocks
 from gaudi_operator.core.admission.estimate import Estimate, ForecastTarget, GraphBounds, estimate, forecast_target
 from gaudi_operator.core.admission.plans import plan_of
 from gaudi_operator.core.answers import PlanTooExpensive, Question
@@ -30,10 +31,10 @@ from gaudi_runtime.catalog.models.validated import Validated, last_release_of, v
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy
 from gaudi_runtime.contract.config import Dtype, EngineName, ExecutionMode, QuantizationMethod
-from gaudi_runtime.contract.report import meets, percent
+from gaudi_runtime.contract.report import BucketPhase, meets, percent
 from gaudi_runtime.errors import PlanImpossible, Problem
 from gaudi_runtime.forecast.inputs import ForecastInputs, inputs_of
-from gaudi_runtime.forecast.result import Reason
+from gaudi_runtime.forecast.result import Reason, gate_sentence
 from gaudi_runtime.knobs.speculation import speculation
 
 
@@ -137,6 +138,26 @@ def doubt(inference: Inference) -> str | None:
     if found.problem is not None:
         return _no_room("may", found.problem, inference)
     return _shortfalls(inference, found, at_best=False)
+
+
+def gate_outlook(inference: Inference) -> str | None:
+    """What opens the gate where no figure says how many graphs fit; None where one does, or where no graph is needed.
+
+    All published bytes of graphs are of HPU graphs, and nothing is known of those on a CPU.
+    """
+    spec, found = inference.spec, forecast_plan(inference)
+    mode = execution_mode(inference)
+    if found is None or mode is not ExecutionMode.TORCH_COMPILE or not captures(inference):
+        return None
+    played = spec.engine.name is EngineName.SIM or on_cpu(spec.accelerator)
+    if played or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+        return None
+    phases = (
+        (BucketPhase.PROMPT, found.prompt, spec.readiness.min_captured_prompt_percent),
+        (BucketPhase.DECODE, found.decode, spec.readiness.min_captured_decode_percent),
+    )
+    asked = {phase: least for phase, planned, least in phases if planned and least}
+    return gate_sentence(asked) if asked else None
 
 
 def _estimate(inference: Inference) -> Estimate | None:

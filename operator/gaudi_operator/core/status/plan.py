@@ -15,7 +15,7 @@ from gaudi_operator.api.v1alpha1.warmup import OnRecompiles
 from gaudi_operator.core.admission.checks import why_settings_are_ignored
 from gaudi_operator.core.admission.classes import filled
 from gaudi_operator.core.admission.estimate import Estimate, GraphBounds, why_unknown
-from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, hints
+from gaudi_operator.core.admission.review import PlanForecast, doubt, forecast_plan, gate_outlook, hints
 from gaudi_operator.core.notation import ADD_SIZES, DONE, captured_percent, only_images_cold
 from gaudi_operator.core.pods.view import PodView
 from gaudi_operator.core.state import State
@@ -189,7 +189,8 @@ def judge_plan_accepted(s: State) -> Verdict:
     assert plan is not None  # noqa: S101 - an impossible plan is a violation
     against = doubt(s.inference) if plan.basis is PlanBasis.ESTIMATED else None
     reason = "Accepted" if against is None else "AcceptedInDoubt"
-    sentences = (plan_sentence(plan), against, *hints(s.inference))
+    outlook = None if plan.basis in _FOUND else gate_outlook(s.inference)
+    sentences = (plan_sentence(plan), against, outlook, *hints(s.inference))
     return Verdict(TRUE, reason, " ".join(each for each in sentences if each))
 
 

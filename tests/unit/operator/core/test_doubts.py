@@ -1,11 +1,12 @@
 """What an estimate refuses, what it only doubts, and what it does not know."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gaudi_operator.core.admission.estimate import MOST_TIME_SCALE, Estimate, GraphBounds
-from gaudi_operator.core.admission.review import doubt, estimated_violation, forecast_plan
+from gaudi_operator.core.admission.review import doubt, estimated_violation, forecast_plan, gate_outlook
 from gaudi_runtime.engines.sim.script import read_script
 from gaudi_runtime.errors import ConfigError, Problem
 from tests.builders import Object, merged
@@ -73,15 +74,54 @@ SMALL_POOL: dict[str, Any] = {"engine": {"deviceMemoryUtilizationPercent": 3}, "
 
 
 def test_shortfall_at_the_lowest_figures_of_all_sources_is_refused() -> None:
-    graphs = {"engine": {"executionMode": "HpuGraphs"}}
-    found = refused(merged(from_the_hub(**SMALL_POOL), graphs))
+    found = refused(from_the_hub(**SMALL_POOL))
     assert found is not None
     assert found.reason == "ThresholdsUnreachable"
 
 
-def test_figures_of_hpu_graphs_refuse_no_torch_compile() -> None:
-    assert refused(from_the_hub(**SMALL_POOL)) is None
-    assert doubted(from_the_hub(**SMALL_POOL)) is not None
+@pytest.mark.parametrize("spec", [on_a_card, from_the_hub], ids=["served name", "hub"])
+def test_figures_of_hpu_graphs_judge_no_torch_compile(spec: Callable[..., Object]) -> None:
+    default = merged(spec(**SMALL_POOL), {"engine": {"executionMode": None}})
+    assert refused(default) is None
+    assert doubted(default) is None
+    found = estimate(default)
+    assert (found.graph_bytes, found.prompt, found.decode) == (None, None, None)
+    assert found.warmup_seconds is not None
+
+
+OUTLOOK = (
+    "How many graphs fit is unknown until the first pod has measured them. The gate opens when it has captured 100 % "
+    "of the prompt graphs and 100 % of the decode graphs. If fewer fit, raise spec.warmup.graphMemoryPercent, lower "
+    "spec.readiness.minCapturedPromptPercent or spec.readiness.minCapturedDecodePercent, or set "
+    "spec.readiness.onShortfall to ServeAndWarn."
+)
+
+
+def outlook(**changes: Any) -> str | None:
+    return gate_outlook(inference(**merged(from_the_hub(engine={"executionMode": None}), changes)))
+
+
+def test_unknown_graphs_have_an_outlook() -> None:
+    assert outlook() == OUTLOOK
+    assert "80 % of the prompt graphs. If fewer" in str(
+        outlook(readiness={"minCapturedPromptPercent": 80, "minCapturedDecodePercent": 0})
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"readiness": {"onShortfall": "ServeAndWarn"}},
+        {"readiness": {"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0}},
+        {"engine": {"executionMode": "HpuGraphs"}},
+        {"engine": {"executionMode": "Eager"}},
+        {"warmup": {"enabled": False}},
+        {"accelerator": {"generation": "none"}},
+    ],
+    ids=str,
+)
+def test_gate_that_needs_no_unknown_graphs_has_no_outlook(changes: Object) -> None:
+    assert outlook(**changes) is None
 
 
 def test_model_recognized_only_by_its_served_name_refuses_nothing() -> None:

@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gaudi_operator.api.v1alpha1.accelerator import Generation
 from gaudi_operator.cli.plan.forecast import foresee
 from gaudi_operator.cli.plan.question import read_question
+from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, Foreseen, Verdict
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
 from gaudi_operator.core.admission.review import doubt, estimated_violation, hints
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
+from gaudi_runtime.forecast.advice import SERVE_ANYWAY
 from gaudi_runtime.knobs.render import Rendered, render
-from tests.examples import EXAMPLES, FOLDER
+from tests.builders import merged
+from tests.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
 from tests.unit.operator.core.resources import DEFAULTS
-
-FIRST = FOLDER.parent / "charts" / "gaudi-operator" / "files" / "first.yaml"
 
 
 def name_of(path: Path) -> str:
@@ -44,22 +44,47 @@ def test_every_setting_of_an_example_has_an_effect(path: Path) -> None:
     assert why_settings_are_ignored(example(path)) is None
 
 
-def of_a_card(path: Path) -> bool:
-    """Whether it is for a card, real or described, and so has a forecast."""
-    spec = example(path).spec
-    return spec.accelerator.generation is not Generation.NONE or "card" in (spec.engine.simulation or {})
+MANIFESTS = manifests()
+SHOWN = {place: completed(fragment) for place, fragment in fragments().items()}
+ALL = [pytest.param(found, id=place) for place, found in {**MANIFESTS, **SHOWN}.items()]
+ANSWERS = {Verdict.FITS, Verdict.WARNINGS, Verdict.UNKNOWN}
 
 
-WITHOUT_FORECAST = {"reference-llama-3.1-8b-gaudi2-sim", "cards"}
-"""One plays a server whose prompt graphs did not all fit; the other has a checkpoint that no table knows."""
-FORECAST = [each for each in (*EXAMPLES, FIRST) if of_a_card(each) and each.stem not in WITHOUT_FORECAST]
+def forecast_of(manifest: Manifest) -> Foreseen:
+    return foresee(read_question(manifest), card=None, model=None)
 
 
-@pytest.mark.parametrize("path", FORECAST, ids=lambda path: path.stem)
-def test_example_for_a_card_names_a_model_that_fits(path: Path) -> None:
-    found = foresee(read_question(yaml.safe_load(path.read_text())), card=None, model=None)
-    assert found.forecast.model is not None
-    assert found.fits is True, [each.message for each in found.problems]
+def test_manual_and_chart_show_manifests() -> None:
+    assert "charts/gaudi-operator/files/first.yaml" in MANIFESTS
+    assert {"docs/how-to/running-vllm.md", "docs/how-to/pods.md"} <= {place.partition(" ")[0] for place in SHOWN}
+
+
+@pytest.mark.parametrize("manifest", ALL)
+def test_thresholds_are_in_reach_as_far_as_is_known(manifest: Manifest) -> None:
+    found = forecast_of(manifest)
+    assert found.verdict in ANSWERS, found.why
+    assert found.shortfalls == ()
+
+
+@pytest.mark.parametrize("manifest", ALL)
+def test_forecast_that_is_unknown_says_what_to_do(manifest: Manifest) -> None:
+    found = forecast_of(manifest)
+    if found.verdict is not Verdict.UNKNOWN:
+        return
+    assert found.why
+    assert found.remedies
+    if found.remedies == (SERVE_ANYWAY.text,):
+        remedied = merged(manifest, {"spec": {"readiness": {"onShortfall": "ServeAndWarn"}}})
+        assert forecast_of(remedied).verdict is Verdict.WARNINGS
+    else:
+        assert found.remedies == (NAME_THE_MODEL,)
+        assert found.forecast.model is None
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "vllm").glob("*.yaml")), ids=name_of)
+def test_example_of_vllm_for_a_card_names_a_known_model(path: Path) -> None:
+    known = forecast_of(yaml.safe_load(path.read_text())).forecast.model is not None
+    assert known is (path.stem != "cpu")
 
 
 def test_examples_have_names_of_their_own() -> None:

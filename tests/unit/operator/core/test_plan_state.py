@@ -5,11 +5,11 @@ import pytest
 from gaudi_operator.api.v1alpha1.status import CapturedPercent, GaudiInferenceStatus, PlanBasis, PlanState, Revisions
 from gaudi_operator.core.admission.review import forecast_plan
 from gaudi_operator.core.state import State
-from gaudi_operator.core.status.plan import forecast_now, plan_sentence, plan_state
+from gaudi_operator.core.status.plan import forecast_now, judge_plan_accepted, plan_sentence, plan_state
 from gaudi_runtime.contract.report import MemorySplit, Phase, PhaseProgress, WarmupReport
 from gaudi_runtime.errors import Problem
 from tests.builders import Object
-from tests.forecasts import seed
+from tests.forecasts import from_the_hub, seed
 from tests.unit.operator.core.pod_objects import pod, view
 from tests.unit.operator.core.reports import report
 from tests.unit.operator.core.resources import inference
@@ -137,6 +137,22 @@ def test_described_card_and_known_model_give_an_estimate() -> None:
         "an estimate from the description of card gaudi2 and the model meta-llama/Llama-3.1-8B "
         "(as measured with this model)."
     )
+
+
+def test_plan_of_torch_compile_has_seconds_and_no_graphs() -> None:
+    found = state(state_of([], inference=inference(**from_the_hub(engine={"executionMode": None}))))
+    assert (found.basis, found.graph_bytes) == (PlanBasis.ESTIMATED, None)
+    assert found.captured_percent == CapturedPercent()
+    assert plan_sentence(found).startswith("24 prompt and 48 decode buckets, about 55 s of warm-up: an estimate from ")
+
+
+def test_accepted_plan_of_torch_compile_says_what_opens_the_gate() -> None:
+    spec = inference(**from_the_hub(engine={"executionMode": None}))
+    before, after = state_of([], inference=spec), state_of([serving("a", said=warmed())], inference=spec)
+    verdict = judge_plan_accepted(before)
+    assert verdict.reason == "Accepted"
+    assert "The gate opens when it has captured 100 % of the prompt graphs" in verdict.message
+    assert "The gate opens" not in judge_plan_accepted(after).message
 
 
 def test_buckets_without_graphs_are_not_called_graphs() -> None:

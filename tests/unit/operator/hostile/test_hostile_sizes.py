@@ -64,7 +64,8 @@ def document(spec: dict[str, Any]) -> str:
 )
 def test_gaudi_plan_answers_about_the_largest_plan(arguments: list[str]) -> None:
     ended = gaudi_plan(*arguments, "-f", "-", stdin=document(BOTH_FULL))
-    assert ended.returncode == 0, ended.stderr[-500:]
+    # The model is unknown, which is a verdict of its own.
+    assert ended.returncode == (5 if arguments == ["forecast"] else 0), ended.stderr[-500:]
 
 
 @pytest.mark.parametrize("name", ["staircases", "optimal for 65,536 prompts at a time", "brackets"])

@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from gaudi_runtime.catalog.cards import CARDS, GAUDI2, NONE
 from gaudi_runtime.catalog.models.shape import ModelShape
-from gaudi_runtime.contract.config import ParallelismConfig
-from gaudi_runtime.forecast.advice import Setting, advise, turnable_settings
+from gaudi_runtime.contract.config import ExecutionMode, ParallelismConfig
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Setting, advise, turnable_settings
 from gaudi_runtime.forecast.forecast import forecast
 from gaudi_runtime.forecast.inputs import ForecastInputs
-from gaudi_runtime.forecast.result import Thresholds, fits, shortfalls
+from gaudi_runtime.forecast.result import Thresholds, fits, gate_sentence, shortfalls, unjudged
 from tests.unit.runtime.forecast.deployments import GIB, LLAMA, LOGGED, logged_with, shape_of
 
 ROOM = Thresholds(0, 0)
@@ -38,7 +39,7 @@ def test_seed_000_may_ask_62_percent_or_smaller_prompt_batches() -> None:
     """Buckets of at most 1535 tokens have 9984 tokens in all, 13.94 GiB; those of 1536 would make it 16.1 of 15.85."""
     assert advice(LOGGED) == (
         "lower readiness.minCapturedPromptPercent to 62, or lower engine.maxNumBatchedTokens to 1535, "
-        "or lower model.maxModelLen to 639"
+        f"or lower model.maxModelLen to 639, or {SERVE_ANYWAY.text}"
     )
 
 
@@ -84,8 +85,12 @@ def test_model_length_takes_left_out_batched_tokens_with_it() -> None:
     assert length.set(inputs, 1024).limits.max_num_batched_tokens == 1024
 
 
-def test_percentage_below_half_is_no_advice() -> None:
-    assert "readiness" not in advice(logged_with(graph_memory_share=0.05))
+def test_any_lower_percentage_is_advice() -> None:
+    assert "lower readiness.minCapturedPromptPercent to 16" in advice(logged_with(graph_memory_share=0.05))
+
+
+def test_serving_anyway_helps_no_model_without_room() -> None:
+    assert SERVE_ANYWAY.text not in advice(LOGGED, shape_of("meta-llama/Llama-3.1-70B"), ROOM)
 
 
 def test_shortfall_names_count_percentage_and_threshold() -> None:
@@ -102,6 +107,30 @@ def test_percentage_that_is_reached_is_no_shortfall(percent: int) -> None:
 
 def test_unknown_graphs_are_no_shortfall() -> None:
     assert fits(forecast(LOGGED, None, GAUDI2), Thresholds())
+
+
+COMPILED = replace(LOGGED, execution_mode=ExecutionMode.TORCH_COMPILE)
+
+
+def test_graphs_of_torch_compile_are_no_shortfall() -> None:
+    """15 of 24 prompt graphs by the figures of HPU graphs."""
+    found = forecast(COMPILED, LLAMA, GAUDI2)
+    assert fits(found, Thresholds())
+    assert unjudged(found, Thresholds(80, 0)) == {BucketPhase.PROMPT: 80}
+
+
+@pytest.mark.parametrize("inputs", [LOGGED, replace(LOGGED, execution_mode=ExecutionMode.EAGER)])
+def test_known_or_unneeded_graphs_are_judged(inputs: ForecastInputs) -> None:
+    assert unjudged(forecast(inputs, LLAMA, GAUDI2), Thresholds()) == {}
+
+
+def test_gate_sentence_names_what_opens_the_gate_and_the_remedies() -> None:
+    assert gate_sentence({BucketPhase.PROMPT: 80, BucketPhase.DECODE: 100}) == (
+        "How many graphs fit is unknown until the first pod has measured them. The gate opens when it has captured "
+        "80 % of the prompt graphs and 100 % of the decode graphs. If fewer fit, raise spec.warmup.graphMemoryPercent, "
+        "lower spec.readiness.minCapturedPromptPercent or spec.readiness.minCapturedDecodePercent, or set "
+        "spec.readiness.onShortfall to ServeAndWarn."
+    )
 
 
 @settings(max_examples=20, deadline=None)

@@ -165,6 +165,21 @@ def test_mode_without_graphs_compiles_only(mode: ExecutionMode) -> None:
     assert answer.warmup_seconds.value == pytest.approx(29)
 
 
+def test_graphs_of_torch_compile_have_no_bytes() -> None:
+    answer = forecast(replace(LOGGED, execution_mode=ExecutionMode.TORCH_COMPILE), LLAMA, GAUDI3)
+    for phase in (answer.prompt, answer.decode):
+        assert phase is not None
+        assert (phase.captured, phase.captured_at_best, phase.graph_bytes, phase.all_graph_bytes) == (None,) * 4
+    assert any("Graph bytes are unknown until the first pod has measured them" in note for note in answer.notes)
+
+
+def test_seconds_of_torch_compile_are_a_range_of_other_graphs() -> None:
+    found = forecast(replace(LOGGED, execution_mode=ExecutionMode.TORCH_COMPILE), LLAMA, GAUDI2).warmup_seconds
+    assert found is not None
+    assert found.least < found.most
+    assert found.confidence is Confidence.ASSUMED
+
+
 def test_switched_off_warm_up_takes_no_time_and_says_why() -> None:
     answer = forecast(logged_with(enabled=False), LLAMA, GAUDI2)
     assert answer.warmup_seconds is not None

@@ -29,3 +29,19 @@ def test_estimates_are_called_estimates() -> None:
 def test_table_shows_all_strategies() -> None:
     shown = plan(LIMITS, command="compare").stdout
     assert all(name in shown for name in ("Exponential", "Linear", "PaddingAware"))
+
+
+def test_graph_bytes_of_the_default_mode_are_unknown() -> None:
+    spec = {
+        "model": {"source": {"persistentVolumeClaim": {"claimName": "models"}}, "maxModelLen": 4096},
+        "accelerator": {"generation": "gaudi3"},
+        "engine": {"name": "vllm"},
+    }
+    manifest = {"apiVersion": "inference.gaudi.dev/v1alpha1", "kind": "GaudiInference", "spec": spec}
+    result = answer(manifest, command="compare")
+    assert {each["graph_bytes"] for each in result["strategies"].values()} == {None}
+    assert all(each["warmup_seconds"] > 0 for each in result["strategies"].values())
+    assert any(said.startswith("graph_bytes are unknown in TorchCompile") for said in result["warnings"])
+    assert "unknown" in plan(manifest, command="compare").stdout
+    spec["engine"]["executionMode"] = "HpuGraphs"
+    assert all(each["graph_bytes"] > 0 for each in answer(manifest, command="compare")["strategies"].values())

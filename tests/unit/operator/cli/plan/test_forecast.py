@@ -1,9 +1,14 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from gaudi_operator.cli.plan.app import app
+from gaudi_operator.cli.plan.verdict import Verdict
+from tests.builders import merged
 from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan, refusal
 
 LLAMA = "meta-llama/Llama-3.1-8B"
@@ -33,6 +38,12 @@ def asked(document: object, *arguments: str) -> Any:
     return answer(document, *arguments, command="forecast")
 
 
+def ended(document: object, *arguments: str) -> tuple[str, int]:
+    """The first words of the answer, and the exit code."""
+    result = plan(document, *arguments, command="forecast")
+    return result.stdout.partition(":")[0], result.exit_code
+
+
 def test_seed_000_is_forecast_from_its_settings_alone() -> None:
     found = asked(SEED)
     assert (found["card"], found["model"]) == ("gaudi2", LLAMA)
@@ -47,26 +58,41 @@ def test_every_figure_has_a_source_and_how_sure_it_is() -> None:
 
 
 def test_table_says_it_is_an_estimate_and_names_sources() -> None:
-    text = plan(SEED, command="forecast").stdout
-    assert text.startswith(f"{LLAMA} on card gaudi2: an estimate")
+    text = plan(SEED, "--sources", command="forecast").stdout
+    assert text.startswith(f"UNKNOWN: {LLAMA} on card gaudi2 (an estimate)\n")
     assert "15 of 24 graphs captured (62 %), 24 with the least bytes of any source" in text
     assert "logged as total device memory in log 000" in text
 
 
-def test_graphs_that_only_a_pessimist_misses_may_not_fit() -> None:
-    assert asked(SEED)["fits"] is None
-    assert "may not fit: about 15 of 24 prompt graphs" in plan(SEED, command="forecast").stdout
+def test_sources_are_shown_to_those_who_ask() -> None:
+    assert "log 000" not in plan(SEED, command="forecast").stdout
 
 
-def test_advice_is_given_with_what_does_not_fit() -> None:
-    assert asked(SEED)["advice"][0] == "lower readiness.minCapturedPromptPercent to 62"
+def test_verdict_and_remedy_come_before_the_table() -> None:
+    before, _, _ = plan(SEED, command="forecast").stdout.partition("┏")
+    before = before.replace("\n", " ")
+    verdict, _, why = before.partition(" (an estimate) ")
+    assert verdict.startswith("UNKNOWN: ")
+    assert why.startswith("why: About 15 of 24 prompt graphs")
+    assert "remedy: lower readiness.minCapturedPromptPercent to 62 or: " in before
+    assert (
+        "or: set readiness.onShortfall to ServeAndWarn: a pod then serves with the graphs that fit warning: " in before
+    )
+
+
+def test_graphs_that_only_a_pessimist_misses_are_unknown() -> None:
+    assert ended(SEED) == ("UNKNOWN", 5)
+
+
+def test_remedy_is_given_with_what_does_not_fit() -> None:
+    assert asked(SEED)["remedies"][0] == "lower readiness.minCapturedPromptPercent to 62"
 
 
 def test_model_that_does_not_fit_is_advised_more_cards() -> None:
     found = asked(SEED, "--model", "meta-llama/Llama-3.1-70B")
-    assert found["fits"] is False
     assert found["problems"][0]["reason"] == "WeightsTooLarge"
-    assert found["advice"] == ["raise parallelism.tensor to 2"]
+    assert found["remedies"] == ["raise parallelism.tensor to 2"]
+    assert ended(SEED, "--model", "meta-llama/Llama-3.1-70B") == ("DOES NOT FIT", 3)
 
 
 def test_bare_limits_are_forecast_for_a_named_model_and_card() -> None:
@@ -77,7 +103,10 @@ def test_bare_limits_are_forecast_for_a_named_model_and_card() -> None:
 
 def test_without_a_model_it_is_unknown_whether_it_fits() -> None:
     found = asked(BARE)
-    assert (found["fits"], found["memory"], found["prompt"]["captured"]) == (None, None, None)
+    assert (found["verdict"], found["memory"], found["prompt"]["captured"]) == ("UNKNOWN", None, None)
+    assert found["why"][0] == "The model's shape is unknown, so the memory that it needs is unknown too."
+    (remedy,) = found["remedies"]
+    assert remedy.startswith("name the model: --model with a public repository or the path of its config.json")
 
 
 def test_manifest_names_its_own_card() -> None:
@@ -137,7 +166,9 @@ def test_unknown_name_is_refused_in_a_sentence(arguments: tuple[str, str], words
 
 def test_checkpoint_of_an_unknown_family_is_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    assert "model_type 'bert'" in refusal(BARE, "--model", str(tmp_path), command="forecast")
+    said = refusal(BARE, "--model", str(tmp_path), command="forecast")
+    assert "model_type 'bert'" in said
+    assert "without --model the buckets are planned, and the first pod measures" in said
 
 
 def test_other_release_is_refused_in_a_sentence() -> None:
@@ -156,5 +187,84 @@ def test_what_the_operator_refuses_is_refused() -> None:
         },
     }
     found = asked(several)
-    assert (found["fits"], found["problems"][0]["reason"]) == (False, "NotBuilt")
-    assert "refused by the operator: spec.model.quantization is not built" in plan(several, command="forecast").stdout
+    assert found["problems"][0]["reason"] == "NotBuilt"
+    assert ended(several) == ("REFUSED", 4)
+    assert "why: spec.model.quantization is not built" in plan(several, command="forecast").stdout
+
+
+CARD: dict[str, Any] = {
+    **INFERENCE,
+    "spec": {
+        "model": {
+            "source": {"huggingFace": {"repo": "meta-llama/Llama-3.1-8B-Instruct"}},
+            "maxModelLen": 8192,
+            "dtype": "bfloat16",
+        },
+        "accelerator": {"generation": "gaudi3"},
+        "engine": {"name": "vllm", "chunkedPrefill": False},
+    },
+}
+"""A first manifest for a card: everything else is default, so its mode is TorchCompile."""
+OPENS = "The gate opens when it has captured 100 % of the prompt graphs and 100 % of the decode graphs."
+
+
+def card(**changes: Any) -> dict[str, Any]:
+    return {**CARD, "spec": merged(CARD["spec"], changes)}
+
+
+def test_default_mode_is_not_judged_by_figures_of_hpu_graphs() -> None:
+    found = asked(CARD)
+    assert found["verdict"] == "UNKNOWN"
+    assert OPENS in found["why"][0]
+    for phase in ("prompt", "decode"):
+        assert (found[phase]["captured"], found[phase]["graphBytes"], found[phase]["allGraphBytes"]) == (None,) * 3
+    assert found["warmupSeconds"]["high"] > found["warmupSeconds"]["value"]
+    assert "graphs captured" not in plan(CARD, command="forecast").stdout
+
+
+@pytest.mark.parametrize("mode", ["HpuGraphs", "TorchCompile"])
+def test_remedy_of_an_unknown_gate_is_enough(mode: str) -> None:
+    remedy = "set readiness.onShortfall to ServeAndWarn: a pod then serves with the graphs that fit"
+    assert ended(card(engine={"executionMode": mode})) == ("UNKNOWN", 5)
+    assert remedy in asked(card(engine={"executionMode": mode}))["remedies"]
+    remedied = card(engine={"executionMode": mode}, readiness={"onShortfall": "ServeAndWarn"})
+    assert ended(remedied) == ("FITS WITH WARNINGS", 0)
+
+
+def test_lower_threshold_is_a_remedy_however_low() -> None:
+    found = asked(card(engine={"executionMode": "HpuGraphs"}))
+    assert found["prompt"]["percent"] < 50
+    threshold = f"lower readiness.minCapturedPromptPercent to {found['prompt']['percent']}"
+    assert threshold in found["remedies"]
+
+
+def test_deployment_without_thresholds_fits() -> None:
+    none = {"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0}
+    assert ended(card(readiness=none)) == ("FITS", 0)
+
+
+def test_shapes_without_a_bucket_are_a_warning() -> None:
+    gaps = card(
+        engine={"maxNumPrefillSeqs": 2},
+        bucketing={"strategy": "File", "file": "(1, 8192, 0)\n(128, 1, 8192)"},
+        readiness={"minCapturedPromptPercent": 0, "minCapturedDecodePercent": 0},
+    )
+    found = asked(gaps)
+    assert found["coverage"]["prompt"]["withoutBucket"] > 0
+    assert found["verdict"] == "FITS WITH WARNINGS"
+    assert any("of the prompt shapes that the limits admit have no bucket" in said for said in found["warnings"])
+
+
+def test_qwen_vl_on_one_gaudi_3_needs_no_network() -> None:
+    model = {"source": {"huggingFace": {"repo": "Qwen/Qwen2.5-VL-7B-Instruct"}}, "itemsPerPrompt": {"image": 1}}
+    found = asked(card(model=model))
+    assert found["model"] == "Qwen/Qwen2.5-VL-7B-Instruct"
+    assert found["problems"] == []
+    assert not any("tensor parallel" in said for said in found["warnings"])
+    assert found["memory"]["weights"]["value"] == 2 * 8_292_166_656
+
+
+def test_help_lists_every_verdict_with_its_exit_code() -> None:
+    told = CliRunner().invoke(app, ["forecast", "--help"]).stdout
+    listed = {(name, int(code)) for code, name in re.findall(r"^ +(\d)  ([A-Z][A-Z ]*[A-Z]) ", told, re.MULTILINE)}
+    assert listed == {(verdict.value, verdict.exit_code) for verdict in Verdict}

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_operator.cli.plan.app import app
+from gaudi_operator.cli.plan.verdict import Verdict
 
 ROOT = Path(__file__).parents[5]
 PAGE = (ROOT / "docs" / "how-to" / "forecast.md").read_text()
@@ -18,22 +19,32 @@ def printed(manifest: Path) -> str:
 
 
 def test_page_shows_the_forecast_of_the_example() -> None:
+    """Parts of it: dots stand for what was left out."""
     shown = PAGE.partition("```console\n")[2].partition("\n...\n```")[0]
-    command, _, table = shown.partition("\n")
+    command, _, parts = shown.partition("\n")
     assert command == "$ gaudi-plan forecast -f examples/vllm/llama-3.1-8b.yaml"
-    assert printed(EXAMPLE).startswith(table)
+    verdict, figures = parts.split("\n...\n")
+    assert printed(EXAMPLE).startswith(verdict)
+    assert figures in printed(EXAMPLE)
 
 
-@pytest.mark.parametrize(
-    "figure", ["4,774", "126.50 GiB", "14.96 GiB", "38.79 GiB", "24.87 GiB", "5.71 GiB", "58.3 MiB"]
-)
+@pytest.mark.parametrize("figure", ["4,774", "126.50 GiB", "14.96 GiB", "24.87 GiB", "91 s", "5.8 min"])
 def test_figure_of_the_text_is_one_of_the_table(figure: str) -> None:
-    assert figure in PAGE.partition("## Read it")[2]
+    assert figure in PAGE.partition("## The figures")[2]
     assert figure in printed(EXAMPLE)
 
 
-def test_page_shows_the_advice_for_a_higher_threshold(tmp_path: Path) -> None:
+def test_page_shows_the_advice_for_hpu_graphs(tmp_path: Path) -> None:
     manifest = tmp_path / "all.yaml"
-    manifest.write_text(EXAMPLE.read_text().replace("minCapturedPromptPercent: 80", "minCapturedPromptPercent: 100"))
+    graphs = EXAMPLE.read_text().replace("  engine:\n", "  engine:\n    executionMode: HpuGraphs\n")
+    manifest.write_text(graphs.replace("minCapturedPromptPercent: 80", "minCapturedPromptPercent: 100"))
     (advice,) = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert " ".join(advice.split()) in " ".join(printed(manifest).split())
+    assert " ".join(printed(manifest).split()).startswith(" ".join(advice.split()))
+    for figure in ("38.79 GiB", "58.3 MiB"):
+        assert figure in PAGE
+        assert figure in printed(manifest)
+
+
+def test_page_lists_every_verdict_with_its_exit_code() -> None:
+    rows = dict(re.findall(r"^\| `([A-Z ]+)` \| (\d) \|", PAGE, re.MULTILINE))
+    assert rows == {verdict.value: str(verdict.exit_code) for verdict in Verdict}

@@ -66,11 +66,11 @@ def test_wrong_argument_is_refused_in_a_sentence() -> None:
     assert "--port is set by spec.service.port" in refusal({**DEPLOYMENT, "spec": spec}, command="forecast")
 
 
-def test_hints_are_told_and_change_no_verdict() -> None:
+def test_hints_are_warnings() -> None:
     model = {"source": {"huggingFace": {"repo": "meta-llama/Llama-3.1-70B"}}, "maxModelLen": 4096}
     spec = {**DEPLOYMENT["spec"], "model": model, "engine": {}}
     found = answer({**DEPLOYMENT, "spec": spec}, command="forecast")
-    (hint,) = found["hints"]
+    (hint,) = (said for said in found["warnings"] if "validated" in said)
     assert {"meta-llama/Llama-3.1-70B", "gaudi2"} <= set(hint.split())
     assert "tensor parallel 2 or 4 or 8" in hint
     assert "spec.parallelism.tensor is 1" in hint

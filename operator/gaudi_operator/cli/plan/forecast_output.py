@@ -1,0 +1,198 @@
+"""How a forecast is written: as JSON, as CSV, or for people: verdict and remedy first, then the figures.
+
+Below the figures follow notes, the sources where they are asked for, and the command that starts the engine.
+"""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from pydantic.alias_generators import to_camel
+
+from gaudi_operator.cli.plan.output import Answer, stdout, table
+from gaudi_operator.cli.plan.verdict import Foreseen
+from gaudi_runtime.buckets.coverage import PhaseCoverage
+from gaudi_runtime.catalog.figure import Figure
+from gaudi_runtime.catalog.pairs import PAIRS, RELEASES
+from gaudi_runtime.contract.config import EngineName, RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.forecast.result import PhaseForecast
+from gaudi_runtime.knobs.render import render
+from gaudi_runtime.units import plural
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+GIB, MIB = 2**30, 2**20
+
+
+def answer(foreseen: Foreseen, *, sources: bool = False) -> Answer:
+    """As the command prints it; people see sources where they ask for them."""
+    return Answer(data=_data(foreseen), rows=lambda: _rows(foreseen), show=lambda: _print(foreseen, sources))
+
+
+def _data(foreseen: Foreseen) -> dict[str, Any]:
+    found = foreseen.forecast
+    started = render(foreseen.config) if foreseen.config else None
+    return {
+        "card": found.card,
+        "model": found.model,
+        "verdict": foreseen.verdict,
+        "why": foreseen.why,
+        "remedies": foreseen.remedies,
+        "memory": {to_camel(name): _figure(each) for name, each in vars(found.memory).items()}
+        if found.memory
+        else None,
+        "kvBlocks": _figure(found.kv_blocks),
+        **{phase.value: _phase(getattr(found, phase.value)) for phase in BucketPhase},
+        "warmupSeconds": _figure(found.warmup_seconds),
+        "problems": [{"reason": each.reason, "message": each.message} for each in foreseen.problems],
+        "notes": found.notes,
+        "coverage": _coverage(foreseen),
+        "startedWith": {"environment": started.env, "arguments": started.args} if started else None,
+        "pairs": [{**asdict(each), "image": each.image} for each in PAIRS] if _takes_pair(foreseen.config) else None,
+        "warnings": foreseen.warnings,
+    }
+
+
+def _coverage(foreseen: Foreseen) -> dict[str, Any] | None:
+    found = foreseen.coverage
+    return {phase.phase.value: _missing(phase) for phase in (found.prompt, found.decode)} if found else None
+
+
+def _missing(phase: PhaseCoverage) -> dict[str, int]:
+    return {"shapes": phase.shapes, "withoutBucket": phase.missing, "gaps": phase.gap_count}
+
+
+def _phase(phase: PhaseForecast | None) -> dict[str, Any] | None:
+    if phase is None:
+        return None
+    return {
+        "planned": phase.planned,
+        "captured": None if phase.captured is None else len(phase.captured),
+        "capturedAtBest": phase.captured_at_best,
+        "percent": phase.percent,
+        "buckets": phase.captured,
+        "graphBytes": _figure(phase.graph_bytes),
+        "allGraphBytes": _figure(phase.all_graph_bytes),
+        "compileSeconds": _figure(phase.compile_seconds),
+        "captureSeconds": _figure(phase.capture_seconds),
+    }
+
+
+def _figure(figure: Figure | None) -> dict[str, Any] | None:
+    if figure is None:
+        return None
+    bounds = {name: value for name, value in (("low", figure.low), ("high", figure.high)) if value is not None}
+    return {"value": figure.value, **bounds, "confidence": figure.confidence, "source": figure.source}
+
+
+def _rows(foreseen: Foreseen) -> Iterator[tuple[object, ...]]:
+    yield "figure", "unit", "value", "low", "high", "confidence", "source"
+    for name, unit, figure in foreseen.figures():
+        yield name, unit, figure.value, figure.low, figure.high, figure.confidence.value, figure.source
+
+
+def _print(foreseen: Foreseen, sources: bool) -> None:
+    console, found = stdout(), foreseen.forecast
+
+    def say(text: str, style: str | None = None) -> None:
+        console.print(text, style=style, markup=False, highlight=False)
+
+    model = found.model or "a model of unknown shape"
+    say(f"{foreseen.verdict}: {model} on card {found.card} (an estimate)", _STYLES[foreseen.verdict.exit_code])
+    for reason in foreseen.why:
+        say(f"why: {reason}")
+    for number, remedy in enumerate(foreseen.remedies):
+        say(f"{'or' if number else 'remedy'}: {remedy}", "green")
+    for warning in foreseen.warnings:
+        say(f"warning: {warning}", "yellow")
+    cited = _print_figures(console, foreseen, sources)
+    for phase in (found.prompt, found.decode):
+        if phase:
+            say(_graphs(phase, captures=found.captures))
+    for number, source in enumerate(cited, start=1):
+        say(f"[{number}] {source}")
+    for note in found.notes:
+        say(note)
+    for line in _launch_lines(foreseen.config):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+_STYLES = {0: "bold green", 3: "bold red", 4: "bold red", 5: "bold yellow"}
+"""Of the first line, by exit code."""
+
+
+def _print_figures(console: "Console", foreseen: Foreseen, sources: bool) -> list[str]:
+    """The table; returns the sources in the order of their numbers, none where they are not asked for."""
+    figures = list(foreseen.figures())
+    cited = list(dict.fromkeys(figure.source for _, _, figure in figures)) if sources else []
+    rows = (
+        (
+            name,
+            amount(figure.value, unit),
+            _range(figure, unit),
+            figure.confidence,
+            *([f"\\[{cited.index(figure.source) + 1}]"] if sources else []),
+        )
+        for name, unit, figure in figures
+    )
+    columns = ("figure", "estimate", "other sources", "sure", *(["source"] if sources else []))
+    console.print(table(rows, columns))
+    return cited
+
+
+def _range(figure: Figure, unit: str) -> str:
+    if figure.least == figure.most:
+        return ""
+    return f"{amount(figure.least, unit)} to {amount(figure.most, unit)}"
+
+
+def amount(value: float, unit: str) -> str:
+    """A figure with its unit: bytes in GiB or MiB, seconds in minutes where there are many."""
+    if unit == "blocks":
+        return f"{int(value):,}"
+    if unit == "seconds":
+        return f"{value:.0f} s" if value < 120 else f"{value / 60:.1f} min"
+    return f"{value / GIB:.2f} GiB" if value >= GIB else f"{value / MIB:.1f} MiB"
+
+
+def _graphs(phase: PhaseForecast, *, captures: bool) -> str:
+    if phase.captured is None:
+        unknown = ", and how many graphs fit is unknown" if captures else ""
+        return f"{phase.phase}: {plural(phase.planned, 'bucket')}{unknown}"
+    count, best = len(phase.captured), phase.captured_at_best
+    more = f", {best} with the least bytes of any source" if best not in (None, count) else ""
+    return f"{phase.phase}: {count} of {phase.planned} graphs captured ({phase.percent} %){more}"
+
+
+def _launch_lines(config: RuntimeConfig | None) -> Iterator[str]:
+    """The command in lines for a shell; nothing where the engine gets nothing. Raises ConfigError."""
+    if config is None:
+        return
+    if _takes_pair(config):
+        yield f"for {RELEASES}"
+    parts = [f"{name}={shlex.quote(value)}" for name, value in render(config).env.items()] + [*_command(config)]
+    if parts:
+        yield "started with:"
+        yield " \\\n".join(f"  {part}" for part in parts)
+
+
+def _takes_pair(config: RuntimeConfig | None) -> bool:
+    """Whether vLLM is to serve on a card, where only pairs of it and its plugin are driven."""
+    return config is not None and config.engine.name is EngineName.VLLM and config.engine.device == "hpu"
+
+
+def _command(config: RuntimeConfig) -> Iterator[str]:
+    """The runtime makes vLLM itself, with workers of its own, so this is what `vllm serve` would be given."""
+    if config.engine.name is not EngineName.VLLM:
+        return
+    yield "vllm serve"
+    words: list[str] = []
+    for word in render(config).args:
+        if word.startswith("--") and words:
+            yield shlex.join(words)
+            words = []
+        words.append(word)
+    yield shlex.join(words)

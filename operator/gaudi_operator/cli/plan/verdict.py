@@ -1,0 +1,168 @@
+"""What a forecast comes to: one verdict, why, and what to change. Pure.
+
+The order of the rules in `Foreseen.verdict` is their priority: a spec that the operator refuses is REFUSED, whatever
+fits. Thresholds are judged on what is known: figures of HPU graphs say nothing about another mode.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gaudi_runtime.buckets.coverage import Uncovered
+from gaudi_runtime.catalog.figure import Figure
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import BucketPhase
+from gaudi_runtime.errors import Problem
+from gaudi_runtime.forecast.advice import SERVE_ANYWAY, Change
+from gaudi_runtime.forecast.result import Forecast, gate_sentence
+
+_NAMES = {"graphs": "graph share", "kv_cache": "KV cache", "block": "KV block", "kv_blocks": "KV blocks"}
+
+
+class Verdict(StrEnum):
+    """The first word of the answer."""
+
+    FITS = "FITS"
+    WARNINGS = "FITS WITH WARNINGS"
+    DOES_NOT_FIT = "DOES NOT FIT"
+    REFUSED = "REFUSED"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def exit_code(self) -> int:
+        """The command's exit code; 1 and 2 are those of a crash and of a document that is wrong."""
+        return _EXIT_CODES[self]
+
+
+_EXIT_CODES = {
+    Verdict.FITS: 0,
+    Verdict.WARNINGS: 0,
+    Verdict.DOES_NOT_FIT: 3,
+    Verdict.REFUSED: 4,
+    Verdict.UNKNOWN: 5,
+}
+
+NAME_THE_MODEL = (
+    "name the model: --model with a public repository or the path of its config.json; in a GaudiInference, "
+    "spec.model.servedNames may hold the public repository"
+)
+UNKNOWN_SHAPE = "The model's shape is unknown, so the memory that it needs is unknown too."
+UNKNOWN_MEMORY = "The memory of the card is unknown. Give accelerator.deviceMemory, or a described card with --card."
+SERVES_ANYWAY = (
+    "How many graphs fit is unknown until the first pod has measured them; pods serve with those that fit, because "
+    "spec.readiness.onShortfall is ServeAndWarn."
+)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """A forecast, what is wrong with it, and the smallest changes that would help.
+
+    `certain` is False where the missing graphs would fit with the least bytes of any source; `unjudged` are the
+    thresholds whose graphs nobody can count yet; `serves_anyway` says that pods below a threshold serve. `coverage` is
+    None without a plan, `config` where only bare limits are known. `refusal` is what the operator would say against
+    the spec. `hints` refuse nothing.
+    """
+
+    forecast: Forecast
+    shortfalls: tuple[Problem, ...]
+    certain: bool
+    unjudged: Mapping[BucketPhase, int]
+    serves_anyway: bool
+    coverage: Uncovered | None
+    advice: tuple[Change, ...]
+    hints: tuple[str, ...] = ()
+    config: RuntimeConfig | None = None
+    refusal: Problem | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether there is room for the model and the wanted graphs, as far as is known."""
+        if self._refused:
+            return Verdict.REFUSED
+        if self.forecast.problems:
+            return Verdict.DOES_NOT_FIT
+        if self._missing:
+            return Verdict.DOES_NOT_FIT if self.certain else Verdict.UNKNOWN
+        if self.forecast.memory is None or (self.unjudged and not self.serves_anyway):
+            return Verdict.UNKNOWN
+        return Verdict.WARNINGS if self.warnings else Verdict.FITS
+
+    @property
+    def _refused(self) -> Problem | None:
+        # The forecast says the same with its own figures.
+        known = {each.reason for each in (*self.forecast.problems, *self.shortfalls)}
+        return None if self.refusal is None or self.refusal.reason in known else self.refusal
+
+    @property
+    def _missing(self) -> tuple[Problem, ...]:
+        """The shortfalls that keep pods out of traffic."""
+        return () if self.serves_anyway else self.shortfalls
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Why the deployment is refused or does not fit, room before graphs."""
+        refused = self._refused
+        found = (*self.forecast.problems, *self._missing)
+        return found if refused is None else (refused, *found)
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """The reasons for a verdict that is not FITS, as sentences."""
+        problems = tuple(_sentence(each.message) for each in self.problems)
+        return problems or tuple(self._unknown())
+
+    def _unknown(self) -> Iterator[str]:
+        if self.forecast.model is None:
+            yield UNKNOWN_SHAPE
+        elif self.forecast.memory is None:
+            yield UNKNOWN_MEMORY
+        if self.unjudged and not self.serves_anyway:
+            yield gate_sentence(self.unjudged)
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """What to change, each enough by itself, the first one first; empty where nothing needs a change."""
+        if self.advice or self.problems:
+            return tuple(change.text for change in self.advice)
+        if self.forecast.model is None:
+            return (NAME_THE_MODEL,)
+        return (SERVE_ANYWAY.text,) if self.unjudged and not self.serves_anyway else ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What speaks against the deployment and keeps no pod out of traffic, as sentences."""
+        gaps = self.coverage.sentences() if self.coverage else ()
+        planned = self.forecast.plan.warnings if self.forecast.plan else ()
+        short = tuple(each.message for each in self.shortfalls) if self.serves_anyway else ()
+        unknown = (SERVES_ANYWAY,) if self.unjudged and self.serves_anyway else ()
+        return tuple(map(_sentence, (*gaps, *planned, *short, *unknown, *self.hints)))
+
+    def figures(self) -> Iterator[tuple[str, str, Figure]]:
+        """Every known figure with its name and unit, in the order of the sum."""
+        memory = self.forecast.memory
+        for name, figure in (vars(memory) if memory else {"kv_blocks": self.forecast.kv_blocks}).items():
+            yield _NAMES.get(name, name), "blocks" if name == "kv_blocks" else "bytes", figure
+        for phase in BucketPhase:
+            yield from self._phase_figures(phase)
+        if self.forecast.warmup_seconds:
+            yield "warm-up", "seconds", self.forecast.warmup_seconds
+
+    def _phase_figures(self, phase: BucketPhase) -> Iterator[tuple[str, str, Figure]]:
+        found = self.forecast.prompt if phase is BucketPhase.PROMPT else self.forecast.decode
+        if found is None:
+            return
+        named = (
+            ("graphs", "bytes", found.graph_bytes),
+            ("all graphs", "bytes", found.all_graph_bytes),
+            ("compiling", "seconds", found.compile_seconds),
+            ("capturing", "seconds", found.capture_seconds),
+        )
+        yield from ((f"{phase} {name}", unit, figure) for name, unit, figure in named if figure)
+
+
+def _sentence(text: str) -> str:
+    """With a capital letter, unless it begins with a name such as maxModelLen, and a full stop."""
+    first = text.partition(" ")[0]
+    plain = first.isalpha() and first.islower()
+    return f"{text[0].upper() if plain else text[0]}{text[1:].removesuffix('.')}."
