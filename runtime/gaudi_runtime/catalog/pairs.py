@@ -24,13 +24,17 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Pair:
-    """Releases of vLLM and of its plugin for Gaudi that are made for each other, and what both are built on."""
+    """Releases of vLLM and of its plugin for Gaudi that are made for each other, and what both are built on.
+
+    `tiles_queries` says whether the plugin reads VLLM_HPU_FSDPA_Q_TILE_ENABLE.
+    """
 
     vllm: str
     plugin: str
     gaudi_software: str
     torch: str
     proof: Proof
+    tiles_queries: bool
 
     @property
     def image(self) -> str:
@@ -45,8 +49,22 @@ class Pair:
 
 
 PAIRS = (
-    Pair(vllm="0.26.0", plugin="0.26.0", gaudi_software="1.24.1", torch="2.11.0", proof=Proof.PROVEN),
-    Pair(vllm="0.30.0", plugin="0.30.0", gaudi_software="1.24.2", torch="2.13.0", proof=Proof.DECLARED),
+    Pair(
+        vllm="0.26.0",
+        plugin="0.26.0",
+        gaudi_software="1.24.1",
+        torch="2.11.0",
+        proof=Proof.PROVEN,
+        tiles_queries=False,
+    ),
+    Pair(
+        vllm="0.30.0",
+        plugin="0.30.0",
+        gaudi_software="1.24.2",
+        torch="2.13.0",
+        proof=Proof.DECLARED,
+        tiles_queries=True,
+    ),
 )
 """The first one is the default; the last one is the newest."""
 RELEASES = " or ".join(each.words for each in PAIRS)

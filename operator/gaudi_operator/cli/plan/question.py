@@ -219,7 +219,22 @@ class PlanQuestion:
     def warnings_about(self, plan: BucketPlan) -> tuple[str, ...]:
         """What had to be assumed, what the planner says, and which admissible batches have no bucket."""
         gaps = uncovered(plan, self.limits, self.blocks).sentences()
-        return (*self.warnings, *plan.warnings, *gaps)
+        return (*self.warnings, *plan.warnings, *gaps, *self._not_computed(plan))
+
+    def _not_computed(self, plan: BucketPlan) -> Iterator[str]:
+        """Report the bucket that the attention kernel of a card cannot compute."""
+        if self.config is None:
+            return
+        from gaudi_runtime.knobs.attention import fused_attention, why_impossible
+
+        variables: dict[str, str] = {}
+        if self.inference is not None:
+            from gaudi_operator.core.admission.plans import plain_variables
+
+            variables = plain_variables(self.inference.spec)
+        config = self.config.model_copy(update={"bucketing": self.policy, "limits": self.limits})
+        if why := why_impossible(plan.prompt, config, fused_attention(config, variables)):
+            yield why
 
     def _blocks_warning(self) -> str:
         said = "assumed, enough for maxNumSeqs full sequences"

@@ -9,13 +9,12 @@ from math import ceil
 
 from gaudi_operator.api.v1alpha1.warmup import Shortfall
 from gaudi_operator.core.admission.bounds import captures
-from gaudi_operator.core.admission.plans import plan_figures
-from gaudi_operator.core.children.runtime_config import execution_mode, on_cpu, plan_limits
+from gaudi_operator.core.admission.plans import card_attention, plain_variables, plan_figures
+from gaudi_operator.core.children.runtime_config import execution_mode, on_cpu, plan_limits, runtime_config
 from gaudi_operator.core.resource import Inference
-from gaudi_runtime.contract.bucketing import Strategy
 from gaudi_runtime.contract.config import EngineName, ExecutionMode
 from gaudi_runtime.errors import Checks, Problem
-from gaudi_runtime.knobs.values import NO
+from gaudi_runtime.knobs.attention import SLICES_FROM, SLICING, slices, slices_from, why_not_indexed
 from gaudi_runtime.units import plural
 
 
@@ -26,25 +25,20 @@ def runs_the_plugin(inference: Inference) -> bool:
 
 
 _LEAST_SLICED = 1024
-_SLICED_FROM = 8192
-_THRESHOLD = "VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD"
-_SLICES = ("VLLM_HPU_FSDPA_SLICE_ENABLED", "VLLM_PROMPT_USE_FUSEDSDPA")
-"""Either switched off: the plugin splits no attention."""
 
 
 def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
     """With padding-aware buckets the plugin splits fused attention of long prompts, and asserts sizes as it loads."""
     spec, limits = inference.spec, plan_limits(inference.spec)
-    settings, tokens = spec.engine.settings, limits.max_num_batched_tokens
-    off = any(settings.get(each, "").lower() in NO for each in _SLICES)
-    if not runs_the_plugin(inference) or spec.bucketing.strategy is not Strategy.PADDING_AWARE or off:
+    settings, tokens = {**plain_variables(spec), **spec.engine.settings}, limits.max_num_batched_tokens
+    if not runs_the_plugin(inference) or not slices(settings, spec.bucketing.strategy):
         return None
-    said, padding = settings.get(_THRESHOLD), spec.bucketing.prompt.query.pad_max
-    threshold = int(said) if said else min(tokens, _SLICED_FROM)
+    said, padding = settings.get(SLICES_FROM), spec.bucketing.prompt.query.pad_max
+    threshold = slices_from(settings, tokens)
     least = max(_LEAST_SLICED, limits.block_size + 1)
-    switch = f"or set spec.engine.settings {_SLICES[0]} to false"
+    switch = f"or set spec.engine.settings {SLICING} to false"
     if threshold < least:
-        where = f"spec.engine.settings {_THRESHOLD}" if said else "spec.engine.maxNumBatchedTokens"
+        where = f"spec.engine.settings {SLICES_FROM}" if said else "spec.engine.maxNumBatchedTokens"
         return Problem(
             "PlanImpossible",
             f"{where} is {threshold}: with strategy PaddingAware vLLM's plugin splits attention from there on, and "
@@ -57,6 +51,15 @@ def attention_cannot_be_sliced(inference: Inference) -> Problem | None:
             f"{limits.block_size}: vLLM's plugin, which splits attention by it, does not load. Raise it, {switch}.",
         )
     return None
+
+
+def attention_cannot_be_computed(inference: Inference) -> Problem | None:
+    """Return the problem of a planned prompt bucket for which a card would answer NaN without an error."""
+    attention = card_attention(inference)
+    if attention is None or (bucket := plan_figures(inference).unindexable) is None:
+        return None
+    why = why_not_indexed(bucket, runtime_config(inference), attention, "spec.")
+    return Problem("PlanImpossible", f"spec.bucketing: {why}.")
 
 
 def ignored_by_the_plugin(inference: Inference) -> Iterator[str]:
@@ -102,5 +105,5 @@ def why_too_few(inference: Inference, said: str) -> str | None:
     )
 
 
-plugin_violation = Checks(attention_cannot_be_sliced, graphs_of_contexts_are_too_few)
+plugin_violation = Checks(attention_cannot_be_sliced, attention_cannot_be_computed, graphs_of_contexts_are_too_few)
 """What keeps the pods of a new revision from serving by the plugin's own rules; None when they may."""

@@ -31,7 +31,15 @@ from gaudi_runtime.engines.vllm.release import build_engine, build_pod_part, imp
 from gaudi_runtime.engines.vllm.start_errors import why_not_started
 from gaudi_runtime.engines.vllm.versions import check_release, installed, vllm_recipe_key
 from gaudi_runtime.engines.vllm.watch import PACE, Pace, Watch
-from gaudi_runtime.errors import ConfigError, DeviceOutOfMemory, EngineLost, GraphRefused, ShapeRefused
+from gaudi_runtime.errors import (
+    ConfigError,
+    DeviceOutOfMemory,
+    EngineLost,
+    GraphRefused,
+    PlanImpossible,
+    ShapeRefused,
+)
+from gaudi_runtime.knobs.attention import fused_attention, why_impossible
 from gaudi_runtime.process.cgroup import usable_cores
 from gaudi_runtime.process.children import end_children
 from gaudi_runtime.traffic.serving_histogram import ServingHistogram, pad_by
@@ -54,6 +62,7 @@ class _Processes:
         here = installed(cards=config.engine.device == "hpu")
         check_release(here)
         self._standing = here.standing()
+        self._attention = fused_attention(config, os.environ, can_tile=here.tiles_queries)
         self._config, self._memory = config, memory_of(config)
         self._arguments = engine_arguments(config, self._memory.before_start())
 
@@ -140,9 +149,14 @@ class VllmEngine(_Processes):
         return self._memory.divided()
 
     def use_plan(self, plan: BucketPlan) -> None:
-        """Hand the buckets to the workers, which prepare themselves."""
-        self._shapes = WarmShapes(self.captures_graphs)
+        """Hand the buckets to the workers, which prepare themselves.
+
+        Raises PlanImpossible for a bucket that the attention kernel cannot compute.
+        """
         limits = self._memory.divided()[1].limits(self._config.limits)
+        if why := why_impossible(plan.prompt, self._config.model_copy(update={"limits": limits}), self._attention):
+            raise PlanImpossible(why)
+        self._shapes = WarmShapes(self.captures_graphs)
         self.counters = ServingHistogram(pad_by(plan, limits, self._shapes.is_warm))
         buckets = ([list(each) for each in plan.of(phase)] for phase in (BucketPhase.PROMPT, BucketPhase.DECODE))
         seeds = [[list(each) for each in plan.seeds]] if plan.seeds else []

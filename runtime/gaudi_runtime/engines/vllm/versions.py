@@ -58,6 +58,11 @@ class Installed:
         """Which pair this is; None on a CPU, and for what is not supported."""
         return pair_of(self.vllm, self.plugin) if self.cards else None
 
+    @property
+    def tiles_queries(self) -> bool:
+        """Whether the plugin divides queries of prompts if asked to; assumed of releases that are not known."""
+        return self.pair is None or self.pair.tiles_queries
+
     def standing(self) -> str | None:
         """What drives the card and whether that is proven, in a sentence; None on a CPU."""
         if not self.cards:

@@ -9,6 +9,7 @@ from gaudi_operator.cli.plan.forecast import foresee
 from gaudi_operator.cli.plan.question import read_question
 from gaudi_operator.cli.plan.verdict import NAME_THE_MODEL, Foreseen, Verdict
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
+from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.review import doubt, estimated_violation, hints
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
@@ -31,6 +32,7 @@ def example(path: Path) -> Inference:
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
 def test_example_is_accepted(path: Path) -> None:
     assert first_violation(example(path), DEFAULTS) is None
+    assert plugin_violation(example(path)) is None
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)

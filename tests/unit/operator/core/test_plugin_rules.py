@@ -123,6 +123,71 @@ def test_padding_aware_buckets_that_load_are_not_refused(change: Object) -> None
     assert plugin_violation(asked(PADDED, **change)) is None
 
 
+LONG: Object = {
+    "accelerator": CARD,
+    "model": {"maxModelLen": 131072},
+    "engine": {
+        "name": "vllm",
+        "prefixCaching": True,
+        "contiguousPagedAttention": False,
+        "maxNumBatchedTokens": 8192,
+        "maxNumSeqs": 4,
+        "blockSize": 128,
+    },
+}
+
+
+def test_bucket_that_a_card_answers_with_nan_is_refused() -> None:
+    found = plugin_violation(asked(LONG))
+    assert found is not None
+    assert found.reason == "PlanImpossible"
+    assert found.message.startswith(
+        "spec.bucketing: prompt bucket (1, 8192, 960) has an attention bias of 2147483648 bytes for each prompt, and "
+        "from 2147483648 bytes on the fused attention kernel returns NaN without an error (measured on Gaudi 3). Lower "
+        "spec.engine.maxNumBatchedTokens to 7680, or"
+    )
+
+
+def test_bucket_of_a_file_is_judged_too() -> None:
+    file = {"strategy": "File", "file": "(1, [128, 16384], 960)\n([1, 4], 1, [1024, 4096])"}
+    found = plugin_violation(asked(LONG, engine={"maxNumBatchedTokens": 16384}, bucketing=file))
+    assert found is not None
+    assert "prompt bucket (1, 16384, 960)" in found.message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"engine": {"maxNumBatchedTokens": 7680}},
+        {"engine": {"maxNumBatchedTokens": 4096}},
+        {"engine": {"settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"}}},
+        {"engine": {"env": [{"name": "VLLM_HPU_FSDPA_Q_TILE_ENABLE", "value": "1"}]}},
+        {"engine": {"name": "torch", "prefixCaching": False}},
+        {"accelerator": {"generation": "none", "deviceMemory": "64Gi"}},
+    ],
+    ids=str,
+)
+def test_plan_that_can_be_computed_is_not_refused(change: Object) -> None:
+    assert plugin_violation(asked(LONG, **change)) is None
+
+
+SLICED: Object = {
+    "strategy": "PaddingAware",
+    "prompt": {"query": {"min": 1024, "step": 1024, "max": 8192}, "context": {"min": 0, "step": 64, "max": 960}},
+}
+
+
+def test_plan_whose_attention_is_sliced_is_not_refused() -> None:
+    assert plugin_violation(asked(LONG, bucketing=SLICED)) is None
+
+
+def test_plan_with_slices_switched_off_is_refused() -> None:
+    switched = asked(LONG, bucketing=SLICED, engine={"settings": {"VLLM_HPU_FSDPA_SLICE_ENABLED": "false"}})
+    found = plugin_violation(switched)
+    assert found is not None
+    assert "prompt bucket (1, 8192, 960)" in found.message
+
+
 BOTH: Object = {"accelerator": CARD, "engine": {"name": "vllm", "prefixCaching": True}}
 
 

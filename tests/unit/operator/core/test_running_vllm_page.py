@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from gaudi_operator.core.admission.checks import first_violation, why_settings_are_ignored
+from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.children.manifests.volumes import shared_memory
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_operator.core.notation import whole_bytes
@@ -25,7 +26,7 @@ FRAGMENTS = {
 FLAGS = {
     "FP8": "--quantization=inc",
     "Several cards": "--tensor-parallel-size=8",
-    "Long context": "--max-num-batched-tokens=8192",
+    "Long context": "--max-num-batched-tokens=4096",
     "Adapters": "sql=/adapters/0/sql",
     "Tools, reasoning, chat templates": "--reasoning-parser=deepseek_r1",
     "Images in prompts": '--limit-mm-per-prompt={"image": 2, "video": 0}',
@@ -45,6 +46,7 @@ def test_every_variant_is_held_to_a_flag() -> None:
 def test_variant_is_accepted_and_rendered(title: str) -> None:
     found = on_a_card(FRAGMENTS[title])
     assert first_violation(found, DEFAULTS) is None
+    assert plugin_violation(found) is None
     assert FLAGS[title] in render(runtime_config(found)).args
 
 

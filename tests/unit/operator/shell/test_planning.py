@@ -24,7 +24,7 @@ from tests.unit.operator.core.resources import inference
 MEMORY = 200 * 2**20
 POLICY = BucketPolicy()
 LIMITS = Limits(max_model_len=2048, max_num_seqs=16, max_num_prefill_seqs=4, max_num_batched_tokens=2048)
-FIGURES = FiguresOf(POLICY, LIMITS, 200, 100, 100, 1024)
+FIGURES = FiguresOf(POLICY, LIMITS, 200, 100, 100, 1024, None)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ async def test_no_forecast_is_an_answer(planner: Planner) -> None:
 async def test_impossible_plan_has_its_sentence(planner: Planner) -> None:
     policy = BucketPolicy(strategy="file", file="nothing")
     with pytest.raises(PlanImpossible, match="bucket file, line 1: not a tuple of three elements"):
-        await asked(planner, FiguresOf(policy, LIMITS, 200, 100, 100, 1024))
+        await asked(planner, FiguresOf(policy, LIMITS, 200, 100, 100, 1024, None))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from gaudi_runtime.engines.vllm.launch import ORDERS_VARIABLE
 from gaudi_runtime.engines.vllm.watch import Pace
 from gaudi_runtime.engines.vllm.workers.driven import DrivenWorker
 from gaudi_runtime.engines.vllm.workers.hpu import HpuVerbs
-from gaudi_runtime.errors import RankFailed
+from gaudi_runtime.errors import PlanImpossible, RankFailed
 from gaudi_runtime.http.report_board import ReportBoard
 from gaudi_runtime.serve import start_engine
 from tests.unit.runtime.knobs.configs import vllm_config
@@ -182,6 +182,22 @@ async def test_plan_is_for_the_blocks_that_the_plugin_has(monkeypatch: pytest.Mo
         "vLLM has KV blocks of 528 tokens for this model, not the 128 of engine.blockSize: the buckets are planned for "
         "these",
     )
+
+
+async def test_plan_that_a_release_answers_with_nan_ends_the_start(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
+    """The setting passes the operator, which does not know the release of the image."""
+    cluster = Cluster([Card(), Card()])
+    config = vllm_config(
+        engine={"settings": {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "true"}},
+        limits={"maxModelLen": 131072, "maxNumSeqs": 1, "maxNumBatchedTokens": 8192, "prefixCaching": True},
+        bucketing={"strategy": "file", "file": "(1, 8192, 960)\n(1, 1, 1024)"},
+    )
+    if pair.tiles_queries:
+        _, report = await started(cluster, monkeypatch, config)
+        assert report.prompt.planned == 1
+    else:
+        with pytest.raises(PlanImpossible, match=r"with an image of vllm-gaudi 0\.30\.0"):
+            await started(cluster, monkeypatch, config)
 
 
 async def test_verbs_are_called_in_order_and_buckets_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gaudi_runtime.buckets.bucket import Rule
-from tests.unit.operator.cli.plan.asked import BARE, RUNTIME_CONFIG, answer, plan
+from tests.builders import merged
+from tests.unit.operator.cli.plan.asked import BARE, INFERENCE, RUNTIME_CONFIG, answer, plan
 from tests.unit.runtime.buckets.vectors import VECTORS, digest
 
 
@@ -75,6 +76,42 @@ def test_runtime_config_is_planned_with_assumed_blocks_and_a_warning() -> None:
 
 def test_given_kv_blocks_need_no_warning() -> None:
     assert answer(RUNTIME_CONFIG, "--kv-blocks", "64")["warnings"] == []
+
+
+LONG: dict[str, Any] = {
+    **INFERENCE,
+    "spec": {
+        "model": {"source": {"persistentVolumeClaim": {"claimName": "models"}}, "maxModelLen": 131072},
+        "accelerator": {"generation": "gaudi3"},
+        "engine": {
+            "maxNumSeqs": 2,
+            "maxNumBatchedTokens": 8192,
+            "prefixCaching": True,
+            "contiguousPagedAttention": False,
+        },
+    },
+}
+NAN = "prompt bucket (1, 8192, 960) has an attention bias of 2147483648 bytes"
+
+
+def said_of_attention(document: object) -> list[str]:
+    return [each for each in answer(document)["warnings"] if "attention bias" in each]
+
+
+def test_bucket_answered_with_nan_is_named_in_the_warnings() -> None:
+    (warning,) = said_of_attention(LONG)
+    assert warning.startswith(NAN)
+
+
+def test_bucket_with_divided_queries_needs_no_warning() -> None:
+    tiled = merged(LONG, {"spec": {"engine": {"env": [{"name": "VLLM_HPU_FSDPA_Q_TILE_ENABLE", "value": "1"}]}}})
+    assert said_of_attention(tiled) == []
+
+
+def test_forecast_refuses_a_bucket_answered_with_nan() -> None:
+    found = answer(LONG, command="forecast")
+    assert found["fits"] is False
+    assert found["problems"][0]["message"].startswith(f"spec.bucketing: {NAN}")
 
 
 def test_without_prefix_caching_no_prompt_has_context() -> None:

@@ -1,0 +1,105 @@
+"""How settings decide the attention of prompts with a cached context in vLLM's plugin for Gaudi: pure.
+
+The plugin's rules are in its extension/features.py, extension/ops.py and extension/utils.py. The plan is judged by them
+in buckets/attention_bias.py.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from gaudi_runtime.buckets.attention_bias import (
+    MOST_PLANE_BYTES,
+    FusedAttention,
+    largest_unindexable,
+    most_indexable_tokens,
+    plane_bytes,
+)
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.catalog.pairs import PAIRS
+from gaudi_runtime.contract.base import as_in_spec
+from gaudi_runtime.contract.bucketing import Strategy
+from gaudi_runtime.contract.config import Dtype, EngineName, RuntimeConfig
+from gaudi_runtime.knobs.values import NO, YES
+
+SLICING, TILING = "VLLM_HPU_FSDPA_SLICE_ENABLED", "VLLM_HPU_FSDPA_Q_TILE_ENABLE"
+SLICES_FROM = "VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD"
+FUSED, FLEX = "VLLM_PROMPT_USE_FUSEDSDPA", "VLLM_PROMPT_USE_FLEX_ATTENTION"
+_SLICED_FROM = 8192
+
+
+def slices(variables: Mapping[str, str], strategy: Strategy) -> bool:
+    """Whether the plugin computes attention with long contexts in slices."""
+    off = any(variables.get(each, "").lower() in NO for each in (SLICING, FUSED))
+    return strategy is Strategy.PADDING_AWARE and not off
+
+
+def slices_from(variables: Mapping[str, str], max_num_batched_tokens: int) -> int:
+    """Tokens of context and query from which attention is computed in slices."""
+    said = variables.get(SLICES_FROM, "")
+    # What is no number is refused elsewhere, and by the plugin as it loads.
+    return int(said) if said.isascii() and said.isdecimal() else min(max_num_batched_tokens, _SLICED_FROM)
+
+
+def fused_attention(
+    config: RuntimeConfig, variables: Mapping[str, str], *, can_tile: bool = True
+) -> FusedAttention | None:
+    """How the fused kernel computes prompts with a context; None where no bias is too large for it.
+
+    `variables` are those of the pods that engine.settings do not set. `can_tile` says whether the plugin's release
+    divides queries when it is asked to.
+    """
+    said = {**variables, **config.engine.settings}
+    if config.engine.name is not EngineName.VLLM or config.engine.device != "hpu":
+        return None
+    if said.get(FUSED, "").lower() in NO or said.get(FLEX, "").lower() in YES:
+        return None
+    if can_tile and said.get(TILING, "").lower() in YES:
+        return None
+    sliced = slices(said, config.bucketing.strategy) and not _computed_by_inc(config)
+    return FusedAttention(
+        element_bytes=4 if config.model.dtype is Dtype.FLOAT32 else 2,
+        sliced_from=slices_from(said, config.limits.max_num_batched_tokens) if sliced else None,
+    )
+
+
+def _computed_by_inc(config: RuntimeConfig) -> bool:
+    """Whether Neural Compressor computes attention: the plugin then slices none of it."""
+    quantization = config.model.quantization
+    return quantization is not None and quantization.config_file is not None
+
+
+def why_impossible(
+    prompt: Iterable[Bucket], config: RuntimeConfig, attention: FusedAttention | None, root: str = ""
+) -> str | None:
+    """What is wrong with the prompt buckets of a plan, without a final stop; None if the kernel can compute them."""
+    found = largest_unindexable(prompt, config.limits.block_size, attention)
+    return why_not_indexed(found, config, attention, root) if attention and found else None
+
+
+def why_not_indexed(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, root: str = "") -> str:
+    """What a bucket that the kernel cannot index does, and what to change, without a final stop.
+
+    `root` stands before the names of fields, as "spec." does for a GaudiInference.
+    """
+    size = plane_bytes(bucket, config.limits.block_size, attention)
+    return (
+        f"prompt bucket {tuple(bucket)} has an attention bias of {size} bytes for each prompt, and from "
+        f"{MOST_PLANE_BYTES} bytes on the fused attention kernel returns NaN without an error (measured on Gaudi 3). "
+        f"{', or '.join(_remedies(config, attention, root))}"
+    )
+
+
+def _remedies(config: RuntimeConfig, attention: FusedAttention, root: str) -> list[str]:
+    strategy, engine = config.bucketing.strategy, f"{root}engine"
+    tokens = most_indexable_tokens(config.limits, attention)
+    found = []
+    if tokens:
+        split = "" if config.engine.chunked_prefill else f"set {engine}.chunkedPrefill to true and "
+        file = f" and remove the bucket from {root}bucketing.file" if strategy is Strategy.FILE else ""
+        found.append(f"{split}lower {engine}.maxNumBatchedTokens to {tokens}{file}")
+    if strategy is not Strategy.PADDING_AWARE and not _computed_by_inc(config):
+        slicing = as_in_spec(Strategy.PADDING_AWARE)
+        found.append(f"use {root}bucketing.strategy {slicing}, with which attention is computed in slices")
+    tiling = " or ".join(pair.plugin for pair in PAIRS if pair.tiles_queries)
+    found.append(f"set {engine}.settings {TILING} to true with an image of vllm-gaudi {tiling}")
+    found[0] = found[0][0].upper() + found[0][1:]
+    return found

@@ -1,0 +1,76 @@
+"""Which prompt buckets have an attention bias that the fused kernel cannot index."""
+
+import pytest
+
+from gaudi_runtime.buckets.attention_bias import (
+    MOST_PLANE_BYTES,
+    FusedAttention,
+    largest_unindexable,
+    most_indexable_tokens,
+    plane_bytes,
+)
+from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
+from gaudi_runtime.contract.bucketing import Limits
+
+BF16 = FusedAttention()
+SLICED = FusedAttention(sliced_from=8192)
+
+
+def limits(length: int, block_size: int = 128) -> Limits:
+    return Limits(max_model_len=length, max_num_seqs=1, max_num_batched_tokens=length, block_size=block_size)
+
+
+def test_plane_measured_as_clean_on_gaudi3_is_indexed() -> None:
+    assert plane_bytes(Bucket(1, 8192, 959), 128, BF16) == 2_145_386_496
+    assert largest_unindexable([Bucket(1, 8192, 959)], 128, BF16) is None
+
+
+def test_plane_measured_as_nan_on_gaudi3_is_not_indexed() -> None:
+    assert largest_unindexable([Bucket(1, 8192, 960)], 128, BF16) == Bucket(1, 8192, 960)
+
+
+def test_batch_size_does_not_count() -> None:
+    assert plane_bytes(Bucket(4, 4096, 992), 128, BF16) == plane_bytes(Bucket(1, 4096, 992), 128, BF16)
+
+
+def test_prompt_without_context_has_no_bias() -> None:
+    assert plane_bytes(Bucket(1, 131072, 0), 128, BF16) == 0
+
+
+def test_bias_of_four_bytes_reaches_the_limit_earlier() -> None:
+    assert largest_unindexable([Bucket(1, 4096, 992)], 128, FusedAttention(element_bytes=4)) == Bucket(1, 4096, 992)
+
+
+def test_slices_of_a_single_prompt_are_indexed() -> None:
+    assert largest_unindexable([Bucket(1, 8192, 960)], 128, SLICED) is None
+
+
+def test_batch_of_two_prompts_is_not_sliced() -> None:
+    assert largest_unindexable([Bucket(2, 8192, 960)], 128, SLICED) == Bucket(2, 8192, 960)
+
+
+def test_prompt_below_the_threshold_is_not_sliced() -> None:
+    late = FusedAttention(sliced_from=131_073)
+    assert largest_unindexable([Bucket(1, 8192, 960)], 128, late) == Bucket(1, 8192, 960)
+
+
+def test_bucket_with_the_largest_plane_is_named() -> None:
+    buckets = [Bucket(1, 8192, 960), Bucket(1, 16384, 960), Bucket(1, 128, 1023)]
+    assert largest_unindexable(buckets, 128, BF16) == Bucket(1, 16384, 960)
+
+
+def test_empty_phase_has_no_bucket() -> None:
+    assert largest_unindexable([], 128, BF16) is None
+
+
+@pytest.mark.parametrize("block_size", [16, 128, 528])
+@pytest.mark.parametrize("length", [16_384, 131_072, 1_048_576])
+def test_advised_tokens_are_the_most_whole_blocks(length: int, block_size: int) -> None:
+    asked = limits(length, block_size)
+    context, most = most_context_blocks(asked), most_indexable_tokens(asked, BF16)
+    assert plane_bytes(Bucket(1, most, context), block_size, BF16) < MOST_PLANE_BYTES
+    assert plane_bytes(Bucket(1, most + block_size, context), block_size, BF16) >= MOST_PLANE_BYTES
+
+
+def test_no_tokens_are_advised_where_one_block_is_too_many() -> None:
+    assert most_indexable_tokens(limits(16_777_216), BF16) == 0

@@ -1,0 +1,107 @@
+"""How settings decide the attention of prompts with a cached context, and what is said of a bucket that it breaks."""
+
+from typing import Any
+
+import pytest
+
+from gaudi_runtime.buckets.attention_bias import FusedAttention
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.knobs.attention import fused_attention, why_impossible
+from tests.unit.runtime.knobs.configs import vllm_config
+
+PADDED = {"strategy": "paddingAware"}
+LONG = {"maxModelLen": 131072, "maxNumSeqs": 1, "maxNumBatchedTokens": 8192, "prefixCaching": True}
+NAN = Bucket(1, 8192, 960)
+
+
+def settings(**values: str) -> dict[str, Any]:
+    return {"engine": {"settings": values}}
+
+
+def test_ranges_without_padding_are_never_sliced() -> None:
+    assert fused_attention(vllm_config(), {}) == FusedAttention(element_bytes=2, sliced_from=None)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "change", "sliced_from"),
+    [
+        (2048, {}, 2048),
+        (16384, {}, 8192),
+        (16384, {"VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD": "4096"}, 4096),
+        (2048, {"VLLM_HPU_FSDPA_SLICE_ENABLED": "false"}, None),
+    ],
+    ids=str,
+)
+def test_padding_aware_buckets_are_sliced(tokens: int, change: dict[str, str], sliced_from: int | None) -> None:
+    limits = {"maxModelLen": 16384, "maxNumBatchedTokens": tokens}
+    found = fused_attention(vllm_config(bucketing=PADDED, limits=limits, **settings(**change)), {})
+    assert found == FusedAttention(sliced_from=sliced_from)
+
+
+def test_neural_compressor_slices_nothing() -> None:
+    quantized = {"quantization": {"method": "inc", "configFile": "/q.json"}}
+    assert fused_attention(vllm_config(bucketing=PADDED, model=quantized), {}) == FusedAttention()
+
+
+def test_float32_has_a_bias_of_four_bytes() -> None:
+    assert fused_attention(vllm_config(model={"dtype": "float32"}), {}) == FusedAttention(element_bytes=4)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        settings(VLLM_HPU_FSDPA_Q_TILE_ENABLE="true"),
+        settings(VLLM_PROMPT_USE_FUSEDSDPA="0"),
+        settings(VLLM_PROMPT_USE_FLEX_ATTENTION="1"),
+        {"engine": {"device": "cpu", "executionMode": "torchCompile"}},
+        {"engine": {"name": "torch"}},
+    ],
+    ids=str,
+)
+def test_no_bias_is_too_large_for_other_attention(sections: dict[str, Any]) -> None:
+    assert fused_attention(vllm_config(**sections), {}) is None
+
+
+def test_variable_of_the_pod_counts() -> None:
+    assert fused_attention(vllm_config(), {"VLLM_HPU_FSDPA_Q_TILE_ENABLE": "True"}) is None
+
+
+def test_release_that_divides_no_queries_is_not_asked_to() -> None:
+    tiled = vllm_config(**settings(VLLM_HPU_FSDPA_Q_TILE_ENABLE="true"))
+    assert fused_attention(tiled, {}, can_tile=False) == FusedAttention()
+
+
+def why(config: RuntimeConfig) -> str | None:
+    return why_impossible([Bucket(1, 128, 1), NAN], config, fused_attention(config, {}), "spec.")
+
+
+def test_sentence_names_the_bucket_and_what_to_change() -> None:
+    assert why(vllm_config(limits=LONG)) == (
+        "prompt bucket (1, 8192, 960) has an attention bias of 2147483648 bytes for each prompt, and from 2147483648 "
+        "bytes on the fused attention kernel returns NaN without an error (measured on Gaudi 3). Lower "
+        "spec.engine.maxNumBatchedTokens to 7680, or use spec.bucketing.strategy PaddingAware, with which attention is "
+        "computed in slices, or set spec.engine.settings VLLM_HPU_FSDPA_Q_TILE_ENABLE to true with an image of "
+        "vllm-gaudi 0.30.0"
+    )
+
+
+def test_bucket_of_a_file_is_removed_from_it() -> None:
+    file = {"strategy": "file", "file": "(1, 8192, 960)"}
+    assert "to 7680 and remove the bucket from spec.bucketing.file, or" in str(
+        why(vllm_config(limits=LONG, bucketing=file))
+    )
+
+
+def test_unsplit_prompts_must_be_split_first() -> None:
+    whole = why(vllm_config(limits=LONG, engine={"chunkedPrefill": False}))
+    assert "Set spec.engine.chunkedPrefill to true and lower spec.engine.maxNumBatchedTokens" in str(whole)
+
+
+def test_slices_are_not_advised_to_neural_compressor() -> None:
+    quantized = {"quantization": {"method": "inc", "configFile": "/q.json"}}
+    assert "PaddingAware" not in str(why(vllm_config(limits=LONG, model=quantized)))
+
+
+def test_bucket_that_is_sliced_is_not_reported() -> None:
+    assert why(vllm_config(limits=LONG, bucketing=PADDED)) is None
