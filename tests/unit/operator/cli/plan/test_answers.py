@@ -110,7 +110,7 @@ def test_bucket_with_divided_queries_needs_no_warning() -> None:
 
 def test_forecast_refuses_a_bucket_answered_with_nan() -> None:
     found = answer(LONG, command="forecast")
-    assert found["fits"] is False
+    assert found["verdict"] == "REFUSED"
     assert found["problems"][0]["message"].startswith(f"spec.bucketing: {NAN}")
 
 
