@@ -47,7 +47,7 @@ demo-clean: $(READY) ## Remove what `make demo` left running
 	@$(BIN)/python -m demo --clean
 
 test: $(READY) ## Everything that CI runs, quickest first
-	@PLUGIN_MATRIX= $(BIN)/python -m scripts.stages lint unit vllm plugin ready cluster localcluster e2e
+	@PLUGIN_MATRIX= VLLM_VARIANTS= $(BIN)/python -m scripts.stages lint unit vllm plugin ready cluster localcluster e2e
 
 lint: $(READY) ## Formatting, types, import layers, generated files, links of the manual
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it."; exit 1; }
@@ -88,8 +88,8 @@ fmt: $(READY) ## Format the code
 unit: $(READY) ## Pure tests: seconds
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile tests/unit
 
-vllm: $(READY) ## Real vLLM on the CPU, with a tiny but real model
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile tests/vllm
+vllm: $(READY) ## Real vLLM on the CPU, with a tiny but real model (VLLM_VARIANTS= for one variant of the example)
+	VLLM_VARIANTS=$${VLLM_VARIANTS-1} $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile tests/vllm
 
 tools: $(READY) ## Build Kubernetes and what else the local cluster runs, once
 	@$(BIN)/python -m localcluster tools > /dev/null

@@ -44,7 +44,8 @@ def vllm_config(
             settings=ONE_PROCESS | (settings or {}),
         ),
         limits=Limits(
-            **{"max_model_len": 1024, "max_num_seqs": 2, "max_num_batched_tokens": 128, "block_size": 32} | limits
+            **{"max_model_len": 1024, "max_num_seqs": 2, "max_num_batched_tokens": 128, "block_size": 32} | limits,
+            steps_by_tokens=True,
         ),
         bucketing=BucketPolicy(
             strategy=Strategy.LINEAR,

@@ -9,13 +9,11 @@ import psutil
 import pytest
 from openai import OpenAI
 
-from gaudi_runtime.contract.bucketing import RangeSettings
+from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
 from gaudi_runtime.contract.config import ExecutionMode, RuntimeConfig, SharedRecipes
 from gaudi_runtime.contract.report import Phase, RecipeOutcome, WarmupReport
 from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
 from tests.vllm.configs import MODEL, vllm_config
-
-ONE = RangeSettings(min=1, step=1, max=1)
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +27,17 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def config_of(checkpoint: Path, folder: Path) -> RuntimeConfig:
-    """Graphs of 1, 64 and 128 tokens; a prompt may have up to 192."""
+    """Graphs of 1, 64 and 128 tokens; a step may have up to 192, for which the file has no bucket."""
     shared = SharedRecipes(path=str(folder / "shared"), limit_bytes=2**34, max_age_seconds=86_400)
     config = vllm_config(
         checkpoint,
         folder,
         ExecutionMode.TORCH_COMPILE,
-        batch_sizes=ONE,
         max_num_seqs=1,
         max_num_batched_tokens=192,
     )
-    return config.model_copy(update={"shared_recipes": shared})
+    policy = BucketPolicy(strategy=Strategy.FILE, file="(1, 64, 0)\n(1, 128, 0)\n(1, 1, 16)\n(1, 1, 32)")
+    return config.model_copy(update={"shared_recipes": shared, "bucketing": policy})
 
 
 def warmed(reports: list[WarmupReport]) -> list[int]:

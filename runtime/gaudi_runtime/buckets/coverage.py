@@ -199,6 +199,8 @@ def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
 
 def _most_context(limits: Limits) -> int:
     """Blocks that can be cached before the last token: none where prompts are neither cached nor computed in parts."""
+    if limits.steps_by_tokens:
+        return 0
     in_parts = limits.pieces_planned is not None or limits.max_num_batched_tokens < limits.max_model_len
     return (_room(limits) - 1) // limits.block_size if limits.prefix_caching or in_parts else 0
 
@@ -206,14 +208,14 @@ def _most_context(limits: Limits) -> int:
 def _room(limits: Limits) -> int:
     """Tokens that a query and its context of whole blocks share."""
     # A piece of a split prompt may begin within a block, which then counts for a single token.
-    within = limits.pieces_planned is not None and not limits.prefix_caching
-    return limits.max_model_len + (limits.block_size - 1 if within else 0)
+    within = limits.pieces_planned is not None and not (limits.prefix_caching or limits.steps_by_tokens)
+    return limits.longest_query + (limits.block_size - 1 if within else 0)
 
 
 def _prompt_admits(shape: Bucket, limits: Limits) -> bool:
     return (
         shape.batch_size * shape.query_len <= limits.max_num_batched_tokens
-        and shape.query_len <= limits.max_model_len
+        and shape.query_len <= limits.longest_query
         and shape.query_len + shape.num_blocks * limits.block_size <= _room(limits)
         and shape.num_blocks <= _most_context(limits)
     )
@@ -224,7 +226,7 @@ def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
     tokens, length = limits.max_num_batched_tokens, _room(limits)
     last = Bucket(
         min(limits.max_num_prefill_seqs, tokens // first.query_len),
-        min(tokens // first.batch_size, limits.max_model_len, length - first.num_blocks * limits.block_size),
+        min(tokens // first.batch_size, limits.longest_query, length - first.num_blocks * limits.block_size),
         min(_most_context(limits), (length - first.query_len) // limits.block_size),
     )
     return Gap(first, last)
@@ -249,7 +251,7 @@ def _longest_queries(level: Level, limits: Limits) -> Iterator[tuple[int, int]]:
     """(longest query, number of batch sizes that allow it) over the batch sizes of a level."""
     tokens, size = limits.max_num_batched_tokens, level.low
     while size <= min(level.high, tokens):
-        longest = min(tokens // size, limits.max_model_len)
+        longest = min(tokens // size, limits.longest_query)
         end = min(tokens // longest, level.high)
         yield longest, end - size + 1
         size = end + 1
@@ -320,6 +322,7 @@ def uncovered(plan: BucketPlan, limits: Limits, kv_blocks: int) -> Uncovered:
 
     Admissible (docs/internals/bucketing.md, Coverage): a prompt batch has at most maxNumPrefillSeqs sequences and
     maxNumBatchedTokens tokens with padding, and query and cached context together are at most maxModelLen; a decode
-    batch has at most maxNumSeqs sequences, and as many blocks as they can reference on this device.
+    batch has at most maxNumSeqs sequences, and as many blocks as they can reference on this device. With stepsByTokens,
+    a step that holds a prompt is one prompt of up to maxNumBatchedTokens tokens, without context.
     """
     return Uncovered(prompt_coverage(plan.prompt, limits), decode_coverage(plan.decode, limits, kv_blocks))

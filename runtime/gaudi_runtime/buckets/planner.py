@@ -112,7 +112,7 @@ def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int
 
 def query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
     """The rule that forbids prompt buckets of this query whatever their context, None when there is none."""
-    if query_len > limits.max_model_len:
+    if query_len > limits.longest_query:
         return Rule.QUERY_TOO_LONG
     if batch_size * query_len > limits.max_num_batched_tokens:
         return Rule.OVER_BUDGET
@@ -260,7 +260,7 @@ def _contexts_of_pieces(values: list[int], shorter: int, limits: Limits, cap: in
 def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | None) -> list[int]:
     """With a long model the largest context gives way to what the query leaves of the model length."""
     edge = (limits.max_model_len - query) // limits.block_size
-    long = limits.max_model_len >= LONG_MODEL_LEN and limits.prefix_caching
+    long = limits.max_model_len >= LONG_MODEL_LEN and limits.has_context
     if not long or edge < 0 or (cap is not None and edge >= cap):
         # The value of the query before stays, as in the public planner.
         return contexts

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from gaudi_runtime.buckets.bucket import DeviceBlocks
+from gaudi_runtime.buckets.coverage import most_decode_blocks
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible
@@ -144,7 +145,12 @@ def ignored_settings(policy: BucketPolicy, limits: Limits) -> Iterator[str]:
     for dimension, settings in _dimensions(policy):
         without_context = dimension == "prompt.context" and not limits.has_context
         for name in settings.model_dump(by_alias=True, exclude_none=True):
-            if without_context:
+            if limits.steps_by_tokens and dimension in ("prompt.batchSize", "prompt.context"):
+                yield (
+                    f"bucketing.{dimension}.{name} is ignored: on a CPU, the compiled steps of vLLM differ only in "
+                    "their number of tokens"
+                )
+            elif without_context:
                 yield (f"bucketing.{dimension}.{name} is ignored: without prefix caching prompts have no context here")
             elif name not in _read(policy.strategy, dimension, limits):
                 yield f"bucketing.{dimension}.{name} is ignored by the {strategy} strategy"
@@ -254,6 +260,8 @@ ValuesOf = Callable[[Range], list[int]]
 
 def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> Dimensions[list[int]]:
     """The values of every dimension. Raises PlanImpossible with the dimension whose settings contradict."""
+    if limits.steps_by_tokens:
+        return _values_of_steps(policy, limits, device)
     chosen, values_of = _strategy(policy, limits, device)
     query = _values("prompt.query", chosen.prompt_query, values_of)
     context = [0]
@@ -270,6 +278,26 @@ def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> D
         decode_batch=_values("decode.batchSize", chosen.decode_batch, values_of),
         decode_blocks=blocks,
     )
+
+
+def _values_of_steps(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> Dimensions[list[int]]:
+    """Values that end with the largest step of the scheduler, so that every step has a bucket."""
+    chosen, values_of = _strategy(policy, limits, device)
+    sequences = min(limits.max_num_seqs, device.count)
+    query = _values("prompt.query", chosen.prompt_query, values_of)
+    batch = _values("decode.batchSize", chosen.decode_batch, values_of)
+    blocks = _values("decode.blocks", chosen.decode_blocks, values_of)
+    return Dimensions(
+        prompt_batch=[1],
+        prompt_query=_ending_with(limits.max_num_batched_tokens, query),
+        prompt_context=[0],
+        decode_batch=_ending_with(sequences, batch),
+        decode_blocks=_ending_with(most_decode_blocks(sequences, limits, device.count), blocks),
+    )
+
+
+def _ending_with(most: int, values: list[int]) -> list[int]:
+    return [*(each for each in values if each < most), most]
 
 
 def _strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> tuple[Dimensions[Range], ValuesOf]:

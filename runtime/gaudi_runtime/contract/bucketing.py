@@ -128,12 +128,23 @@ class Limits(Wire):
         " without prefix caching; left out where only prompts above maxNumBatchedTokens are split.",
     )
 
+    steps_by_tokens: bool | None = Field(
+        None,
+        description="Whether a step that holds a prompt is one prompt of all its tokens, without context, as for vLLM"
+        " on a CPU, whose compiled code depends on nothing else; left out otherwise.",
+    )
+
+    @property
+    def longest_query(self) -> int:
+        """Most tokens of a query in a prompt batch."""
+        return self.max_num_batched_tokens if self.steps_by_tokens else self.max_model_len
+
     @property
     def plans_pieces(self) -> bool:
         """Whether prompts have a context as pieces of split ones alone."""
-        return bool(self.pieces_planned) and not self.prefix_caching
+        return bool(self.pieces_planned) and not (self.prefix_caching or self.steps_by_tokens)
 
     @property
     def has_context(self) -> bool:
         """Whether prompt buckets have a context dimension."""
-        return self.prefix_caching or self.plans_pieces
+        return not self.steps_by_tokens and (self.prefix_caching or self.plans_pieces)

@@ -70,7 +70,7 @@ class ForecastInputs:
     def largest_prompt(self) -> int:
         """Most tokens in one prompt batch: what the profile run meets."""
         limits = self.limits
-        return min(limits.max_num_batched_tokens, limits.max_num_prefill_seqs * limits.max_model_len)
+        return min(limits.max_num_batched_tokens, limits.max_num_prefill_seqs * limits.longest_query)
 
 
 def inputs_of(config: RuntimeConfig) -> ForecastInputs:

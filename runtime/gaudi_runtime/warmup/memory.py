@@ -3,8 +3,10 @@
 See docs/internals/warmup.md, Memory split.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 
+from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.errors import PlanImpossible
 
 
@@ -45,6 +47,29 @@ def kv_blocks(kv_cache: int, bytes_per_block: int) -> int:
             "raise engine.deviceMemoryUtilizationPercent, lower warmup.graphMemoryPercent or use more cards"
         )
     return blocks
+
+
+OWN_BLOCKS = 1
+"""KV blocks that every engine keeps from all sequences: vLLM's null block, the padding of the torch engine."""
+
+
+def useful_blocks(limits: Limits) -> int | None:
+    """The most KV blocks that an engine can use within the limits; None with prefix caching, which fills any number."""
+    if limits.prefix_caching:
+        return None
+    return limits.max_num_seqs * ceil(limits.max_model_len / limits.block_size) + OWN_BLOCKS
+
+
+def fill_cache(split: Split, bytes_per_block: int, limits: Limits) -> tuple[Split, int]:
+    """The KV blocks of the cache, and the split in which graphs have what sequences cannot fill.
+
+    Raises PlanImpossible when there is no room for a block.
+    """
+    blocks, useful = kv_blocks(split.kv_cache, bytes_per_block), useful_blocks(limits)
+    if useful is None or blocks <= useful:
+        return split, blocks
+    cache = useful * bytes_per_block
+    return replace(split, kv_cache=cache, graphs=split.usable - cache), useful
 
 
 def graph_pool(free_now: int, margin: int, prompt_ratio: float) -> GraphPool:

@@ -262,7 +262,7 @@ def _before(values: Iterable[int]) -> dict[int, int]:
 def _admits(phase: BucketPhase, limits: Limits, kv_blocks: int, batch: Place, length: Place) -> bool:
     """Whether a request can have a shape of the cell; `batch` and `length` are its (smallest, largest) values."""
     if phase is BucketPhase.PROMPT:
-        return length[0] <= limits.max_model_len and batch[0] * length[0] <= limits.max_num_batched_tokens
+        return length[0] <= limits.longest_query and batch[0] * length[0] <= limits.max_num_batched_tokens
     if limits.contiguous_paged_attention:
         return length[0] <= kv_blocks
     referenced = batch[1] * -(-limits.max_model_len // limits.block_size)

@@ -22,7 +22,6 @@ from gaudi_operator.core.answers import PlanTooExpensive, Question
 from gaudi_operator.core.children.runtime_config import (
     execution_mode,
     on_cpu,
-    plan_limits,
     runtime_config,
 )
 from gaudi_operator.core.resource import Inference
@@ -222,7 +221,7 @@ def hints(inference: Inference) -> tuple[str, ...]:
     if spec.engine.name is not EngineName.VLLM:
         return former
     on_card = () if on_cpu(spec.accelerator) else (*_vision(spec), *_validation(inference))
-    return (*former, *_split_prompts(spec), *on_card)
+    return (*former, *_drafts(spec), *on_card)
 
 
 def _former_default(inference: Inference) -> Iterator[str]:
@@ -236,15 +235,7 @@ def _former_default(inference: Inference) -> Iterator[str]:
         )
 
 
-def _split_prompts(spec: GaudiInferenceSpec) -> Iterator[str]:
-    limits = plan_limits(spec)
-    split = spec.engine.chunked_prefill and limits.max_num_batched_tokens < limits.max_model_len
-    # On a card the condition BucketCoverage says it, also where a step holds the longest prompt.
-    if split and not limits.prefix_caching and limits.pieces_planned is None:
-        yield (
-            f"Prompts above {limits.max_num_batched_tokens} tokens are split, and the cached context of their later "
-            "pieces is planned only with spec.engine.prefixCaching: without it they meet cold shapes."
-        )
+def _drafts(spec: GaudiInferenceSpec) -> Iterator[str]:
     if speculation(spec.engine.settings):
         yield "Drafts are for greedy requests: those with a temperature, logprobs or a grammar are answered 400."
 

@@ -150,11 +150,11 @@ def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
 
 def plan_limits(spec: GaudiInferenceSpec) -> Limits:
     """The limits that shape the bucket plan."""
-    engine = spec.engine
+    engine, by_tokens = spec.engine, steps_by_tokens(spec)
     return Limits(
         max_model_len=spec.model.max_model_len,
         max_num_seqs=engine.max_num_seqs,
-        max_num_prefill_seqs=engine.max_num_prefill_seqs,
+        max_num_prefill_seqs=1 if by_tokens else engine.max_num_prefill_seqs,
         max_num_batched_tokens=engine.max_num_batched_tokens or spec.model.max_model_len,
         block_size=engine.block_size,
         contiguous_paged_attention=engine.contiguous_paged_attention,
@@ -163,7 +163,13 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
         and AttentionSlices.model_validate(engine.sliding_window_slices.model_dump()),
         draft_tokens=_draft_tokens(spec),
         pieces_planned=_pieces_planned(spec),
+        steps_by_tokens=by_tokens or None,
     )
+
+
+def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
+    """Whether a step of the engine is known to compiled code by its number of tokens alone: vLLM's on a CPU."""
+    return spec.engine.name is EngineName.VLLM and on_cpu(spec.accelerator)
 
 
 def _pieces_planned(spec: GaudiInferenceSpec) -> bool | None:

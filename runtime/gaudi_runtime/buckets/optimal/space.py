@@ -101,7 +101,7 @@ class PromptSpace:
 
     def _longest(self, batch_size: int) -> int:
         """Tokens of the longest query in a batch of this size."""
-        return min(self.limits.max_model_len, self.limits.max_num_batched_tokens // batch_size)
+        return min(self.limits.longest_query, self.limits.max_num_batched_tokens // batch_size)
 
     def _most_context(self, query: int) -> int:
         """Blocks of the longest context of a query."""

@@ -63,6 +63,8 @@ class _Processes:
         check_release(here)
         self._standing = here.standing()
         self._attention = fused_attention(config, os.environ, can_tile=here.tiles_queries)
+        if config.engine.device == "cpu" and not config.limits.steps_by_tokens:
+            raise ConfigError("limits.stepsByTokens is missing: on a CPU, vLLM's steps are planned by their tokens.")
         self._config, self._memory = config, memory_of(config)
         self._arguments = engine_arguments(config, self._memory.before_start())
 

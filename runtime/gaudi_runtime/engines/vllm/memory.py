@@ -17,7 +17,7 @@ from gaudi_runtime.engines.protocol import DeviceMemory
 from gaudi_runtime.engines.vllm.ranks import least, most
 from gaudi_runtime.errors import ConfigError, ModelNotFound, PlanImpossible, UnsupportedModel
 from gaudi_runtime.units import plural, size
-from gaudi_runtime.warmup.memory import Split, kv_blocks, split_memory
+from gaudi_runtime.warmup.memory import OWN_BLOCKS, Split, fill_cache, split_memory
 
 Answers = Sequence[dict[str, Any]]
 
@@ -88,14 +88,17 @@ def _device(engine: EngineConfig) -> Iterator[str]:
 
 
 class CpuLedger:
-    """A budget: weights, KV cache, and what the processes grew by since the plan."""
+    """A budget of weights, KV cache and graphs.
+
+    A graph on a CPU is code and keeps no tensor, so it takes 0 bytes of the budget. The compiler's own memory is the
+    container's, not the model's.
+    """
 
     def __init__(self, config: RuntimeConfig) -> None:
         self._config = config
         self._told: CpuMemory
         self._weights = self._kv_cache = 0
         self._blocks: DeviceBlocks
-        self._resident: list[int] = []
 
     def before_start(self) -> int:
         """Bytes of the KV cache that vLLM is told, left by weights and graphs. Raises PlanImpossible."""
@@ -112,23 +115,19 @@ class CpuLedger:
         self._blocks = _blocks(profile)
 
     def planned(self, memory: Answers) -> None:
-        """Growth counts from here."""
-        self._resident = [int(each["resident"]) for each in memory]
+        """Nothing is in use that was not known before."""
 
     def divided(self) -> tuple[Split, DeviceBlocks]:
-        """The forecast split with the real KV cache."""
-        told = self._told.split
-        free, usable = self._told.total - self._weights, told.graphs + self._kv_cache
-        split = Split(
-            free=free, usable=usable, graphs=told.graphs, kv_cache=self._kv_cache, margin=max(0, free - usable)
-        )
+        """The forecast of what is usable, less the real KV cache: the rest is for graphs."""
+        free = self._told.total - self._weights
+        usable = min(free, self._told.split.usable)
+        graphs = max(0, usable - self._kv_cache)
+        split = Split(free=free, usable=usable, graphs=graphs, kv_cache=usable - graphs, margin=free - usable)
         return split, self._blocks
 
     def now(self, memory: Answers) -> DeviceMemory:
-        """The budget less what is in use."""
-        # What a process grew by is all that a CPU shows of a graph; a process may shrink, which frees no budget.
-        grown = max(int(each["resident"]) - was for each, was in zip(memory, self._resident, strict=True))
-        used = self._weights + self._kv_cache + max(0, grown)
+        """The budget less weights and KV cache."""
+        used = self._weights + self._kv_cache
         return DeviceMemory(free=max(0, self._told.total - used), total=self._told.total)
 
     def why_full(self) -> None:
@@ -149,8 +148,6 @@ def _blocks(profile: Answers) -> DeviceBlocks:
     )
 
 
-VLLMS_OWN = 1
-"""Blocks that vLLM keeps from all sequences."""
 _BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT32: 4}
 
 
@@ -178,8 +175,8 @@ def forecast(config: RuntimeConfig) -> CpuMemory:
         )
     utilization, share = config.engine.device_memory_utilization, config.warmup.graph_memory_share
     split = split_memory(total - rank.weights, utilization, share)
-    blocks = kv_blocks(split.kv_cache, rank.block)
-    _refuse_short_cache(config, (blocks - VLLMS_OWN) * config.limits.block_size)
+    split, blocks = fill_cache(split, rank.block, config.limits)
+    _refuse_short_cache(config, (blocks - OWN_BLOCKS) * config.limits.block_size)
     return CpuMemory(total, split, blocks, rank.block)
 
 

@@ -109,18 +109,6 @@ def test_served_name_of_a_published_model_is_judged() -> None:
     assert "tensor parallel 4 or 8" in found
 
 
-SPLIT = {**VLLM, "maxNumBatchedTokens": 128}
-
-
-def test_split_prompts_without_planned_context_are_told() -> None:
-    accelerator = {"generation": "none"}
-    (found,) = hints(inference(engine=SPLIT, accelerator=accelerator))
-    assert found.startswith(
-        "Prompts above 128 tokens are split, and the cached context of their later pieces is planned"
-    )
-    assert hints(inference(engine={**SPLIT, "prefixCaching": True})) == ()
-
-
 @pytest.mark.parametrize("engine", ["torch", "sim"])
 def test_other_engines_get_no_hint(engine: str) -> None:
     assert hints(inference(engine={"name": engine, "maxNumBatchedTokens": 128}, model=repository("acme/own"))) == ()

@@ -184,3 +184,19 @@ def test_limit_of_connections_is_told_where_there_is_one() -> None:
 def test_pieces_of_split_prompts_are_planned_by_a_range(overrides: dict[str, Any], planned: bool | None) -> None:
     asked = merged({"engine": {"name": "vllm"}, "accelerator": CARD}, overrides)
     assert config(**asked).limits.pieces_planned is planned
+
+
+@pytest.mark.parametrize(
+    ("engine", "accelerator", "by_tokens"),
+    [
+        ({"name": "vllm", "maxNumPrefillSeqs": 4}, {"generation": "none", "deviceMemory": "1Gi"}, True),
+        ({"name": "vllm", "maxNumPrefillSeqs": 4}, CARD, None),
+        ({"name": "torch", "maxNumPrefillSeqs": 4}, {"generation": "none", "deviceMemory": "1Gi"}, None),
+    ],
+    ids=["vLLM on a CPU", "vLLM on a card", "torch on a CPU"],
+)
+def test_steps_of_vllm_on_a_cpu_are_planned_by_tokens(
+    engine: dict[str, Any], accelerator: dict[str, Any], by_tokens: bool | None
+) -> None:
+    limits = config(engine=engine, accelerator=accelerator).limits
+    assert (limits.steps_by_tokens, limits.max_num_prefill_seqs) == (by_tokens, 1 if by_tokens else 4)

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
 from gaudi_runtime.buckets.coverage import MAX_GAPS, Gap, PhaseCoverage, Uncovered, uncovered
 from gaudi_runtime.buckets.planner import make_plan
-from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
+from gaudi_runtime.contract.bucketing import (
+    BucketPolicy,
+    DecodeRanges,
+    Limits,
+    PromptRanges,
+    RangeSettings,
+    Strategy,
+)
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.errors import PlanImpossible
 
@@ -29,6 +36,7 @@ def small_limits(draw: st.DrawFn) -> Limits:
         contiguous_paged_attention=draw(st.booleans()),
         prefix_caching=draw(st.booleans()),
         pieces_planned=draw(st.sampled_from([None, True, False])),
+        steps_by_tokens=draw(st.sampled_from([None, True])),
     )
 
 
@@ -53,6 +61,9 @@ def admissible(phase: BucketPhase, limits: Limits, kv_blocks: int) -> set[Bucket
 
 def _prompts(limits: Limits) -> list[tuple[int, int, int]]:
     sizes, lengths = range(1, limits.max_num_prefill_seqs + 1), range(1, limits.max_model_len + 1)
+    if limits.steps_by_tokens:
+        tokens = limits.max_num_batched_tokens
+        return [(size, query, 0) for size in sizes for query in range(1, tokens + 1) if size * query <= tokens]
     pieces = limits.pieces_planned is not None
     has_context = limits.prefix_caching or pieces or limits.max_num_batched_tokens < limits.max_model_len
     # A piece of a split prompt begins anywhere; what is cached of others is whole blocks.
@@ -131,6 +142,38 @@ def test_no_gap_lies_inside_another(plan: BucketPlan, limits: Limits, kv_blocks:
         assert firsts == sorted(firsts)
         for one, other in product(firsts, firsts):
             assert one == other or not all(a <= b for a, b in zip(one, other, strict=True))
+
+
+RANGES = st.builds(RangeSettings, min=st.integers(1, 6), step=st.integers(1, 6), max=st.integers(6, 30))
+
+
+@given(
+    st.builds(
+        BucketPolicy,
+        strategy=st.sampled_from([Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE]),
+        prompt=st.builds(PromptRanges, batch_size=RANGES, query=RANGES, context=RANGES),
+        decode=st.builds(DecodeRanges, batch_size=RANGES, blocks=RANGES),
+    ),
+    small_limits(),
+    st.integers(1, 20),
+)
+@settings(max_examples=300)
+def test_every_step_by_tokens_has_a_bucket_whatever_the_ranges(
+    policy: BucketPolicy, limits: Limits, kv_blocks: int
+) -> None:
+    by_tokens = limits.model_copy(update={"steps_by_tokens": True, "pieces_planned": None, "max_num_prefill_seqs": 1})
+    plan = make_plan(policy, by_tokens, kv_blocks)
+    assert uncovered(plan, by_tokens, kv_blocks).sentence() is None
+    tokens = by_tokens.max_num_batched_tokens
+    assert max(bucket.query_len for bucket in plan.prompt) == tokens, "the scheduler's budget has a bucket of its own"
+
+
+def test_file_that_ends_below_the_budget_leaves_a_named_gap() -> None:
+    limits = Limits(max_model_len=256, max_num_seqs=1, max_num_batched_tokens=512, block_size=32, steps_by_tokens=True)
+    policy = BucketPolicy(strategy=Strategy.FILE, file="(1, [64, 384], 0)\n(1, 1, 8)")
+    assert uncovered(make_plan(policy, limits, 8), limits, 8).prompt.gaps == (
+        Gap(Bucket(1, 385, 0), Bucket(1, 512, 0)),
+    )
 
 
 RECORDED = Limits(

@@ -311,6 +311,17 @@ def test_linear_names_an_ignored_padding() -> None:
     assert "Linear" in warning
 
 
+def test_steps_by_tokens_ignore_batch_size_and_context_of_prompts() -> None:
+    limits = Limits(max_model_len=256, max_num_seqs=4, max_num_batched_tokens=256, steps_by_tokens=True)
+    ranges = PromptRanges(batch_size=RangeSettings(max=4), context=RangeSettings(max=2))
+    plan = make_plan(BucketPolicy(strategy=Strategy.LINEAR, prompt=ranges), limits, 9)
+    assert {(bucket.batch_size, bucket.num_blocks) for bucket in plan.prompt} == {(1, 0)}
+    assert [warning.partition(" is ignored: on a CPU")[0] for warning in plan.warnings] == [
+        "bucketing.prompt.batchSize.max",
+        "bucketing.prompt.context.max",
+    ]
+
+
 def test_context_without_prefix_caching_is_named_as_ignored() -> None:
     without = LIMITS.model_copy(update={"prefix_caching": False})
     plan = make_plan(linear(context=RangeSettings(max=4)), without, kv_blocks=64)

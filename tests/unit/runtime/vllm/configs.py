@@ -41,6 +41,6 @@ def cpu_config(
     return vllm_config(
         model={"path": str(folder), "dtype": "bfloat16"} | sections.pop("model", {}),
         engine=engine | sections.pop("engine", {}),
-        limits={"blockSize": 128} | sections.pop("limits", {}),
+        limits={"blockSize": 128, "stepsByTokens": True} | sections.pop("limits", {}),
         **sections,
     )

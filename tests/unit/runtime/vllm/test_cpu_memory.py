@@ -10,7 +10,7 @@ from tests.unit.runtime.vllm.configs import BLOCK, GIB, MIB, PARAMETERS, checkpo
 
 
 def test_what_the_weights_leave_is_split_and_filled_with_blocks(tmp_path: Path) -> None:
-    told = forecast(cpu_config(checkpoint(tmp_path)))
+    told = forecast(cpu_config(checkpoint(tmp_path), limits={"maxNumSeqs": 4096}))
     assert told.split.free == 4 * GIB - 2 * PARAMETERS
     assert (told.total, told.block_bytes) == (4 * GIB, BLOCK)
     assert told.blocks == told.split.kv_cache // BLOCK

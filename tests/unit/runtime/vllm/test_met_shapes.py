@@ -5,13 +5,13 @@ from gaudi_runtime.engines.vllm.workers.observed_shapes import MetShapes, Ran, S
 from tests.unit.runtime.vllm.steps import CachedRequests, Step, step_of
 
 
-def test_new_requests_are_prompts_without_context() -> None:
-    assert shape_of(scheduled(step_of(new={"a": 100, "b": 40})), 128) == ("prompt", 2, 100, 0)
+def test_prompts_of_one_step_are_one_prompt_of_their_tokens() -> None:
+    assert shape_of(scheduled(step_of(new={"a": 100, "b": 40})), 128) == ("prompt", 1, 140, 0)
 
 
-def test_the_longest_context_of_a_prompt_counts_in_blocks() -> None:
+def test_context_of_a_prompt_does_not_count() -> None:
     step = step_of(new={"a": 10}, cached={"b": (129, 50)}, prefix={"a": 256})
-    assert shape_of(scheduled(step), 128) == ("prompt", 2, 50, 2)
+    assert shape_of(scheduled(step), 128) == ("prompt", 1, 60, 0)
 
 
 def test_decode_counts_the_blocks_of_whole_batch_with_new_token() -> None:
@@ -19,11 +19,11 @@ def test_decode_counts_the_blocks_of_whole_batch_with_new_token() -> None:
 
 
 def test_two_tokens_of_one_sequence_are_a_prompt() -> None:
-    assert shape_of(scheduled(step_of(cached={"a": (128, 2)})), 128) == ("prompt", 1, 2, 1)
+    assert shape_of(scheduled(step_of(cached={"a": (128, 2)})), 128) == ("prompt", 1, 2, 0)
 
 
-def test_one_prompt_makes_the_step_a_prompt() -> None:
-    assert shape_of(scheduled(step_of(new={"a": 30}, cached={"b": (1000, 1)})), 128) == ("prompt", 2, 30, 8)
+def test_decodes_beside_a_prompt_are_tokens_of_that_prompt() -> None:
+    assert shape_of(scheduled(step_of(new={"a": 30}, cached={"b": (1000, 1)})), 128) == ("prompt", 1, 31, 0)
 
 
 def test_request_that_the_step_does_not_describe_counts_without_context() -> None:

@@ -14,7 +14,7 @@ from tests.unit.runtime.vllm.configs import BLOCK, GIB, MIB, PARAMETERS, checkpo
 BLOCKS = {"kv_blocks": 1500, "block_size": 128}
 CARD = {"free": 20 * GIB, "total": 96 * GIB, "margin": 8 * GIB, "kv_cache": 40 * GIB, **BLOCKS}
 WEIGHTS = 2 * PARAMETERS
-RANK = {"resident": GIB, "weights": WEIGHTS, "kv_cache": 100 * BLOCK, "kv_blocks": 100, "block_size": 128}
+RANK = {"weights": WEIGHTS, "kv_cache": 100 * BLOCK, "kv_blocks": 100, "block_size": 128}
 
 
 def card(*changes: dict[str, int]) -> CardMemory:
@@ -27,12 +27,7 @@ def ledger(folder: Path, *changes: dict[str, int]) -> CpuLedger:
     memory = CpuLedger(cpu_config(checkpoint(folder)))
     memory.before_start()
     memory.started([RANK | each for each in changes or ({},)])
-    memory.planned([{"resident": GIB} for _ in changes or ({},)])
     return memory
-
-
-def resident(*sizes: int) -> list[dict[str, Any]]:
-    return [{"resident": size} for size in sizes]
 
 
 def test_the_device_says_which_memory_it_is(tmp_path: Path) -> None:
@@ -93,10 +88,19 @@ def test_on_a_card_the_least_free_is_free() -> None:
     assert card().now(answers) == DeviceMemory(free=7, total=96)
 
 
-def test_on_a_cpu_vllm_is_told_cache_that_forecast_leaves(tmp_path: Path) -> None:
-    told = CpuLedger(cpu_config(checkpoint(tmp_path))).before_start()
-    assert told % BLOCK == 0
-    assert 0 <= int((4 * GIB - WEIGHTS) * 0.9) * 0.9 - told < BLOCK
+@pytest.mark.parametrize(
+    ("limits", "blocks"),
+    [
+        ({"maxNumSeqs": 4, "maxModelLen": 1000}, 4 * 8 + 1),
+        ({"maxNumSeqs": 4, "maxModelLen": 1000, "prefixCaching": True}, None),
+        ({"maxNumSeqs": 4096}, None),
+    ],
+    ids=["what sequences can fill, and vLLM's own block", "all, for prefixes", "all, for sequences could fill more"],
+)
+def test_on_a_cpu_cache_is_what_sequences_can_use(tmp_path: Path, limits: dict[str, Any], blocks: int | None) -> None:
+    told = CpuLedger(cpu_config(checkpoint(tmp_path), limits=limits)).before_start()
+    left = int(int((4 * GIB - WEIGHTS) * 0.9) * 0.9)
+    assert told == BLOCK * (blocks or left // BLOCK)
 
 
 def test_on_a_cpu_split_has_real_cache_and_adds_up(tmp_path: Path) -> None:
@@ -106,23 +110,16 @@ def test_on_a_cpu_split_has_real_cache_and_adds_up(tmp_path: Path) -> None:
     assert split.free == split.usable + split.margin
 
 
-def test_on_a_cpu_what_grew_since_plan_is_in_use(tmp_path: Path) -> None:
+def test_on_a_cpu_graphs_may_have_what_the_cache_leaves(tmp_path: Path) -> None:
     memory = ledger(tmp_path)
-    before, after = memory.now(resident(GIB)), memory.now(resident(GIB + 5 * MIB))
-    assert before == DeviceMemory(free=4 * GIB - WEIGHTS - 100 * BLOCK, total=4 * GIB)
-    assert before.free - after.free == 5 * MIB
+    split, _ = memory.divided()
+    assert split.graphs == int((4 * GIB - WEIGHTS) * 0.9) - 100 * BLOCK
+    assert memory.now([{}]).free - split.margin == split.graphs
 
 
-def test_on_a_cpu_the_rank_that_grew_most_counts(tmp_path: Path) -> None:
-    memory = ledger(tmp_path, {}, {})
-    grown = memory.now(resident(GIB + MIB, GIB + 3 * MIB)).free
-    assert memory.now(resident(GIB, GIB)).free - grown == 3 * MIB
-
-
-def test_on_cpu_memory_that_was_given_back_is_no_gain(tmp_path: Path) -> None:
-    memory = ledger(tmp_path)
-    assert memory.now(resident(GIB // 2)) == memory.now(resident(GIB))
+def test_on_a_cpu_weights_and_cache_are_in_use(tmp_path: Path) -> None:
+    assert ledger(tmp_path).now([{}]) == DeviceMemory(free=4 * GIB - WEIGHTS - 100 * BLOCK, total=4 * GIB)
 
 
 def test_on_a_cpu_there_is_never_less_than_nothing_free(tmp_path: Path) -> None:
-    assert ledger(tmp_path).now(resident(100 * GIB)).free == 0
+    assert ledger(tmp_path, {"kv_cache": 100 * GIB}).now([{}]).free == 0

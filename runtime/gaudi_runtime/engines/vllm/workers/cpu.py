@@ -3,8 +3,8 @@
 Plain data in and out, one bucket a call, as on a card (hpu.py). A bucket is run as the step that vLLM's scheduler would
 hand to a worker: real block tables, attention, logits and sampler. Compiled is the model's forward, which knows a step
 only as its number of tokens, for attention is one opaque operation whose own shapes are not compiled. So a bucket needs
-the graph of batch size x query tokens, and a step takes the smallest graph that holds it (docs/internals/vllm.md, On a
-CPU).
+the graph of batch size x query tokens, a step takes the smallest graph that holds it, and a step of decodes and prompts
+counts as one prompt of all its tokens (docs/internals/vllm.md, On a CPU).
 """
 
 from bisect import bisect_left, insort
@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-
-import psutil
 
 from gaudi_runtime.buckets.bucket import Bucket
 from gaudi_runtime.contract.config import ExecutionMode
@@ -52,14 +50,13 @@ class CpuVerbs:
         }
 
     def memory(self) -> dict[str, int]:
-        """Bytes of this worker that are resident now."""
-        return {"resident": psutil.Process().memory_info().rss}
+        """Nothing: the budget of a CPU is counted by our own process (memory.py)."""
+        return {}
 
     def profile(self) -> dict[str, int]:
         """What the start left: bytes of weights and of the KV cache, KV blocks, tokens of a block."""
         runner, cache = self._worker.model_runner, self._worker.cache_config
         return {
-            **self.memory(),
             "weights": sum(each.numel() * each.element_size() for each in runner.model.parameters()),
             "kv_cache": sum(each.numel() * each.element_size() for each in runner.kv_caches),
             "kv_blocks": int(cache.num_gpu_blocks),
@@ -78,15 +75,17 @@ class CpuVerbs:
 
     def warm(self, phase: str, bucket: Sequence[int]) -> Outcome:
         """Run one bucket, compiled for exactly its number of tokens."""
-        return self._run(BucketPhase(phase), Bucket(*bucket))
+        self._run(BucketPhase(phase), Bucket(*bucket))
+        return Outcome(bytes=0, graph=False, out_of_memory=None)
 
     def capture(self, phase: str, bucket: Sequence[int]) -> Outcome:
-        """Run the compiled bucket once more: its graph is kept, and what it holds on to is measured."""
+        """Run the compiled bucket once more: its graph is there when nothing is compiled by that."""
         if self._shapes is None:
             raise ValueError(f"execution mode {self._mode} has no graphs to capture")
         before = self._shapes.compiles()
-        outcome = self._run(BucketPhase(phase), Bucket(*bucket))
-        return Outcome(bytes=outcome["bytes"], graph=self._shapes.compiles() == before, out_of_memory=None)
+        self._run(BucketPhase(phase), Bucket(*bucket))
+        # A graph is code: the tensors of a step are freed after it.
+        return Outcome(bytes=0, graph=self._shapes.compiles() == before, out_of_memory=None)
 
     def sampler(self, batch_size: int) -> dict[str, bool]:
         """Decode one batch with every setting of the sampler."""
@@ -121,8 +120,7 @@ class CpuVerbs:
         self._met.met(shape, compiles=made)
         return answer
 
-    def _run(self, phase: BucketPhase, bucket: Bucket) -> Outcome:
-        before = self.memory()["resident"]
+    def _run(self, phase: BucketPhase, bucket: Bucket) -> None:
         cache, model = self._worker.cache_config, self._worker.model_config
         shape = step_shape(phase, bucket, cache.block_size, model.max_model_len)
         if self._shapes is None:
@@ -132,7 +130,6 @@ class CpuVerbs:
             with self._shapes.counts.exactly(tokens):
                 run_step(self._worker, shape, GREEDY)
             self._shapes.counts.add(tokens)
-        return Outcome(bytes=max(0, self.memory()["resident"] - before), graph=False, out_of_memory=None)
 
 
 @dataclass(frozen=True)

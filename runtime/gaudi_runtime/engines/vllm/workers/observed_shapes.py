@@ -12,7 +12,7 @@ Row = list[Any]
 """Of MetShapes.take, as JSON carries it and ServingHistogram.absorb reads it."""
 
 Shape = tuple[str, int, int, int]
-"""Phase, sequences, longest query in tokens, KV blocks (prompt: longest context; decode: of the whole batch)."""
+"""Phase, sequences, query in tokens, KV blocks (prompt: longest context; decode: of the whole batch)."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,13 @@ class Scheduled:
 
 
 def shape_of(sequences: Iterable[Scheduled], block_size: int) -> Shape:
-    """The shape of a step, as the plan counts. One query above 1 makes it a prompt.
+    """The shape of a step, as the plan counts with `steps_by_tokens`.
 
-    See docs/internals/bucketing.md, Buckets.
+    One query above 1 makes the step a prompt of all its tokens, without context.
     """
     step = list(sequences)
-    query = max(each.query for each in step)
-    if query > 1:
-        return BucketPhase.PROMPT, len(step), query, max(_blocks(each.computed, block_size) for each in step)
+    if any(each.query > 1 for each in step):
+        return BucketPhase.PROMPT, 1, sum(each.query for each in step), 0
     return BucketPhase.DECODE, len(step), 1, sum(_blocks(each.computed + each.query, block_size) for each in step)
 
 

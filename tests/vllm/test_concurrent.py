@@ -1,0 +1,79 @@
+"""The example for a CPU with many clients at once: vLLM puts decodes and several prompts into one step."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gaudi_operator.core.children.runtime_config import runtime_config
+from gaudi_operator.core.resource import read_inference
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.contract.report import Phase
+from tests.examples import FOLDER
+from tests.unit.runtime.configs import free_port
+from tests.unit.runtime.runtime_process import RuntimeProcess, runtime_process, wait_until
+from tests.vllm.concurrent import ask, mixed
+from tests.vllm.configs import ONE_PROCESS
+
+REQUESTS = 150
+VARIANTS = (
+    pytest.param({}, id="as-it-is"),
+    pytest.param({"model": {"maxModelLen": 1024}}, id="longer-model"),
+    pytest.param({"engine": {"maxNumSeqs": 16}}, id="more-sequences"),
+)
+"""Each compiles for a minute or more: `make test` has the first."""
+RECOMPILING = "Recompiling function"
+"""Words of Dynamo's own log for each compile after the first of a function."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled code of all runtimes of this file is kept, and shared."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+        yield
+
+
+def example(checkpoint: Path, folder: Path, **changes: dict[str, Any]) -> RuntimeConfig:
+    """What the operator makes of examples/vllm/cpu.yaml, changed; paths and ports are those of this machine."""
+    manifest = yaml.safe_load((FOLDER / "vllm" / "cpu.yaml").read_text())
+    manifest["metadata"] |= {"namespace": "default", "uid": "0"}
+    for part, fields in changes.items():
+        manifest["spec"][part] |= fields
+    config = runtime_config(read_inference(manifest))
+    return config.model_copy(
+        update={
+            "model": config.model.model_copy(update={"path": str(checkpoint)}),
+            "engine": config.engine.model_copy(update={"settings": ONE_PROCESS}),
+            "serving": config.serving.model_copy(update={"model_port": free_port(), "status_port": free_port()}),
+            "recipe_cache_dir": str(folder / "recipes"),
+        }
+    )
+
+
+def counted(runtime: RuntimeProcess) -> int:
+    """Tokens of all steps that the report has counted: the workers are asked for them every two seconds."""
+    served = runtime.report().served
+    return served.prompt.real_tokens + served.decode.real_tokens
+
+
+@pytest.mark.parametrize("changes", VARIANTS if os.environ.get("VLLM_VARIANTS") else VARIANTS[:1])
+def test_many_clients_at_once_meet_no_cold_shape(
+    checkpoint: Path, tmp_path: Path, changes: dict[str, dict[str, Any]]
+) -> None:
+    config = example(checkpoint, tmp_path, **changes)
+    with runtime_process(tmp_path, config, variables={"TORCH_LOGS": "recompiles"}) as runtime:
+        ready = runtime.follow(Phase.SERVING)[-1]
+        assert (ready.prompt.captured, ready.decode.captured) == (ready.prompt.planned, ready.decode.planned)
+        before = runtime.log.read_text(errors="replace").count(RECOMPILING)
+        assert before > 0, "Dynamo's log is read"
+        requests = mixed(config, REQUESTS)
+        ask(runtime.model_url, requests)
+        wait_until(lambda: counted(runtime) >= sum(each.tokens for each in requests))
+        served = runtime.report().served
+        assert 0 < served.prompt.hits < REQUESTS, "prompts share steps"
+        assert (served.prompt.misses, served.decode.misses, runtime.report().recompiles_since_ready) == (0, 0, 0)
+        assert runtime.log.read_text(errors="replace").count(RECOMPILING) == before
