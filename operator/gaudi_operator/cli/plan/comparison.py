@@ -136,6 +136,16 @@ class Budget:
             raise ConfigError("give one kind of budget: graphs, --graph-bytes or --warmup-seconds")
 
 
+def budget_warnings(question: PlanQuestion, budget: Budget) -> tuple[str, ...]:
+    """What speaks against a budget of bytes in a mode whose graphs no figure describes."""
+    if budget.graph_bytes is None or not _graphs_unmeasured(question):
+        return ()
+    return (
+        "--graph-bytes is counted at the rates of HPU graphs, and the bytes of graphs in TorchCompile are unknown: "
+        "give --graphs and --decode-graphs",
+    )
+
+
 @dataclass(frozen=True)
 class Judged:
     """A strategy in one phase: its verdict on the judged traffic; of optimal also what it expected from the learned

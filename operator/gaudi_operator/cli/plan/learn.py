@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gaudi_operator.cli.plan.comparison import Budget, verdict_cells
+from gaudi_operator.cli.plan.comparison import Budget, budget_warnings, verdict_cells
 from gaudi_operator.cli.plan.options import Form
 from gaudi_operator.cli.plan.output import Answer, stdout, table
 from gaudi_operator.cli.plan.question import PlanQuestion
@@ -79,7 +79,7 @@ def learn(
         patch={"spec": {"bucketing": _bucketing(policy, plan, form, most_file_bytes)}},
         now={phase: score(question.plan(), phase, traffic, cost) for phase in BucketPhase},
         learned={phase: score(plan, phase, traffic, cost) for phase in BucketPhase},
-        warnings=(*question.warnings, *plan.warnings),
+        warnings=(*question.warnings, *plan.warnings, *budget_warnings(question, budget)),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gaudi_operator.cli.plan.comparison import Budget, compare_on_traffic
+from gaudi_operator.cli.plan.comparison import Budget, budget_warnings, compare_on_traffic
 from gaudi_operator.cli.plan.forecast import asked_card, asked_inputs, asked_shape
 from gaudi_operator.cli.plan.options import CostModel
 from gaudi_operator.cli.plan.output import Answer
@@ -108,7 +108,7 @@ def judge_traces(
         _save(save_to, learned)
     counted, counted_in = cost
     found = compare_on_traffic(replace(question, limits=limits), learned, seen, budget, counted)
-    warnings = (*question.warnings, *traces.sentences(), counted_in)
+    warnings = (*question.warnings, *traces.sentences(), counted_in, *budget_warnings(question, budget))
     return Answer(data={**found.data(), "warnings": warnings}, rows=found.rows, show=found.show, warnings=warnings)
 
 

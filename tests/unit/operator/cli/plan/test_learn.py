@@ -114,3 +114,14 @@ def test_buckets_beyond_a_bucket_file_are_refused() -> None:
     assert len(learn(*asked, most_file_bytes=50).patch["spec"]["bucketing"]["file"]) <= 50
     with pytest.raises(ConfigError, match="bytes as a file, which may have 20; choose --as optimal or fewer graphs"):
         learn(*asked, most_file_bytes=20)
+
+
+def test_budget_of_bytes_is_doubtful_in_the_default_mode() -> None:
+    budget, rates = Budget(graph_bytes=60_000_000_000), "--graph-bytes is counted at the rates of HPU graphs"
+    engine = {"name": "vllm", "maxNumSeqs": 8}
+    default, graphs = (
+        learn(read_question(inference(engine={**engine, "executionMode": mode})), read_traffic(TEXT), budget).warnings
+        for mode in (None, "HpuGraphs")
+    )
+    assert any(said.startswith(rates) for said in default)
+    assert not any(said.startswith(rates) for said in graphs)
