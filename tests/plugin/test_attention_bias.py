@@ -1,0 +1,174 @@
+"""The attention bias that the plugin makes of a bucket, and when it computes attention in slices."""
+
+import os
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from gaudi_runtime.buckets.attention_bias import FusedAttention, plane_bytes
+from gaudi_runtime.buckets.bucket import Bucket
+from gaudi_runtime.contract.bucketing import BucketPolicy, Strategy
+from gaudi_runtime.contract.config import RuntimeConfig
+from gaudi_runtime.knobs.attention import fused_attention
+from gaudi_runtime.knobs.render import render
+from tests.plugin.cases import PAIRWISE, configured
+from tests.plugin.engine import forked
+
+BLOCK = 128
+
+
+@pytest.fixture(scope="module")
+def base(checkpoints: dict[str, Path]) -> RuntimeConfig:
+    return configured(PAIRWISE[0], checkpoints["llama"])
+
+
+def bias_of(bucket: Bucket, dtype: str = "bfloat16") -> list[int] | None:
+    """The shape of the plugin's bias for a bucket, and the bytes of an element; None without a bias."""
+    import torch
+    from vllm_gaudi.v1.attention.backends.hpu_attn import HPUAttentionMetadataV1
+    from vllm_gaudi.v1.worker.hpu_model_runner import HPUAttentionMetadataProcessor, trim_attn_metadata
+
+    batch, query, context = bucket
+    # On the meta device a tensor has a shape and no memory.
+    blocks = torch.zeros(batch * context, dtype=torch.int32, device="meta") if context else None
+    lengths = torch.zeros(batch, dtype=torch.int32, device="meta")
+    metadata = trim_attn_metadata(
+        HPUAttentionMetadataV1.make_prefill_metadata(
+            attn_bias=None,
+            block_list=blocks,
+            context_lens_tensor=lengths,
+            seq_lens_tensor=lengths,
+            slot_mapping=None,
+            block_size=BLOCK,
+        )
+    )
+    processor = object.__new__(HPUAttentionMetadataProcessor)
+    processor.prefill_use_fusedsdpa, processor.block_size = True, BLOCK
+    found = processor._set_attn_bias(metadata, batch, query, torch.device("meta"), getattr(torch, dtype)).attn_bias
+    return None if found is None else [*found.shape, found.element_size()]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "attention"), [("bfloat16", FusedAttention()), ("float32", FusedAttention(element_bytes=4))]
+)
+@pytest.mark.parametrize("bucket", [Bucket(1, 8192, 960), Bucket(2, 1024, 31)], ids=str)
+def test_plane_is_what_the_plugin_makes_for_a_prompt(
+    bucket: Bucket, dtype: str, attention: FusedAttention, tmp_path: Path
+) -> None:
+    batch, heads, query, tokens, size = forked(partial(bias_of, bucket, dtype), tmp_path)
+    assert (batch, heads) == (bucket.batch_size, 1)
+    assert query * tokens * size == plane_bytes(bucket, BLOCK, attention)
+
+
+def test_the_plugin_makes_no_bias_without_a_context(tmp_path: Path) -> None:
+    assert forked(partial(bias_of, Bucket(1, 8192, 0)), tmp_path) is None
+
+
+def slices_from(config: RuntimeConfig) -> int | None:
+    """From how many tokens on the plugin slices under the environment of this configuration."""
+    import vllm_gaudi.extension.environment as environment
+    import vllm_gaudi.extension.runtime as runtime
+    from vllm_gaudi.extension.bucketing.common import HPUBucketingManager
+    from vllm_gaudi.extension.utils import SlicedFusedSDPABase
+
+    limits = config.limits
+    with mock.patch.dict(os.environ, render(config).env):
+        environment._VLLM_VALUES.update(model_type="llama", prefix_caching=limits.prefix_caching)
+        runtime.clear_config()
+        HPUBucketingManager().initialize(
+            max_num_seqs=limits.max_num_seqs,
+            max_num_prefill_seqs=limits.max_num_prefill_seqs,
+            block_size=limits.block_size,
+            max_num_batched_tokens=limits.max_num_batched_tokens,
+            max_model_len=limits.max_model_len,
+        )
+        slicing = SlicedFusedSDPABase()
+    return slicing.slice_thld if slicing.enable_slicing else None
+
+
+@pytest.mark.parametrize(
+    ("strategy", "tokens", "settings"),
+    [
+        (Strategy.PADDING_AWARE, 2048, {}),
+        (Strategy.PADDING_AWARE, 16384, {}),
+        (Strategy.PADDING_AWARE, 16384, {"VLLM_HPU_FSDPA_SLICE_SEQ_LEN_THLD": "4096"}),
+        (Strategy.PADDING_AWARE, 16384, {"VLLM_HPU_FSDPA_SLICE_ENABLED": "false"}),
+        (Strategy.LINEAR, 16384, {}),
+        (Strategy.EXPONENTIAL, 16384, {}),
+    ],
+    ids=str,
+)
+def test_attention_is_sliced_from_the_tokens_that_the_plugin_says(
+    base: RuntimeConfig, strategy: Strategy, tokens: int, settings: dict[str, str], tmp_path: Path
+) -> None:
+    changed = {"max_model_len": 16384, "max_num_batched_tokens": tokens, "block_size": BLOCK}
+    config = base.model_copy(
+        update={
+            "limits": base.limits.model_copy(update=changed),
+            "bucketing": BucketPolicy(strategy=strategy),
+            "engine": base.engine.model_copy(update={"settings": settings}),
+        }
+    )
+    ours = fused_attention(config, {})
+    assert ours is not None
+    assert forked(partial(slices_from, config), tmp_path) == ours.sliced_from
+
+
+def sliced(batch: int, query: int, tokens: int) -> bool:
+    """Whether the plugin's module, which slices from 8192 tokens on, computes such a batch in slices."""
+    import torch
+    from vllm_gaudi.extension.utils import ModuleFusedSDPA
+
+    class Sliced:
+        enable_slicing, slice_thld = True, 8192
+
+        def __call__(self, *_: Any) -> bool:
+            return True
+
+    module = ModuleFusedSDPA.__new__(ModuleFusedSDPA)
+    torch.nn.Module.__init__(module)
+    module._sliced_module = Sliced()
+    module._hpu_kernel_fsdpa = SimpleNamespace(apply=lambda *_: False)
+    queries, keys = (torch.empty(batch, 1, each, 64, device="meta") for each in (query, tokens))
+    bias = torch.empty(batch, 1, query, tokens, device="meta")
+    answer: bool = module(queries, keys, keys, bias, 0.0, True, 1.0, "fast", True, None, "right")
+    return answer
+
+
+@pytest.mark.parametrize(
+    "bucket", [Bucket(1, 8192, 960), Bucket(2, 4096, 960), Bucket(1, 1024, 55), Bucket(1, 1024, 56)], ids=str
+)
+def test_the_plugin_slices_the_buckets_whose_plane_is_not_counted(bucket: Bucket, tmp_path: Path) -> None:
+    tokens = bucket.query_len + bucket.num_blocks * BLOCK
+    found = forked(partial(sliced, bucket.batch_size, bucket.query_len, tokens), tmp_path)
+    assert found == (plane_bytes(bucket, BLOCK, FusedAttention(sliced_from=8192)) == 0)
+
+
+def causal_with_neural_compressor() -> bool:
+    """Whether attention is still causal where the plugin hands it to its module; slices need that."""
+    import torch
+    from vllm_gaudi.extension import ops
+
+    passed: list[Any] = []
+
+    def record(*arguments: Any) -> torch.Tensor:
+        passed.extend(arguments)
+        answer: torch.Tensor = arguments[0]
+        return answer
+
+    queries = torch.empty(1, 1024, 1, 64, device="meta")
+    bias = torch.empty(1, 1, 1024, 1024, device="meta")
+    with (
+        mock.patch.object(ops, "USING_INC", new=True),
+        mock.patch.object(ops, "get_config", return_value=SimpleNamespace(fp32_softmax=False)),
+    ):
+        ops._fsdpa_prompt_attention(queries, queries, queries, 1.0, record, is_causal=True, attn_bias=bias)
+    return bool(passed[5])
+
+
+def test_the_plugin_slices_nothing_with_neural_compressor(tmp_path: Path) -> None:
+    assert forked(causal_with_neural_compressor, tmp_path) is False
