@@ -22,6 +22,23 @@ _REFUSED = {
     Status.OWNED: "is not for users",
 }
 
+_UNSUPPORTED = {
+    "KV transfer": "because no Service and no NetworkPolicy of a resource opens a port for KV data and replicas have "
+    "no roles: leave it out, or use --kv-offloading-size to keep KV blocks in the memory of the pod",
+    "multi-model": "because only the plugin's own server reads it, which this runtime does not start: leave it out, "
+    "and create a GaudiInference for each model",
+}
+"""Why a knob is unsupported and what to do instead, by its group."""
+_POOLING = "this release plans and warms up no shapes of pooling models"
+_UNSUPPORTED_VALUES = {
+    ("--distributed-executor-backend", "ray"): "this runtime starts the ranks of all pods itself, without Ray",
+    ("--distributed-executor-backend", "external_launcher"): "vLLM then waits for ranks that no pod starts",
+    ("--runner", "pooling"): _POOLING,
+    ("--convert", "embed"): _POOLING,
+    ("--convert", "classify"): _POOLING,
+}
+"""Why a value that vLLM knows is refused."""
+
 
 def wrong_settings(settings: Mapping[str, str]) -> Iterator[str]:
     """A sentence, without a final stop, for every wrong entry of engine.settings, in the order of the names."""
@@ -41,7 +58,8 @@ def wrong_setting(name: str, value: str) -> str | None:
     try:
         wire_value(knob, value)
     except ValueError as error:
-        return f"{name} is '{quoted(value)}': give {error}"
+        why = _UNSUPPORTED_VALUES.get((name, value))
+        return f"{name} is '{quoted(value)}'{f', but {why}' if why else ''}: give {error}"
     return None
 
 
@@ -50,15 +68,20 @@ def why_not(knob: Knob) -> str:
     if knob.home is Home.FIELD:
         owners = " and ".join(f"spec.{path}" for path in knob.use)
         return f"{knob.name} is set by {owners}: use that instead"
+    if knob.status is Status.UNSUPPORTED:
+        return f"{knob.name} cannot work here, {_UNSUPPORTED[knob.group]}"
     return f"{knob.name} {_REFUSED[knob.status]} ({knob.meaning.rstrip('.')}): {_instead(knob)}"
 
 
 def wrong_variables(names: Iterable[str]) -> Iterator[str]:
-    """A sentence for every name in engine.env that a field already gives the engine."""
-    # Two values would contradict, and which one counts would depend on the order in which they are set.
+    """A sentence for every name in engine.env that a field already gives the engine, or that cannot work."""
     for name in names:
         knob = knobs().get(name)
-        if knob is not None and knob.home is Home.FIELD and knob.reader in ENGINE:
+        if knob is None:
+            continue
+        # Two values would contradict, and which one counts would depend on the order in which they are set.
+        owned = knob.home is Home.FIELD and knob.reader in ENGINE
+        if owned or knob.status is Status.UNSUPPORTED:
             yield why_not(knob)
 
 

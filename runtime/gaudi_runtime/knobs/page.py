@@ -16,6 +16,7 @@ _WHY = {
     Status.V0_ONLY: "old engine only",
     Status.DEVELOPER: "for developers",
     Status.OWNED: "owned",
+    Status.UNSUPPORTED: "cannot work",
 }
 
 

@@ -38,13 +38,17 @@ class Type(StrEnum):
 
 
 class Status(StrEnum):
-    """What the engine's own documentation and code say of it; `owned` is what only this project may decide."""
+    """What the engine's own documentation and code say of it.
+
+    `owned` is what only this project may decide, `unsupported` what cannot work in the pods of this project.
+    """
 
     CURRENT = "current"
     DEPRECATED = "deprecated"
     V0_ONLY = "v0-only"
     DEVELOPER = "developer"
     OWNED = "owned"
+    UNSUPPORTED = "unsupported"
 
 
 class Home(StrEnum):

@@ -108,9 +108,6 @@ def text_is_missing(inference: Inference, _: InstallationDefaults) -> Problem | 
     return None
 
 
-_POOLING = ("embed", "classify")
-
-
 def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     release = " is not built in this release"
     unsimulated = " is not built for the sim engine: leave it out, or use engine vllm."
@@ -118,7 +115,6 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
     several = f"{release}: name one Secret and key in all."
     ranks = spec.parallelism
     on_card = spec.engine.name is EngineName.VLLM and not on_cpu(spec.accelerator)
-    pooling = spec.engine.settings.get("--runner") == "pooling" or spec.engine.settings.get("--convert") in _POOLING
     return (
         (
             "spec.parallelism.nodes above 1 for engine vllm on a card",
@@ -138,11 +134,6 @@ def _not_built(spec: GaudiInferenceSpec) -> tuple[tuple[str, str, bool], ...]:
         ("spec.model.quantization", unsimulated, simulated and spec.model.quantization is not None),
         ("spec.model.adapters", unsimulated, simulated and bool(spec.model.adapters)),
         ("more than one tokenSecretRef in spec.model", several, len(tokens(spec.model)) > 1),
-        (
-            "spec.engine.settings --runner pooling or --convert on a card",
-            f"{release}: leave it out, or use generation none.",
-            on_card and pooling,
-        ),
     )
 
 

@@ -125,9 +125,15 @@ SENTENCES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "embeddings_on_a_card": (
         {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--convert": "embed"}}},
-        "NotBuilt",
-        f"spec.engine.settings --runner pooling or --convert on a card {NOT_BUILT}: "
-        "leave it out, or use generation none.",
+        "SettingsWrong",
+        "spec.engine.settings: --convert is 'embed', but this release plans and warms up no shapes of pooling models: "
+        "give one of auto, none.",
+    ),
+    "embeddings_without_a_card": (
+        {"engine": {"name": "vllm", "settings": {"--runner": "pooling"}}},
+        "SettingsWrong",
+        "spec.engine.settings: --runner is 'pooling', but this release plans and warms up no shapes of pooling models: "
+        "give one of auto, generate.",
     ),
     "shared_memory_as_large_as_the_memory": (
         {"pod": {"resources": {"memory": "1Gi"}}},
@@ -266,7 +272,6 @@ def test_own_image_needs_no_default() -> None:
         {"engine": {"name": "vllm", "executionMode": "Eager"}},
         {"accelerator": CARD, "engine": drafting(NGRAM, contiguousPagedAttention=False, maxNumBatchedTokens=268)},
         {"engine": {"name": "vllm"}, "model": {"adapters": [{"name": "sql", "source": {"hostPath": {"path": "/a"}}}]}},
-        {"engine": {"name": "vllm", "settings": {"--runner": "pooling"}}},
         {"accelerator": CARD, "engine": {"name": "vllm", "settings": {"--runner": "generate", "--convert": "none"}}},
         {"pod": {"resources": {"memory": "2Gi", "sharedMemory": "1Gi"}}},
         {

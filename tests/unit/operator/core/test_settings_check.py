@@ -102,7 +102,7 @@ def test_settings_that_are_read_are_fine() -> None:
 
 
 def test_many_ignored_settings_are_counted() -> None:
-    names = ("CON_REQ", "NUM_PROMPTS", "INPUT_TOK", "OUTPUT_TOK", "UCX_TLS", "LOG_LEVEL_ALL", "LMCACHE_CHUNK_SIZE")
+    names = ("CON_REQ", "NUM_PROMPTS", "INPUT_TOK", "OUTPUT_TOK", "HABANA_PROFILE", "LOG_LEVEL_ALL", "ENABLE_CONSOLE")
     sentence = why_settings_are_ignored(sim(dict.fromkeys(names, "1")))
     assert sentence is not None
     assert sentence.endswith("; and 2 more.")

@@ -4,13 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_runtime.knobs.check import nearest_names, wrong_setting, wrong_settings, wrong_variables
+from gaudi_runtime.knobs.check import nearest_names, wrong_arguments, wrong_setting, wrong_settings, wrong_variables
 from gaudi_runtime.knobs.table import Home, Knob, knobs
 from gaudi_runtime.knobs.values import wire_value
 
 UNKNOWN = "is not a knob of the engine; {} (all are in the manual: Knobs)"
 INSTEAD = "use that instead"
 NO_COUNT = "give a whole number of at least 0"
+KV_TRANSFER = (
+    "cannot work here, because no Service and no NetworkPolicy of a resource opens a port for KV data and replicas "
+    "have no roles: leave it out, or use --kv-offloading-size to keep KV blocks in the memory of the pod"
+)
+POOLING = "this release plans and warms up no shapes of pooling models"
 SENTENCES = {
     ("VLLM_DEFRAG_TRESHOLD", "8"): "VLLM_DEFRAG_TRESHOLD "
     + UNKNOWN.format("the nearest names are VLLM_DEFRAG_THRESHOLD, VLLM_DEFRAG"),
@@ -33,7 +38,7 @@ SENTENCES = {
     ("VLLM_DEFRAG_THRESHOLD", "eight"): f"VLLM_DEFRAG_THRESHOLD is 'eight': {NO_COUNT}",
     ("LOG_LEVEL_ALL", "7"): "LOG_LEVEL_ALL is '7': give a whole number from 0 to 6",
     ("VLLM_MINIMAX_M3_MOE_TOKEN_TILE", "x"): "VLLM_MINIMAX_M3_MOE_TOKEN_TILE is 'x': give a whole number",
-    ("VLLM_NIXL_ABORT_REQUEST_TIMEOUT", "nan"): "VLLM_NIXL_ABORT_REQUEST_TIMEOUT is 'nan': give a number of at least 0",
+    ("--kv-offloading-size", "nan"): "--kv-offloading-size is 'nan': give a number of at least 0",
     ("VLLM_WORKER_MULTIPROC_METHOD", "thread"): "VLLM_WORKER_MULTIPROC_METHOD is 'thread': give one of spawn, fork",
     ("HABANA_PROFILE", "2"): "HABANA_PROFILE is '2': give 1, or leave it out",
     ("HABANA_LOGS", "logs"): "HABANA_LOGS is 'logs': give an absolute path",
@@ -42,8 +47,26 @@ SENTENCES = {
         "VLLM_DEBUG",
         "defrag,all",
     ): "VLLM_DEBUG is 'defrag,all': give one or more of steps, defrag, fwd, with commas between them",
-    ("UCX_TLS", "a\nb"): "UCX_TLS is 'a\\nb': give text of one line",
-    ("UCX_TLS", ""): "UCX_TLS is '': give text of one line",
+    ("HCCL_SOCKET_IFNAME", "a\nb"): "HCCL_SOCKET_IFNAME is 'a\\nb': give text of one line",
+    ("HCCL_SOCKET_IFNAME", ""): "HCCL_SOCKET_IFNAME is '': give text of one line",
+    ("--kv-transfer-config", "{}"): f"--kv-transfer-config {KV_TRANSFER}",
+    ("UCX_TLS", "rc"): f"UCX_TLS {KV_TRANSFER}",
+    ("VLLM_HPU_MULTI_MODEL_CONFIG", "/models.yaml"): "VLLM_HPU_MULTI_MODEL_CONFIG cannot work here, because only the "
+    "plugin's own server reads it, which this runtime does not start: leave it out, and create a GaudiInference for "
+    "each model",
+    (
+        "--distributed-executor-backend",
+        "ray",
+    ): "--distributed-executor-backend is 'ray', but this runtime starts the ranks "
+    "of all pods itself, without Ray: give one of mp, uni",
+    (
+        "--distributed-executor-backend",
+        "external_launcher",
+    ): "--distributed-executor-backend is 'external_launcher', but "
+    "vLLM then waits for ranks that no pod starts: give one of mp, uni",
+    ("--runner", "pooling"): f"--runner is 'pooling', but {POOLING}: give one of auto, generate",
+    ("--convert", "embed"): f"--convert is 'embed', but {POOLING}: give one of auto, none",
+    ("--convert", "classify"): f"--convert is 'classify', but {POOLING}: give one of auto, none",
     ("--speculative-config", "x" * 100): f"--speculative-config is '{'x' * 80}..': give a JSON object",
 }
 
@@ -62,7 +85,10 @@ def test_wrong_setting_gets_its_sentence(name: str, value: str) -> None:
         ("--speculative-config", '{"method": "ngram"}'),
         ("HABANA_LOGS", "/tmp/logs"),
         ("VLLM_DEBUG", "defrag, fwd"),
-        ("LMCACHE_MAX_LOCAL_CPU_SIZE", "5.0"),
+        ("--kv-offloading-size", "5.0"),
+        ("--kv-offloading-backend", "native"),
+        ("--distributed-executor-backend", "mp"),
+        ("--distributed-executor-backend", "uni"),
         ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
     ],
 )
@@ -71,7 +97,7 @@ def test_right_setting_is_passed(name: str, value: str) -> None:
 
 
 def test_every_wrong_setting_is_named_in_the_order_of_names() -> None:
-    found = list(wrong_settings({"VLLM_USE_V1": "1", "UCX_TLS": "rc", "LOG_LEVEL_ALL": "9"}))
+    found = list(wrong_settings({"VLLM_USE_V1": "1", "HCCL_SOCKET_IFNAME": "rc", "LOG_LEVEL_ALL": "9"}))
     assert [sentence.split()[0] for sentence in found] == ["LOG_LEVEL_ALL", "VLLM_USE_V1"]
 
 
@@ -91,8 +117,33 @@ def test_dashes_and_case_do_not_hide_the_nearest_name(name: str, near: list[str]
 def test_every_other_knob_is_refused_with_a_reason(name: str) -> None:
     sentence = wrong_setting(name, "1")
     assert sentence is not None
-    assert sentence.startswith(f"{name} is ")
+    assert sentence.startswith((f"{name} is ", f"{name} cannot work here, because "))
     assert ": " in sentence
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--kv-transfer-config={}",
+        "--kv_transfer_config={}",
+        "--kv-transfer-config.kv_connector=NixlConnector",
+        "--kv-transfer-con={}",
+    ],
+)
+def test_argument_that_cannot_work_is_refused(argument: str) -> None:
+    (sentence,) = wrong_arguments([argument])
+    assert sentence.endswith(f"--kv-transfer-config {KV_TRANSFER}")
+
+
+def test_value_that_cannot_work_is_refused_among_further_arguments() -> None:
+    assert list(wrong_arguments(["--distributed-executor-backend=ray"])) == [
+        "--distributed-executor-backend belongs into spec.engine.settings"
+    ]
+
+
+@pytest.mark.parametrize("name", ["VLLM_HPU_MULTI_MODEL_CONFIG", "VLLM_NIXL_SIDE_CHANNEL_PORT", "UCX_TLS"])
+def test_variable_that_cannot_work_is_refused(name: str) -> None:
+    assert list(wrong_variables([name])) == [wrong_setting(name, "1")]
 
 
 def test_variable_that_a_field_gives_the_engine_is_refused() -> None:

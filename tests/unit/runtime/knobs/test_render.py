@@ -164,13 +164,13 @@ def test_served_names_with_a_blank_stay_whole() -> None:
 def test_settings_are_translated_into_words_and_flags() -> None:
     settings = {
         "PT_HPU_METRICS_GC_DETAILS": "yes",
-        "LMCACHE_LOCAL_CPU": "off",
+        "ENABLE_CONSOLE": "off",
         "--async-scheduling": "true",
         "--enable-log-requests": "false",
         "--generation-config": "vllm",
     }
     found = render(vllm_config(engine={"settings": settings}))
-    assert (found.env["PT_HPU_METRICS_GC_DETAILS"], found.env["LMCACHE_LOCAL_CPU"]) == ("1", "False")
+    assert (found.env["PT_HPU_METRICS_GC_DETAILS"], found.env["ENABLE_CONSOLE"]) == ("1", "false")
     assert {"--async-scheduling", "--no-enable-log-requests", "--generation-config=vllm"} <= set(found.args)
 
 

@@ -17,7 +17,11 @@ DEPLOYMENT: dict[str, Any] = {
             "maxModelLen": 256,
         },
         "accelerator": {"generation": "gaudi2"},
-        "engine": {"maxNumSeqs": 2, "settings": {"UCX_TLS": "rc,tcp"}, "extraArgs": ["--cpu-offload-gb", "4"]},
+        "engine": {
+            "maxNumSeqs": 2,
+            "settings": {"HCCL_SOCKET_IFNAME": "eth0,eth1"},
+            "extraArgs": ["--cpu-offload-gb", "4"],
+        },
     },
 }
 
@@ -38,7 +42,7 @@ def test_command_can_be_typed() -> None:
 
 def test_command_has_what_was_asked_for() -> None:
     words = typed(DEPLOYMENT)
-    assert {"UCX_TLS=rc,tcp", "PT_HPU_LAZY_MODE=0", "--max-num-seqs=2"} <= set(words)
+    assert {"HCCL_SOCKET_IFNAME=eth0,eth1", "PT_HPU_LAZY_MODE=0", "--max-num-seqs=2"} <= set(words)
     assert words[-5:] == ["--served-model-name", "my chat", "chat", "--cpu-offload-gb", "4"]
 
 
