@@ -137,7 +137,7 @@ class Budget:
 
 
 def budget_warnings(question: PlanQuestion, budget: Budget) -> tuple[str, ...]:
-    """What speaks against a budget of bytes in a mode whose graphs no figure describes."""
+    """A warning about a budget of bytes in a mode whose graph bytes are unknown."""
     if budget.graph_bytes is None or not _graphs_unmeasured(question):
         return ()
     return (

@@ -59,9 +59,9 @@ class Foreseen:
     """A forecast, what is wrong with it, and the smallest changes that would help.
 
     `certain` is False where the missing graphs would fit with the least bytes of any source; `unjudged` are the
-    thresholds whose graphs nobody can count yet; `serves_anyway` says that pods below a threshold serve. `coverage` is
-    None without a plan, `config` where only bare limits are known. `refusal` is what the operator would say against
-    the spec. `hints` refuse nothing.
+    thresholds that cannot be judged before a pod has measured; `serves_anyway` means that pods below a threshold serve.
+    `coverage` is None without a plan, `config` where only bare limits are known. `refusal` is the reason why the
+    operator would refuse the spec. `hints` refuse nothing.
     """
 
     forecast: Forecast
@@ -131,7 +131,7 @@ class Foreseen:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What speaks against the deployment and keeps no pod out of traffic, as sentences."""
+        """What to read before deploying, as sentences: none of it keeps a pod out of traffic."""
         gaps = self.coverage.sentences() if self.coverage else ()
         planned = self.forecast.plan.warnings if self.forecast.plan else ()
         short = tuple(each.message for each in self.shortfalls) if self.serves_anyway else ()

@@ -148,8 +148,8 @@ def gate_outlook(inference: Inference) -> str | None:
     mode = execution_mode(inference)
     if found is None or mode is not ExecutionMode.TORCH_COMPILE or not captures(inference):
         return None
-    played = spec.engine.name is EngineName.SIM or on_cpu(spec.accelerator)
-    if played or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
+    without_card = spec.engine.name is EngineName.SIM or on_cpu(spec.accelerator)
+    if without_card or spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN:
         return None
     phases = (
         (BucketPhase.PROMPT, found.prompt, spec.readiness.min_captured_prompt_percent),

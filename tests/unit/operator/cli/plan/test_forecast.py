@@ -265,6 +265,6 @@ def test_qwen_vl_on_one_gaudi_3_needs_no_network() -> None:
 
 
 def test_help_lists_every_verdict_with_its_exit_code() -> None:
-    told = CliRunner().invoke(app, ["forecast", "--help"]).stdout
-    listed = {(name, int(code)) for code, name in re.findall(r"^ +(\d)  ([A-Z][A-Z ]*[A-Z]) ", told, re.MULTILINE)}
+    page = CliRunner().invoke(app, ["forecast", "--help"]).stdout
+    listed = {(name, int(code)) for code, name in re.findall(r"^ +(\d)  ([A-Z][A-Z ]*[A-Z]) ", page, re.MULTILINE)}
     assert listed == {(verdict.value, verdict.exit_code) for verdict in Verdict}
