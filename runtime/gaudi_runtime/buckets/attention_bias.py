@@ -4,6 +4,9 @@ vLLM's plugin gives the kernel a dense bias for prompts with a cached context: q
 each prompt of a batch. The kernel indexes the plane of one prompt with a signed offset of 32 bits, so a plane of 2^31
 bytes or more makes it return NaN without an error. The offset starts again with each prompt, so the batch size does not
 count. Both facts were measured by the plugin's developers on Gaudi 3 (vllm-gaudi, pull request 1749).
+
+For models of which some layers have a sliding window, these layers have a bias of their own: of the same size with a
+context, and of query x query elements without one.
 """
 
 from collections.abc import Iterable
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 from math import isqrt
 
 from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
-from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.bucketing import AttentionSlices, Limits
 
 MOST_PLANE_BYTES = 2**31
 """A plane of so many bytes, or more, cannot be indexed."""
@@ -19,22 +22,30 @@ MOST_PLANE_BYTES = 2**31
 
 @dataclass(frozen=True)
 class FusedAttention:
-    """How the fused kernel computes prompts with a context.
+    """How the fused kernel computes prompts.
 
     `element_bytes` are those of the bias. From `sliced_from` tokens of context and query on the plugin calls the kernel
-    once per slice, for batches of one prompt; None if it never does.
+    once per slice, for batches of one prompt with a context; None if it never does. `windowed` is True for a model of
+    which some layers have a sliding window. They need no bias for prompts of whole `window_slices`.
     """
 
     element_bytes: int = 2
     sliced_from: int | None = None
+    windowed: bool = False
+    window_slices: AttentionSlices | None = None
+
+    def has_bias(self, bucket: Bucket) -> bool:
+        """Whether the plugin makes a bias for a prompt bucket."""
+        slices, query = self.window_slices, bucket.query_len
+        whole = slices is not None and query >= slices.from_tokens and query % slices.tokens == 0
+        return bucket.num_blocks > 0 or (self.windowed and not whole)
 
 
 def plane_bytes(bucket: Bucket, block_size: int, attention: FusedAttention) -> int:
     """Bytes of the bias that one call of the kernel indexes for a prompt; 0 without a bias, or with slices of it."""
-    if bucket.num_blocks == 0:
-        return 0
     tokens = bucket.num_blocks * block_size + bucket.query_len
-    if attention.sliced_from is not None and bucket.batch_size == 1 and tokens >= attention.sliced_from:
+    sliced = attention.sliced_from is not None and tokens >= attention.sliced_from
+    if not attention.has_bias(bucket) or (sliced and bucket.batch_size == 1 and bucket.num_blocks > 0):
         return 0
     return bucket.query_len * tokens * attention.element_bytes
 

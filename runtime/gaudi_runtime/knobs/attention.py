@@ -84,21 +84,24 @@ def why_not_indexed(bucket: Bucket, config: RuntimeConfig, attention: FusedAtten
     return (
         f"prompt bucket {tuple(bucket)} has an attention bias of {size} bytes for each prompt, and from "
         f"{MOST_PLANE_BYTES} bytes on the fused attention kernel returns NaN without an error (measured on Gaudi 3). "
-        f"{', or '.join(_remedies(config, attention, root))}"
+        f"{', or '.join(_remedies(bucket, config, attention, root))}"
     )
 
 
-def _remedies(config: RuntimeConfig, attention: FusedAttention, root: str) -> list[str]:
+def _remedies(bucket: Bucket, config: RuntimeConfig, attention: FusedAttention, root: str) -> list[str]:
     strategy, engine = config.bucketing.strategy, f"{root}engine"
+    contexts = bucket.num_blocks > 0
     tokens = most_indexable_tokens(config.limits, attention)
     found = []
     if tokens:
         split = "" if config.engine.chunked_prefill else f"set {engine}.chunkedPrefill to true and "
         file = f" and remove the bucket from {root}bucketing.file" if strategy is Strategy.FILE else ""
         found.append(f"{split}lower {engine}.maxNumBatchedTokens to {tokens}{file}")
-    if strategy is not Strategy.PADDING_AWARE and not _computed_by_inc(config):
+    if contexts and strategy is not Strategy.PADDING_AWARE and not _computed_by_inc(config):
         slicing = as_in_spec(Strategy.PADDING_AWARE)
         found.append(f"use {root}bucketing.strategy {slicing}, with which attention is computed in slices")
+    if not contexts:
+        found.append(f"set {engine}.slidingWindowSlices, with which layers with a sliding window need no bias")
     tiling = " or ".join(pair.plugin for pair in PAIRS if pair.tiles_queries)
     found.append(f"set {engine}.settings {TILING} to true with an image of vllm-gaudi {tiling}")
     found[0] = found[0][0].upper() + found[0][1:]

@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from prometheus_client import REGISTRY
@@ -137,6 +138,9 @@ class VllmEngine(_Processes):
         described = self._ask("describe")
         self.captures_graphs = all(each["captures_graphs"] for each in described)
         self._refuse_other_drafts(described)
+        if self._attention and any(each.get("windowed") for each in described):
+            slices = self._config.limits.sliding_window_slices
+            self._attention = replace(self._attention, windowed=True, window_slices=slices)
         profile = self._ask("profile")
         self._memory.started(profile)
         blocks = self._memory.divided()[1]

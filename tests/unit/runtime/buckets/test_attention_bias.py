@@ -10,7 +10,7 @@ from gaudi_runtime.buckets.attention_bias import (
     plane_bytes,
 )
 from gaudi_runtime.buckets.bucket import Bucket, most_context_blocks
-from gaudi_runtime.contract.bucketing import Limits
+from gaudi_runtime.contract.bucketing import AttentionSlices, Limits
 
 BF16 = FusedAttention()
 SLICED = FusedAttention(sliced_from=8192)
@@ -52,6 +52,25 @@ def test_batch_of_two_prompts_is_not_sliced() -> None:
 def test_prompt_below_the_threshold_is_not_sliced() -> None:
     late = FusedAttention(sliced_from=131_073)
     assert largest_unindexable([Bucket(1, 8192, 960)], 128, late) == Bucket(1, 8192, 960)
+
+
+WINDOWED = FusedAttention(windowed=True)
+
+
+def test_window_of_some_layers_has_a_bias_without_a_context() -> None:
+    assert plane_bytes(Bucket(1, 32640, 0), 128, WINDOWED) == 32640 * 32640 * 2
+    assert largest_unindexable([Bucket(1, 32640, 0), Bucket(1, 32768, 0)], 128, WINDOWED) == Bucket(1, 32768, 0)
+
+
+def test_padding_aware_slices_need_a_context() -> None:
+    padded = FusedAttention(sliced_from=8192, windowed=True)
+    assert largest_unindexable([Bucket(1, 32768, 0)], 128, padded) == Bucket(1, 32768, 0)
+
+
+@pytest.mark.parametrize(("query", "biased"), [(32768, False), (32769, True), (4096, True)])
+def test_whole_slices_of_a_window_have_no_bias(query: int, biased: bool) -> None:
+    sliced = FusedAttention(windowed=True, window_slices=AttentionSlices(tokens=1024, from_tokens=8192))
+    assert sliced.has_bias(Bucket(1, query, 0)) is biased
 
 
 def test_bucket_with_the_largest_plane_is_named() -> None:

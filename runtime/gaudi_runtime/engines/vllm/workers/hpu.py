@@ -77,7 +77,9 @@ class HpuVerbs:
         self._lost: str | None = None
 
     def describe(self) -> dict[str, object]:
-        """Execution mode, whether it has graphs, most drafts of a step, and the degradations as sentences."""
+        """Execution mode, whether it has graphs, most drafts of a step, whether some layers have a sliding window, and
+        the degradations as sentences.
+        """
         told = list(self._offered.degradations)
         # What the worker really runs in counts: an image or a user may have set the bridge's variable.
         found, wanted = self._offered.mode, self._wanted
@@ -88,6 +90,7 @@ class HpuVerbs:
             "execution_mode": self._offered.mode.value,
             "captures_graphs": self._offered.captures_graphs,
             "draft_tokens": draft_tokens(self._runner),
+            "windowed": bool(getattr(self._runner, "interleaved_sliding_window", False)),
             "degradations": told,
         }
 
