@@ -24,6 +24,7 @@ SEED: Object = {
             "query": {"min": 128, "step": 128, "max": 1024},
         },
         "decode": {"batchSize": {"min": 1, "step": 128, "max": 4}, "blocks": {"min": 128, "step": 128, "max": 2048}},
+        "allowGaps": True,
     },
     "warmup": {"graphMemoryPercent": 40},
 }

@@ -64,6 +64,7 @@ PAIRWISE = (
 
 def configured(case: Case, checkpoint: Path, pieces: bool = True) -> RuntimeConfig:
     """At most 4 sequences of at most 1024 tokens; prompts are split at 512, and `pieces` of them are planned."""
+    planned = True if pieces and not case.prefix_caching else None
     return RuntimeConfig(
         model=ModelConfig(path=str(checkpoint), served_names=("tiny",), dtype=Dtype.BFLOAT16),
         engine=EngineConfig(
@@ -80,7 +81,8 @@ def configured(case: Case, checkpoint: Path, pieces: bool = True) -> RuntimeConf
             max_num_batched_tokens=1024 if case.strategy is Strategy.PADDING_AWARE else 512,
             block_size=128,
             prefix_caching=case.prefix_caching,
-            pieces_planned=True if pieces and not case.prefix_caching else None,
+            splits_prompts=planned,
+            gapless=planned,
             contiguous_paged_attention=case.contiguous,
         ),
         bucketing=_buckets(case.strategy),

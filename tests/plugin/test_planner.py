@@ -2,17 +2,18 @@
 
 import logging
 import os
+from bisect import bisect_left
+from enum import StrEnum
 from functools import partial
 from itertools import product
-from math import ceil
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from gaudi_runtime.buckets.bucket import DeviceBlocks
-from gaudi_runtime.buckets.planner import make_plan, plan_of_device
+from gaudi_runtime.buckets.bucket import DeviceBlocks, clamp_blocks, most_context_of, most_decode_blocks
+from gaudi_runtime.buckets.planner import plan_of_device
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, Strategy
 from gaudi_runtime.contract.config import RuntimeConfig
 from gaudi_runtime.contract.report import BucketPhase
@@ -74,16 +75,12 @@ def theirs(config: RuntimeConfig, blocks: int) -> dict[BucketPhase, Shapes]:
 
 
 def differences(config: RuntimeConfig, blocks: int) -> str | None:
-    """Which buckets only one of both plans; None where none."""
+    """Which buckets only one of both plans has; None if they are equal."""
     size = config.limits.block_size
     # Release 0.26 bounds no decode range by the blocks that exist, as later ones do for models of plain attention.
     plan = plan_of_device(config.bucketing, config.limits, DeviceBlocks(blocks, size, size, bounded=False))
     for phase, planned in theirs(config, blocks).items():
         ours = {tuple(each) for each in plan.of(phase)}
-        ranged = config.bucketing.strategy is not Strategy.FILE
-        if phase is BucketPhase.PROMPT and ranged and not config.limits.prefix_caching:
-            # Without prefix caching and pieces of split prompts we plan no context (docs/internals/bucketing.md).
-            planned = {each for each in planned if each[2] == 0}
         if ours != planned:
             return f"{phase}: only we {sorted(ours - planned)[:3]}, only the plugin {sorted(planned - ours)[:3]}"
     return None
@@ -94,7 +91,9 @@ def wrong_plans(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[st
     logging.disable(logging.CRITICAL)
     wrong = {}
     for limits in LIMITS:
-        config = base.model_copy(update={"limits": limits, "bucketing": BucketPolicy(strategy=strategy)})
+        # The plugin plans contexts also without prefix caching.
+        contexts = limits.model_copy(update={"splits_prompts": True})
+        config = base.model_copy(update={"limits": contexts, "bucketing": BucketPolicy(strategy=strategy)})
         if found := differences(config, blocks):
             wrong[str(limits)] = found
     return wrong
@@ -107,31 +106,75 @@ def test_every_plan_is_the_plugins_own(base: RuntimeConfig, strategy: Strategy, 
     assert forked(partial(wrong_plans, base, strategy, blocks), tmp_path) == {}
 
 
-def uncovered_pieces(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, Any]:
-    """Batches, by limits, that a bucket of the plugin's holds, and none of our plan for pieces of split prompts."""
+class Difference(StrEnum):
+    """Why a bucket of a resource's plan is not in the plugin's, or the other way round."""
+
+    NO_CONTEXT = "prompts have no context: none is split, and none is cached"
+    TOO_MUCH_CONTEXT = "more context than the shortest query of this bucket leaves room for"
+    MOST_CONTEXT = "the most context of the shortest query of this bucket"
+    LONGEST_QUERY = "the longest query, which is no value of the range"
+    MOST_SEQUENCES = "the most sequences, which are no value of the range"
+    MOST_BLOCKS = "the most blocks of a decode batch, which are no value of the range"
+    UNEXPLAINED = "unexplained"
+
+
+def reason(
+    phase: BucketPhase, bucket: tuple[int, int, int], limits: Limits, blocks: int, shorter: int, ours: bool
+) -> Difference:
+    """Why only one plan has this bucket; `shorter` is the next shorter query of our plan."""
+    batch, query, context = bucket
+    if phase is BucketPhase.DECODE:
+        if ours and batch == limits.max_num_seqs:
+            return Difference.MOST_SEQUENCES
+        most = most_decode_blocks(limits.max_num_seqs, limits, blocks)
+        return Difference.MOST_BLOCKS if ours and context == clamp_blocks(limits, batch, most) else _NONE
+    if not ours:
+        if not limits.has_context:
+            return Difference.NO_CONTEXT if context else _NONE
+        most = most_context_of(limits, shorter + 1)
+        return Difference.TOO_MUCH_CONTEXT if context > most or _largest(limits, query, context) else _NONE
+    if query == limits.longest_query:
+        return Difference.LONGEST_QUERY
+    return Difference.MOST_CONTEXT if context == most_context_of(limits, shorter + 1) else _NONE
+
+
+_NONE = Difference.UNEXPLAINED
+
+
+def _largest(limits: Limits, query: int, context: int) -> bool:
+    """Whether this is the largest context that the plugin plans behind a query, or behind any."""
+    least = (limits.max_model_len - query) // limits.block_size
+    return context >= min(least, (limits.max_model_len - limits.max_num_batched_tokens) // limits.block_size)
+
+
+def intended(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, Any]:
+    """The kinds of differences between the plan of a resource and the plugin's; and the unexplained ones."""
     logging.disable(logging.CRITICAL)
-    missing = {}
-    # Every fifth: with pieces linear plans have thousands of buckets.
-    for limits in [each for each in LIMITS if not each.prefix_caching][::5]:
-        pieces = limits.model_copy(update={"pieces_planned": True})
-        config = base.model_copy(update={"limits": pieces, "bucketing": BucketPolicy(strategy=strategy)})
-        plan = make_plan(config.bucketing, pieces, blocks)
-        prompts = theirs(config, blocks)[BucketPhase.PROMPT]
-        longest = {1, *(query for _, query, _ in prompts), *(query + 1 for _, query, _ in prompts)}
-        for batch, query, context in prompts:
-            for length in (each for each in longest if each <= min(query, limits.max_model_len)):
-                # Of a block that is filled in part one token counts.
-                most = min(context, ceil((limits.max_model_len - length) / limits.block_size))
-                if plan.find(BucketPhase.PROMPT, batch, length, most) is None:
-                    missing[str(limits)] = (batch, length, most)
-    return missing
+    kinds, unexplained = set(), []
+    for limits, splits in product(LIMITS, (True, None)):
+        asked = limits.model_copy(update={"gapless": True, "splits_prompts": splits})
+        config = base.model_copy(update={"limits": asked, "bucketing": BucketPolicy(strategy=strategy)})
+        size = limits.block_size
+        plan = plan_of_device(config.bucketing, asked, DeviceBlocks(blocks, size, size, bounded=False))
+        for phase, planned in theirs(config, blocks).items():
+            mine = {tuple(each) for each in plan.of(phase)}
+            queries = sorted({0, *(query for _, query, _ in mine)})
+            for bucket in mine ^ planned:
+                shorter = queries[bisect_left(queries, bucket[1]) - 1]
+                why = reason(phase, bucket, asked, blocks, shorter, bucket in mine)
+                kinds.add(why)
+                if why is _NONE:
+                    unexplained.append([str(asked), str(phase), bucket, bucket in mine])
+    return {"kinds": sorted(kinds), "unexplained": unexplained[:3]}
 
 
 @pytest.mark.parametrize("strategy", RANGED)
-def test_pieces_find_a_bucket_wherever_the_plugin_has_one(
+def test_the_plan_of_a_resource_differs_where_it_closes_gaps_or_leaves_out_what_no_batch_has(
     base: RuntimeConfig, strategy: Strategy, tmp_path: Path
 ) -> None:
-    assert forked(partial(uncovered_pieces, base, strategy, BLOCKS[0]), tmp_path) == {}
+    found = forked(partial(intended, base, strategy, BLOCKS[0]), tmp_path)
+    assert found["unexplained"] == []
+    assert {Difference.NO_CONTEXT, Difference.MOST_CONTEXT} <= set(found["kinds"])
 
 
 @pytest.mark.parametrize("caching", [True, False])

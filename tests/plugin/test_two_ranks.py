@@ -29,7 +29,9 @@ def on_two_ranks(work: Callable[[Run], Any], config: RuntimeConfig, folder: Path
 def facts(checkpoints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Facts:
     config = configured(PAIRWISE[0], checkpoints["llama"])
     # Half the buckets: what pieces of split prompts run is in test_engine.py.
-    config = config.model_copy(update={"limits": config.limits.model_copy(update={"pieces_planned": False})})
+    config = config.model_copy(
+        update={"limits": config.limits.model_copy(update={"splits_prompts": None, "gapless": None})}
+    )
     return on_two_ranks(start_and_serve, config, tmp_path_factory.mktemp("two-ranks"))
 
 

@@ -46,6 +46,7 @@ def vllm_config(
         limits=Limits(
             **{"max_model_len": 1024, "max_num_seqs": 2, "max_num_batched_tokens": 128, "block_size": 32} | limits,
             steps_by_tokens=True,
+            gapless=True,
         ),
         bucketing=BucketPolicy(
             strategy=Strategy.LINEAR,

@@ -14,7 +14,7 @@ from gaudi_operator.core.admission.checks import (
 from gaudi_operator.core.admission.classes import filled, platform_of
 from gaudi_operator.core.admission.plugin import plugin_violation
 from gaudi_operator.core.admission.pod_policy import PodPolicy
-from gaudi_operator.core.admission.review import estimated_violation
+from gaudi_operator.core.admission.review import estimated_violation, plan_has_gaps
 from gaudi_operator.core.answers import AT_ONCE, Answers, Unanswered
 from gaudi_operator.core.children.desired import changes_what_is_there, child_actions
 from gaudi_operator.core.deadlines import Deadlines
@@ -212,7 +212,7 @@ def _admit(state: State, policy: PodPolicy) -> tuple[Problem | None, Revision | 
     if desired.name in {revision.name for revision in state.stored}:
         found = state.forbidden.get(desired.name)
     else:
-        # The last three count until a revision exists: from then on its pods say what is so.
+        # These count until a revision exists: from then on its pods say what is so.
         found = policy.why_not(desired.templates, desired.inputs) or anybody_may_ask(whole.inference.spec)
-        found = found or plugin_violation(inference) or estimated_violation(inference)
+        found = found or plugin_violation(inference) or plan_has_gaps(inference) or estimated_violation(inference)
     return (found, None) if found else (None, desired)

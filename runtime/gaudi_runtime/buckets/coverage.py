@@ -4,18 +4,17 @@ See docs/internals/bucketing.md, Coverage.
 
 A bucket holds everything that is no larger in any dimension, so all buckets of at least some batch size hold a region
 of (query, blocks) whose edge is a staircase. Every inner corner of it is a gap: an admissible batch at least as large
-as the corner has no bucket. Gaps overlap; the totals count every shape once: prompt batches by closed sums over the
-staircases, decode batches size by size.
+as the corner has no bucket. Gaps overlap; the totals count every shape once: prompts by closed sums over the
+staircase, decode batches size by size.
 """
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
-from math import ceil
+from itertools import groupby
 from operator import attrgetter
 
-from gaudi_runtime.buckets.bucket import Bucket, BucketPlan
+from gaudi_runtime.buckets.bucket import Bucket, BucketPlan, context_room, most_context_of, most_decode_blocks
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase
 from gaudi_runtime.units import plural
@@ -113,8 +112,7 @@ class Gap:
 class PhaseCoverage:
     """`shapes` counts the distinct batches that the limits admit, `missing` those without a bucket.
 
-    `gaps` are the first MAX_GAPS of `gap_count`, smallest shape first; `cure` is what would close them, where one thing
-    does.
+    `gaps` are the first MAX_GAPS of `gap_count`, smallest shape first.
     """
 
     phase: BucketPhase
@@ -122,17 +120,16 @@ class PhaseCoverage:
     missing: int
     gap_count: int
     gaps: tuple[Gap, ...]
-    cure: str | None = None
 
     def sentence(self) -> str | None:
-        """What has no bucket, with the smallest example and its cure; None when everything has one."""
+        """What has no bucket, with the smallest example; None when everything has one."""
         if not self.gaps:
             return None
         first, last = self.gaps[0].first, self.gaps[0].last
         count = plural(self.gap_count, "gap") + (", the first" if self.gap_count > 1 else "")
         return (
             f"{_share(self.missing, self.shapes)} of the {self.phase} shapes that the limits admit have no bucket: "
-            f"{count} from {tuple(first)} to {tuple(last)}{f', {self.cure}' if self.cure else ''}"
+            f"{count} from {tuple(first)} to {tuple(last)}"
         )
 
 
@@ -159,107 +156,50 @@ def _share(part: int, whole: int) -> str:
     return f"{part * 100 / whole:.1f} %"
 
 
-NO_PARTS = (
-    "because the parts of a prompt longer than maxNumBatchedTokens have context after the first one: raise "
-    "maxNumBatchedTokens to maxModelLen, or turn prefix caching on"
-)
-
-
-NO_PIECES = (
-    "because prompts are split over steps and no context is planned for their later pieces: say how much in "
-    "bucketing.prompt.context, or set engine.chunkedPrefill to false, which splits none"
-)
-
-
-def _cure(limits: Limits) -> str | None:
-    """What would close gaps that all have a context."""
-    if limits.has_context:
-        return None
-    # A plan has no context then; only prompts that are computed in parts need it.
-    return NO_PARTS if limits.pieces_planned is None else NO_PIECES
-
-
 def prompt_coverage(buckets: Sequence[Bucket], limits: Limits) -> PhaseCoverage:
-    """Admissible (batch size, query, context) and those that no bucket holds; `buckets` are in plan order."""
-    firsts, missing = Firsts(), 0
-    for level, corners in inner_corners(levels_of(buckets, limits.max_num_prefill_seqs)):
-        missing += _missing(level, limits)
-        for first in corners:
-            if _prompt_admits(first, limits):
-                firsts.add(first)
+    """Admissible (1, query, context) and those that no bucket holds; `buckets` are in plan order.
+
+    Prompts are judged one by one: every engine computes several in one batch only where a bucket holds them.
+    """
+    firsts = Firsts()
+    # One level alone: the buckets of any batch size hold a single prompt.
+    [(level, corners)] = inner_corners(levels_of(buckets, 1))
+    for first in corners:
+        if _prompt_admits(first, limits):
+            firsts.add(first)
     return PhaseCoverage(
         phase=BucketPhase.PROMPT,
-        shapes=_missing(Level(1, limits.max_num_prefill_seqs, ()), limits),
-        missing=missing,
+        shapes=_missing((), limits),
+        missing=_missing(level.stairs, limits),
         gap_count=firsts.count,
         gaps=tuple(_prompt_gap(first, limits) for first in firsts.smallest),
-        cure=_cure(limits) if firsts.least_blocks != 0 else None,
     )
-
-
-def _most_context(limits: Limits) -> int:
-    """Blocks that can be cached before the last token: none where prompts are neither cached nor computed in parts."""
-    if limits.steps_by_tokens:
-        return 0
-    in_parts = limits.pieces_planned is not None or limits.max_num_batched_tokens < limits.max_model_len
-    return (_room(limits) - 1) // limits.block_size if limits.prefix_caching or in_parts else 0
-
-
-def _room(limits: Limits) -> int:
-    """Tokens that a query and its context of whole blocks share."""
-    # A piece of a split prompt may begin within a block, which then counts for a single token.
-    within = limits.pieces_planned is not None and not (limits.prefix_caching or limits.steps_by_tokens)
-    return limits.longest_query + (limits.block_size - 1 if within else 0)
 
 
 def _prompt_admits(shape: Bucket, limits: Limits) -> bool:
-    return (
-        shape.batch_size * shape.query_len <= limits.max_num_batched_tokens
-        and shape.query_len <= limits.longest_query
-        and shape.query_len + shape.num_blocks * limits.block_size <= _room(limits)
-        and shape.num_blocks <= _most_context(limits)
-    )
+    return shape.query_len <= limits.longest_query and shape.num_blocks <= most_context_of(limits, shape.query_len)
 
 
 def _prompt_gap(first: Bucket, limits: Limits) -> Gap:
-    """The gap of a corner: each dimension of its end is the most that the other two allow."""
-    tokens, length = limits.max_num_batched_tokens, _room(limits)
-    last = Bucket(
-        min(limits.max_num_prefill_seqs, tokens // first.query_len),
-        min(tokens // first.batch_size, limits.longest_query, length - first.num_blocks * limits.block_size),
-        min(_most_context(limits), (length - first.query_len) // limits.block_size),
-    )
-    return Gap(first, last)
+    """The gap of a corner: query and context of its end are the most that the other one allows."""
+    room = context_room(limits) - first.num_blocks * limits.block_size
+    return Gap(first, Bucket(1, min(limits.longest_query, room), most_context_of(limits, first.query_len)))
 
 
-def _missing(level: Level, limits: Limits) -> int:
-    """Shapes of a level outside its staircase: per stretch of queries between two steps, summed up to each longest."""
-    most, ascending = _most_context(limits), level.stairs[::-1]
-    tops = [query for query, _ in ascending]
-    bottoms = [0, *tops]
+def _missing(stairs: Stairs, limits: Limits) -> int:
+    """Admissible prompts outside a staircase, summed over the stretches of queries between two steps."""
+    longest, ascending = limits.longest_query, stairs[::-1]
+    tops = [*(min(query, longest) for query, _ in ascending), longest]
     held = [*(blocks for _, blocks in ascending), -1]
-    stretches = zip(bottoms, tops, held, strict=False)
-    below = [0, *accumulate(_queries_above(low, top, start + 1, most, limits) for low, top, start in stretches)]
-    total = 0
-    for longest, times in _longest_queries(level, limits):
-        at = bisect_right(tops, longest)
-        total += times * (below[at] + _queries_above(bottoms[at], longest, held[at] + 1, most, limits))
-    return total
-
-
-def _longest_queries(level: Level, limits: Limits) -> Iterator[tuple[int, int]]:
-    """(longest query, number of batch sizes that allow it) over the batch sizes of a level."""
-    tokens, size = limits.max_num_batched_tokens, level.low
-    while size <= min(level.high, tokens):
-        longest = min(tokens // size, limits.longest_query)
-        end = min(tokens // longest, level.high)
-        yield longest, end - size + 1
-        size = end + 1
+    return sum(
+        _queries_above(low, top, start + 1, most_context_of(limits, 1), limits)
+        for low, top, start in zip([0, *tops], tops, held, strict=False)
+    )
 
 
 def _queries_above(query: int, longest: int, start: int, end: int, limits: Limits) -> int:
     """Sum over contexts from `start` to `end` of the queries above `query` that they leave room for."""
-    length, block = _room(limits), limits.block_size
+    length, block = context_room(limits), limits.block_size
     if longest <= query:
         return 0
     end = min(end, (length - query - 1) // block)
@@ -291,16 +231,6 @@ def decode_coverage(buckets: Sequence[Bucket], limits: Limits, kv_blocks: int) -
     return PhaseCoverage(BucketPhase.DECODE, shapes, missing, firsts.count, gaps)
 
 
-def most_decode_blocks(size: int, limits: Limits, kv_blocks: int) -> int:
-    """KV blocks that `size` sequences can make a decode batch read."""
-    # With contiguous paged attention a prefix of the cache that ends with the highest block in use, wherever it lies.
-    if limits.contiguous_paged_attention:
-        return kv_blocks
-    most = size * ceil(limits.max_model_len / limits.block_size)
-    # Sequences that share blocks by prefix caching reference them once each, so a batch may read more than there are.
-    return most if limits.prefix_caching else min(most, kv_blocks)
-
-
 @dataclass(frozen=True)
 class Uncovered:
     """What a plan leaves without a bucket, by phase. Shapes are counted alike, however often requests have them."""
@@ -320,9 +250,9 @@ class Uncovered:
 def uncovered(plan: BucketPlan, limits: Limits, kv_blocks: int) -> Uncovered:
     """The admissible batches that no bucket of `plan` holds, on a device with `kv_blocks` KV blocks.
 
-    Admissible (docs/internals/bucketing.md, Coverage): a prompt batch has at most maxNumPrefillSeqs sequences and
-    maxNumBatchedTokens tokens with padding, and query and cached context together are at most maxModelLen; a decode
-    batch has at most maxNumSeqs sequences, and as many blocks as they can reference on this device. With stepsByTokens,
-    a step that holds a prompt is one prompt of up to maxNumBatchedTokens tokens, without context.
+    Admissible (docs/internals/bucketing.md, Coverage): a prompt has at most maxNumBatchedTokens new tokens, and with
+    its cached context at most maxModelLen; a decode batch has at most maxNumSeqs sequences, and as many blocks as they
+    can reference on this device. With stepsByTokens, a step that holds a prompt is one prompt of up to
+    maxNumBatchedTokens tokens, without context.
     """
     return Uncovered(prompt_coverage(plan.prompt, limits), decode_coverage(plan.decode, limits, kv_blocks))

@@ -160,7 +160,6 @@ class BareLimits(BaseModel):
     block_size: Whole = 128
     contiguous_pa: Flag = True
     prefix_caching: Flag = True
-    pieces_planned: Flag | None = None
     env: dict[str, Variable] | None = None
     file: str | None = None
 
@@ -175,7 +174,6 @@ class BareLimits(BaseModel):
             block_size=self.block_size,
             contiguous_paged_attention=self.contiguous_pa,
             prefix_caching=self.prefix_caching,
-            pieces_planned=self.pieces_planned,
         )
 
     @property

@@ -4,7 +4,6 @@ Of ranges all combinations of the values are looked at. Rules (docs/internals/bu
 Sieve collects the buckets of one phase and counts, by rule, those that did not pass.
 """
 
-import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence, Sized
@@ -18,6 +17,7 @@ from gaudi_runtime.buckets.bucket import (
     Rule,
     clamp_blocks,
     most_context_blocks,
+    most_context_of,
 )
 from gaudi_runtime.buckets.bucket_file import read_bucket_file
 from gaudi_runtime.buckets.coverage import levels_of, steps_up_to
@@ -112,7 +112,7 @@ def prompt_rule(limits: Limits, batch_size: int, query_len: int, num_blocks: int
 
 def query_rule(limits: Limits, batch_size: int, query_len: int) -> Rule | None:
     """The rule that forbids prompt buckets of this query whatever their context, None when there is none."""
-    if query_len > limits.longest_query:
+    if not limits.steps_by_tokens and query_len > limits.max_model_len:
         return Rule.QUERY_TOO_LONG
     if batch_size * query_len > limits.max_num_batched_tokens:
         return Rule.OVER_BUDGET
@@ -231,8 +231,8 @@ def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, co
     for batch_size in values.prompt_batch:
         contexts, shorter = values.prompt_context, 0
         for query in values.prompt_query:
-            if limits.plans_pieces:
-                contexts = _contexts_of_pieces(values.prompt_context, shorter, limits, context_cap)
+            if limits.gapless:
+                contexts = _contexts_above(values.prompt_context, shorter, limits, context_cap)
             else:
                 # From the query before: where its context cannot give way, that value stays (see below).
                 contexts = _fit_context(contexts, query, limits, context_cap)
@@ -246,15 +246,15 @@ def _take_prompt(sieve: Sieve, values: Dimensions[list[int]], limits: Limits, co
                 _sift_prompt(sieve, Bucket(batch_size, query, context), limits)
 
 
-def _contexts_of_pieces(values: list[int], shorter: int, limits: Limits, cap: int | None) -> list[int]:
-    """The values below the most context that queries above `shorter` tokens may have; that one replaces the others."""
-    # A piece begins wherever the one before ended, so a block that is filled in part counts. By the plugin's own rule,
-    # whole blocks behind the padded query, the last pieces of the longest prompts would find no bucket.
-    most = math.ceil((limits.max_model_len - shorter - 1) / limits.block_size)
-    most = most if cap is None else min(most, cap)
-    smaller = values[: bisect_left(values, most)]
+def _contexts_above(values: list[int], shorter: int, limits: Limits, cap: int | None) -> list[int]:
+    """Return the values below the most context that a query above `shorter` tokens may have, and that context."""
+    # By the plugin's own rule, whole blocks behind the padded query, the shortest queries that are padded to a bucket
+    # would find none for their longest contexts.
+    most = most_context_of(limits, shorter + 1)
+    smaller = [each for each in values if each < most and (cap is None or each <= cap)]
     # As by the plugin's rule, the largest value gives way; the only one is that of prompts without context.
-    return [*(smaller[:-1] if len(smaller) == len(values) > 1 else smaller), most]
+    gives_way = cap is None and len(smaller) == len(values) > 1
+    return [*(smaller[:-1] if gives_way else smaller), most]
 
 
 def _fit_context(contexts: list[int], query: int, limits: Limits, cap: int | None) -> list[int]:

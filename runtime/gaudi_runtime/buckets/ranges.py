@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from gaudi_runtime.buckets.bucket import DeviceBlocks
-from gaudi_runtime.buckets.coverage import most_decode_blocks
+from gaudi_runtime.buckets.bucket import SHARED_BLOCKS, DeviceBlocks, most_decode_blocks
 from gaudi_runtime.contract.base import as_in_spec
 from gaudi_runtime.contract.bucketing import BucketPolicy, Limits, RangeSettings, Strategy
 from gaudi_runtime.errors import PlanImpossible
@@ -62,7 +61,7 @@ def exponential_ranges(limits: Limits, kv_blocks: int, *, bounded: bool = True) 
     block, seqs, prefills = limits.block_size, limits.max_num_seqs, limits.max_num_prefill_seqs
     tokens = limits.max_num_batched_tokens
     context = _exponential_context(limits)
-    ceiling = kv_blocks if limits.contiguous_paged_attention else 3 * kv_blocks
+    ceiling = kv_blocks if limits.contiguous_paged_attention else SHARED_BLOCKS * kv_blocks
     useful = math.ceil(limits.max_model_len / block) * seqs
     blocks = useful if not (bounded or limits.contiguous_paged_attention) else min(useful, ceiling)
     # Of a range beyond the bound the public planner takes more values, so that they lie as close as within it.
@@ -170,8 +169,8 @@ def _dimensions(policy: BucketPolicy) -> Iterator[tuple[str, RangeSettings]]:
 
 def _read(strategy: Strategy, dimension: str, limits: Limits) -> set[str]:
     """The settings that have an effect."""
-    # The context of a long model, and that of pieces of split prompts, is capped by `max` under every ranged strategy.
-    caps = dimension == "prompt.context" and (limits.max_model_len >= LONG_MODEL_LEN or limits.plans_pieces)
+    # The context of a long model, and of a gapless plan, is capped by `max` under every ranged strategy.
+    caps = dimension == "prompt.context" and (limits.max_model_len >= LONG_MODEL_LEN or bool(limits.gapless))
     if strategy is Strategy.EXPONENTIAL:
         return {"max"} if caps else set()
     return _READ_BY.get(strategy, set())
@@ -260,44 +259,41 @@ ValuesOf = Callable[[Range], list[int]]
 
 def plan_values(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> Dimensions[list[int]]:
     """The values of every dimension. Raises PlanImpossible with the dimension whose settings contradict."""
-    if limits.steps_by_tokens:
-        return _values_of_steps(policy, limits, device)
     chosen, values_of = _strategy(policy, limits, device)
     query = _values("prompt.query", chosen.prompt_query, values_of)
+    batch = _values("decode.batchSize", chosen.decode_batch, values_of)
     context = [0]
     if limits.has_context:
         context = _values("prompt.context", chosen.prompt_context, values_of)
     blocks = _values("decode.blocks", chosen.decode_blocks, values_of)
     # With contiguous attention a batch reads up to the highest block in use, so some bucket must have all of them.
-    if limits.contiguous_paged_attention and blocks[-1] < device.count:
+    if limits.contiguous_paged_attention and max(blocks, default=0) < device.count:
         blocks = [*blocks, device.count]
+    if limits.gapless:
+        sequences = min(limits.max_num_seqs, device.count)
+        query, batch = _ending_with(limits.longest_query, query), _ending_with(sequences, batch)
+        most = _most_blocks(sequences, limits, device)
+        # Larger values stay, as in the plugin's own plan.
+        blocks = blocks if max(blocks, default=0) >= most else [*blocks, most]
     return Dimensions(
-        prompt_batch=_values("prompt.batchSize", chosen.prompt_batch, values_of),
+        prompt_batch=[1] if limits.steps_by_tokens else _values("prompt.batchSize", chosen.prompt_batch, values_of),
         prompt_query=sorted({next_multiple(each, device.query_step) for each in query}),
         prompt_context=context,
-        decode_batch=_values("decode.batchSize", chosen.decode_batch, values_of),
+        decode_batch=batch,
         decode_blocks=blocks,
     )
 
 
-def _values_of_steps(policy: BucketPolicy, limits: Limits, device: DeviceBlocks) -> Dimensions[list[int]]:
-    """Values that end with the largest step of the scheduler, so that every step has a bucket."""
-    chosen, values_of = _strategy(policy, limits, device)
-    sequences = min(limits.max_num_seqs, device.count)
-    query = _values("prompt.query", chosen.prompt_query, values_of)
-    batch = _values("decode.batchSize", chosen.decode_batch, values_of)
-    blocks = _values("decode.blocks", chosen.decode_blocks, values_of)
-    return Dimensions(
-        prompt_batch=[1],
-        prompt_query=_ending_with(limits.max_num_batched_tokens, query),
-        prompt_context=[0],
-        decode_batch=_ending_with(sequences, batch),
-        decode_blocks=_ending_with(most_decode_blocks(sequences, limits, device.count), blocks),
-    )
-
-
 def _ending_with(most: int, values: list[int]) -> list[int]:
+    """Return the values below `most`, and `most`."""
     return [*(each for each in values if each < most), most]
+
+
+def _most_blocks(sequences: int, limits: Limits, device: DeviceBlocks) -> int:
+    """The most KV blocks that a decode batch of so many sequences can read."""
+    if device.bounded or limits.contiguous_paged_attention:
+        return most_decode_blocks(sequences, limits, device.count)
+    return sequences * math.ceil(limits.max_model_len / limits.block_size)
 
 
 def _strategy(policy: BucketPolicy, limits: Limits, blocks: DeviceBlocks) -> tuple[Dimensions[Range], ValuesOf]:

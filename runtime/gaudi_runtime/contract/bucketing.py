@@ -122,12 +122,16 @@ class Limits(Wire):
     draft_tokens: Annotated[int, Field(ge=1, le=MOST_DRAFTS)] | None = Field(
         None, description="Tokens that speculative decoding drafts for a sequence and step; none without it."
     )
-    pieces_planned: bool | None = Field(
+    splits_prompts: bool | None = Field(
         None,
-        description="Whether prompt buckets have a context for the later pieces of prompts that are split over steps,"
-        " without prefix caching; left out where only prompts above maxNumBatchedTokens are split.",
+        description="Whether a prompt may be computed in several steps: its later pieces then have context, also"
+        " without prefix caching.",
     )
-
+    gapless: bool | None = Field(
+        None,
+        description="Whether ranges are extended until every batch that the limits admit has a bucket. Left out, they"
+        " are those of the plugin's own planner, as far as bucketing says nothing else.",
+    )
     steps_by_tokens: bool | None = Field(
         None,
         description="Whether a step that holds a prompt is one prompt of all its tokens, without context, as for vLLM"
@@ -135,16 +139,13 @@ class Limits(Wire):
     )
 
     @property
-    def longest_query(self) -> int:
-        """Most tokens of a query in a prompt batch."""
-        return self.max_num_batched_tokens if self.steps_by_tokens else self.max_model_len
-
-    @property
-    def plans_pieces(self) -> bool:
-        """Whether prompts have a context as pieces of split ones alone."""
-        return bool(self.pieces_planned) and not (self.prefix_caching or self.steps_by_tokens)
-
-    @property
     def has_context(self) -> bool:
         """Whether prompt buckets have a context dimension."""
-        return not self.steps_by_tokens and (self.prefix_caching or self.plans_pieces)
+        return not self.steps_by_tokens and (self.prefix_caching or bool(self.splits_prompts))
+
+    @property
+    def longest_query(self) -> int:
+        """The most new tokens of one prompt in one step."""
+        if self.steps_by_tokens:
+            return self.max_num_batched_tokens
+        return min(self.max_num_batched_tokens, self.max_model_len)

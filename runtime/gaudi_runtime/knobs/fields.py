@@ -121,13 +121,28 @@ def _limits(config: RuntimeConfig) -> Mapping[str, Value]:
     return {
         "--max-model-len": limits.max_model_len,
         "--max-num-seqs": limits.max_num_seqs,
-        "--max-num-batched-tokens": limits.max_num_batched_tokens,
+        "--max-num-batched-tokens": _step_tokens(config),
         "--block-size": limits.block_size,
         "--gpu-memory-utilization": config.engine.device_memory_utilization,
         "--enable-prefix-caching": limits.prefix_caching,
         "--enable-chunked-prefill": config.engine.chunked_prefill,
         "VLLM_ENGINE_READY_TIMEOUT_S": LONGEST_START_SECONDS,
     }
+
+
+# The chunk of every recurrent model that the plugin serves divides it, and a step must hold whole chunks.
+_WHOLE_CHUNKS = 256
+
+
+def _step_tokens(config: RuntimeConfig) -> int:
+    """The budget of vLLM's scheduler in tokens per step, prompts and decodes together."""
+    limits = config.limits
+    if config.engine.chunked_prefill or config.engine.device == "cpu":
+        return limits.max_num_batched_tokens
+    # A prompt that is not split waits until it fits into a step as a whole. Decodes have tokens of their own, so that
+    # the longest prompt does not wait until all of them have ended.
+    decodes = limits.max_num_seqs * (1 + (limits.draft_tokens or 0))
+    return limits.max_num_batched_tokens + -(-decodes // _WHOLE_CHUNKS) * _WHOLE_CHUNKS
 
 
 def _parallelism(config: RuntimeConfig) -> Mapping[str, Value]:

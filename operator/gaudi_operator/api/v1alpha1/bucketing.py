@@ -125,3 +125,9 @@ class Bucketing(contract.BucketPolicy):
     decode: DecodeRanges = Field(DecodeRanges(), description="Overrides for decode buckets.")
     optimal: OptimalSettings | None = Field(None, description="Traffic and budget of strategy Optimal.")
     file_from: TextSource | None = Field(None, description="A ConfigMap that has the buckets of strategy File.")
+    allow_gaps: bool = Field(
+        False,
+        description="Whether the plan may leave batches that the limits admit without a bucket; the requests of such a"
+        " batch wait for a compile of seconds to minutes. If false, ranges are extended up to the limits, and a file"
+        " with gaps is refused.",
+    )

@@ -102,10 +102,11 @@ class Engine(ApiModel):
         None, description=RENAMED.device_memory_utilization.description
     )
     prefix_caching: bool = Field(False, description="Whether prompts reuse KV blocks of earlier prompts.")
-    chunked_prefill: bool = Field(
-        True,
-        description="Whether a prompt may be split over several steps; only with the vllm engine. Later pieces have"
-        " cached context, which is planned with prefixCaching, and on a card where bucketing.prompt.context is set.",
+    chunked_prefill: bool | None = Field(
+        None,
+        description="Whether a prompt may be split over several steps; only with the vllm engine. The later pieces have"
+        " cached context, so the plan has several prompt buckets for each query length. When left out, prompts are"
+        " split only if maxNumBatchedTokens is below maxModelLen.",
     )
     contiguous_paged_attention: bool = Field(
         True, description="Whether decode attention reads one contiguous range of KV blocks."

@@ -88,10 +88,10 @@ class GaudiInferenceSpec(ApiModel):
             "model.itemsPerPrompt",
         ),
         _not_with_torch("has(self.warmup.maxGraphTokens)", "warmup.maxGraphTokens"),
-        _not_with_torch("!self.engine.chunkedPrefill", "engine.chunkedPrefill false"),
+        _not_with_torch("!self.engine.?chunkedPrefill.orValue(true)", "engine.chunkedPrefill false"),
         Rule(
-            rule="self.engine.name != 'vllm' || self.engine.chunkedPrefill || !has(self.engine.maxNumBatchedTokens) ||"
-            " self.engine.maxNumBatchedTokens >= self.model.maxModelLen",
+            rule="self.engine.name != 'vllm' || self.engine.?chunkedPrefill.orValue(true) ||"
+            " self.engine.?maxNumBatchedTokens.orValue(self.model.maxModelLen) >= self.model.maxModelLen",
             message="spec.engine.maxNumBatchedTokens must be at least model.maxModelLen when chunkedPrefill is false:"
             " a longer prompt would fit no step",
         ),
@@ -107,10 +107,11 @@ class GaudiInferenceSpec(ApiModel):
             message="spec.model.quantization.method inc needs a card: set accelerator.generation to gaudi2 or gaudi3",
         ),
         Rule(
-            rule="self.engine.prefixCaching || self.engine.chunkedPrefill ||"
+            rule="self.engine.prefixCaching || self.engine.?chunkedPrefill.orValue("
+            "self.engine.?maxNumBatchedTokens.orValue(self.model.maxModelLen) < self.model.maxModelLen) ||"
             " !self.?bucketing.?prompt.?context.hasValue()",
-            message="spec.bucketing.prompt.context needs engine.prefixCaching or chunkedPrefill: without them prompts"
-            " have no context",
+            message="spec.bucketing.prompt.context needs engine.prefixCaching, engine.chunkedPrefill or an"
+            " engine.maxNumBatchedTokens below model.maxModelLen: without them prompts have no context",
         ),
     )
     class_name: ObjectName | None = Field(

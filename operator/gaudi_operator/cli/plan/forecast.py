@@ -13,9 +13,9 @@ from gaudi_operator.cli.plan.verdict import Foreseen
 from gaudi_operator.core.admission.checks import first_violation
 from gaudi_operator.core.admission.estimate import forecast_target
 from gaudi_operator.core.admission.plugin import plugin_violation
-from gaudi_operator.core.admission.review import hints
+from gaudi_operator.core.admission.review import hints, plan_has_gaps
 from gaudi_operator.core.observed import AllowedHostPath, InstallationDefaults
-from gaudi_runtime.buckets.bucket import BucketPlan
+from gaudi_operator.core.resource import Inference
 from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.catalog.cards import Card, card_named
 from gaudi_runtime.catalog.models.config_json import MAX_CONFIG_BYTES, parse_config
@@ -56,7 +56,7 @@ def foresee(question: PlanQuestion, card: str | None, model: str | None) -> Fore
         else (),
         hints=hints(question.inference) if question.inference else (),
         config=question.config,
-        refusal=_refusal(question, found.plan),
+        refusal=_refusal(question.inference) if question.inference else None,
     )
 
 
@@ -65,12 +65,8 @@ def _serves_anyway(question: PlanQuestion) -> bool:
     return inference is not None and inference.spec.readiness.on_shortfall is Shortfall.SERVE_AND_WARN
 
 
-def _refusal(question: PlanQuestion, plan: BucketPlan | None) -> Problem | None:
-    """What the operator refuses in a GaudiInference, and the runtime in a RuntimeConfig."""
-    if question.inference is not None:
-        return first_violation(question.inference, ANY_INSTALLATION) or plugin_violation(question.inference)
-    why = question.why_not_computed(plan) if plan else None
-    return Problem("PlanImpossible", f"{why}.") if why else None
+def _refusal(inference: Inference) -> Problem | None:
+    return first_violation(inference, ANY_INSTALLATION) or plugin_violation(inference) or plan_has_gaps(inference)
 
 
 def asked_inputs(question: PlanQuestion) -> ForecastInputs:

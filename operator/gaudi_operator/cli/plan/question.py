@@ -219,13 +219,12 @@ class PlanQuestion:
     def warnings_about(self, plan: BucketPlan) -> tuple[str, ...]:
         """What had to be assumed, what the planner says, and which admissible batches have no bucket."""
         gaps = uncovered(plan, self.limits, self.blocks).sentences()
-        why = self.why_not_computed(plan)
-        return (*self.warnings, *plan.warnings, *gaps, *([why] if why else []))
+        return (*self.warnings, *plan.warnings, *gaps, *self._not_computed(plan))
 
-    def why_not_computed(self, plan: BucketPlan) -> str | None:
-        """What is wrong with the bucket that a card's attention kernel cannot compute; None if there is none."""
+    def _not_computed(self, plan: BucketPlan) -> Iterator[str]:
+        """Report the bucket that the attention kernel of a card cannot compute."""
         if self.config is None:
-            return None
+            return
         from gaudi_runtime.knobs.attention import fused_attention, why_impossible
 
         variables: dict[str, str] = {}
@@ -234,7 +233,8 @@ class PlanQuestion:
 
             variables = plain_variables(self.inference.spec)
         config = self.config.model_copy(update={"bucketing": self.policy, "limits": self.limits})
-        return why_impossible(plan.prompt, config, fused_attention(config, variables))
+        if why := why_impossible(plan.prompt, config, fused_attention(config, variables)):
+            yield why
 
     def _blocks_warning(self) -> str:
         said = "assumed, enough for maxNumSeqs full sequences"

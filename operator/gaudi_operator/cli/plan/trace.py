@@ -12,9 +12,10 @@ from gaudi_operator.cli.plan.forecast import asked_card, asked_inputs, asked_sha
 from gaudi_operator.cli.plan.options import CostModel
 from gaudi_operator.cli.plan.output import Answer
 from gaudi_operator.cli.plan.question import PlanQuestion
+from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.buckets.optimal.cost import Cost, roofline_of, token_cost
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.errors import ConfigError, TraceUnreadable
+from gaudi_runtime.errors import ConfigError, PlanImpossible, TraceUnreadable
 from gaudi_runtime.forecast.inputs import spread_of
 from gaudi_runtime.traffic.batching import Pace, traffic_of
 from gaudi_runtime.traffic.histogram import Traffic, write_traffic
@@ -90,7 +91,7 @@ class Traces:
             "decode batches are an estimate: a server with continuous batching was simulated at "
             f"{self.pace.prompt_tokens_per_second:g} prompt tokens/s and {self.pace.decode_step_seconds:g} s a decode "
             "step",
-            "prefix caching is left aside: a trace does not say which prompts share a prefix",
+            "prefix caching and split prompts are left aside: every prompt is computed as a whole",
         )
 
 
@@ -102,14 +103,29 @@ def judge_traces(
     Raises ConfigError for a file that cannot be read or written, PlanImpossible for the budget.
     """
     # A trace does not say which prompts share a prefix, so no plan is asked for buckets with cached context.
-    limits = question.limits.model_copy(update={"prefix_caching": False, "pieces_planned": None})
+    limits = question.limits.model_copy(update={"prefix_caching": False, "splits_prompts": None})
     learned, seen = traces.traffic(Server(limits, question.blocks, traces.pace))
     if save_to:
         _save(save_to, learned)
     counted, counted_in = cost
     found = compare_on_traffic(replace(question, limits=limits), learned, seen, budget, counted)
-    warnings = (*question.warnings, *traces.sentences(), counted_in, *budget_warnings(question, budget))
+    warnings = (
+        *question.warnings,
+        *_gaps(question),
+        *traces.sentences(),
+        counted_in,
+        *budget_warnings(question, budget),
+    )
     return Answer(data={**found.data(), "warnings": warnings}, rows=found.rows, show=found.show, warnings=warnings)
+
+
+def _gaps(question: PlanQuestion) -> tuple[str, ...]:
+    """Which batches the plan of the question itself, contexts included, leaves without a bucket."""
+    try:
+        return uncovered(question.plan(), question.limits, question.blocks).sentences()
+    except PlanImpossible:
+        # The traffic may be all that this plan lacks.
+        return ()
 
 
 def _save(path: Path, learned: Traffic) -> None:

@@ -129,6 +129,21 @@ def estimated_violation(inference: Inference) -> Problem | None:
     return Problem("ThresholdsUnreachable", f"{short} This is known from {found.source}.") if short else None
 
 
+def plan_has_gaps(inference: Inference) -> Problem | None:
+    """Return why the plan is refused: batches without a bucket that spec.bucketing.allowGaps does not allow."""
+    spec, found = inference.spec, forecast_plan(inference)
+    if found is None or spec.bucketing.allow_gaps or not spec.warmup.enabled:
+        return None
+    gaps = found.uncovered.sentence()
+    if gaps is None:
+        return None
+    return Problem(
+        "BucketsMissing",
+        f"{gaps}. A request with such a batch would wait for a compile. Add buckets for them to spec.bucketing, or set "
+        "spec.bucketing.allowGaps to true.",
+    )
+
+
 def doubt(inference: Inference) -> str | None:
     """What an estimate says against the spec without proof, as a sentence; None when it says nothing."""
     found = _estimate(inference)

@@ -15,7 +15,7 @@ from gaudi_operator.api.v1alpha1.warmup import RecipeCache, RecipeObjectStore, W
 from gaudi_operator.core.children.manifests.metadata import Object, child
 from gaudi_operator.core.notation import short_hash, whole_bytes
 from gaudi_operator.core.resource import Identity, Inference
-from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits, RangeSettings
+from gaudi_runtime.contract.bucketing import MOST_DRAFTS, AttentionSlices, BucketPolicy, Limits
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     CompileBackend,
@@ -144,7 +144,7 @@ def bucket_policy(spec: GaudiInferenceSpec) -> BucketPolicy:
     """The bucket policy as the contract knows it."""
     # What names a text has been replaced by it (core/texts.py).
     return BucketPolicy.model_validate(
-        spec.bucketing.model_dump(exclude={"file_from": True, "optimal": {"traffic_from": True}})
+        spec.bucketing.model_dump(exclude={"file_from": True, "allow_gaps": True, "optimal": {"traffic_from": True}})
     )
 
 
@@ -162,7 +162,8 @@ def plan_limits(spec: GaudiInferenceSpec) -> Limits:
         sliding_window_slices=engine.sliding_window_slices
         and AttentionSlices.model_validate(engine.sliding_window_slices.model_dump()),
         draft_tokens=_draft_tokens(spec),
-        pieces_planned=_pieces_planned(spec),
+        splits_prompts=(splits_prompts(spec) and not by_tokens) or None,
+        gapless=None if spec.bucketing.allow_gaps else True,
         steps_by_tokens=by_tokens or None,
     )
 
@@ -172,14 +173,13 @@ def steps_by_tokens(spec: GaudiInferenceSpec) -> bool:
     return spec.engine.name is EngineName.VLLM and on_cpu(spec.accelerator)
 
 
-def _pieces_planned(spec: GaudiInferenceSpec) -> bool | None:
-    """Whether a range of context is said for pieces of prompts that vLLM splits on a card; None where none is split."""
-    engine = spec.engine
-    splits = engine.name is EngineName.VLLM and not on_cpu(spec.accelerator) and engine.chunked_prefill
-    # Not by itself, as the plugin does it: a plan has several times the buckets with them, and splits are rare where a
-    # step holds the longest prompt.
-    said = bucket_policy(spec).prompt.context != RangeSettings()
-    return said if splits and not engine.prefix_caching else None
+def splits_prompts(spec: GaudiInferenceSpec) -> bool:
+    """Return whether a prompt may be computed in several steps."""
+    # Unsplit where a step can hold the longest prompt: a plan with contexts has twice the prompt buckets or more.
+    longer = (spec.engine.max_num_batched_tokens or spec.model.max_model_len) < spec.model.max_model_len
+    if spec.engine.name is not EngineName.VLLM or spec.engine.chunked_prefill is None:
+        return longer
+    return spec.engine.chunked_prefill
 
 
 def _draft_tokens(spec: GaudiInferenceSpec) -> int | None:
@@ -251,7 +251,7 @@ def _engine(spec: GaudiInferenceSpec, mode: ExecutionMode) -> EngineConfig:
         # None of it is refused (admission/checks.py), and what is said of a refused spec reads this too.
         device_memory_bytes=max(1, whole_bytes(memory)) if memory else None,
         device_memory_utilization=spec.engine.device_memory_utilization_percent / 100,
-        chunked_prefill=spec.engine.chunked_prefill,
+        chunked_prefill=splits_prompts(spec),
         settings=dict(spec.engine.settings),
         extra_args=spec.engine.extra_args,
         sim_script=dict(spec.engine.simulation or {}),

@@ -17,8 +17,7 @@ from itertools import pairwise
 from math import ceil, erf, log, sqrt
 from typing import NamedTuple, Protocol
 
-from gaudi_runtime.buckets.bucket import Bucket
-from gaudi_runtime.buckets.coverage import most_decode_blocks
+from gaudi_runtime.buckets.bucket import Bucket, most_decode_blocks
 from gaudi_runtime.buckets.optimal.ladder import Ladder, Rung
 from gaudi_runtime.contract.bucketing import Limits
 from gaudi_runtime.contract.report import BucketPhase

@@ -139,10 +139,9 @@ class Optimizer:
     """
 
     def __init__(self, traffic: Traffic, limits: Limits, kv_blocks: int, cost: Cost | None = None) -> None:
-        in_parts = limits.max_num_batched_tokens < limits.max_model_len and not limits.steps_by_tokens
         self._cost = cost or token_cost(limits.block_size)
         self._spaces: dict[BucketPhase, Space] = {
-            BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.has_context or in_parts),
+            BucketPhase.PROMPT: PromptSpace(limits, with_context=limits.has_context),
             BucketPhase.DECODE: DecodeSpace(limits, kv_blocks),
         }
         self._traffic: dict[BucketPhase, Weights] = {

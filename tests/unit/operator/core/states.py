@@ -17,8 +17,8 @@ from tests.unit.operator.core.resources import DEFAULTS, NOW, inference, resourc
 
 DONE = Step(Progress.DONE)
 WAITING = Step(Progress.WAITING)
-IMPOSSIBLE = inference(bucketing={"strategy": "Linear", "prompt": {"query": {"min": 512, "max": 512, "step": 512}}})
-"""Its only prompts are longer than the model can be asked."""
+IMPOSSIBLE = inference(bucketing={"strategy": "File", "file": "(1, 1, 8)"})
+"""No line asks for a prompt bucket."""
 PAUSED = Step(Progress.PAUSED)
 
 

@@ -201,16 +201,21 @@ def test_refusal_says_what_is_wrong_and_what_to_do(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "facts"),
+    ("bucketing", "facts"),
     [
-        (0, ["spec.bucketing.prompt.query: min 0"]),
-        (512, ["spec.bucketing: no prompt bucket", f"1 dropped because {Rule.QUERY_TOO_LONG}"]),
+        (
+            {"strategy": "Linear", "prompt": {"query": {"min": 0, "max": 512, "step": 512}}},
+            ["spec.bucketing.prompt.query: min 0"],
+        ),
+        (
+            {"strategy": "File", "file": "(1, 512, 0)\n(1, 1, 8)"},
+            ["spec.bucketing: no prompt bucket", f"1 dropped because {Rule.QUERY_TOO_LONG}"],
+        ),
     ],
     ids=["range that contradicts itself", "no bucket"],
 )
-def test_plan_that_is_impossible_is_refused_with_its_field(least: int, facts: list[str]) -> None:
-    query = {"min": least, "max": 512, "step": 512}
-    found = refused(bucketing={"strategy": "Linear", "prompt": {"query": query}})
+def test_plan_that_is_impossible_is_refused_with_its_field(bucketing: dict[str, Any], facts: list[str]) -> None:
+    found = refused(bucketing=bucketing)
     assert found is not None
     assert found.reason == "PlanImpossible"
     assert found.message.endswith(".")

@@ -144,7 +144,12 @@ def test_weights_that_no_workspace_could_make_fit_are_refused() -> None:
 
 
 def test_sequence_longer_than_the_kv_cache_is_a_doubt() -> None:
-    spec = from_the_hub("meta-llama/Llama-3.1-70B", parallelism={"tensor": 2}, model={"maxModelLen": 131_072})
+    spec = from_the_hub(
+        "meta-llama/Llama-3.1-70B",
+        parallelism={"tensor": 2},
+        model={"maxModelLen": 131_072},
+        engine={"maxNumBatchedTokens": 131_072},
+    )
     assert refused(spec) is None
     assert (doubted(spec) or "").startswith("The model may not fit: a sequence of maxModelLen = 131072 tokens needs ")
 

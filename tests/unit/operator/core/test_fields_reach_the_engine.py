@@ -26,7 +26,7 @@ FIXED = {
 CHANGES: dict[str, Any] = {
     "bucketing.strategy": "Linear",
     "engine.blockSize": 32,
-    "engine.chunkedPrefill": False,
+    "engine.chunkedPrefill": True,
     "engine.contiguousPagedAttention": False,
     "engine.deviceMemoryUtilizationPercent": 50,
     "engine.executionMode": "Lazy",

@@ -171,19 +171,21 @@ def test_limit_of_connections_is_told_where_there_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "planned"),
+    ("overrides", "splits"),
     [
-        ({}, False),
-        ({"bucketing": {"prompt": {"context": {"max": 4}}}}, True),
-        ({"engine": {"chunkedPrefill": False}}, None),
+        ({}, None),
+        ({"engine": {"chunkedPrefill": True}}, True),
+        ({"engine": {"maxNumBatchedTokens": 128}}, True),
         ({"engine": {"prefixCaching": True}}, None),
-        ({"engine": {"name": "torch"}}, None),
-        ({"accelerator": {"generation": "none", "deviceMemory": "1Gi"}}, None),
+        ({"engine": {"name": "torch", "maxNumBatchedTokens": 128}}, True),
+        ({"accelerator": {"generation": "none", "deviceMemory": "1Gi"}, "engine": {"chunkedPrefill": True}}, None),
     ],
 )
-def test_pieces_of_split_prompts_are_planned_by_a_range(overrides: dict[str, Any], planned: bool | None) -> None:
+def test_prompts_are_split_where_it_is_asked_or_a_step_is_shorter(
+    overrides: dict[str, Any], splits: bool | None
+) -> None:
     asked = merged({"engine": {"name": "vllm"}, "accelerator": CARD}, overrides)
-    assert config(**asked).limits.pieces_planned is planned
+    assert config(**asked).limits.splits_prompts is splits
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def small_limits(draw: st.DrawFn) -> Limits:
         block_size=block_size,
         contiguous_paged_attention=draw(st.booleans()),
         prefix_caching=draw(st.booleans()),
-        pieces_planned=draw(st.sampled_from([None, True, False])),
+        splits_prompts=draw(st.sampled_from([None, True])),
         steps_by_tokens=draw(st.sampled_from([None, True])),
     )
 
@@ -60,19 +60,17 @@ def admissible(phase: BucketPhase, limits: Limits, kv_blocks: int) -> set[Bucket
 
 
 def _prompts(limits: Limits) -> list[tuple[int, int, int]]:
-    sizes, lengths = range(1, limits.max_num_prefill_seqs + 1), range(1, limits.max_model_len + 1)
+    """One by one: a batch of several is only made where a bucket holds it."""
     if limits.steps_by_tokens:
-        tokens = limits.max_num_batched_tokens
-        return [(size, query, 0) for size in sizes for query in range(1, tokens + 1) if size * query <= tokens]
-    pieces = limits.pieces_planned is not None
-    has_context = limits.prefix_caching or pieces or limits.max_num_batched_tokens < limits.max_model_len
+        return [(1, query, 0) for query in range(1, limits.max_num_batched_tokens + 1)]
     # A piece of a split prompt begins anywhere; what is cached of others is whole blocks.
-    least = 1 if pieces and not limits.prefix_caching else limits.block_size
+    least = 1 if limits.splits_prompts else limits.block_size
+    has_context = limits.prefix_caching or limits.splits_prompts
     contexts = range(limits.max_model_len + 1) if has_context else range(1)
     return [
-        (size, query, context)
-        for size, query, context in product(sizes, lengths, contexts)
-        if size * query <= limits.max_num_batched_tokens
+        (1, query, context)
+        for query, context in product(range(1, limits.max_model_len + 1), contexts)
+        if query <= limits.max_num_batched_tokens
         and query + (context and (context - 1) * limits.block_size + least) <= limits.max_model_len
     ]
 
@@ -82,7 +80,8 @@ def _decodes(limits: Limits, kv_blocks: int) -> list[tuple[int, int, int]]:
     longest = ceil(limits.max_model_len / limits.block_size)
     found = []
     for size in range(1, min(limits.max_num_seqs, kv_blocks) + 1):
-        most = size * longest if limits.prefix_caching else min(size * longest, kv_blocks)
+        # Sequences that share blocks reference them once each, up to three times all of them.
+        most = min(size * longest, 3 * kv_blocks if limits.prefix_caching else kv_blocks)
         blocks = kv_blocks if limits.contiguous_paged_attention else most
         found += [(size, 1, count) for count in range(size, blocks + 1)]
     return found
@@ -161,7 +160,7 @@ RANGES = st.builds(RangeSettings, min=st.integers(1, 6), step=st.integers(1, 6),
 def test_every_step_by_tokens_has_a_bucket_whatever_the_ranges(
     policy: BucketPolicy, limits: Limits, kv_blocks: int
 ) -> None:
-    by_tokens = limits.model_copy(update={"steps_by_tokens": True, "pieces_planned": None, "max_num_prefill_seqs": 1})
+    by_tokens = limits.model_copy(update={"steps_by_tokens": True, "gapless": True})
     plan = make_plan(policy, by_tokens, kv_blocks)
     assert uncovered(plan, by_tokens, kv_blocks).sentence() is None
     tokens = by_tokens.max_num_batched_tokens
@@ -190,44 +189,50 @@ def recorded(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncove
     return uncovered(make_plan(BucketPolicy(strategy=strategy), given, 3000), given, 3000)
 
 
-def test_exponential_has_no_bucket_for_two_prompts_of_1820_tokens() -> None:
-    """The recorded public planner misses (2, 1820, 0) under these limits."""
-    assert recorded().prompt.gaps[0] == Gap(Bucket(2, 1665, 0), Bucket(2, 2048, 18))
-
-
 WITHOUT = "of the prompt shapes that the limits admit have no bucket:"
 
 
+def test_the_plugins_own_plan_has_gaps_before_its_largest_contexts() -> None:
+    """A query of 513 tokens leaves room for 59 blocks, and its bucket of 640 has 58 at most."""
+    found = recorded(max_model_len=8192, max_num_batched_tokens=8192).prompt
+    assert found.gaps[0] == Gap(Bucket(1, 513, 59), Bucket(1, 640, 59))
+
+
 def test_sentence_names_share_and_number_of_gaps_and_the_first() -> None:
-    assert recorded().sentence() == (f"11.5 % {WITHOUT} 2 gaps, the first from (2, 1665, 0) to (2, 2048, 18)")
+    said = recorded(max_model_len=8192, max_num_batched_tokens=8192).sentence() or ""
+    assert said.startswith(f"15.1 % {WITHOUT} 8 gaps, the first from (1, 513, 59) to")
 
 
-def test_sentence_says_what_helps_where_parts_of_prompts_lack_buckets() -> None:
-    said = recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=1, prefix_caching=False).sentence() or ""
-    assert "from (1, 1, 1) to (1, 1024, 31), because the parts of a prompt longer than maxNumBatchedTokens" in said
-    assert recorded(max_num_batched_tokens=4096, max_num_prefill_seqs=1, prefix_caching=False).sentence() is None
-    assert recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=1, prefix_caching=True).sentence() is None
+@st.composite
+def limits_of_gapless_plans(draw: st.DrawFn) -> Limits:
+    return Limits(
+        max_model_len=draw(st.integers(16, 300)),
+        max_num_seqs=draw(st.integers(1, 40)),
+        max_num_prefill_seqs=draw(st.integers(1, 3)),
+        max_num_batched_tokens=draw(st.integers(16, 400)),
+        block_size=draw(st.sampled_from([4, 16])),
+        contiguous_paged_attention=draw(st.booleans()),
+        prefix_caching=draw(st.booleans()),
+        splits_prompts=draw(st.sampled_from([None, True])),
+        gapless=True,
+    )
+
+
+@given(POLICIES, limits_of_gapless_plans(), st.integers(1, 200))
+@settings(max_examples=300)
+def test_gapless_plan_of_any_limits_has_no_gap(policy: BucketPolicy, limits: Limits, kv_blocks: int) -> None:
+    found = uncovered(make_plan(policy, limits, kv_blocks), limits, kv_blocks)
+    assert found.sentence() is None
 
 
 def pieces(strategy: Strategy = Strategy.EXPONENTIAL, **limits: int) -> Uncovered:
-    return recorded(strategy, max_num_prefill_seqs=1, prefix_caching=False, pieces_planned=True, **limits)
+    return recorded(strategy, prefix_caching=False, splits_prompts=True, gapless=True, **limits)
 
 
 @pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
 @pytest.mark.parametrize("length", [1024, 4096, 8192, 20_096])
 def test_every_piece_of_a_split_prompt_has_a_bucket(strategy: Strategy, length: int) -> None:
     assert pieces(strategy, max_model_len=length, max_num_batched_tokens=min(length, 8192)).prompt.missing == 0
-
-
-def test_sentence_says_that_pieces_are_not_planned() -> None:
-    said = recorded(max_num_prefill_seqs=1, prefix_caching=False, pieces_planned=False).sentence() or ""
-    assert "from (1, 1, 1) to (1, 4095, 32), because prompts are split over steps and no context is planned" in said
-
-
-def test_sentence_promises_no_cure_where_batches_without_context_lack_buckets() -> None:
-    said = recorded(max_num_batched_tokens=1024, max_num_prefill_seqs=3, prefix_caching=False).sentence() or ""
-    assert "no bucket" in said
-    assert "because" not in said
 
 
 def test_plan_without_gaps_has_no_sentence() -> None:
@@ -278,10 +283,10 @@ def test_gap_of_larger_batch_that_begins_earlier_is_told() -> None:
 
 
 def test_only_the_largest_batch_size_without_a_bucket_is_gap() -> None:
-    limits = Limits(max_model_len=8, max_num_seqs=4, max_num_prefill_seqs=4, max_num_batched_tokens=32, block_size=1)
+    limits = Limits(max_model_len=8, max_num_seqs=4, max_num_batched_tokens=32, block_size=1)
     plan = BucketPlan((Bucket(3, 8, 0),), (Bucket(3, 1, 32),))
     found = uncovered(plan, limits, 32)
-    assert [gap.first for gap in found.prompt.gaps] == [Bucket(4, 1, 0)]
+    assert found.prompt.gaps == ()
     assert [gap.first for gap in found.decode.gaps] == [Bucket(4, 1, 4)]
 
 
@@ -292,11 +297,11 @@ def test_batch_sizes_above_the_largest_multiple_of_step_are_gap() -> None:
     assert [gap.first for gap in found.decode.gaps] == [Bucket(97, 1, 97)]
 
 
-def test_prompts_beyond_the_token_budget_are_parts_with_context() -> None:
-    """Without prefix caching a plan has no context, so that the second part of such a prompt has no bucket."""
-    given = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512)
-    found = uncovered(make_plan(BucketPolicy(), given, 32), given, 32)
-    assert [gap.first for gap in found.prompt.gaps] == [Bucket(1, 1, 1)]
+def test_later_pieces_of_prompts_have_context() -> None:
+    """The plugin's own plan has no context without prefix caching, so that no later piece has a bucket."""
+    given = Limits(max_model_len=1024, max_num_seqs=4, max_num_batched_tokens=512, splits_prompts=True)
+    plan = make_plan(BucketPolicy(), given.model_copy(update={"splits_prompts": None}), 32)
+    assert [gap.first for gap in uncovered(plan, given, 32).prompt.gaps] == [Bucket(1, 1, 1)]
 
 
 def test_no_gap_is_lost_when_a_list_is_cut() -> None:

@@ -330,7 +330,7 @@ def test_context_without_prefix_caching_is_named_as_ignored() -> None:
     )
 
 
-PIECES = LIMITS.model_copy(update={"prefix_caching": False, "pieces_planned": True})
+PIECES = LIMITS.model_copy(update={"prefix_caching": False, "splits_prompts": True, "gapless": True})
 
 
 def test_pieces_have_as_much_context_as_is_left() -> None:
@@ -340,16 +340,16 @@ def test_pieces_have_as_much_context_as_is_left() -> None:
 
 
 @pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
-def test_largest_context_bounds_that_of_pieces(strategy: Strategy) -> None:
+def test_largest_context_is_followed_by_the_most_that_a_query_leaves_room_for(strategy: Strategy) -> None:
     policy = BucketPolicy(strategy=strategy, prompt=PromptRanges(context=RangeSettings(max=2)))
     plan = make_plan(policy, PIECES, kv_blocks=64)
     assert plan.warnings == ()
-    assert max(each.num_blocks for each in plan.prompt) == 2
+    assert [each.num_blocks for each in plan.prompt if each.query_len == 384] == [0, 1, 2, 14]
 
 
 def test_one_block_of_context_is_planned_beside_none() -> None:
     short = PIECES.model_copy(update={"max_model_len": 130, "max_num_batched_tokens": 130})
-    assert [each.num_blocks for each in make_plan(linear(), short, 64).prompt] == [0, 2]
+    assert [each.num_blocks for each in make_plan(linear(), short, 64).prompt] == [0, 2, 0, 1]
 
 
 def test_file_buckets_are_split_by_query_length() -> None:

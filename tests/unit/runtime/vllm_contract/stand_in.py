@@ -155,6 +155,7 @@ def plugin(
         _execute_dummy_scenario=_execute_dummies,
         execute_model=lambda self, step, warmup_mode: _run_dummies(self, card, step),
         _check_config=lambda self, *shape: None,
+        _can_merge_prefill_contents=_merges,
         _use_graphs=lambda self, metadata, batch: graphs and metadata.tokens <= card.longest_graphed,
         warmup_multimodal_graphs=lambda self, buckets: _warm_images(self, buckets),
         log_warmup_multimodal=record("log_warmup_multimodal"),
@@ -287,6 +288,13 @@ def _prepare(runner: Any, card: Card, swaps: Any, lacking: str | None) -> None:
     if lacking != "defragmenter":
         runner.defragmenter = swaps((), 128)
     card.log.append(f"warmup_model() skip_warmup={runner.skip_warmup}")
+
+
+def _merges(runner: Any, batch: Sequence[int], prompt: Sequence[int]) -> bool:
+    """As the plugin decides it, of lengths: whatever bucket is found, also a new one, it must not be too large."""
+    lengths = (*batch, *prompt)
+    size, query, _ = runner.bucketing_manager.find_prompt_bucket(len(lengths), max(lengths), 0)
+    return bool(size * query <= 2048)
 
 
 def _found(buckets: str) -> Callable[..., Any]:

@@ -224,6 +224,23 @@ def test_bucket_that_plugin_runs_as_another_is_said() -> None:
         }
 
 
+@pytest.mark.parametrize(
+    ("batch", "prompt", "merged"),
+    [
+        pytest.param([200], [256], True, id="a bucket holds both"),
+        pytest.param([1], [1, 1], False, id="only a new shape would hold them"),
+        pytest.param([200], [300], False, id="too many tokens for the plugin"),
+    ],
+)
+def test_prompts_share_a_batch_only_where_a_bucket_holds_them(
+    batch: list[int], prompt: list[int], merged: bool
+) -> None:
+    card = Card()
+    runner = plugin(card)
+    verbs_on(card, runner)
+    assert runner._can_merge_prefill_contents(batch, prompt) is merged
+
+
 def test_with_torch_compile_what_compiles_is_cold_and_counted() -> None:
     card = Card(lazy=False)
     runner = plugin(card)

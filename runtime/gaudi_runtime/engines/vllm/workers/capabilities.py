@@ -101,6 +101,7 @@ RUNNER = (
     Name("warmup_model", ()),
     Name("_prepare_dummy_scenario", ("prompt_cfg", "decode_cfg")),
     Name("_check_config", ("batch_size", "seq_len", "num_blocks", "attn_metadata", "warmup_mode")),
+    Name("_can_merge_prefill_contents", ("lhs", "rhs")),
     Name("supports_mm_inputs", loss="whether the model takes images is not known; a vision tower stays cold"),
     Name("warmup_sampler", (), loss="the sampler is not warmed up: the first answer of every batch size is slow"),
     Name("kv_caches", loss="the size of the KV cache is not known and counts as 0"),

@@ -47,19 +47,21 @@ class Forwards:
     """
 
     def __init__(self, runner: Any, compiled: Callable[[], int] | None = None) -> None:
-        manager = runner.bucketing_manager
+        self._manager = manager = runner.bucketing_manager
         # Where attention has smaller blocks than the cache, a forward counts context in those, and buckets do not.
         block = int(runner.block_size)
         self._per_block = max(1, block // int(getattr(runner, "attn_block_size", None) or block))
         self._check, self._compiled = runner._check_config, compiled
         self._find_prompt, self._find_decode = manager.find_prompt_bucket, manager.find_decode_bucket
         self._known: set[Padded] = set()
+        self._merges, self._found = runner._can_merge_prefill_contents, None
         self._now: _Forward | None = None
         self._step: list[_Forward] = []
         self._prompts: list[tuple[int, int, int]] = []
         self._decodes: list[tuple[int, int]] = []
         self._verified: int | None = None
         runner._check_config = self._check_config
+        runner._can_merge_prefill_contents = self._can_merge
         manager.find_prompt_bucket, manager.find_decode_bucket = self._find_prompt_bucket, self._find_decode_bucket
 
     @property
@@ -121,9 +123,15 @@ class Forwards:
             self._step.append(self._now)
         self._check(batch_size, seq_len, num_blocks, attn_metadata, warmup_mode)
 
+    def _can_merge(self, batch: Any, prompt: Any) -> bool:
+        """Whether the plugin may add a prompt to a batch: only if a planned bucket holds both."""
+        self._found = None
+        return bool(self._merges(batch, prompt)) and self._found in self._manager.prompt_buckets
+
     def _find_prompt_bucket(self, batch_size: int, seq_len: int, ctx: int = 0) -> Any:
         self._prompts.append((int(batch_size), int(seq_len), int(ctx)))  # numbers of numpy's, which JSON does not know
-        return self._find_prompt(batch_size, seq_len, ctx)
+        self._found = self._find_prompt(batch_size, seq_len, ctx)
+        return self._found
 
     def _find_decode_bucket(self, batch_size: int, num_blocks: int, *seeds: bool, **options: Any) -> Any:
         self._decodes.append((int(batch_size), int(num_blocks)))

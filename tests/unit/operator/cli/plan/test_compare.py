@@ -12,8 +12,8 @@ def test_strategies_stand_side_by_side_with_what_they_take() -> None:
 
 
 def test_batches_without_a_bucket_are_counted() -> None:
-    gappy = LIMITS | {"max_num_prefill_seqs": 4}
-    assert answer(gappy, command="compare")["strategies"]["Exponential"]["admissible_without_bucket"] > 0
+    gappy = LIMITS | {"max_num_seqs": 100}
+    assert answer(gappy, command="compare")["strategies"]["Linear"]["admissible_without_bucket"] > 0
 
 
 def test_strategy_that_has_no_plan_is_refused_with_its_sentence() -> None:

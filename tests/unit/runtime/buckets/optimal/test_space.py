@@ -64,7 +64,7 @@ def _decodes(space: Space) -> list[tuple[int, int, int]]:
     longest = ceil(limits.max_model_len / limits.block_size)
     found = []
     for size in range(1, min(limits.max_num_seqs, kv_blocks) + 1):
-        most = size * longest if limits.prefix_caching else min(size * longest, kv_blocks)
+        most = min(size * longest, 3 * kv_blocks if limits.prefix_caching else kv_blocks)
         most = kv_blocks if limits.contiguous_paged_attention else most
         found += [(size, 1, blocks) for blocks in range(size, most + 1)]
     return found
