@@ -95,6 +95,6 @@ def test_every_forward_has_a_bucket(facts: Facts) -> None:
     assert facts["forwards"] == facts["counted"] > REQUESTS
 
 
-def test_prompts_have_a_context_only_where_they_are_split_or_cached(facts: Facts) -> None:
+def test_only_split_or_cached_prompts_have_context(facts: Facts) -> None:
     splits_or_caches = facts["case"] in ("prefix caching", "prompts split at a quarter")
     assert bool(facts["contexts"]) == splits_or_caches

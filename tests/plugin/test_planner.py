@@ -169,7 +169,7 @@ def intended(base: RuntimeConfig, strategy: Strategy, blocks: int) -> dict[str, 
 
 
 @pytest.mark.parametrize("strategy", RANGED)
-def test_the_plan_of_a_resource_differs_where_it_closes_gaps_or_leaves_out_what_no_batch_has(
+def test_plan_of_a_resource_differs_in_named_points_only(
     base: RuntimeConfig, strategy: Strategy, tmp_path: Path
 ) -> None:
     found = forked(partial(intended, base, strategy, BLOCKS[0]), tmp_path)

@@ -181,9 +181,7 @@ def test_limit_of_connections_is_told_where_there_is_one() -> None:
         ({"accelerator": {"generation": "none", "deviceMemory": "1Gi"}, "engine": {"chunkedPrefill": True}}, None),
     ],
 )
-def test_prompts_are_split_where_it_is_asked_or_a_step_is_shorter(
-    overrides: dict[str, Any], splits: bool | None
-) -> None:
+def test_prompts_are_split_if_asked_or_longer_than_a_step(overrides: dict[str, Any], splits: bool | None) -> None:
     asked = merged({"engine": {"name": "vllm"}, "accelerator": CARD}, overrides)
     assert config(**asked).limits.splits_prompts is splits
 

@@ -340,7 +340,7 @@ def test_pieces_have_as_much_context_as_is_left() -> None:
 
 
 @pytest.mark.parametrize("strategy", [Strategy.EXPONENTIAL, Strategy.LINEAR, Strategy.PADDING_AWARE])
-def test_largest_context_is_followed_by_the_most_that_a_query_leaves_room_for(strategy: Strategy) -> None:
+def test_given_contexts_end_with_the_most_of_each_query(strategy: Strategy) -> None:
     policy = BucketPolicy(strategy=strategy, prompt=PromptRanges(context=RangeSettings(max=2)))
     plan = make_plan(policy, PIECES, kv_blocks=64)
     assert plan.warnings == ()
