@@ -14,6 +14,7 @@ from gaudi_operator.core.admission.review import doubt, estimated_violation, hin
 from gaudi_operator.core.children.runtime_config import runtime_config
 from gaudi_operator.core.resource import Inference, read_inference
 from gaudi_runtime.forecast.advice import SERVE_ANYWAY
+from gaudi_runtime.buckets.coverage import uncovered
 from gaudi_runtime.knobs.render import Rendered, render
 from tests.builders import merged
 from tests.examples import EXAMPLES, FOLDER, Manifest, completed, fragments, manifests
@@ -59,6 +60,13 @@ def forecast_of(manifest: Manifest) -> Foreseen:
 def test_manual_and_chart_show_manifests() -> None:
     assert "charts/gaudi-operator/files/first.yaml" in MANIFESTS
     assert {"docs/how-to/running-vllm.md", "docs/how-to/pods.md"} <= {place.partition(" ")[0] for place in SHOWN}
+
+
+@pytest.mark.parametrize("manifest", ALL)
+def test_every_shape_has_a_bucket_or_gaps_are_allowed(manifest: Manifest) -> None:
+    question = read_question(manifest)
+    gaps = uncovered(question.plan(), question.limits, question.blocks).sentence()
+    assert gaps is None or manifest["spec"]["bucketing"]["allowGaps"]
 
 
 @pytest.mark.parametrize("manifest", ALL)
