@@ -48,6 +48,14 @@ async def test_anything_but_a_bearer_token_is_refused(locked: Served, header: st
     assert answer.status_code == 401
 
 
+@pytest.mark.parametrize(
+    "key", [f"{KEY}x", KEY[:-1], f"{KEY[:-1]}x", f"x{KEY[1:]}", KEY[1:], KEY.upper(), f"{KEY} {KEY}"]
+)
+async def test_key_that_differs_in_one_place_is_refused(locked: Served, key: str) -> None:
+    answer = await locked.http.get("/v1/models", headers={"authorization": f"Bearer {key}"})
+    assert answer.status_code == 401
+
+
 @pytest.mark.parametrize("header", [f"bearer {KEY}", f"Bearer  {KEY}"])
 async def test_bearer_token_may_be_written_as_the_standard_allows(locked: Served, header: str) -> None:
     assert (await locked.http.get("/v1/models", headers={"authorization": header})).status_code == 200
@@ -118,8 +126,9 @@ async def test_application_that_an_engine_brings_is_behind_the_key_too(monkeypat
     monkeypatch.setenv("VLLM_API_KEY", KEY)
     app = guarded(theirs, sim_config(), RequestMetrics(CollectorRegistry()), lambda: False)
     async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
-        assert (await client.post("/v1/embeddings")).status_code == 401
-        assert (await client.post("/v1/embeddings", headers={"authorization": f"Bearer {KEY}"})).text == "theirs"
+        assert (await client.post("/v1/embeddings", json={})).status_code == 401
+        key = {"authorization": f"Bearer {KEY}"}
+        assert (await client.post("/v1/embeddings", json={}, headers=key)).text == "theirs"
 
 
 def test_key_is_read_without_its_line_end() -> None:
