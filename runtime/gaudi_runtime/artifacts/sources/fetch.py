@@ -7,10 +7,11 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from gaudi_runtime.artifacts.lock import LOOK_SECONDS
 from gaudi_runtime.artifacts.sources.download import FULL, Progress, Source, download
@@ -28,6 +29,8 @@ from gaudi_runtime.units import size
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts that no network lies before."""
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[60.0] * 9)
 """Seconds between tries that bring no byte, about ten minutes in all."""
 
@@ -87,13 +90,25 @@ def fetched(
         board.update(warnings=(sentence,))
 
     board.update(phase=Phase.FETCHING)
-    hub = Hub(repository.repo, repository.revision, _token(), os.environ.get("HF_ENDPOINT"))
+    hub = Hub(repository.repo, repository.revision, *access(os.environ))
     return Fetch(hub, root, stop, publish, warn, board.touch, limit=limit).run()
 
 
-def _token() -> str | None:
+def access(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """The access token and the hub's address. Raises ConfigError if the token would be sent in the clear."""
+    token, endpoint = _token(environment), environment.get("HF_ENDPOINT")
+    address = urlsplit(endpoint or "")
+    if token and address.scheme.lower() == "http" and address.hostname not in LOOPBACK:
+        raise ConfigError(
+            "HF_ENDPOINT begins with http://, and the access token would be sent to it in the clear: name the hub by "
+            "https://, or leave tokenSecretRef out."
+        )
+    return token, endpoint
+
+
+def _token(environment: Mapping[str, str]) -> str | None:
     """Without the line end that a Secret made from a file often has; libraries quote a token that is no header."""
-    token = os.environ.get("HF_TOKEN", "").strip()
+    token = environment.get("HF_TOKEN", "").strip()
     if not (token.isascii() and token.isprintable()):
         raise ConfigError("The access token in HF_TOKEN has characters that no token has: write its Secret again.")
     return token or None

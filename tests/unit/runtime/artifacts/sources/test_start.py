@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_runtime.artifacts.sources.fetch import fetched, with_model_here
+from gaudi_runtime.artifacts.sources.fetch import access, fetched, with_model_here
 from gaudi_runtime.contract.config import (
     AdapterConfig,
     EngineConfig,
@@ -193,3 +193,18 @@ async def test_configuration_of_quantization_elsewhere_stays_where_it_is(site: S
     model = plain.model.model_copy(update={"quantization": inc})
     told = with_model_here(plain.model_copy(update={"model": model}), board, threading.Event()).model
     assert told.quantization == inc
+
+
+@pytest.mark.parametrize("endpoint", ["http://hub.example", "HTTP://hub.example:8080/mirror", "http://127.0.0.2"])
+async def test_token_is_not_sent_in_the_clear(
+    site: Site, board: Board, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    with pytest.raises(ConfigError, match=r"^HF_ENDPOINT begins with http://, and the access token would be sent"):
+        with_model_here(config(site, EngineName.TORCH), board, threading.Event())
+
+
+def test_address_in_the_clear_is_taken_without_a_token() -> None:
+    assert access({"HF_ENDPOINT": "http://hub.example"}) == (None, "http://hub.example")
+    assert access({"HF_ENDPOINT": "https://hub.example", "HF_TOKEN": "a"}) == ("a", "https://hub.example")
+    assert access({"HF_TOKEN": "a"}) == ("a", None)
