@@ -217,5 +217,5 @@ def parsed_by_vllm(config: RuntimeConfig) -> list[str]:
 def test_requests_bring_their_images_and_nothing_is_fetched(seeing: dict[str, Path], tmp_path: Path) -> None:
     brought, on_a_server, in_a_file = forked(partial(parsed_by_vllm, looking(CASES[0], seeing[GEMMA])), tmp_path)
     assert "30, 20" in brought
-    assert "one of the allowed domains: ['none.invalid']" in on_a_server
+    assert "one of the allowed domains: ['NONE.INVALID']" in on_a_server
     assert "without `--allowed-local-media-path`" in in_a_file

@@ -110,7 +110,7 @@ class AdapterConfig(Wire):
 
 
 class ItemsPerPrompt(Wire):
-    """Most items of a prompt besides text; 0 turns a kind off, what is left out has the engine's own limit."""
+    """Most items of a prompt besides text; 0 turns a kind off. Defaults: knobs/fields.py."""
 
     image: ItemsOfPrompt | None = Field(None, description="Images.")
     video: ItemsOfPrompt | None = Field(None, description="Videos.")
@@ -210,6 +210,9 @@ class ServingConfig(Wire):
     )
     max_connections: Annotated[int, Field(ge=64, le=1_000_000)] | None = Field(
         None, description="Connections of the model port; when left out four for each request that it may hold."
+    )
+    request_media_options: bool | None = Field(
+        None, description="Whether a request may bring options of media: media_io_kwargs and mm_processor_kwargs."
     )
     tls_folder: Annotated[str, Field(max_length=1024)] | None = Field(
         None, description="Folder with tls.crt and tls.key; without it the model port speaks plain HTTP."

@@ -19,6 +19,9 @@ LONGEST_START_SECONDS = 604_800
 # Most that the Gaudi software keeps of compiled recipes on the pod's disk.
 RECIPE_CACHE_MB = 20_480
 
+# vLLM's own limit is 999 of each. Videos in a container are decoded at whatever size they have, so they are off.
+ITEMS_PER_PROMPT = {"image": 4, "video": 0, "audio": 1}
+
 _LAZY = (ExecutionMode.HPU_GRAPHS, ExecutionMode.LAZY)
 _EAGER = (ExecutionMode.LAZY, ExecutionMode.EAGER)
 _STRATEGIES = {Strategy.EXPONENTIAL: "exp", Strategy.LINEAR: "lin", Strategy.PADDING_AWARE: "pad"}
@@ -86,8 +89,8 @@ def _warmup(config: RuntimeConfig) -> Mapping[str, Value]:
 
 
 def _multimodal(config: RuntimeConfig) -> Mapping[str, Value]:
-    items = config.model.items_per_prompt.model_dump(exclude_none=True)
-    return {"--limit-mm-per-prompt": json.dumps(items, sort_keys=True) if items else None}
+    items = ITEMS_PER_PROMPT | config.model.items_per_prompt.model_dump(exclude_none=True)
+    return {"--limit-mm-per-prompt": json.dumps(items, sort_keys=True)}
 
 
 def _execution(config: RuntimeConfig) -> Mapping[str, Value]:

@@ -125,6 +125,11 @@ class Engine(ApiModel):
         description="Connections to the model port of a pod; one more closes the one that has been idle longest."
         " When left out four for each request that may run or wait, 1024 at least.",
     )
+    request_media_options: bool | None = Field(
+        None,
+        description="Whether requests may set media_io_kwargs and mm_processor_kwargs, which lift the bounds of frames"
+        " and pixels; only with the vllm engine. Refused when left out.",
+    )
     api_key_secret_ref: SecretKey | None = Field(
         None,
         description="Secret with the key that every request must bring as a bearer token. Without it anyone who"

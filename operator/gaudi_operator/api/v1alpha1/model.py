@@ -224,5 +224,6 @@ class Model(ApiModel):
     )
     items_per_prompt: ItemsPerPrompt = Field(
         ItemsPerPrompt(),
-        description="Most items of a prompt besides text; 0 turns a kind off. The engine's own limits when left out.",
+        description="Most items of a prompt besides text; 0 turns a kind off. When left out 4 images, 1 audio clip and"
+        " no video.",
     )

@@ -86,6 +86,7 @@ def _runtime_config(inference: Inference) -> RuntimeConfig:
         serving=ServingConfig(
             max_queued_requests=spec.engine.max_queued_requests,
             max_connections=spec.engine.max_connections,
+            request_media_options=spec.engine.request_media_options,
             tls_folder=TLS_PATH if spec.engine.tls_secret_name else None,
             drain_seconds=spec.pod.drain_seconds,
             stall_timeout_seconds=spec.readiness.stall_timeout_seconds,

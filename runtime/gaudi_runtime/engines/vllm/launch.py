@@ -19,6 +19,7 @@ from gaudi_runtime.engines.vllm.memory import figures
 from gaudi_runtime.engines.vllm.release import parse_arguments
 from gaudi_runtime.engines.vllm.start_errors import read_failure, why_not_started
 from gaudi_runtime.errors import RuntimeStartError
+from gaudi_runtime.http.openai_api.media import MOST_PIXELS, PIXELS_VARIABLE
 from gaudi_runtime.knobs.render import render
 from gaudi_runtime.process.children import end_children, pulse
 from gaudi_runtime.process.worker import in_daemon_thread
@@ -29,8 +30,11 @@ ORDERS_VARIABLE = "GAUDI_RUNTIME_WORKER_ORDERS"
 HOST_VARIABLE = "VLLM_HOST_IP"
 MEDIA_DOMAINS = "--allowed-media-domains"
 TRACES = "--otlp-traces-endpoint"
-NO_DOMAIN = "none.invalid"
-"""A name that no server can have (RFC 6761): for vLLM an empty list means all."""
+NO_DOMAIN = "NONE.INVALID"
+"""No host matches it: for vLLM an empty list means all, and it compares with the host of a URL in lower case.
+
+In lower case the name could exist: with the search domains of a pod, none.invalid is Service none of namespace invalid.
+"""
 WORKERS = {
     "cpu": "gaudi_runtime.engines.vllm.workers.cpu_worker.DrivenCpuWorker",
     "hpu": "gaudi_runtime.engines.vllm.workers.hpu_worker.DrivenHpuWorker",
@@ -62,6 +66,7 @@ def launch(
             fail_on_cold_shapes=config.warmup.fail_on_cold_shapes,
         )
         os.environ.update(give_orders(orders) | stand_in_for_git(Path(folder), os.environ))
+        os.environ.setdefault(PIXELS_VARIABLE, str(MOST_PIXELS))
         tell_protocol()
         parsed = parse_arguments(arguments)
         progress()

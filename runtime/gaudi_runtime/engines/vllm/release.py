@@ -5,12 +5,14 @@ Nothing here is imported before it is asked for: it takes twenty seconds, none o
 
 import io
 from argparse import Namespace
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, redirect_stderr
+from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pydantic_core import core_schema
 from starlette.types import ASGIApp
 
 from gaudi_runtime.engines.vllm.old_releases import installed_layout
@@ -21,16 +23,43 @@ if TYPE_CHECKING:
     from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
 
+CONTAINERS = ("list_schema", "tuple_schema", "set_schema", "frozenset_schema", "dict_schema")
+"""The functions of pydantic_core.core_schema that describe containers of any number of values."""
+
+
+def stop_at_first_error() -> None:
+    """Let models that are defined from now on stop at the first wrong value of a container; before vLLM's are imported.
+
+    They would report every value once for each kind that it could be: 20,000 values became a million errors and
+    gigabytes, on the event loop.
+    """
+    for name in CONTAINERS:
+        describe = getattr(core_schema, name)
+        if not hasattr(describe, "__wrapped__"):
+            setattr(core_schema, name, _failing_fast(describe))
+
+
+def _failing_fast(describe: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(describe)
+    def failing_fast(*args: Any, **kwargs: Any) -> Any:
+        # Releases of pydantic whose validator of dicts does not know the entry ignore it.
+        return {"fail_fast": True, **describe(*args, **kwargs)}
+
+    return failing_fast
+
+
 def import_server() -> None:
     """Import what the OpenAI application needs."""
     # Before warm-up: it takes seconds, which would lie between the last graph and the first answer.
     layout = installed_layout()
+    stop_at_first_error()
     import_module(layout.state)
     import_module(layout.app)
 
 
 def parse_arguments(arguments: Sequence[str]) -> Namespace:
     """What `vllm serve` would make of these arguments. Raises ConfigError with vLLM's own sentence."""
+    stop_at_first_error()
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     make_arg_parser = import_module(installed_layout().arguments).make_arg_parser

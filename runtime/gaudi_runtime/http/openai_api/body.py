@@ -1,12 +1,16 @@
-"""What the JSON of a request may hold, looked at before any application validates it.
+"""What the body of a request may hold, checked before any application validates it.
 
-A validator tells what is wrong with every value. vLLM's models try each value of a chat as eight kinds of message: a
-body of 1.2 MB with 400,000 empty lists took 6 GB and 20 seconds of the event loop. Only prompts have reason to be long:
-as text, which is one value, or as token ids, which are counted as one.
+A validator reports what is wrong with every value, and vLLM's models try each value of a chat as up to sixty kinds of
+item. So the number of values is bounded here, and engines/vllm/release.py lets vLLM's models stop at the first wrong
+value of a list. Only token ids may be many: on the paths that take them, in the field that takes them.
 """
 
+import asyncio
 import json
 import re
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -14,53 +18,87 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaudi_runtime.http.openai_api.errors import InvalidRequest, error_body
+from gaudi_runtime.http.openai_api.media import check_media
 
 MOST_VALUES = 20_000
-"""Far above what a long chat with many tools has; a validator is done with as many wrong ones in a moment."""
-TOKEN_FIELDS = frozenset({"prompt", "input", "tokens"})
+"""Far above what a long chat with many tools has."""
+TOKEN_FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "/v1/completions": "prompt",
+        "/v1/embeddings": "input",
+        "/pooling": "input",
+        "/classify": "input",
+        "/detokenize": "tokens",
+    }
+)
+"""By path, the field that takes token ids, as one list or as a list of lists."""
 MOST_TOKEN_ID = 2**32
+RESPONSES = "/v1/responses"
+MOST_ITEMS = 4096
+"""Of `input` of a response: vLLM tries each as about sixty kinds, which takes 0.1 ms."""
+LARGE_BYTES = 256 * 1024
+"""Bodies of this size and above are checked in a thread."""
+FORMS = "/v1/audio/"
+"""What the paths begin with that take a file in a form; all others take JSON."""
+MEDIA_OPTIONS = ("media_io_kwargs", "mm_processor_kwargs")
+"""Options of the readers and processors of media, by which a request would lift the bounds of frames and pixels."""
 
 # To its end also where its quote is missing, and never looked at twice: else a body of quotes took minutes.
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
-def check_body(body: bytes) -> None:
-    """Raise InvalidRequest where the JSON in `body` has more than MOST_VALUES values besides token ids.
+def check_body(path: str, body: bytes, *, media_options: bool = False, pixels: int = 0) -> None:
+    """Raise InvalidRequest if the JSON in `body` is more than `path` takes: values, items, options and size of media.
 
-    What is no JSON passes: the application says so in its own words.
+    `pixels` is the most that all images may have together, 0 for no bound.
+    A body that is not JSON passes: the application refuses it with its own message.
     """
     if b"\0" in body:
-        raise InvalidRequest("The body is no JSON in UTF-8.")  # in UTF-16, say, nothing below would be found
-    if _at_most(MOST_VALUES, body, b",[{"):
-        return
-    bare = STRING.sub(b"", body)
-    if _at_most(MOST_VALUES, bare, b",[{"):
-        return
-    if not _at_most(MOST_VALUES, bare, b"[{"):
-        raise _too_many()
+        raise InvalidRequest("The body is not JSON in UTF-8.")  # nothing below would be found in UTF-16
+    field = TOKEN_FIELDS.get(path)
+    _refuse_many_signs(body, b"[{" if field else b",[{")
     try:
         document = json.loads(body)
-    except (ValueError, RecursionError):
+    except RecursionError as error:
+        raise InvalidRequest("The body is nested too deeply; send a flatter one.") from error
+    except ValueError:
         return
-    _count(document)
+    _count(document, field)
+    if isinstance(document, dict):
+        if not media_options:
+            _refuse_media_options(document)
+        if path == RESPONSES:
+            _check_items(document.get("input"))
+    if pixels:
+        check_media(document, pixels)
 
 
-def _at_most(most: int, text: bytes, signs: bytes) -> bool:
-    return sum(text.count(bytes([sign])) for sign in signs) <= most
+def _refuse_many_signs(body: bytes, signs: bytes) -> None:
+    """Refuse by counting alone what would be refused after parsing, without the memory of the parsed document."""
+    if all(_at_most(sign, body) for sign in signs):
+        return
+    bare = STRING.sub(b"", body)
+    if not all(_at_most(sign, bare) for sign in signs):
+        raise _too_many()
 
 
-def _count(document: Any) -> None:
+def _at_most(sign: int, text: bytes) -> bool:
+    # Each comma, bracket and brace is at least one value; of each kind there may be as many as of values.
+    return text.count(bytes([sign])) <= MOST_VALUES
+
+
+def _count(document: Any, field: str | None) -> None:
     left, found = list[tuple[str | None, Any]]([(None, document)]), 0
     while left:
         name, value = left.pop()
         inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         found += len(inside)
-        if name in TOKEN_FIELDS and isinstance(value, list) and _are_token_ids(value):
+        if field and name == field and isinstance(value, list) and _are_token_ids(value):
             found -= len(inside)
         elif found > MOST_VALUES:
             raise _too_many()
         elif isinstance(value, dict):
-            # Prompts stand at the top, or in a list there.
+            # Token ids are in a field of the document itself, or in a list there.
             left += [(key if value is document else None, each) for key, each in value.items()]
         else:
             left += [(name, each) for each in inside if isinstance(each, (dict, list))]
@@ -71,28 +109,53 @@ def _are_token_ids(values: list[Any]) -> bool:
 
 
 def _too_many() -> InvalidRequest:
-    fields = ", ".join(sorted(TOKEN_FIELDS))
     return InvalidRequest(
-        f"The body has more than {MOST_VALUES} values besides token ids (in {fields}); send fewer or smaller requests."
+        f"The body has more than {MOST_VALUES} values, not counting token ids where this path takes them; "
+        "send fewer or smaller requests."
     )
 
 
-class Bodies:
-    """ASGI middleware: reads the whole body of what makes work, checks it, and hands it on in one piece."""
+def _refuse_media_options(document: dict[str, Any]) -> None:
+    for name in MEDIA_OPTIONS:
+        if document.get(name):
+            raise InvalidRequest(
+                f"{name} is not allowed in requests to this server; leave it out, or set it for the server in "
+                "spec.engine.settings.",
+                name,
+            )
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+
+def _check_items(items: Any) -> None:
+    if not isinstance(items, list):
+        return
+    if len(items) > MOST_ITEMS:
+        raise InvalidRequest(f"input has {len(items)} items; this server takes at most {MOST_ITEMS}.", "input")
+    wrong = next((at for at, each in enumerate(items) if not isinstance(each, dict)), None)
+    if wrong is not None:
+        raise InvalidRequest(f"input[{wrong}] is not an object; send text as a string, or items as objects.", "input")
+
+
+class Bodies:
+    """ASGI middleware: reads the whole body of a POST, checks it, and passes it on in one piece.
+
+    `media_options` allows MEDIA_OPTIONS in requests, `pixels` is the most that the images of one may have.
+    """
+
+    def __init__(self, app: ASGIApp, *, media_options: bool = False, pixels: int = 0) -> None:
+        self._app, self._check = app, partial(check_body, media_options=media_options, pixels=pixels)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        # Files come in forms, which no application reads as JSON and which have bounds of their own.
-        if scope["method"] != "POST" or _content_type(scope).startswith(b"multipart/"):
+        if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         try:
-            message = await _whole(receive)
-            if not message["more_body"]:
-                check_body(message["body"])
+            if _takes_form(scope):
+                message = None  # a form is read piece by piece, and its parser bounds fields and files
+            else:
+                message = await _whole(receive)
+                if not message["more_body"]:
+                    await self._checked(scope["path"], message["body"])
         except InvalidRequest as error:
             await JSONResponse(error.body(), error.status)(scope, receive, send)
             return
@@ -100,16 +163,28 @@ class Bodies:
             body = error_body(error.detail, "invalid_request_error")
             await JSONResponse(body, error.status_code)(scope, receive, send)
             return
-        handed_on = False
+        await self._app(scope, receive if message is None else _first(message, receive), send)
 
-        async def again() -> Message:
-            nonlocal handed_on
-            if handed_on:
-                return await receive()
-            handed_on = True
-            return message
+    async def _checked(self, path: str, body: bytes) -> None:
+        if len(body) < LARGE_BYTES:
+            self._check(path, body)
+        else:  # tens of milliseconds, in which the event loop has others to answer
+            await asyncio.to_thread(self._check, path, body)
 
-        await self._app(scope, again, send)
+
+def _takes_form(scope: Scope) -> bool:
+    """Whether the body is a form. Raises HTTPException if it is neither that nor JSON, whichever the path takes."""
+    form: bool = scope["path"].startswith(FORMS)
+    expected = "multipart/form-data" if form else "application/json"
+    if _media_type(scope) != expected:
+        # An application that reads another type would read a body that was checked as JSON, or not at all.
+        raise HTTPException(415, f"{scope['path']} takes Content-Type {expected}; send the body as that.")
+    return form
+
+
+def _media_type(scope: Scope) -> str:
+    value: bytes = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    return value.partition(b";")[0].strip().lower().decode("latin-1")
 
 
 async def _whole(receive: Receive) -> Message:
@@ -123,5 +198,14 @@ async def _whole(receive: Receive) -> Message:
             return {"type": "http.request", "body": b"".join(pieces), "more_body": gone}
 
 
-def _content_type(scope: Scope) -> bytes:
-    return next((value for name, value in scope["headers"] if name == b"content-type"), b"").strip().lower()
+def _first(message: Message, receive: Receive) -> Receive:
+    handed_on = False
+
+    async def again() -> Message:
+        nonlocal handed_on
+        if handed_on:
+            return await receive()
+        handed_on = True
+        return message
+
+    return again

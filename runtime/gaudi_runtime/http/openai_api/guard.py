@@ -12,11 +12,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaudi_runtime.contract.bucketing import Limits
-from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig
+from gaudi_runtime.contract.config import EngineName, RuntimeConfig, ServingConfig
 from gaudi_runtime.http.metrics import RequestMetrics
 from gaudi_runtime.http.openai_api.api_key import behind_key
 from gaudi_runtime.http.openai_api.body import Bodies
 from gaudi_runtime.http.openai_api.errors import InvalidRequest, Overloaded, error_body
+from gaudi_runtime.http.openai_api.media import most_pixels
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 LEAST_CONNECTIONS = 1024
@@ -201,7 +202,9 @@ def guarded(
 
     `traced` gives an application its traces.
     """
-    inside = Doors(Queue(Bodies(app), admission or admission_of(config)))
+    pixels = most_pixels() if config.engine.name is EngineName.VLLM else 0  # built-in engines take no images
+    bodies = Bodies(app, media_options=bool(config.serving.request_media_options), pixels=pixels)
+    inside = Doors(Queue(bodies, admission or admission_of(config)))
     # Behind the key: whoever has none makes nobody send anything. A full house and a wrong body have their spans.
     return Edge(behind_key(traced(inside)), closing=closing, metrics=metrics)
 

@@ -14,7 +14,7 @@ T = TypeVar("T", bound=BaseModel)
 StopString = Annotated[str, Field(min_length=1, max_length=1024)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, fail_fast=True)]
 
-MOST_PROMPTS, MOST_MESSAGES = 4096, 16_384
+MOST_PROMPTS, MOST_MESSAGES, MOST_PARTS = 4096, 16_384, 16_384
 """Of one request: to read millions of small ones, or what is wrong with each, would hold the event loop for seconds."""
 
 HARMLESS: dict[str, tuple[object, ...]] = {
@@ -59,7 +59,7 @@ class GenerationRequest(BaseModel):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=1_000_000)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    stop: StopString | Annotated[list[StopString], Field(max_length=16)] | None = None
+    stop: StopString | Annotated[list[StopString], Field(max_length=16, fail_fast=True)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -129,7 +129,7 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: str | Annotated[list[TextPart], Field(max_length=MOST_PARTS, fail_fast=True)] | None = None
     name: str | None = None
 
     def for_template(self) -> dict[str, object]:

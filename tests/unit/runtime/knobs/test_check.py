@@ -1,5 +1,7 @@
 """What people read when a setting is wrong: the sentences are part of the product."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,6 +135,14 @@ def test_every_other_knob_is_refused_with_a_reason(name: str) -> None:
 def test_argument_that_cannot_work_is_refused(argument: str) -> None:
     (sentence,) = wrong_arguments([argument])
     assert sentence.endswith(f"--kv-transfer-config {KV_TRANSFER}")
+
+
+@pytest.mark.parametrize(
+    "argument", ["--enable-prompt-embeds", "--enable_prompt_embeds=true", "--enable-prompt-e", "--enable-mm-embeds"]
+)
+def test_tensors_of_clients_are_refused(argument: str) -> None:
+    (sentence,) = wrong_arguments([argument])
+    assert re.search(r"--enable-(prompt|mm)-embeds is not for users \(Tensors of clients", sentence)
 
 
 def test_value_that_cannot_work_is_refused_among_further_arguments() -> None:

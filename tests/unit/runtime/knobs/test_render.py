@@ -42,6 +42,7 @@ def test_environment_of_a_plain_model() -> None:
 
 def test_arguments_of_a_plain_model() -> None:
     assert args() == (
+        '--limit-mm-per-prompt={"audio": 1, "image": 4, "video": 0}',
         "--dtype=auto",
         "--kv-cache-dtype=auto",
         "--max-model-len=4096",
@@ -152,8 +153,16 @@ def test_model_without_adapters_keeps_no_memory_for_them() -> None:
     assert not [each for each in args() if "lora" in each]
 
 
-def test_items_of_a_prompt_are_those_that_were_said() -> None:
-    assert '--limit-mm-per-prompt={"image": 2, "video": 0}' in args(model={"itemsPerPrompt": {"image": 2, "video": 0}})
+@pytest.mark.parametrize(
+    ("said", "limits"),
+    [
+        ({}, '{"audio": 1, "image": 4, "video": 0}'),
+        ({"image": 2}, '{"audio": 1, "image": 2, "video": 0}'),
+        ({"image": 0, "video": 3, "audio": 9}, '{"audio": 9, "image": 0, "video": 3}'),
+    ],
+)
+def test_prompt_holds_few_items_unless_the_resource_allows_more(said: dict[str, int], limits: str) -> None:
+    assert f"--limit-mm-per-prompt={limits}" in args(model={"itemsPerPrompt": said})
 
 
 def test_served_names_with_a_blank_stay_whole() -> None:

@@ -26,7 +26,7 @@ def test_a_card_has_our_worker_over_the_plugins() -> None:
 
 
 def test_media_are_fetched_from_nowhere_unless_a_domain_is_said() -> None:
-    assert added(vllm_config())[1:] == ["--allowed-media-domains=none.invalid"]
+    assert added(vllm_config())[1:] == ["--allowed-media-domains=NONE.INVALID"]
     told = {"settings": {"--allowed-media-domains": "images.example"}}
     assert added(vllm_config(engine=told))[1:] == []
 

@@ -49,7 +49,9 @@ async def ask(app: ASGIApp, path: str = CHAT, query: bytes = b"", method: str = 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await app({"type": "http", "path": path, "method": method, "headers": [], "query_string": query}, receive, send)
+    kind = b"multipart/form-data; boundary=x" if path.startswith("/v1/audio/") else b"application/json"
+    scope = {"type": "http", "path": path, "method": method, "query_string": query}
+    await app({**scope, "headers": [(b"content-type", kind)]}, receive, send)
     return dict(sent[0])
 
 

@@ -4,11 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from httpx import Response
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_runtime.http.openai_api import body as bodies
-from gaudi_runtime.http.openai_api.body import MOST_VALUES, check_body
+from gaudi_runtime.http.openai_api import guard
+from gaudi_runtime.http.openai_api.body import MOST_ITEMS, MOST_VALUES, RESPONSES, check_body
 from gaudi_runtime.http.openai_api.errors import InvalidRequest
 from tests.unit.runtime.http.openai_api.test_guard import GENERATING, House, theirs
 
@@ -20,9 +22,9 @@ JSON = st.recursive(
 )
 
 
-def refused(document: Any) -> bool:
+def refused(document: Any, path: str = GENERATING) -> bool:
     try:
-        check_body(document if isinstance(document, bytes) else json.dumps(document).encode())
+        check_body(path, document if isinstance(document, bytes) else json.dumps(document).encode())
     except InvalidRequest:
         return True
     return False
@@ -33,16 +35,59 @@ def refused(document: Any) -> bool:
     [
         {"prompt": [7] * MANY},
         {"prompt": [[7] * MANY, [8] * MANY]},
-        {"input": [7] * MANY},
-        {"tokens": [7] * MANY},
         {"messages": [{"role": "user", "content": '[{"a": [1, 2]}],' * MANY}]},
         {"messages": [{"role": "user", "content": '\\"[' * MANY}]},
         b'{"prompt": [' + b"1," * MANY,
-        b"[" * MOST_VALUES,
+        b"[" * 500,
     ],
 )
 def test_long_prompts_pass_and_so_does_what_is_no_json(document: Any) -> None:
     assert not refused(document)
+
+
+TOKEN_IDS = {
+    ("/v1/completions", "prompt"),
+    ("/v1/embeddings", "input"),
+    ("/pooling", "input"),
+    ("/classify", "input"),
+    ("/detokenize", "tokens"),
+}
+
+
+@pytest.mark.parametrize("field", ["prompt", "input", "tokens"])
+@pytest.mark.parametrize("path", sorted(guard.GENERATING))
+def test_token_ids_are_free_only_in_their_own_field(path: str, field: str) -> None:
+    assert refused({"model": "m", field: [7] * MANY}, path) == ((path, field) not in TOKEN_IDS)
+
+
+@pytest.mark.parametrize("item", [1, None, "a", [], [{}]])
+def test_items_of_a_response_must_be_objects(item: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"^input\[1\] is not an object") as error:
+        check_body(RESPONSES, json.dumps({"input": [{}, item]}).encode())
+    assert error.value.param == "input"
+
+
+def test_response_takes_so_many_items_and_no_more() -> None:
+    assert not refused({"input": [{}] * MOST_ITEMS}, RESPONSES)
+    assert refused({"input": [{}] * (MOST_ITEMS + 1)}, RESPONSES)
+    assert not refused({"input": "a text"}, RESPONSES)
+
+
+@pytest.mark.parametrize("name", ["media_io_kwargs", "mm_processor_kwargs"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/pooling", "/tokenize", "/score"])
+def test_options_of_media_are_refused_in_requests(path: str, name: str) -> None:
+    document = {name: {"video": {"num_frames": -1}}}
+    with pytest.raises(InvalidRequest, match=f"^{name} is not allowed in requests") as error:
+        check_body(path, json.dumps(document).encode())
+    assert error.value.param == name
+    assert refused(b'{"\\u006d' + json.dumps(document).encode()[3:], path)  # the same name, written otherwise
+    assert not refused({name: None}, path)
+    check_body(path, json.dumps(document).encode(), media_options=True)
+
+
+def test_body_that_is_nested_too_deeply_is_refused() -> None:
+    # The application would parse it at another depth of its own stack.
+    assert refused(b"[" * MOST_VALUES + b"]" * MOST_VALUES)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +116,9 @@ def test_many_values_elsewhere_are_refused(document: Any) -> None:
 
 def test_sentence_names_the_bound_and_what_does_not_count() -> None:
     with pytest.raises(InvalidRequest) as error:
-        check_body(b"[" * MANY)
+        check_body(GENERATING, b"[" * MANY)
     assert error.value.message == (
-        "The body has more than 20000 values besides token ids (in input, prompt, tokens); "
+        "The body has more than 20000 values, not counting token ids where this path takes them; "
         "send fewer or smaller requests."
     )
 
@@ -93,7 +138,7 @@ def values(document: Any, name: str | None = None, depth: int = 0) -> int:
     if not isinstance(document, list):
         return 1
     ids = all(type(each) is int and 0 <= each < 2**32 for each in document)
-    if name in ("prompt", "input", "tokens") and ids:
+    if name == "prompt" and ids:
         return 1
     return 1 + sum(values(each, name, depth + 1) for each in document)
 
@@ -108,6 +153,38 @@ async def test_refused_body_does_not_reach_the_application() -> None:
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
-async def test_a_form_with_a_file_is_not_looked_at() -> None:
-    answer = await House(theirs).client.post(GENERATING, files={"file": b"\0," * MANY})
-    assert answer.text == "theirs"
+async def ask(path: str, kind: str | None, content: bytes) -> Response:
+    return await House(theirs).client.post(path, content=content, headers={"content-type": kind} if kind else {})
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
+async def test_json_is_taken(kind: str) -> None:
+    assert (await ask(GENERATING, kind, b"{}")).text == "theirs"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        None,
+        "",
+        "multipart/x",
+        "multipart/form-data; boundary=x",
+        "application/x-www-form-urlencoded",
+        "text/plain",
+        "application/jsonx",
+        "application/vnd.api+json",
+    ],
+)
+async def test_other_types_do_not_reach_the_application(kind: str | None) -> None:
+    answer = await ask(GENERATING, kind, b"[]," * MANY)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (
+        415,
+        "/v1/completions takes Content-Type application/json; send the body as that.",
+    )
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/audio/translations"])
+async def test_sound_comes_in_a_form(path: str) -> None:
+    assert (await House(theirs).client.post(path, files={"file": b"\0," * MANY})).text == "theirs"
+    for kind in ("application/json", "application/x-www-form-urlencoded", "multipart/x", None):
+        assert (await ask(path, kind, b"{}")).status_code == 415

@@ -64,9 +64,9 @@ class Slow:
 async def test_request_beyond_all_places_is_refused_until_one_leaves() -> None:
     slow = Slow()
     house = House(slow)
-    first = asyncio.create_task(house.client.post(GENERATING))
+    first = asyncio.create_task(house.client.post(GENERATING, json={}))
     await slow.inside.wait()
-    refused = await house.client.post(GENERATING)
+    refused = await house.client.post(GENERATING, json={})
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
     assert refused.json()["error"] == {
         "message": "All places (1 with the queue) are taken; try again.",
@@ -76,13 +76,13 @@ async def test_request_beyond_all_places_is_refused_until_one_leaves() -> None:
     }
     slow.leave.set()
     assert (await first).text == "theirs"
-    assert (await house.client.post(GENERATING)).text == "theirs"
+    assert (await house.client.post(GENERATING, json={})).text == "theirs"
 
 
 async def test_page_is_answered_in_a_full_house() -> None:
     slow = Slow()
     house = House(slow)
-    first = asyncio.create_task(house.client.post(GENERATING))
+    first = asyncio.create_task(house.client.post(GENERATING, json={}))
     await slow.inside.wait()
     assert (await house.client.get("/v1/models")).text == "theirs"
     slow.leave.set()
@@ -91,7 +91,7 @@ async def test_page_is_answered_in_a_full_house() -> None:
 
 async def test_application_that_fails_before_it_answers_counts_as_failed() -> None:
     house = House(breaks)
-    await house.client.post(GENERATING)
+    await house.client.post(GENERATING, json={})
     assert house.answered(GENERATING, 500) == 1
     assert house.metrics.report() == Requests(answered=1, failed=1)
 
@@ -112,13 +112,13 @@ async def test_only_requests_that_make_the_engine_work_run(path: str, running: i
         await theirs(scope, receive, send)
 
     house = House(looks)
-    await house.client.request("POST" if running else "GET", path)
+    await house.client.request("POST" if running else "GET", path, json={})
     assert [each.running for each in seen] == [running]
 
 
 async def test_answer_that_breaks_off_is_counted_once() -> None:
     house = House(breaks_off)
-    await house.client.post(GENERATING)
+    await house.client.post(GENERATING, json={})
     assert (house.answered(GENERATING, 200), house.answered(GENERATING, 500)) == (1, None)
 
 
@@ -135,7 +135,7 @@ async def test_application_reads_the_body_of_a_request(monkeypatch: pytest.Monke
         await PlainTextResponse(await Request(scope, receive).body())(scope, receive, send)
 
     monkeypatch.setenv("VLLM_API_KEY", "sk-key")
-    headers = {"authorization": "Bearer sk-key"}
+    headers = {"authorization": "Bearer sk-key", "content-type": "application/json"}
     assert (await House(echo).client.post(path, content=b"abc", headers=headers)).text == "abc"
 
 

@@ -15,7 +15,7 @@ from tests.unit.runtime.configs import sim_config
 from tests.unit.runtime.http.openai_api.test_load import until
 from tests.unit.runtime.serving import Served, served
 
-HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Length: 9000\r\n\r\n"
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: 9000\r\n\r\n"
 
 
 async def unfinished(api: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -4,10 +4,10 @@ from typing import Any
 
 import openai
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gaudi_runtime.engines.protocol import SamplingParams
-from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, GenerationRequest, Message
+from gaudi_runtime.http.openai_api.requests import ChatRequest, CompletionRequest, Message
 from tests.unit.runtime.serving import Served
 
 
@@ -53,7 +53,7 @@ def test_template_sees_plain_text(message: dict[str, object], seen: dict[str, ob
 
 
 async def test_body_that_is_no_object_is_refused_as_a_whole(api: Served) -> None:
-    answer = await api.http.post("/v1/completions", content=b"[]")
+    answer = await api.http.post("/v1/completions", json=[])
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["message"].split(":")[0]) == (400, None, "body")
 
@@ -87,12 +87,14 @@ async def test_template_that_refuses_names_the_messages(api: Served) -> None:
         (CompletionRequest, "prompt", "a", 4096),
         (CompletionRequest, "prompt", [1], 4096),
         (ChatRequest, "messages", {"role": "user"}, 16_384),
+        (Message, "content", {"type": "text", "text": "a"}, 16_384),
     ],
 )
-def test_request_has_a_bound_of_parts(kind: type[GenerationRequest], field: str, entry: Any, most: int) -> None:
-    assert kind.model_validate({"model": "echo", field: [entry] * most})
+def test_request_has_a_bound_of_parts(kind: type[BaseModel], field: str, entry: Any, most: int) -> None:
+    common = {"model": "echo", "role": "user"}
+    assert kind.model_validate({**common, field: [entry] * most})
     with pytest.raises(ValidationError, match="at most"):
-        kind.model_validate({"model": "echo", field: [entry] * (most + 1)})
+        kind.model_validate({**common, field: [entry] * (most + 1)})
     with pytest.raises(ValidationError) as refused:
-        kind.model_validate({"model": "echo", field: [{}] * (most + 1)})
+        kind.model_validate({**common, field: [{}] * (most + 1)})
     assert refused.value.error_count() <= 4, "not one of every entry"

@@ -1,0 +1,134 @@
+"""What the images of a request may decode to."""
+
+import json
+from base64 import b64encode
+from io import BytesIO
+from typing import Any
+
+import pytest
+from httpx import ASGITransport, AsyncClient
+from PIL import Image
+from prometheus_client import CollectorRegistry
+
+from gaudi_runtime.http.metrics import RequestMetrics
+from gaudi_runtime.http.openai_api.body import check_body
+from gaudi_runtime.http.openai_api.errors import InvalidRequest
+from gaudi_runtime.http.openai_api.guard import guarded
+from gaudi_runtime.http.openai_api.media import IMAGES, MOST_MEDIA, MOST_PIXELS, most_pixels
+from tests.unit.runtime.http.openai_api.test_guard import theirs
+from tests.unit.runtime.knobs.configs import vllm_config
+
+CHAT = "/v1/chat/completions"
+MOST = 10_000
+
+
+def picture(width: int, height: int, kind: str = "PNG") -> str:
+    """An image of one colour, as base64."""
+    file = BytesIO()
+    Image.new("L", (width, height)).save(file, kind)
+    return b64encode(file.getvalue()).decode()
+
+
+def chat(*parts: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": list(parts)}]}
+
+
+def image(data: str, kind: str = "image/png") -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+
+
+def refused(document: Any, most: int = MOST, path: str = CHAT) -> bool:
+    try:
+        check_body(path, json.dumps(document).encode(), pixels=most)
+    except InvalidRequest:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
+def test_images_of_a_request_are_added_up(kind: str) -> None:
+    half = image(picture(100, 50, kind), "image/anything")
+    assert not refused(chat(half, half))
+    assert refused(chat(half, half, image(picture(1, 1))))
+
+
+SQUARE, LARGE = picture(100, 100), picture(101, 100)
+
+
+@pytest.mark.parametrize(
+    ("path", "within"),
+    [
+        (CHAT, lambda data: chat({"type": "image_url", "image_url": {"url": f"DATA:image/png;base64,{data}"}})),
+        (CHAT, lambda data: chat({"image_url": f"data:image/png;base64,{data}"})),
+        (CHAT, lambda data: chat({"type": "video_url", "video_url": {"url": f"data:video/jpeg;base64,{data}"}})),
+        ("/v1/responses", lambda data: {"input": [{"content": [{"image_url": f"data:image/png;base64,{data}"}]}]}),
+        (
+            "/v1/messages",
+            lambda data: chat({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}),
+        ),
+        ("/v2/embed", lambda data: {"images": [f"data:image/png;base64,{data}"]}),
+        ("/score", lambda data: {"queries": {"content": [image(data)]}}),
+    ],
+)
+def test_images_are_found_wherever_an_api_has_them(path: str, within: Any) -> None:
+    assert not refused(within(SQUARE), path=path)
+    assert refused(within(LARGE), path=path)
+
+
+def test_frames_of_a_video_are_added_up() -> None:
+    def video(frames: int) -> Any:
+        url = "data:video/jpeg;base64," + ",".join([picture(50, 50, "JPEG")] * frames)
+        return chat({"type": "video_url", "video_url": {"url": url}})
+
+    assert not refused(video(4))
+    assert refused(video(5))
+
+
+def test_so_many_images_are_looked_at_and_no_more() -> None:
+    one = image(picture(1, 1))
+    assert not refused(chat(*[one] * MOST_MEDIA))
+    assert refused(chat(*[one] * (MOST_MEDIA + 1)))
+    assert refused(chat(image("," * (MOST_MEDIA + 1))))
+
+
+def test_image_whose_header_lies_beyond_other_data_is_found() -> None:
+    file = BytesIO()
+    Image.new("L", (101, 100)).save(file, "JPEG", exif=b"Exif" + b"\0" * 60_000)
+    assert refused(chat(image(b64encode(file.getvalue()).decode())))
+
+
+@pytest.mark.parametrize("data", ["", "a", "%%%", "AAAA", b64encode(b"\x89PNG\r\n\x1a\n").decode(), "\u00e9"])
+def test_what_is_no_image_is_left_to_the_application(data: str) -> None:
+    assert not refused(chat(image(data)), most=1)
+
+
+async def test_small_file_of_many_pixels_does_not_reach_vllm() -> None:
+    file = BytesIO()
+    Image.new("1", (13_300, 13_300)).save(file, "PNG", optimize=True)
+    bomb = file.getvalue()
+    assert len(bomb) < 30_000
+    app = guarded(theirs, vllm_config(), RequestMetrics(CollectorRegistry()), lambda: False)
+    async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
+        answer = await client.post(CHAT, json=chat(image(b64encode(bomb).decode())))
+        assert (answer.status_code, answer.json()["error"]["message"]) == (
+            400,
+            "The images of the request have more than 67108864 pixels together; send fewer or smaller ones.",
+        )
+        assert (await client.post(CHAT, json=chat(*[image(picture(1024, 1024))] * 4))).text == "theirs"
+
+
+async def test_options_of_media_pass_where_the_resource_allows_them() -> None:
+    options = chat() | {"media_io_kwargs": {"video": {"num_frames": -1}}}
+    for allowed in (False, True):
+        config = vllm_config(serving={"requestMediaOptions": allowed})
+        app = guarded(theirs, config, RequestMetrics(CollectorRegistry()), lambda: False)
+        async with AsyncClient(transport=ASGITransport(app=app), base_url="http://pod") as client:
+            assert (await client.post(CHAT, json=options)).status_code == (200 if allowed else 400)
+
+
+@pytest.mark.parametrize(
+    ("value", "most"),
+    [(None, MOST_PIXELS), ("1000", 1000), ("0", 0), ("-1", 0), ("many", MOST_PIXELS)],
+)
+def test_bound_of_a_request_follows_that_of_an_image(value: str | None, most: int) -> None:
+    assert most_pixels({"VLLM_MAX_IMAGE_PIXELS": value} if value else {}) == IMAGES * most

@@ -1,0 +1,36 @@
+"""How many errors a request model reports that is defined as vLLM's are."""
+
+import subprocess
+import sys
+
+COUNT = """
+from pydantic import BaseModel, ValidationError
+from gaudi_runtime.engines.vllm.release import stop_at_first_error
+
+stop_at_first_error()
+stop_at_first_error()
+
+class Item(BaseModel):
+    role: str
+    tokens: list[int] | list[str] | None = None
+
+class Request(BaseModel):
+    items: list[Item | int | dict[str, float]] = []
+    options: dict[str, int] = {}
+    names: set[int] = set()
+
+for wrong in ({"items": [None] * 9}, {"items": [{"role": "a", "tokens": [None] * 9}]},
+              {"options": dict.fromkeys("abcdefgh")}, {"names": "abcdefgh".split()}):
+    try:
+        Request.model_validate(wrong)
+    except ValidationError as error:
+        print(error.error_count())
+print(Request.model_validate({"items": [{"role": "a", "tokens": ["b"]}, 1, {"a": 1}], "options": {"a": 1}}).items)
+"""
+
+
+def test_model_stops_at_the_first_wrong_value_of_a_container() -> None:
+    run = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=True)
+    *counts, taken = run.stdout.splitlines()
+    assert [int(count) for count in counts] == [3, 4, 1, 1]
+    assert taken == "[Item(role='a', tokens=['b']), 1, {'a': 1.0}]"
