@@ -27,7 +27,7 @@ from gaudi_runtime.artifacts.recipe_cache.cache import RecipeCache
 from gaudi_runtime.artifacts.sources.fetch import with_model_here
 from gaudi_runtime.buckets.bucket import DeviceBlocks
 from gaudi_runtime.buckets.planner import plan_of_device
-from gaudi_runtime.contract.config import RuntimeConfig, ServingConfig, plan_hash
+from gaudi_runtime.contract.config import EngineName, RuntimeConfig, ServingConfig, plan_hash
 from gaudi_runtime.contract.ports import INSTANCE_HEADER
 from gaudi_runtime.contract.report import MemorySplit, Phase, RuntimeFailure
 from gaudi_runtime.engines.protocol import (
@@ -63,7 +63,7 @@ from gaudi_runtime.process.signals import Signals, Stopped, raise_if_stopped
 from gaudi_runtime.process.worker import in_worker_thread
 from gaudi_runtime.tracing.tracing import Tracing, tracing
 from gaudi_runtime.units import plural, size
-from gaudi_runtime.warmup.memory import Split, kv_blocks, split_memory
+from gaudi_runtime.warmup.memory import Split, fill_cache, kv_blocks, split_memory
 from gaudi_runtime.warmup.progress import split_line
 from gaudi_runtime.warmup.runner import warm_up
 
@@ -320,7 +320,12 @@ def _memory(config: RuntimeConfig, engine: Engine, board: ReportBoard) -> tuple[
     board.update(phase=Phase.PROFILING)
     free = own.profile().free
     split = split_memory(free, config.engine.device_memory_utilization, config.warmup.graph_memory_share)
-    blocks = DeviceBlocks.as_asked(kv_blocks(split.kv_cache, own.block_bytes()), config.limits)
+    if config.engine.name is EngineName.SIM:
+        # The simulation divides memory as the plugin did in the reference logs.
+        count = kv_blocks(split.kv_cache, own.block_bytes())
+    else:
+        split, count = fill_cache(split, own.block_bytes(), config.limits)
+    blocks = DeviceBlocks.as_asked(count, config.limits)
     # Before the allocation, so that the report of one that fails has the figures.
     _publish(config, split, blocks, board)
     board.update(phase=Phase.ALLOCATING)

@@ -11,8 +11,9 @@ time for new buckets, as state machines over measured amounts:
         except DeviceOutOfMemory:
             phase.fail()
 
-First pass: prompt with its share, then decode with its share. When one phase is complete then, the other continues
-with all that is left. A bucket without a graph is served without replay (docs/internals/warmup.md, Capture budget).
+First pass: prompt with its share, then decode with its share. Second pass: each phase that is incomplete continues with
+all that is left, prompt first. A bucket without a graph is served without replay (docs/internals/warmup.md, Capture
+budget).
 """
 
 from collections import deque
@@ -219,7 +220,7 @@ class CaptureBudget:
         self._prompt = budget(BucketPhase.PROMPT, prompt_order, pool.prompt)
         self._decode = budget(BucketPhase.DECODE, decode_order, pool.decode)
         self._passes = deque((self._prompt, self._decode))
-        self._leftover_given = False
+        self._second_pass = deque((self._prompt, self._decode))
 
     def next(self) -> CaptureStep | None:
         """The bucket to capture now, None when capture is over."""
@@ -239,7 +240,7 @@ class CaptureBudget:
         for budget in (self._prompt, self._decode):
             budget.end(reason)
         self._passes.clear()
-        self._leftover_given = True
+        self._second_pass.clear()
 
     def skipped(self) -> tuple[Skipped, ...]:
         """Buckets left without a graph so far, with the reason."""
@@ -250,16 +251,16 @@ class CaptureBudget:
         )
 
     def _give_leftover(self) -> bool:
-        """Once: when one phase is complete, the other goes on with every byte that is left."""
-        unfinished = [budget for budget in (self._prompt, self._decode) if not budget.complete]
-        bytes_left = self._pool - self._prompt.graph_bytes - self._decode.graph_bytes
-        # A phase that met the end of memory gets no second pass: it would meet it again.
-        if self._leftover_given or len(unfinished) != 1 or unfinished[0].over or bytes_left <= 0:
-            return False
-        self._leftover_given = True
-        unfinished[0].resume(bytes_left)
-        self._passes.append(unfinished[0])
-        return True
+        """Let the next incomplete phase go on with every byte that is left; False when each had its second pass."""
+        while self._second_pass:
+            budget = self._second_pass.popleft()
+            bytes_left = self._pool - self._prompt.graph_bytes - self._decode.graph_bytes
+            # A phase that met the end of memory gets no second pass: it would meet it again.
+            if not budget.complete and not budget.over and bytes_left > 0:
+                budget.resume(bytes_left)
+                self._passes.append(budget)
+                return True
+        return False
 
 
 class TimeBudget:

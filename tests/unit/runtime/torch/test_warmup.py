@@ -1,5 +1,6 @@
 """The verbs of start-up: what they count, allocate and refuse."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from gaudi_runtime.engines.torch.buffers import Geometry, buffer_bytes, empty_bu
 from gaudi_runtime.engines.torch.engine import TorchEngine
 from gaudi_runtime.engines.torch.runner import ModelRunner
 from gaudi_runtime.errors import DeviceOutOfMemory
+from gaudi_runtime.http.report_board import ReportBoard
+from gaudi_runtime.serve import start_engine
 from gaudi_runtime.warmup.schedule import warmup_swaps
 from tests.unit.runtime.torch.conftest import Reference
 from tests.unit.runtime.torch.engines import EAGER, answers, collect, greedy, prompt_of, start, torch_config
@@ -144,3 +147,15 @@ def test_defragmenter_runs_every_size(checkpoint: Path) -> None:
     runs: list[None] = []
     loaded(checkpoint).warm_defragmenter(lambda: runs.append(None))
     assert len(runs) == len(warmup_swaps()) == 8
+
+
+@pytest.mark.parametrize("prefix_caching", [False, True])
+async def test_cache_is_what_sequences_fill_unless_prefixes_are_kept(checkpoint: Path, prefix_caching: bool) -> None:
+    board = ReportBoard("0" * 64)
+    config = torch_config(checkpoint, engine=EAGER, prefix_caching=prefix_caching)
+    await start_engine(config, board, threading.Event()).close()
+    memory = board.report().memory
+    assert memory is not None
+    filled = 4 * 128 // 8 + 1
+    assert memory.kv_blocks > filled if prefix_caching else memory.kv_blocks == filled
+    assert memory.graphs + memory.kv_cache == memory.usable
