@@ -153,7 +153,9 @@ class Replica:
 
     def _list(self, session: WatchSession, kind: Kind) -> int:
         api = self._outside.api
-        session.listed(kind, None, api.kind(kind.kind), api.version)
+        for each in (listed := api.kind(kind.kind)):
+            session.seen(each)
+        session.listed(kind, None, [each["metadata"]["uid"] for each in listed], api.version)
         return len(api.log[kind.kind])
 
     async def _fetch(self, target: Target, after: int, wait: float) -> WarmupReport:

@@ -8,6 +8,7 @@ thresholds and as percentages (docs/internals/warmup.md, Percentages).
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -34,6 +35,12 @@ def canonical_json(value: Any) -> str:
 def short_hash(value: Any, digits: int = 10) -> str:
     """The first hex digits of the SHA-256 of a JSON value; fit for names and labels."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:digits]
+
+
+def digests(data: Any) -> dict[str, str]:
+    """The content of a ConfigMap with the SHA-256 of each text in its place: what is kept and compared of it."""
+    found = data if isinstance(data, Mapping) else {}
+    return {name: hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest() for name, text in found.items()}
 
 
 def sentence(text: str) -> str:

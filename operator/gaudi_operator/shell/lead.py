@@ -78,7 +78,12 @@ class Leader:
         self._start_watch = around.watch
         metrics.resources.set_function(self._store.resources)
         metrics.show_resources(self._store.all_resources)
-        self._watching = WatchSession(metrics, lambda *listed: self._reconciler.listed(*listed))
+        self._watching = WatchSession(
+            metrics,
+            lambda manifest: self._reconciler.seen(manifest),
+            lambda *listed: self._reconciler.listed(*listed),
+            settings.watch_namespaces,
+        )
         self._reports = Reports(
             lambda *news: self._reconciler.reported(*news),
             metrics,

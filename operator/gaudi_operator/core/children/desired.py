@@ -24,6 +24,7 @@ from gaudi_operator.core.children.manifests.workloads import (
 )
 from gaudi_operator.core.children.runtime_config import config_map
 from gaudi_operator.core.names import APPLIED_HASH_ANNOTATION
+from gaudi_operator.core.notation import digests
 from gaudi_operator.core.observed import Manifest, Observed
 from gaudi_operator.core.resource import Identity, Inference
 from gaudi_operator.core.rollout.replicas import Scaling, live_workloads, running_revisions, with_workloads
@@ -76,14 +77,20 @@ def _write(child: Object, live: Manifest | None) -> Action | None:
     # An apply would succeed and be lost with the object; the next reconcile finds it gone and makes it again.
     if "deletionTimestamp" in live["metadata"]:
         return None
-    drift = has_drifted(child, live)
+    compared = as_observed(child)
+    drift = has_drifted(compared, live)
     if drift is None:
         return None
-    if child.get("immutable") and has_drifted(child["data"], live.get("data")):
+    if child.get("immutable") and has_drifted(compared["data"], live.get("data")):
         return delete(live, "its content is not what its name says, and it is immutable: it is recreated")
     if _hash(child) != _hash(live):
         return Apply(child, "what is desired has changed")
     return Apply(child, f"{drift} was changed by others")
+
+
+def as_observed(child: Object) -> Object:
+    """The child as the store keeps it: a ConfigMap has digests of its texts."""
+    return {**child, "data": digests(child["data"])} if child["kind"] == "ConfigMap" else child
 
 
 def _hash(manifest: Manifest) -> object:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -85,11 +85,11 @@ class Reconciler:
             self._do.store.doubt(kind_of(manifest), key)
             self.wake(key, 0.0 if kind_of(manifest) is RESOURCE else SOON_SECONDS)
 
-    def listed(self, kind: Kind, namespace: str | None, objects: Sequence[Mapping[str, Any]], version: int) -> None:
-        """All objects of a kind, in one namespace or in all."""
+    def listed(self, kind: Kind, namespace: str | None, uids: Collection[str], version: int) -> None:
+        """All objects of a kind, in one namespace or in all, were seen; these are their UIDs."""
         store = self._do.store
         waited = bool(store.unlisted)
-        woken = store.take_list(kind, namespace, objects, version)
+        woken = store.end_list(kind, namespace, uids, version)
         if waited and not store.unlisted:
             self._first.expect(store.served())
         for key in woken:

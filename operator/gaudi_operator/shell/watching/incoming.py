@@ -1,9 +1,9 @@
 """Objects as the API server sends them, one at a time: what strangers label as ours is not kept, nor read ahead.
 
 Whoever may make objects in a namespace may give them our label and 1.5 MiB of content, which is forty times that once
-it is read. So no list is read as a whole: each object is looked at when it has come, and one that no resource of ours
-owns, or that is larger than any operator writes, leaves its name alone behind. What a watch brings comes one at a time
-and is looked at in the same way.
+it is read. So lists are read one object at a time, like watches, and each object goes into the store before the next is
+read. Of an object that no GaudiInference owns, or that is larger than any that the operator writes, only the name is
+kept. The store bounds how much all objects of one resource take (shares.py).
 """
 
 import codecs
@@ -16,10 +16,8 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.shell.kinds import CLASS, POD, PVC, RESOURCE, Kind
-
-MOST_VALUES = 20_000
-"""Of JSON in an object of ours: tens of times what the largest spec makes of one."""
+from gaudi_operator.shell.kinds import CLASS, CONFIG_MAP, POD, PVC, RESOURCE, Kind
+from gaudi_operator.shell.watching.shares import OBJECT_BYTES, weight
 
 _AFTER_A_VALUE = frozenset(",:]} \n\r\t")
 
@@ -30,17 +28,16 @@ _OWNERS = {POD: ("ReplicaSet", "StatefulSet")}
 log = logging.getLogger(__name__)
 
 
-def kept(kind: Kind, manifest: Manifest, length: int | None = None) -> Manifest:
-    """The object, or its name alone where it is no affair of the operator's. `length` is that of the JSON
-    that it stands in, where that is known.
-    """
+def kept(kind: Kind, manifest: Manifest) -> Manifest:
+    """Return the object, or only its name if the operator has no use for it."""
     # Of theirs the schema says how large they may be, and classes count for everybody.
     if kind in (RESOURCE, CLASS):
         return manifest
     if not _is_owned(kind, manifest):
         return _name_of(manifest)
-    # Each value is a character of JSON at least, so that most objects need not be counted.
-    if (length is None or length > MOST_VALUES) and _values(manifest, MOST_VALUES) > MOST_VALUES:
+    # Of the content of a ConfigMap only digests are kept.
+    counted = {name: each for name, each in manifest.items() if name != "data"} if kind is CONFIG_MAP else manifest
+    if weight(counted) > OBJECT_BYTES:
         metadata = manifest["metadata"]
         log.warning("%s %s is larger than any of ours, and left aside.", kind.kind, metadata.get("name"))
         return _name_of(manifest)
@@ -56,20 +53,6 @@ def _is_owned(kind: Kind, manifest: Manifest) -> bool:
     return controller.get("kind") in _OWNERS[kind] if kind in _OWNERS else ours
 
 
-def _values(value: Any, most: int) -> int:
-    """How many values there are in one, itself among them; more than `most` are not counted on."""
-    found, left = 0, [value]
-    while left and found <= most:
-        each = left.pop()
-        found += 1
-        if isinstance(each, dict):
-            left.extend(each.values())
-        elif isinstance(each, list):
-            # A long list is enough to know.
-            left.extend(each[: most + 1])
-    return found
-
-
 def _name_of(manifest: Manifest) -> Manifest:
     metadata = manifest["metadata"]
     names = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in metadata}
@@ -79,15 +62,15 @@ def _name_of(manifest: Manifest) -> Manifest:
 class ListReader:
     """Reads a list of objects from what has come of it, in whatever order its fields are."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], take: Callable[[Manifest], Manifest]) -> None:
-        """`take` is called with each object as soon as it is there, and says what is kept of it."""
+    def __init__(self, chunks: AsyncIterator[bytes], take: Callable[[Manifest], Any]) -> None:
+        """`take` is called with each object as soon as it is there, and returns what stands for it in the list."""
         self._chunks, self._take = chunks, take
         self._text, self._at, self._ended = "", 0, False
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
         self._read = json.JSONDecoder().raw_decode
 
     async def whole(self) -> dict[str, Any]:
-        """The list, with what was kept of each object. Raises ValueError when it is none."""
+        """The list, with what stands for each object. Raises ValueError when it is none."""
         found: dict[str, Any] = {}
         await self._skip("{")
         while await self._next() != "}":
@@ -99,8 +82,8 @@ class ListReader:
                 await self._skip(",")
         return found
 
-    async def _items(self) -> list[Manifest]:
-        items = list[Manifest]()
+    async def _items(self) -> list[Any]:
+        items = list[Any]()
         await self._skip("[")
         while await self._next() != "]":
             items.append(self._take(await self._value()))

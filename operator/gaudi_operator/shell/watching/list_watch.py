@@ -11,7 +11,7 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import msgspec
 
 from gaudi_operator.shell.kinds import POD, Kind
 from gaudi_operator.shell.watching.incoming import ListReader, kept
-from gaudi_operator.shell.watching.trimmed import from_json, shaped, trimmed
+from gaudi_operator.shell.watching.trimmed import from_json, shaped
 
 PAGE = 500
 """Objects that are asked for at once: what is read of a page goes before the next one comes."""
@@ -44,8 +44,8 @@ _GONE = 410
 Object = Mapping[str, Any]
 Seen = Callable[[Object], None]
 """Called with the newest version of an object."""
-Listed = Callable[[Kind, str | None, Sequence[Object], int], None]
-"""Called with (kind, namespace or None for all, the objects of the list, its resource version)."""
+Listed = Callable[[Kind, str | None, Collection[str], int], None]
+"""Called at the end of a list, after its objects were seen: (kind, namespace or None for all, UIDs, version)."""
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,9 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class ListWatch:
-    """`seen` is called with every changed object, `deleted` with its last version, `listed` with what a list holds."""
+    """`seen` is called with every listed or changed object, `deleted` with the last version of one, `listed` at the end
+    of a list.
+    """
 
     http: aiohttp.ClientSession
     server: str
@@ -104,15 +106,17 @@ class ListWatch:
                 await asyncio.sleep(next(delays))
 
     async def _list(self) -> str:
-        """All objects, page by page; the version of the list. What changes between pages is not in it."""
-        objects: list[Object] = []
+        """Read all objects, page by page, and return the version of the list. What changes between pages is not in
+        it. Nothing but UIDs is kept here: a list has as many objects as its namespaces have room for.
+        """
+        uids: set[str] = set()
         pages = {"limit": str(PAGE)}
         while True:
             page = await self._page(pages)
             metadata = page["metadata"]
-            objects += page.get("items") or ()
+            uids.update(page.get("items") or ())
             if not metadata.get("continue"):
-                self.listed(self.kind, self.namespace, objects, int(metadata["resourceVersion"]))
+                self.listed(self.kind, self.namespace, uids, int(metadata["resourceVersion"]))
                 return str(metadata["resourceVersion"])
             pages = {"limit": str(PAGE), "continue": metadata["continue"]}
 
@@ -122,7 +126,7 @@ class ListWatch:
             async with self.http.get(self._url, params={**self._selected, **pages}, timeout=timeout) as response:
                 if response.status != 200:
                     raise Failed(None)
-                return await ListReader(response.content.iter_chunked(CHUNK_BYTES), self._kept).whole()
+                return await ListReader(response.content.iter_chunked(CHUNK_BYTES), self._take).whole()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Failed(None) from error
 
@@ -150,7 +154,7 @@ class ListWatch:
                         raise Failed(self._after(json.loads(bytes(event.object)), version))
                     manifest = from_json(self.kind, event.object)
                     version = manifest["metadata"]["resourceVersion"]
-                    self._tell(event.type, manifest, len(line))
+                    self._tell(event.type, manifest)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Failed(version) from error
         return version
@@ -168,17 +172,18 @@ class ListWatch:
             finally:
                 transport.resume_reading()
 
-    def _kept(self, manifest: Object) -> Object:
-        # Items of a list do not say their kind as others do. Trimmed at once, for a list may be of thousands.
+    def _take(self, manifest: Object) -> str:
+        # Items of a list do not say their kind as others do.
         named = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
-        return trimmed(self.kind, kept(self.kind, shaped(self.kind, {**named, **manifest})))
+        self._tell("LISTED", shaped(self.kind, {**named, **manifest}))
+        return str(manifest["metadata"]["uid"])
 
-    def _tell(self, kind: str, manifest: Object, length: int) -> None:
+    def _tell(self, kind: str, manifest: Object) -> None:
         try:
             if kind == "DELETED":
                 self.deleted(manifest)  # nothing is kept of it
             elif kind != "BOOKMARK":
-                self.seen(kept(self.kind, manifest, length))
+                self.seen(kept(self.kind, manifest))
         except Exception:
             # The others of the kind come all the same, and this one with the next list.
             log.exception("What a watch of %s has shown could not be taken in.", self.kind.plural)

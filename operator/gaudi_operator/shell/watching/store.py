@@ -36,6 +36,7 @@ from gaudi_operator.shell.kinds import (
     Kind,
     kind_of,
 )
+from gaudi_operator.shell.watching.shares import Shares, weight
 from gaudi_operator.shell.watching.trimmed import same_but_for_version, trimmed
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,10 @@ class Key(NamedTuple):
 
 CLASSES = Key("", "")
 """What classes are kept under, in place of a resource: they count for all."""
+
+
+_UNLIMITED = frozenset({RESOURCE, CLASS})
+"""Of these the schema says how large they may be, and only who may use the operator may make them."""
 
 
 def key_of(manifest: Manifest) -> Key | None:
@@ -84,6 +89,7 @@ class Store:
         self._families: dict[Key, dict[tuple[Kind, str], Manifest]] = defaultdict(dict)
         self._home: dict[tuple[Kind, str], Key] = {}
         self._gone: dict[str, int] = {}
+        self._shares = Shares()
 
     def put(self, manifest: Mapping[str, Any]) -> Key | None:
         """Take a version of an object in; returns the resource to wake, None when it says nothing new."""
@@ -98,8 +104,12 @@ class Store:
         # Somebody has changed the label that says whose it is.
         if home not in (None, key):
             self._drop(kind, uid)
+        if kind not in _UNLIMITED and not self._shares.take(self._holder(key, slim), kind, uid, weight(slim)):
+            return self._drop(kind, uid)
         self._families[key][kind, uid] = slim
         self._home[kind, uid] = key
+        if kind is RESOURCE and not known:
+            self._settle(key)
         return None if home == key and known and same_but_for_version(known, slim) else key
 
     def remove(self, manifest: Mapping[str, Any]) -> Key | None:
@@ -111,25 +121,21 @@ class Store:
             self._gone.pop(next(iter(self._gone)))
         return self._drop(kind_of(manifest), uid)
 
-    def take_list(
-        self, kind: Kind, namespace: str | None, objects: Iterable[Mapping[str, Any]], version: int
-    ) -> Collection[Key]:
-        """Take a whole list of `kind` at `version` in. Returns the resources to wake: none while another list is
-        missing, all once the last of the first lists is there, later those with news.
+    def end_list(self, kind: Kind, namespace: str | None, listed: Collection[str], version: int) -> Collection[Key]:
+        """Note that a list of `kind` at `version` has come to its end; `listed` are the UIDs of its objects, which were
+        put before. Returns the resources to wake: none while another list is missing, all once the last of the first
+        lists is there, later those of which something has vanished.
         """
-        listed = {each["metadata"]["uid"]: self.put(each) for each in objects}
-        news = {key for key in listed.values() if key}
         ghosts = self.sweep(kind, namespace, listed, version)
         self.doubt(kind, *ghosts)
         for key in ghosts:
             log.info("%s %s vanished unseen", kind.kind, key, extra={"resource": f"{key.namespace}/{key.name}"})
-            news.add(key)
         first = (kind, namespace) in self.unlisted
         self.unlisted.discard((kind, namespace))
         if self.unlisted:
             return ()
         if not first:
-            return news
+            return ghosts
         # Lists are of different moments: who is in one may be gone in the next.
         self.doubted.update(self.served())
         # All of them: what changed before the last first list woke nobody.
@@ -237,14 +243,33 @@ class Store:
     def _of(self, key: Key, kind: Kind) -> list[Manifest]:
         return [each for (of_kind, _), each in self._families.get(key, {}).items() if of_kind is kind]
 
+    def _holder(self, key: Key, manifest: Manifest) -> Key | None:
+        """Whose share an object counts against; None if no resource that exists has made it."""
+        resource, owner = self.resource(key), _controller(manifest).get("uid")
+        if resource is None:
+            return None
+        # Pods are controlled by workloads, and a retained PVC by nothing.
+        made = kind_of(manifest) is POD or owner in (None, resource["metadata"]["uid"])
+        return key if made else None
+
+    def _settle(self, key: Key) -> None:
+        """Count the objects of a resource that has come, or is gone, against the right share."""
+        for (kind, uid), each in tuple(self._families.get(key, {}).items()):
+            if kind in _UNLIMITED:
+                continue
+            if not self._shares.take(self._holder(key, each), kind, uid, self._shares.weight_of(kind, uid)):
+                self._drop(kind, uid)
+
     def _drop(self, kind: Kind, uid: str) -> Key | None:
+        self._shares.give_back(kind, uid)
         key = self._home.pop((kind, uid), None)
         if key:
-            if kind is RESOURCE:
-                self.doubted.discard(key)
             del self._families[key][kind, uid]
             if not self._families[key]:
                 del self._families[key]
+            if kind is RESOURCE:
+                self.doubted.discard(key)
+                self._settle(key)
         return key
 
 

@@ -6,16 +6,20 @@ reconcile that has nothing to do.
 """
 
 from collections.abc import Callable, Mapping
-from sys import intern
+from sys import getsizeof, intern
 from typing import Any, TypedDict
 
 from msgspec import Raw, ValidationError, convert
 from msgspec.json import Decoder
 
+from gaudi_operator.api.v1alpha1.resource import GROUP
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION
+from gaudi_operator.core.notation import digests
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
     CLASS,
+    CONFIG_MAP,
     CONTROLLER_REVISION,
     KINDS,
     LEADER_WORKER_SET,
@@ -117,6 +121,12 @@ _ALIKE = frozenset({CONTROLLER_REVISION, REPLICA_SET, LEADER_WORKER_SET})
 of all resources, are alike but for names, in all that they say.
 """
 
+_READ_ANNOTATIONS: Mapping[Kind, tuple[str, ...]] = {
+    RESOURCE: (f"{GROUP}/",),
+    POD: (f"{GROUP}/", GROUP_SIZE_ANNOTATION, DELETION_COST_ANNOTATION),
+}
+"""Beginnings of the annotations that the operator reads, of kinds to which others may add up to 256 KiB of them."""
+
 _DEEPEST = 40
 """Levels of what is copied. Ours have fewer; what a stranger nests deeper stays as it is."""
 
@@ -145,6 +155,11 @@ def shaped(kind: Kind, manifest: Manifest) -> dict[str, Any]:
 def trimmed(kind: Kind, manifest: Manifest) -> dict[str, Any]:
     """The object as it is kept."""
     kept = shaped(kind, manifest)
+    if kind is CONFIG_MAP and "data" in kept:
+        kept["data"] = digests(kept["data"])
+    if kind in _READ_ANNOTATIONS and isinstance(annotations := kept["metadata"].get("annotations"), Mapping):
+        read = {name: each for name, each in annotations.items() if name.startswith(_READ_ANNOTATIONS[kind])}
+        kept["metadata"] = {**kept["metadata"], "annotations": read}
     return {intern(name): _copied(kind, name)(each, _DEEPEST) for name, each in kept.items()}
 
 
@@ -179,9 +194,10 @@ def _with_texts_once(value: Any, deepest: int) -> Any:
 class _Parts:
     """Parts of objects that were met lately, each kept once. Nobody changes what is kept."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
         self._known: dict[tuple[Any, ...], Any] = {}
+        self._bytes = 0
 
     def once(self, value: Any, deepest: int) -> Any:
         """An equal value whose parts are those that are known already."""
@@ -196,9 +212,16 @@ class _Parts:
             key = (list, *map(_identity, made))
         else:
             return value
-        if len(self._known) >= self._most:
+        if (known := self._known.get(key)) is not None:
+            return known
+        # What is here may be of objects that the store has not kept, or keeps no more.
+        inside = made.values() if type(made) is dict else made
+        self._bytes += 2 * getsizeof(made) + sum(getsizeof(each) for each in inside if type(each) is str)
+        if len(self._known) >= self._most or self._bytes > self._most_bytes:
             self._known.clear()
-        return self._known.setdefault(key, made)
+            self._bytes = 0
+        self._known[key] = made
+        return made
 
 
 def _identity(value: Any) -> Any:
@@ -206,4 +229,4 @@ def _identity(value: Any) -> Any:
     return (type(value), value) if isinstance(value, int | None) else id(value)
 
 
-_PARTS = _Parts(2048)
+_PARTS = _Parts(2048, 16 * 2**20)

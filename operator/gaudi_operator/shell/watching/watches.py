@@ -76,10 +76,19 @@ async def watch(
             if kind is not RESOURCE
             for namespace in (namespaces if kind.namespaced else ()) or (None,)
         ]
-        tasks = [group.create_task(each.follow(), name=f"watch of {each.kind.plural}") for each in followed]
+        tasks = [
+            group.create_task(_follow_after(session.resources_listed, each), name=f"watch of {each.kind.plural}")
+            for each in followed
+        ]
         await _watch_with_kopf(connection, namespaces, started, session, seen, deleted)
         for task in tasks:
             task.cancel()
+
+
+async def _follow_after(resources_listed: asyncio.Event, each: ListWatch) -> None:
+    """The store keeps objects by their owner, so that owners come first."""
+    await resources_listed.wait()
+    await each.follow()
 
 
 async def _watch_with_kopf(
@@ -159,10 +168,18 @@ class Answer(aiohttp.ClientResponse):
 
 @dataclass
 class WatchSession:
-    """An aiohttp client middleware; `tried` is when each kind was last listed or watched, monotonic seconds."""
+    """An aiohttp client middleware; `tried` is when each kind was last listed or watched, monotonic seconds.
+
+    `seen` is called with each object of a list and `listed` at its end. `resources_listed` is set when the
+    GaudiInferences were listed for the first time, in each of `namespaces`.
+    """
 
     metrics: Metrics
+    seen: Seen
     listed: Listed
+    namespaces: Collection[str] = ()
+    resources_listed: asyncio.Event = field(default_factory=asyncio.Event)
+    _listed_in: set[str | None] = field(default_factory=set)
     tried: dict[Kind, float] = field(default_factory=dict)
     failing: set[Kind] = field(default_factory=set)
 
@@ -207,7 +224,15 @@ class WatchSession:
         """The whole list: kopf asks for no pages. Its objects do not say their kind as others do."""
         named = {"apiVersion": kind.api_version, "kind": kind.kind}
         answer = await response.take_list(lambda each: trimmed(kind, {**named, **each}))
-        self.listed(kind, namespace, answer.get("items") or (), int(answer["metadata"]["resourceVersion"]))
+        objects = answer.get("items") or ()
+        for each in objects:
+            self.seen(each)
+        self.listed(
+            kind, namespace, [each["metadata"]["uid"] for each in objects], int(answer["metadata"]["resourceVersion"])
+        )
+        self._listed_in.add(namespace)
+        if self._listed_in.issuperset(self.namespaces or (None,)):
+            self.resources_listed.set()
 
     def idle_seconds(self) -> float:
         """Longest time that a kind was neither listed nor watched again; 0 before the first."""

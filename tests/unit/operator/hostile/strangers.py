@@ -1,9 +1,12 @@
-"""Objects of strangers with our label, as large as etcd takes them, and an operator that lists and watches them."""
+"""Objects with our label that the operator did not make, as large as etcd takes them, and an operator that lists and
+watches them.
+"""
 
 import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -11,81 +14,143 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.shell.kinds import CONTROLLER_REVISION
+from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, RESOURCE, Kind
 from gaudi_operator.shell.watching.list_watch import ListWatch
+from gaudi_operator.shell.watching.store import Store
 from tests.unit.operator.hostile.limited import peak, run
 
-OBJECTS = 10
-BYTES = 1_400_000
-PATH = CONTROLLER_REVISION.path(None)
-CONTENTS = {
-    "empty lists": ("[", "[],", "[]]"),
-    "small objects": ("[", '{"a":{}},', "{}]"),
-    "wide text": ('"', "\U0001f600", '"'),
+API_VERSION = "inference.gaudi.dev/v1alpha1"
+
+
+@dataclass(frozen=True)
+class Objects:
+    """So many objects of a kind with `size` bytes of content: `start`, the name of the object where `named`, what is
+    repeated, and `end`.
+
+    `owner` is the kind of their controller and its UID; `inside` is the field of the object that holds the content.
+    """
+
+    kind: Kind
+    start: str
+    repeated: str
+    end: str
+    count: int = 10
+    size: int = 1_400_000
+    owner: tuple[str, str] | None = None
+    inside: str = "data"
+    named: bool = False
+
+
+MINE = ("GaudiInference", "uid-of-tiny")
+WIDE = '{"x": "\U0001f600'
+"""With this character each of the text takes four bytes in Python."""
+OBJECTS = {
+    "empty lists": Objects(CONTROLLER_REVISION, "[", "[],", "[]]"),
+    "small objects": Objects(CONTROLLER_REVISION, "[", '{"a":{}},', "{}]"),
+    "wide text": Objects(CONTROLLER_REVISION, '"', "\U0001f600", '"'),
+    "config maps of a resource": Objects(CONFIG_MAP, '{"x": "', "0123456789abcdef", '"}', 400, 2**20, MINE, named=True),
+    "revisions of a resource": Objects(
+        CONTROLLER_REVISION, WIDE, "0123456789abcdef", '"}', 200, 240_000, MINE, named=True
+    ),
+    "revisions of a resource that is gone": Objects(
+        CONTROLLER_REVISION,
+        WIDE,
+        "0123456789abcdef",
+        '"}',
+        200,
+        240_000,
+        ("GaudiInference", "uid-of-nothing"),
+        named=True,
+    ),
+    "annotations of pods": Objects(
+        POD, WIDE, "0123456789abcdef", '"}', 200, 240_000, ("ReplicaSet", "u"), "annotations", named=True
+    ),
 }
-"""Start, what is repeated, and end of an object's data."""
 
 
 def grown_by(what: str) -> int:
-    """Bytes by which the memory grows that lists and watches so many objects."""
+    """Bytes by which the memory grows that lists and watches the objects."""
     ended = run(_operate, what)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return int(json.loads(ended.stdout))
 
 
 def _operate(what: str) -> None:
-    sys.stdout.write(json.dumps(asyncio.run(_grown(what))))
+    sys.stdout.write(json.dumps(asyncio.run(_grown(OBJECTS[what]))))
 
 
-async def _grown(what: str) -> int:
-    start, repeated, end = CONTENTS[what]
-    data = (start + repeated * (BYTES // len(repeated.encode())) + end).encode()
-    held: list[Any] = []
-
+async def _grown(objects: Objects) -> int:
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        for part in _events(data) if "watch" in request.query else _list(data):
+        for part in _events(objects) if "watch" in request.query else _list(objects):
             await response.write(part)
         await response.write_eof()
         return response
 
     app = web.Application()
-    app.router.add_get(PATH, answer)
-    watched = asyncio.Event()
+    path = objects.kind.path(None)
+    app.router.add_get(path, answer)
+    store, ended, watched = Store(), asyncio.Event(), asyncio.Event()
+    store.put(_resource())
 
     def seen(manifest: Any) -> None:
-        held.append(manifest)
-        if len(held) == OBJECTS + 1:
+        store.put(manifest)
+        if manifest["metadata"]["name"] == "last":
             watched.set()
+
+    def listed(*end: Any) -> None:
+        store.end_list(*end)
+        ended.set()
 
     async with TestServer(app) as server, aiohttp.ClientSession() as http:
         before = peak()
         url = str(server.make_url("")).rstrip("/")
-        follows = ListWatch(http, url, CONTROLLER_REVISION, None, lambda *each: held.append(each), seen, seen).follow()
-        task = asyncio.create_task(follows)
+        task = asyncio.create_task(ListWatch(http, url, objects.kind, None, listed, seen, seen).follow())
+        await ended.wait()
         await watched.wait()
         task.cancel()
         return peak() - before
 
 
-def _revision(number: int, data: bytes) -> Iterator[bytes]:
-    metadata = {"name": f"strange-{number}", "namespace": "models", "uid": f"{number}", "resourceVersion": "7"}
-    whole = {"metadata": {**metadata, "labels": {NAME_LABEL: "tiny"}}, "revision": 1}
-    yield json.dumps(whole).encode()[:-1] + b', "data": '
-    yield data
-    yield b"}"
+def _resource() -> dict[str, Any]:
+    metadata = {"name": "tiny", "namespace": "models", "uid": MINE[1], "resourceVersion": "1"}
+    return {"apiVersion": API_VERSION, "kind": RESOURCE.kind, "metadata": metadata, "spec": {}}
 
 
-def _list(data: bytes) -> Iterator[bytes]:
+def _object(objects: Objects, name: str) -> Iterator[bytes]:
+    metadata: dict[str, Any] = {"name": name, "namespace": "models", "uid": name, "resourceVersion": "7"}
+    metadata["labels"] = {NAME_LABEL: "tiny"}
+    if objects.owner:
+        by, uid = objects.owner
+        version = API_VERSION if by == RESOURCE.kind else "apps/v1"
+        owner = {"apiVersion": version, "kind": by, "name": "tiny", "uid": uid, "controller": True}
+        metadata["ownerReferences"] = [owner]
+    content = _content(objects, name)
+    head = json.dumps(metadata).encode()[:-1]
+    kind = {"apiVersion": objects.kind.api_version, "kind": objects.kind.kind}
+    yield json.dumps(kind).encode()[:-1] + b', "metadata": ' + head
+    if objects.inside == "annotations":
+        yield b', "annotations": ' + content + b"}}"
+    else:
+        yield b'}, "data": ' + content + b"}"
+
+
+def _content(objects: Objects, name: str) -> bytes:
+    times = objects.size // len(objects.repeated.encode())
+    # Equal texts are kept once.
+    return (objects.start + name * objects.named + objects.repeated * times + objects.end).encode()
+
+
+def _list(objects: Objects) -> Iterator[bytes]:
     yield b'{"metadata": {"resourceVersion": "7"}, "items": ['
-    for number in range(OBJECTS):
-        yield from _revision(number, data)
-        yield b"]}" if number == OBJECTS - 1 else b","
+    for number in range(objects.count):
+        yield from _object(objects, f"listed-{number}")
+        yield b"]}" if number == objects.count - 1 else b","
 
 
-def _events(data: bytes) -> Iterator[bytes]:
-    for number in range(OBJECTS):
+def _events(objects: Objects) -> Iterator[bytes]:
+    for name in (*(f"watched-{number}" for number in range(10)), "last"):
         yield b'{"type": "ADDED", "object": '
-        yield from _revision(number, data)
+        yield from _object(objects, name)
         yield b"}\n"

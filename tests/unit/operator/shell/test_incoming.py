@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_operator.core.names import NAME_LABEL
-from gaudi_operator.shell.kinds import CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
-from gaudi_operator.shell.watching.incoming import MOST_VALUES, ListReader, _values, kept
+from gaudi_operator.shell.kinds import CONFIG_MAP, CONTROLLER_REVISION, POD, PVC, REPLICA_SET, RESOURCE, Kind
+from gaudi_operator.shell.watching.incoming import ListReader, kept
+from gaudi_operator.shell.watching.shares import OBJECT_BYTES
 from tests.builders import Object
 
 
@@ -62,12 +63,13 @@ def test_what_nothing_of_ours_owns_is_a_name(kind: Kind, owners: list[Object], e
     assert is_kept(kind, some(kind, *owners)) is expected
 
 
-def test_larger_than_any_of_ours_is_a_name() -> None:
-    full, above = ([0] * count for count in (MOST_VALUES - 100, MOST_VALUES))
-    assert is_kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data=full))
-    assert not is_kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data=above))
-    assert not is_kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": [{"b": above}]}))
-    assert is_kept(RESOURCE, some(RESOURCE, spec=above))
+@pytest.mark.parametrize("data", [{"a": "x" * OBJECT_BYTES}, {"a": [{"b": [[]] * (OBJECT_BYTES // 8)}]}])
+def test_larger_than_any_of_ours_is_a_name(data: Object) -> None:
+    assert not is_kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data=data))
+    assert is_kept(CONTROLLER_REVISION, some(CONTROLLER_REVISION, owner(), data={"a": "x" * (OBJECT_BYTES // 2)}))
+    # Of its content only digests are kept, so that a changed one is known.
+    assert is_kept(CONFIG_MAP, some(CONFIG_MAP, owner(), data=data))
+    assert is_kept(RESOURCE, some(RESOURCE, spec=data))
 
 
 async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
@@ -110,20 +112,3 @@ async def test_what_is_no_list_is_an_error(text: str) -> None:
 
 async def test_list_without_items_is_read() -> None:
     assert await read(b'{"items": null}', 2) == {"items": None}
-
-
-@pytest.mark.parametrize("count", [MOST_VALUES - 100, MOST_VALUES + 100])
-def test_length_of_an_object_changes_nothing_of_what_is_kept(count: int) -> None:
-    manifest = some(CONTROLLER_REVISION, owner(), data=[0] * count)
-    length = len(json.dumps(manifest, separators=(",", ":")))
-    assert kept(CONTROLLER_REVISION, manifest, length) == kept(CONTROLLER_REVISION, manifest)
-
-
-@given(
-    st.recursive(
-        st.none() | st.integers() | st.text(max_size=3),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=1), inner),
-    )
-)
-def test_json_has_no_fewer_characters_than_values(value: Any) -> None:
-    assert _values(value, MOST_VALUES) <= len(json.dumps(value, separators=(",", ":")))

@@ -60,7 +60,9 @@ class Term:
 
         async def come() -> None:
             for kind in kinds:
-                self.session.listed(kind, namespace, self.memory.api.kind(kind.kind), 99)
+                for each in (listed := self.memory.api.kind(kind.kind)):
+                    self.session.seen(each)
+                self.session.listed(kind, namespace, [each["metadata"]["uid"] for each in listed], 99)
 
         self.loop.run_until_complete(come())
 

@@ -47,9 +47,9 @@ class Server:
             await asyncio.Event().wait()
         return response
 
-    def listed(self, kind: Kind, namespace: str | None, objects: Any, version: int) -> None:
-        """A whole list."""
-        self.tell("listed", (kind, namespace, [each["metadata"]["name"] for each in objects], version))
+    def listed(self, kind: Kind, namespace: str | None, uids: Any, version: int) -> None:
+        """The end of a list."""
+        self.tell("listed", (kind, namespace, sorted(uids), version))
 
     def tell(self, what: str, value: Any) -> None:
         """Note what was called."""
@@ -85,7 +85,7 @@ def told(server: Server, what: str, manifest: Object) -> None:
 
 
 def pod(name: str, version: int) -> Object:
-    return {"metadata": {"name": name, "resourceVersion": str(version), "managedFields": [{}]}}
+    return {"metadata": {"name": name, "uid": f"uid-of-{name}", "resourceVersion": str(version), "managedFields": [{}]}}
 
 
 def page(*names: str, version: int = 7, more: str = "") -> Object:
@@ -102,8 +102,8 @@ EMPTY: Pieces = [b""]
 
 async def test_pages_are_one_list() -> None:
     async with following(Server([page("a", more="next"), page("b")], [EMPTY])) as server:
-        await server.until(lambda: bool(server.told))
-    assert server.told == [("listed", (POD, "blue", ["a", "b"], 7))]
+        await server.until(lambda: len(server.told) == 3)
+    assert server.told == [("seen", "a"), ("seen", "b"), ("listed", (POD, "blue", ["uid-of-a", "uid-of-b"], 7))]
     assert server.asked[1]["continue"] == "next"
     assert {"limit", "labelSelector"} <= server.asked[0].keys()
 
@@ -136,8 +136,8 @@ GONE = json.dumps({"type": "ERROR", "object": {"code": 410, "message": "too old"
 @pytest.mark.parametrize("gone", [[410], [GONE]])
 async def test_version_that_is_forgotten_is_listed_anew(gone: Pieces) -> None:
     async with following(Server([page(), page("a", version=20)], [gone, EMPTY])) as server:
-        await server.until(lambda: len(server.told) == 2)
-    assert server.told[1] == ("listed", (POD, "blue", ["a"], 20))
+        await server.until(lambda: len(server.told) == 3)
+    assert server.told[1:] == [("seen", "a"), ("listed", (POD, "blue", ["uid-of-a"], 20))]
 
 
 @pytest.mark.parametrize("refused", [[403], [500], [b"<html>\n"]])
@@ -150,8 +150,8 @@ async def test_watch_that_is_refused_is_tried_again(refused: Pieces) -> None:
 @pytest.mark.parametrize("code", [403, 410, 503])
 async def test_list_that_is_refused_is_tried_again(code: int) -> None:
     async with following(Server([page("a", more="next"), code, page("b")], [EMPTY])) as server:
-        await server.until(lambda: bool(server.told))
-    assert server.told == [("listed", (POD, "blue", ["b"], 7))]
+        await server.until(lambda: len(server.told) == 3)
+    assert server.told == [("seen", "a"), ("seen", "b"), ("listed", (POD, "blue", ["uid-of-b"], 7))]
 
 
 @pytest.mark.parametrize("strange", [{}, {"metadata": {"name": "b"}, "spec": {"containers": "none"}}])

@@ -104,7 +104,8 @@ def test_start_is_over_when_all_were_looked_at(operator: Operator) -> None:
     assert operator.reconciler.why_not_ready() is None
 
     async def list_all() -> None:
-        operator.reconciler.listed(RESOURCE, None, [operator.resource], 99)
+        operator.reconciler.seen(operator.resource)
+        operator.reconciler.listed(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
         why = operator.reconciler.why_not_ready()
         assert why is not None
         assert why.endswith("0 of 1 are done")
@@ -253,7 +254,8 @@ def test_last_list_begins_the_work(operator: Operator) -> None:
     operator.memory.store.unlisted = {(RESOURCE, None)}
 
     async def list_all() -> None:
-        operator.reconciler.listed(RESOURCE, None, [operator.resource], 99)
+        operator.reconciler.seen(operator.resource)
+        operator.reconciler.listed(RESOURCE, None, [operator.resource["metadata"]["uid"]], 99)
 
     operator.loop.run_until_complete(list_all())
     operator.pass_time(0)

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
-from gaudi_operator.shell.kinds import LEADER_WORKER_SET, POD, REPLICA_SET, RESOURCE, SERVICE, Kind
+from gaudi_operator.shell.kinds import CONTROLLER_REVISION, LEADER_WORKER_SET, POD, REPLICA_SET, RESOURCE, SERVICE, Kind
+from gaudi_operator.shell.watching.shares import SHARE_BYTES
 from gaudi_operator.shell.watching.store import Key, Store
 from tests.unit.operator.shell.threads import BEFORE, counted_meanwhile
 
@@ -31,6 +32,13 @@ def store_of(*manifests: dict[str, Any]) -> Store:
     for each in manifests:
         store.put(each)
     return store
+
+
+def take_list(store: Store, kind: Kind, namespace: str | None, objects: list[dict[str, Any]], version: int) -> set[Key]:
+    """Take a list in, one object after the other. Return the resources with news, and those that `end_list` names."""
+    first = bool(store.unlisted)
+    news = {key for each in objects if (key := store.put(each)) and not first}
+    return news | set(store.end_list(kind, namespace, {each["metadata"]["uid"] for each in objects}, version))
 
 
 def test_newer_version_replaces_and_wakes() -> None:
@@ -159,60 +167,60 @@ def test_sweep_of_one_namespace_spares_the_others() -> None:
 def test_nothing_is_woken_before_every_kind_was_listed() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
-    assert not store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
+    assert not take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
     assert store.unlisted == {(SERVICE, None)}
-    assert list(store.take_list(SERVICE, None, [manifest(SERVICE, "s", 1, "r")], version=10)) == [KEY]
+    assert list(take_list(store, SERVICE, None, [manifest(SERVICE, "s", 1, "r")], version=10)) == [KEY]
     assert not store.unlisted
 
 
 def test_last_list_wakes_even_when_it_is_empty() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
-    store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
-    assert list(store.take_list(SERVICE, None, [], version=10)) == [KEY]
+    take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
+    assert list(take_list(store, SERVICE, None, [], version=10)) == [KEY]
 
 
 def test_every_namespace_has_a_list_of_its_own() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, "ns"), (RESOURCE, "other")}
-    assert not store.take_list(RESOURCE, "ns", [manifest(RESOURCE, "r", 1)], version=10)
-    assert list(store.take_list(RESOURCE, "other", [], version=10)) == [KEY]
+    assert not take_list(store, RESOURCE, "ns", [manifest(RESOURCE, "r", 1)], version=10)
+    assert list(take_list(store, RESOURCE, "other", [], version=10)) == [KEY]
 
 
 def test_same_list_again_completes_nothing() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
     for version in (10, 11):
-        assert not store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=version)
+        assert not take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=version)
 
 
 def test_later_list_wakes_only_where_it_holds_news() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(POD, "gone", 3, "mine"))
-    assert store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10) == set()
-    assert store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 2, spec="new")], version=11) == {KEY}
-    assert store.take_list(POD, None, [], version=11) == {KEY}
+    assert take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10) == set()
+    assert take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 2, spec="new")], version=11) == {KEY}
+    assert take_list(store, POD, None, [], version=11) == {KEY}
     assert store.get(KEY, POD, "pods-gone") is None
 
 
 def test_deletion_once_seen_is_not_undone_by_older_lists() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
     store.remove(manifest(SERVICE, "s", 6, "r"))
-    assert store.take_list(SERVICE, None, [manifest(SERVICE, "s", 5, "r")], version=5) == set()
+    assert take_list(store, SERVICE, None, [manifest(SERVICE, "s", 5, "r")], version=5) == set()
     assert store.get(KEY, SERVICE, "services-s") is None
 
 
 def test_resources_of_the_first_lists_may_be_gone() -> None:
     store = Store()
     store.unlisted = {(RESOURCE, None), (SERVICE, None)}
-    store.take_list(RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
-    store.take_list(SERVICE, None, [], version=20)
+    take_list(store, RESOURCE, None, [manifest(RESOURCE, "r", 1)], version=10)
+    take_list(store, SERVICE, None, [], version=20)
     assert store.doubted == {KEY}
 
 
 def test_resource_that_has_lost_an_object_may_be_gone() -> None:
     store = store_of(manifest(RESOURCE, "r", 1), manifest(SERVICE, "s", 5, "r"))
     assert not store.doubted
-    store.take_list(SERVICE, None, [], version=10)
+    take_list(store, SERVICE, None, [], version=10)
     assert store.doubted == {KEY}
 
 
@@ -238,3 +246,61 @@ def test_resources_are_counted_while_others_are_seen() -> None:
         store.put(manifest(RESOURCE, str(number), number))
 
     assert counted_meanwhile(store.resources, see) >= BEFORE
+
+
+def full(name: str, owner: str, version: int = 1) -> dict[str, Any]:
+    """A quarter of the share of a resource."""
+    return manifest(CONTROLLER_REVISION, name, version, owner, data={"x": "x" * (SHARE_BYTES // 4 - 5000)})
+
+
+def kept(store: Store) -> set[str]:
+    observed = store.observe(KEY, {}, NOW)
+    assert observed is not None
+    return {each["metadata"]["uid"] for each in observed.revisions}
+
+
+def test_objects_beyond_the_share_of_a_resource_are_dropped() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "r") for name in "abcde"))
+    assert kept(store) == set("abcd")
+    # Pods have a share of their own, and others theirs.
+    assert store.put(manifest(POD, "p", 1, "mine")) == KEY
+
+
+def test_object_takes_its_share_once_and_gives_it_back() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "r") for name in "abcd"), full("a", "r", 2))
+    assert kept(store) == set("abcd")
+    store.remove(full("b", "r", 3))
+    store.put(full("e", "r"))
+    assert kept(store) == set("acde")
+
+
+def test_objects_without_a_resource_share_one_share() -> None:
+    store = Store()
+    for number in range(8):
+        stray = full(str(number), "r")
+        stray["metadata"]["labels"][NAME_LABEL] = f"nothing-{number}"
+        assert bool(store.put(stray)) is (number < 4)
+
+
+def test_objects_that_name_another_owner_take_nothing_of_the_resource() -> None:
+    store = store_of(manifest(RESOURCE, "r", 1), *(full(name, "forged") for name in "abcde"), full("mine", "r"))
+    assert kept(store) == {"mine"}
+
+
+def test_object_that_came_before_its_resource_is_the_resources_own() -> None:
+    store = store_of(*(full(name, "r") for name in "abcd"), manifest(RESOURCE, "r", 1))
+    assert kept(store) == set("abcd")
+    store.put(manifest(CONTROLLER_REVISION, "stray", 1, "forged"))
+    assert store.get(KEY, CONTROLLER_REVISION, "controllerrevisions-stray") is not None
+
+
+def test_objects_that_outlive_their_resources_share_one_share() -> None:
+    store = Store()
+    for name in "abc":
+        resource = manifest(RESOURCE, name, 1)
+        store.put(resource)
+        for number in range(4):
+            store.put(full(f"{name}{number}", name))
+        store.remove({**resource, "metadata": {**resource["metadata"], "resourceVersion": "2"}})
+    left = (store.find(full(f"{name}{number}", name)) for name in "abc" for number in range(4))
+    assert sum(each is not None for each in left) == 4

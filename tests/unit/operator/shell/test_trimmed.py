@@ -1,14 +1,18 @@
 """What is kept of an object is what somebody reads, and equal texts are kept once."""
 
 import json
+from hashlib import sha256
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_operator.core.children.desired import as_observed
+from gaudi_operator.core.names import DELETION_COST_ANNOTATION, GROUP_SIZE_ANNOTATION, PLAN_HASH_ANNOTATION
 from gaudi_operator.shell.kinds import (
     AUTOSCALER,
+    CONFIG_MAP,
     CONTROLLER_REVISION,
     DISRUPTION_BUDGET,
     POD,
@@ -125,4 +129,17 @@ def test_what_is_no_object_is_refused(text: bytes) -> None:
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_whatever_we_write_of_a_child_is_kept(example: str) -> None:
     for child in children(example).values():
-        assert trimmed(kind_of(child), child) == child
+        assert trimmed(kind_of(child), child) == as_observed(child)
+
+
+def test_of_a_config_map_the_content_is_a_digest() -> None:
+    found = trimmed(CONFIG_MAP, read(CONFIG_MAP, data={"config.json": "{}", "other": "x" * 2**20}))
+    assert found["data"]["config.json"] == sha256(b"{}").hexdigest()
+    assert len(found["data"]["other"]) == 64
+
+
+def test_of_a_pod_only_annotations_are_kept_that_are_read() -> None:
+    ours = {PLAN_HASH_ANNOTATION: "a", DELETION_COST_ANNOTATION: "1", GROUP_SIZE_ANNOTATION: "2"}
+    pod = read(POD)
+    pod["metadata"]["annotations"] = {**ours, "example.com/x": "x" * 2**18}
+    assert trimmed(POD, pod)["metadata"]["annotations"] == ours

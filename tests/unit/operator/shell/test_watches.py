@@ -13,7 +13,7 @@ from gaudi_operator.shell.watching.watches import Answer, WatchSession, collecti
 
 
 def session() -> WatchSession:
-    return WatchSession(Metrics(), lambda *_: None)
+    return WatchSession(Metrics(), lambda _: None, lambda *_: None)
 
 
 def test_before_the_first_watch_nothing_is_idle() -> None:
@@ -45,7 +45,7 @@ async def test_list_is_taken_whole_and_handed_on_without_its_objects() -> None:
     listed = {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"uid": "p"}}]}
     watching, taken = listening()
     assert await answered(watching, listed) == {**listed, "items": []}
-    assert taken == [(POD, None, [{"apiVersion": "v1", "kind": "Pod", "metadata": {"uid": "p"}}], 7)]
+    assert taken == [({"apiVersion": "v1", "kind": "Pod", "metadata": {"uid": "p"}},), (POD, None, ["p"], 7)]
 
 
 async def test_refused_list_is_not_taken_and_its_kind_fails() -> None:
@@ -56,9 +56,9 @@ async def test_refused_list_is_not_taken_and_its_kind_fails() -> None:
 
 
 def listening() -> tuple[WatchSession, list[tuple[Any, ...]]]:
-    """A session, and the lists that it has told of."""
+    """A session, and its calls: each object of a list, and the end of the list."""
     taken: list[tuple[Any, ...]] = []
-    return WatchSession(Metrics(), lambda *each: taken.append(each)), taken
+    return WatchSession(Metrics(), lambda *each: taken.append(each), lambda *each: taken.append(each)), taken
 
 
 async def answered(watching: WatchSession, body: object, status: int = 200) -> object:
