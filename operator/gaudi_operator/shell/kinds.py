@@ -15,7 +15,7 @@ from gaudi_operator.api.v1alpha1.inference_class import PLURAL as CLASS_PLURAL
 from gaudi_operator.api.v1alpha1.resource import API_VERSION, PLURAL
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
 from gaudi_operator.core.children.manifests.workloads import GROUPS_API_VERSION, GROUPS_KIND
-from gaudi_operator.core.names import NAME_LABEL
+from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL
 from gaudi_operator.errors import Backoff, NotFound, OperatorError
 from gaudi_operator.shell.client import Cluster
 
@@ -48,6 +48,7 @@ RESOURCE = Kind(API_VERSION, RESOURCE_KIND, PLURAL, selector=None)
 CLASS = Kind(API_VERSION, CLASS_KIND, CLASS_PLURAL, selector=None, namespaced=False)
 REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
 LEADER_WORKER_SET = Kind(GROUPS_API_VERSION, GROUPS_KIND, "leaderworkersets")
+STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets", selector=GROUP_NAME_LABEL)
 CONTROLLER_REVISION = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
 POD = Kind("v1", "Pod", "pods")
 SERVICE = Kind("v1", "Service", "services")
@@ -76,7 +77,9 @@ WATCHED = (RESOURCE, *CHILDREN)
 """What every cluster with our CustomResourceDefinition has."""
 OPTIONAL = (LEADER_WORKER_SET, CLASS)
 """What is watched only where it is installed: a watch of a kind that is not there would fail for ever."""
-KINDS = {(each.api_version, each.kind): each for each in (*WATCHED, *OPTIONAL)}
+OF_GROUPS = (STATEFUL_SET,)
+"""What the controller of LeaderWorkerSets makes between them and their pods: watched where those are."""
+KINDS = {(each.api_version, each.kind): each for each in (*WATCHED, *OPTIONAL, *OF_GROUPS)}
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:
@@ -106,7 +109,8 @@ class ServedKinds:
 
     async def now(self) -> set[Kind]:
         """All kinds to watch: a watch of one that is not there would fail for ever."""
-        return {*WATCHED, *[kind for kind in OPTIONAL if await self._is_served(kind)]}
+        served = {kind for kind in OPTIONAL if await self._is_served(kind)}
+        return {*WATCHED, *served, *(OF_GROUPS if LEADER_WORKER_SET in served else ())}
 
     async def until_more(self, watched: Collection[Kind], wanted: Callable[[Kind], bool]) -> None:
         """Until a kind is installed that is not `watched`. Asked only while it is `wanted`: at rest nothing is."""

@@ -16,12 +16,12 @@ from typing import Any
 from gaudi_operator.api.v1alpha1.resource import GROUP
 from gaudi_operator.api.v1alpha1.resource import KIND as RESOURCE_KIND
 from gaudi_operator.core.observed import Manifest
-from gaudi_operator.shell.kinds import CLASS, CONFIG_MAP, POD, PVC, RESOURCE, Kind
+from gaudi_operator.shell.kinds import CLASS, CONFIG_MAP, POD, PVC, RESOURCE, STATEFUL_SET, Kind
 from gaudi_operator.shell.watching.shares import OBJECT_BYTES, weight
 
 _AFTER_A_VALUE = frozenset(",:]} \n\r\t")
 
-_OWNERS = {POD: ("ReplicaSet", "StatefulSet")}
+_OWNERS = {POD: ("ReplicaSet", "StatefulSet"), STATEFUL_SET: ("LeaderWorkerSet", "Pod")}
 """What controls objects of a kind; a GaudiInference where nothing is said."""
 
 

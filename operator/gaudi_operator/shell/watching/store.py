@@ -6,7 +6,7 @@ write and do it twice.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from gaudi_operator.shell.kinds import (
     RESOURCE,
     SERVICE,
     SERVICE_ACCOUNT,
+    STATEFUL_SET,
     Kind,
     kind_of,
 )
@@ -64,7 +65,12 @@ def key_of(manifest: Manifest) -> Key | None:
         return CLASSES
     if kind_of(manifest) is RESOURCE:
         return Key(metadata["namespace"], metadata["name"])
-    owner = (metadata.get("labels") or {}).get(NAME_LABEL)
+    labels = metadata.get("labels") or {}
+    if kind_of(manifest) is STATEFUL_SET:
+        # The controller of LeaderWorkerSets gives it the name of one, which we have made of a resource and a revision.
+        owner = str(labels.get(GROUP_NAME_LABEL, "")).rpartition("-")[0]
+    else:
+        owner = labels.get(NAME_LABEL, "")
     return Key(metadata["namespace"], owner) if owner else None
 
 
@@ -210,18 +216,15 @@ class Store:
         owner = {resource["metadata"]["uid"]}
         replica_sets = _owned(self._of(key, REPLICA_SET), owner)
         groups = _owned(self._of(key, LEADER_WORKER_SET), owner)
-        members = _members(self._of(key, POD), groups)
-        pods = (
-            *_owned(self._of(key, POD), {each["metadata"]["uid"] for each in replica_sets}),
-            *(each for each in members if _leads(each)),
-        )
+        leaders, workers = _members(self._of(key, POD), self._of(key, STATEFUL_SET), groups)
+        pods = (*_owned(self._of(key, POD), _uids(replica_sets)), *leaders)
         return Observed(
             resource=resource,
             revisions=_owned(self._of(key, CONTROLLER_REVISION), owner),
             replica_sets=replica_sets,
             leader_worker_sets=groups,
             pods=pods,
-            workers=tuple(each for each in members if not _leads(each)),
+            workers=workers,
             services=_owned(self._of(key, SERVICE), owner),
             config_maps=_owned(self._of(key, CONFIG_MAP), owner),
             service_accounts=_owned(self._of(key, SERVICE_ACCOUNT), owner),
@@ -248,8 +251,8 @@ class Store:
         resource, owner = self.resource(key), _controller(manifest).get("uid")
         if resource is None:
             return None
-        # Pods are controlled by workloads, and a retained PVC by nothing.
-        made = kind_of(manifest) is POD or owner in (None, resource["metadata"]["uid"])
+        # Pods and their StatefulSets are controlled by workloads, and a retained PVC by nothing.
+        made = kind_of(manifest) in (POD, STATEFUL_SET) or owner in (None, resource["metadata"]["uid"])
         return key if made else None
 
     def _settle(self, key: Key) -> None:
@@ -296,14 +299,34 @@ def _owned(manifests: Iterable[Manifest], owners: Collection[str]) -> tuple[Mani
     return _by_name(each for each in manifests if _controller(each).get("uid") in owners)
 
 
-def _members(pods: Iterable[Manifest], groups: Iterable[Manifest]) -> tuple[Manifest, ...]:
-    """The pods of LeaderWorkerSets, by name. Between the two stand StatefulSets that bear no label of ours."""
+def _members(
+    pods: Iterable[Manifest], stateful_sets: Sequence[Manifest], groups: Sequence[Manifest]
+) -> tuple[tuple[Manifest, ...], tuple[Manifest, ...]]:
+    """The leaders and the other pods of LeaderWorkerSets, by name.
+
+    A LeaderWorkerSet owns a StatefulSet of leaders, and each leader owns one of its workers. Labels prove nothing, and
+    references of pods are written by whoever makes them, so each step is resolved by UID.
+    """
+    labelled = [pod for pod in pods if WORKER_INDEX_LABEL in pod["metadata"]["labels"]]
+    leaders = _owned((pod for pod in labelled if _leads(pod)), _uids(_owned(stateful_sets, _uids(groups))))
+    of_workers = _uids(_owned(stateful_sets, _uids(leaders)))
     names = {each["metadata"]["name"] for each in groups}
-    return _by_name(
+    workers = _by_name(
         pod
-        for pod in pods
-        if pod["metadata"]["labels"].get(GROUP_NAME_LABEL) in names and _controller(pod).get("kind") == "StatefulSet"
+        for pod in labelled
+        if not _leads(pod) and (_controller(pod).get("uid") in of_workers or _ends_without_leader(pod, names))
     )
+    return leaders, workers
+
+
+def _ends_without_leader(pod: Manifest, groups: Collection[str]) -> bool:
+    """Whether a worker still holds its cards, although its leader and its StatefulSet are gone. It gets no gate."""
+    metadata = pod["metadata"]
+    return "deletionTimestamp" in metadata and metadata["labels"].get(GROUP_NAME_LABEL) in groups
+
+
+def _uids(manifests: Iterable[Manifest]) -> set[str]:
+    return {each["metadata"]["uid"] for each in manifests}
 
 
 def _leads(pod: Manifest) -> bool:

@@ -26,6 +26,7 @@ from gaudi_operator.shell.kinds import (
     POD,
     REPLICA_SET,
     RESOURCE,
+    STATEFUL_SET,
     Kind,
 )
 
@@ -103,12 +104,21 @@ class _Pod(TypedDict, total=False):
     status: Any
 
 
+class _Name(TypedDict, total=False):
+    """Who made an object, and who owns it."""
+
+    apiVersion: Any
+    kind: Any
+    metadata: _Metadata
+
+
 _SHAPES: Mapping[Kind, Any] = {
     RESOURCE: _Whole,
     CLASS: _Whole,
     POD: _Pod,
     REPLICA_SET: _Workload,
     LEADER_WORKER_SET: _Workload,
+    STATEFUL_SET: _Name,
     AUTOSCALER: _Autoscaler,
 }
 """Of the status of other children nothing is read."""

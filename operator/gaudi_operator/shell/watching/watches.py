@@ -24,7 +24,7 @@ import kopf
 
 from gaudi_operator.core.observed import Manifest
 from gaudi_operator.shell.client import Connection
-from gaudi_operator.shell.kinds import OPTIONAL, RESOURCE, WATCHED, Kind
+from gaudi_operator.shell.kinds import KINDS, RESOURCE, Kind
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.watching.incoming import ListReader
 from gaudi_operator.shell.watching.list_watch import (
@@ -243,4 +243,4 @@ def collection_of(path: str) -> tuple[Kind, str | None] | None:
     """The (kind, namespace) whose collection a path names."""
     parts = path.strip("/").split("/")
     namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else None
-    return next(((kind, namespace) for kind in (*WATCHED, *OPTIONAL) if kind.path(namespace) == path), None)
+    return next(((kind, namespace) for kind in KINDS.values() if kind.path(namespace) == path), None)

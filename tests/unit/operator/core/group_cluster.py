@@ -83,11 +83,21 @@ class GroupCluster(Cluster):
             WORKER_INDEX_LABEL: str(index),
         }
         metadata["annotations"][GROUP_SIZE_ANNOTATION] = str(workload["spec"]["leaderWorkerTemplate"]["size"])
-        # Between the two stands a StatefulSet of the workload's name, which nobody looks at.
-        owner = {"kind": "StatefulSet", "uid": workload["metadata"]["uid"], "controller": True}
+        owner = self._make_stateful_set(workload, self.objects["Pod", name.rpartition("-")[0]] if index else workload)
         named = {"name": name, "namespace": workload["metadata"]["namespace"], "ownerReferences": [owner]}
         manifest = {"apiVersion": "v1", "kind": "Pod", "spec": copied(template["spec"])}
         self.api.put({**manifest, "metadata": {**metadata, **named}, "status": {"phase": "Pending", "conditions": []}})
+
+    def _make_stateful_set(self, workload: Object, owner: Object) -> Object:
+        """A reference to the StatefulSet of the name of its owner: the workload, or a leader."""
+        name, namespace = owner["metadata"]["name"], workload["metadata"]["namespace"]
+        if ("StatefulSet", name) not in self.objects:
+            reference = {"kind": owner["kind"], "name": name, "uid": owner["metadata"]["uid"], "controller": True}
+            labels = {GROUP_NAME_LABEL: workload["metadata"]["name"]}
+            metadata = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [reference]}
+            self.api.put({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": {}})
+        made = self.objects["StatefulSet", name]["metadata"]
+        return {"kind": "StatefulSet", "name": name, "uid": made["uid"], "controller": True}
 
 
 def _leads(pod: Object) -> bool:

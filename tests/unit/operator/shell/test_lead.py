@@ -9,7 +9,7 @@ import pytest
 from gaudi_operator.clock import Clock
 from gaudi_operator.settings import Settings
 from gaudi_operator.shell.client import Answer
-from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, WATCHED, Kind
+from gaudi_operator.shell.kinds import CLASS, LEADER_WORKER_SET, RESOURCE, STATEFUL_SET, WATCHED, Kind
 from gaudi_operator.shell.lead import Leader, Surroundings
 from gaudi_operator.shell.metrics.monitoring import Metrics
 from gaudi_operator.shell.reports import Target
@@ -97,7 +97,7 @@ def test_optional_kind_is_watched_where_it_is_served(new_term: Callable[..., Ter
     term = new_term()
     term.memory.answers = [OURS, GROUPS]
     term.run()
-    assert set(term.watched) == {*EVERYWHERE, LEADER_WORKER_SET}
+    assert set(term.watched) == {*EVERYWHERE, LEADER_WORKER_SET, STATEFUL_SET}
 
 
 def test_optional_kind_that_is_not_served_is_not_watched(new_term: Callable[..., Term]) -> None:

@@ -3,8 +3,19 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from gaudi_operator.core.names import GROUP_NAME_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
-from gaudi_operator.shell.kinds import CONTROLLER_REVISION, LEADER_WORKER_SET, POD, REPLICA_SET, RESOURCE, SERVICE, Kind
+from gaudi_operator.shell.kinds import (
+    CONTROLLER_REVISION,
+    LEADER_WORKER_SET,
+    POD,
+    REPLICA_SET,
+    RESOURCE,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+)
 from gaudi_operator.shell.watching.shares import SHARE_BYTES
 from gaudi_operator.shell.watching.store import Key, Store
 from tests.unit.operator.shell.threads import BEFORE, counted_meanwhile
@@ -108,39 +119,66 @@ def test_snapshot_holds_only_what_the_resource_owns() -> None:
     assert [each["metadata"]["uid"] for each in observed.pods] == ["p"]
 
 
-def member(uid: str, workload: str, index: int, controller: str = "StatefulSet") -> dict[str, Any]:
-    """A pod of a group, as the LeaderWorkerSet controller makes it."""
+def member(uid: str, workload: str, index: int, stateful_set: str = "of-leaders") -> dict[str, Any]:
+    """A pod of a group, as the StatefulSet of that UID makes it."""
     pod = manifest(POD, uid, 1)
     pod["metadata"]["labels"] |= {GROUP_NAME_LABEL: workload, WORKER_INDEX_LABEL: str(index)}
-    pod["metadata"]["ownerReferences"] = [{"uid": "a-stateful-set", "kind": controller, "controller": True}]
+    pod["metadata"]["ownerReferences"] = [{"uid": stateful_set, "kind": "StatefulSet", "controller": True}]
     return pod
 
 
-def test_leader_stands_for_its_group_and_the_others_beside() -> None:
-    store = store_of(
-        manifest(RESOURCE, "r", 1),
-        manifest(LEADER_WORKER_SET, "mine", 1, "r"),
-        member("second", "leaderworkersets-mine", 1),
-        member("first", "leaderworkersets-mine", 0),
-    )
-    observed = store.observe(KEY, {}, NOW)
+WORKLOAD = "tiny-0123456789"
+
+
+def group(*owners: tuple[str, str]) -> list[dict[str, Any]]:
+    """A resource, its LeaderWorkerSet `mine`, and StatefulSets: (UID, UID of the owner)."""
+    workload = manifest(LEADER_WORKER_SET, "mine", 1, "r")
+    workload["metadata"]["name"] = WORKLOAD
+    found = [manifest(RESOURCE, "r", 1), workload]
+    for uid, owner in owners:
+        made = manifest(STATEFUL_SET, uid, 1, owner)
+        made["metadata"]["labels"] = {GROUP_NAME_LABEL: WORKLOAD}
+        found.append(made)
+    return found
+
+
+def pods_and_workers(*manifests: dict[str, Any]) -> tuple[list[str], list[str]]:
+    observed = store_of(*manifests).observe(KEY, {}, NOW)
     assert observed is not None
     assert [each["metadata"]["uid"] for each in observed.workloads] == ["mine"]
-    assert [each["metadata"]["uid"] for each in observed.pods] == ["first"]
-    assert [each["metadata"]["uid"] for each in observed.workers] == ["second"]
+    return tuple([each["metadata"]["uid"] for each in pods] for pods in (observed.pods, observed.workers))  # type: ignore[return-value]
 
 
-def test_pod_with_only_the_labels_of_a_group_is_strange() -> None:
-    store = store_of(
-        manifest(RESOURCE, "r", 1),
-        manifest(LEADER_WORKER_SET, "mine", 1, "r"),
-        manifest(LEADER_WORKER_SET, "foreign", 1, "somebody"),
-        member("by-hand", "leaderworkersets-mine", 0, controller="Job"),
-        member("theirs", "leaderworkersets-foreign", 0),
+def test_leader_stands_for_its_group_and_the_others_beside() -> None:
+    manifests = (
+        *group(("of-leaders", "mine"), ("of-workers", "first")),
+        member("second", WORKLOAD, 1, "of-workers"),
+        member("first", WORKLOAD, 0),
     )
-    observed = store.observe(KEY, {}, NOW)
-    assert observed is not None
-    assert (observed.pods, observed.workers) == ((), ())
+    assert pods_and_workers(*manifests) == (["first"], ["second"])
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [member("evil", WORKLOAD, 0, "uid-of-nobody")],
+        [*group(("own", "uid-of-nothing"))[2:], member("evil", WORKLOAD, 0, "own")],
+        # A StatefulSet of workers makes no leader, and one of a forged leader no workers.
+        [member("evil", WORKLOAD, 0, "of-workers")],
+        [*group(("own", "evil"))[2:], member("evil", WORKLOAD, 0, "own"), member("evil-1", WORKLOAD, 1, "own")],
+        [member("evil", WORKLOAD, 1, "of-leaders")],
+    ],
+)
+def test_pod_that_the_group_has_not_made_counts_for_nothing(forged: list[dict[str, Any]]) -> None:
+    honest = (*group(("of-leaders", "mine"), ("of-workers", "first")), member("first", WORKLOAD, 0))
+    assert pods_and_workers(*honest, *forged) == (["first"], [])
+
+
+def test_worker_that_outlives_its_leader_still_ends() -> None:
+    worker = member("second", WORKLOAD, 1, "of-workers")
+    assert pods_and_workers(*group(("of-leaders", "mine")), worker) == ([], [])
+    worker["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert pods_and_workers(*group(("of-leaders", "mine")), worker) == ([], ["second"])
 
 
 def test_unknown_resource_has_no_snapshot() -> None:

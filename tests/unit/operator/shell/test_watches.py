@@ -61,17 +61,26 @@ def listening() -> tuple[WatchSession, list[tuple[Any, ...]]]:
     return WatchSession(Metrics(), lambda *each: taken.append(each), lambda *each: taken.append(each)), taken
 
 
-async def answered(watching: WatchSession, body: object, status: int = 200) -> object:
-    """What kopf reads when it lists pods and the API server answers with `body`."""
+async def test_what_belongs_to_resources_waits_for_the_list_of_resources_in_each_namespace() -> None:
+    empty = {"metadata": {"resourceVersion": "7"}, "items": []}
+    watching = WatchSession(Metrics(), lambda _: None, lambda *_: None, ("blue", "green"))
+    for namespace in watching.namespaces:
+        assert not watching.resources_listed.is_set()
+        await answered(watching, empty, path=RESOURCE.path(namespace))
+    assert watching.resources_listed.is_set()
+
+
+async def answered(watching: WatchSession, body: object, status: int = 200, path: str = POD.path(None)) -> object:
+    """What kopf reads when it lists a kind and the API server answers with `body`."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.json_response(body, status=status)
 
     app = web.Application()
-    app.router.add_get("/api/v1/pods", answer)
+    app.router.add_get(path, answer)
     async with (
         TestServer(app) as server,
         aiohttp.ClientSession(middlewares=(watching,), response_class=Answer) as session,
-        session.get(server.make_url("/api/v1/pods")) as response,
+        session.get(server.make_url(path)) as response,
     ):
         return await response.json()
